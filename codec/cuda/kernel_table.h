@@ -251,8 +251,8 @@ struct KernelTable {
   int (*decode_zip)(int device, const ZipArgs* args, void* stream);
   int (*encode_taco)(int device, const TacoArgs* args, void* stream);
   int (*decode_taco)(int device, const TacoArgs* args, void* stream);
-  // Before the other codec's encoder or decoder: the front, and what of r and of the order of rows
-  // is known. Behind them: x'. Then the tables learn.
+  // Before the other codec's encoder or decoder: the front, r, and which tokens share a row. Behind
+  // them: x', and what rows of one token learn. Then the other rows learn.
   int (*begin_predict)(int device, const PredictArgs* args, void* stream);
   int (*finish_predict)(int device, const PredictArgs* args, void* stream);
   int (*learn_predict)(int device, const PredictArgs* args, void* stream);
@@ -398,26 +398,24 @@ struct AqsgdScratch {
   uint64_t end;
 };
 
-// The rows of a tensor's tokens, and then those of its pairs, in the order of rows and of tokens:
-// arrays of two numbers a token.
+// Of a tensor's tokens, and then of its pairs: arrays of two numbers a token.
 struct PredictScratch {
   constexpr explicit PredictScratch(uint64_t tokens)
-      : order(64),
-        lengths(order + 8 * tokens),
-        counts(lengths + 8 * tokens),
+      : repeats(64),
+        counts(repeats + 8 * tokens),
         teaches(counts + 8 * tokens),
         end(teaches + 4 * tokens) {}
   uint64_t fault = 0;  // uint32
-  uint64_t order;      // uint32: tokens
-  uint64_t lengths;    // uint32: where a row begins, its tokens; else 0
-  uint64_t counts;     // uint32: where a row begins, its count so far
+  uint64_t repeats;    // uint32: tokens with this one's row, with kPredictAgain where one is before
+  uint64_t counts;     // uint32: of that row so far
   uint64_t teaches;    // uint32, one a token
   uint64_t end;
 };
+inline constexpr uint32_t kPredictAgain = 1u << 31;
 inline uint64_t PredictScratchBytes(uint64_t tokens) {
   return (PredictScratch(tokens).end + 63) / 64 * 64;
 }
-// The order of rows is found by comparing each with each.
+// Tokens with the same row are found by comparing each with each.
 inline constexpr uint64_t kMostPredictTokens = 1 << 17;
 
 // Elements of a block of the kernels that choose.

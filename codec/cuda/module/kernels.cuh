@@ -73,7 +73,8 @@ __device__ inline void WriteBeginning(const Beginning& beginning, uint32_t block
 
 // A launch's blocks, their threads, and the bytes of shared memory that it adds to each.
 struct LaunchShape {
-  unsigned blocks, threads;
+  dim3 blocks;
+  unsigned threads;
   size_t shared_bytes;
 };
 // Whether the current device begins a kernel while the one before it ends.

@@ -1,5 +1,5 @@
 // predict before the other codec: front and differences of a blob that is made, the checks of one
-// that came, and the order in which rows will learn.
+// that came, and which tokens share a row.
 #include "codec/cuda/module/kernels.cuh"
 #include "codec/cuda/module/predict_rows.cuh"
 
@@ -9,6 +9,9 @@ namespace {
 using predict::Kind;
 
 constexpr uint32_t kWarps = kThreads / kWarp;
+// Tokens for which a warp looks for others with the same row, and for which its block does; tokens
+// that are compared with these at a time.
+constexpr uint32_t kOfWarp = 4, kOfBlock = kOfWarp * kWarps, kAtOnce = 1024;
 
 // The tables' check, with what was learned since the last call. By one thread.
 __device__ uint64_t CheckNow(PredictState* state) {
@@ -66,6 +69,7 @@ __device__ void CheckFront(const PredictArgs& args, const PredictRows& rows) {
 }
 
 // By one block, which has this token.
+template <int kWidth>
 __device__ void WriteDifference(const PredictArgs& args, const PredictRows& rows, uint32_t token) {
   if (threadIdx.x == 0) {
     unsigned char* const section = args.blob_dev + kPredictIds;
@@ -78,9 +82,14 @@ __device__ void WriteDifference(const PredictArgs& args, const PredictRows& rows
   }
   const Predictor predictor(rows, token);
   const uint64_t first = uint64_t{token} * args.tensor.channels;
-  for (uint32_t c = threadIdx.x; c < args.tensor.channels; c += blockDim.x) {
-    const float value = LoadElement(args.tensor.data_dev, args.tensor.dtype, first + c);
-    args.values_dev[first + c] = FiniteOrNan(value - predictor(c));
+#pragma unroll 2
+  for (uint32_t c = kWidth * threadIdx.x; c < args.tensor.channels; c += kWidth * kThreads) {
+    Channels<kWidth> values, predicted;
+    LoadElements<kWidth>(args.tensor, first + c, values);
+    predictor.Predict<kWidth>(c, predicted);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] = FiniteOrNan(values[k] - predicted[k]);
+    StoreChannels<kWidth>(values, args.values_dev + first + c);
   }
 }
 
@@ -91,40 +100,53 @@ __device__ void CheckId(const PredictArgs& args, const PredictRows& rows, uint32
   if (!possible) atomicOr(args.fault_dev, kFaultContents);
 }
 
-// By one warp: the place of a token's row among those of all tokens, sorted by row and then by
-// token. Ids may be any.
-__device__ void Sort(const PredictArgs& args, const PredictRows& rows, uint32_t token,
-                     bool of_pairs) {
+// By one block: for kOfBlock tokens from `begin` on, how many others have the same row. Ids may be
+// any.
+__device__ void FindRepeats(const PredictArgs& args, const PredictRows& rows, uint32_t begin,
+                            bool of_pairs) {
+  __shared__ uint32_t others[kAtOnce];
   const uint32_t tokens = rows.Tokens();
-  const uint32_t row = rows.RowOf(token, of_pairs);
-  uint32_t before = 0;  // rows that come before
-  uint32_t equal = 0;   // of all tokens
-  uint32_t equal_before = 0;
-  for (uint32_t k = threadIdx.x % kWarp; k < tokens; k += kWarp) {
-    const uint32_t other = rows.RowOf(k, of_pairs);
-    before += other < row ? 1 : 0;
-    equal += other == row ? 1 : 0;
-    equal_before += other == row && k < token ? 1 : 0;
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint32_t mine = begin + threadIdx.x / kWarp * kOfWarp;
+  uint32_t row[kOfWarp], all[kOfWarp] = {}, before[kOfWarp] = {};
+#pragma unroll
+  for (uint32_t j = 0; j < kOfWarp; ++j) row[j] = rows.RowOf(min(mine + j, tokens - 1), of_pairs);
+  for (uint32_t first = 0; first < tokens; first += kAtOnce) {
+    const uint32_t count = min(tokens - first, kAtOnce);
+    __syncthreads();
+    for (uint32_t k = threadIdx.x; k < count; k += kThreads) {
+      others[k] = rows.RowOf(first + k, of_pairs);
+    }
+    __syncthreads();
+    for (uint32_t k = lane; k < count; k += kWarp) {
+      const uint32_t other = others[k];
+#pragma unroll
+      for (uint32_t j = 0; j < kOfWarp; ++j) {
+        all[j] += other == row[j] ? 1 : 0;
+        before[j] += other == row[j] && first + k < mine + j ? 1 : 0;
+      }
+    }
   }
-  before = __reduce_add_sync(kAllLanes, before);
-  equal = __reduce_add_sync(kAllLanes, equal);
-  equal_before = __reduce_add_sync(kAllLanes, equal_before);
-  if (threadIdx.x % kWarp != 0) return;
   const PredictScratch scratch(tokens);
-  const uint32_t place = before + equal_before + (of_pairs ? tokens : 0);
-  const auto at = [&](uint64_t array) -> uint32_t& {
-    return reinterpret_cast<uint32_t*>(args.scratch_dev + array)[place];
-  };
-  const bool known = of_pairs || row < args.vocabulary;
-  at(scratch.order) = token;
-  at(scratch.lengths) = equal_before == 0 ? equal : 0;
-  at(scratch.counts) = known ? args.counts_dev[rows.Place(row, of_pairs)] : 0;
+#pragma unroll
+  for (uint32_t j = 0; j < kOfWarp; ++j) {
+    const uint32_t repeats = __reduce_add_sync(kAllLanes, all[j]);
+    const bool again = __any_sync(kAllLanes, before[j] != 0) != 0;
+    const uint32_t token = mine + j;
+    if (lane != 0 || token >= tokens) continue;
+    const uint32_t place = token + (of_pairs ? tokens : 0);
+    ScratchAt(args, scratch.repeats)[place] = repeats | (again ? kPredictAgain : 0);
+    const bool known = of_pairs || row[j] < args.vocabulary;
+    ScratchAt(args, scratch.counts)[place] =
+        known ? args.counts_dev[rows.Place(row[j], of_pairs)] : 0;
+  }
 }
 
-// Block 0: the front. Then a block a token of what is encoded, or a thread a token of what came;
-// then, where the tables learn, a warp a token and table.
+// Block 0: the front. Then, where the tables learn, a block for kOfBlock tokens of a table; they
+// take longest. Then a block a token of what is encoded, or a thread a token of what came.
+template <int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    BeginKernel(const __grid_constant__ PredictArgs args, uint32_t token_blocks) {
+    BeginKernel(const __grid_constant__ PredictArgs args, uint32_t learning_blocks) {
   const PredictRows rows(args);
   if (blockIdx.x == 0) {
     if (args.decodes == 0) {
@@ -134,19 +156,19 @@ __global__ void __launch_bounds__(kThreads)
     }
     return;
   }
-  const uint32_t block = blockIdx.x - 1;
-  if (block < token_blocks) {
-    if (args.decodes == 0) {
-      WriteDifference(args, rows, block);
-    } else if (const uint32_t token = block * kThreads + threadIdx.x; token < rows.Tokens()) {
-      CheckId(args, rows, token);
-    }
+  uint32_t block = blockIdx.x - 1;
+  if (block < learning_blocks) {
+    const uint32_t of_table = (rows.Tokens() + kOfBlock - 1) / kOfBlock;
+    const bool of_pairs = block >= of_table;
+    FindRepeats(args, rows, (of_pairs ? block - of_table : block) * kOfBlock, of_pairs);
     return;
   }
-  const uint32_t warp = (block - token_blocks) * kWarps + threadIdx.x / kWarp;
-  const bool of_pairs = warp >= rows.Tokens();
-  const uint32_t token = of_pairs ? warp - rows.Tokens() : warp;
-  if (token < rows.Tokens() && (!of_pairs || rows.HasPairs())) Sort(args, rows, token, of_pairs);
+  block -= learning_blocks;
+  if (args.decodes == 0) {
+    WriteDifference<kWidth>(args, rows, block);
+  } else if (const uint32_t token = block * kThreads + threadIdx.x; token < rows.Tokens()) {
+    CheckId(args, rows, token);
+  }
 }
 
 }  // namespace
@@ -157,10 +179,11 @@ int BeginPredict(int device, const PredictArgs* args, void* stream) {
   const bool predicts = args->kind != static_cast<uint32_t>(Kind::kPlain);
   const bool learns = args->kind == static_cast<uint32_t>(Kind::kLearned);
   const uint32_t of_tokens = args->decodes == 0 ? tokens : (tokens + kThreads - 1) / kThreads;
-  const uint32_t token_blocks = predicts ? of_tokens : 0;
-  const uint32_t warps = learns ? tokens * (args->log2_pairs > 0 ? 2 : 1) : 0;
-  BeginKernel<<<1 + token_blocks + (warps + kWarps - 1) / kWarps, kThreads, 0,
-                static_cast<cudaStream_t>(stream)>>>(*args, token_blocks);
+  const uint32_t tables = !learns ? 0 : args->log2_pairs > 0 ? 2 : 1;
+  const uint32_t learning_blocks = tables * ((tokens + kOfBlock - 1) / kOfBlock);
+  const uint32_t blocks = 1 + learning_blocks + (predicts ? of_tokens : 0);
+  const auto kernel = InFours(args->tensor) ? BeginKernel<4> : BeginKernel<1>;
+  kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args, learning_blocks);
   return Launched();
 }
 

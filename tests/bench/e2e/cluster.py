@@ -72,12 +72,15 @@ class Cluster:
     """`folder` outlives the cluster, and a later one goes on with its runs; default: none does.
     What a killed program has left of a cluster of that name goes first."""
 
-    def __init__(self, programs, workers, rate="unlimited", device="cpu", name=NAME, folder=None):
+    def __init__(self, programs, workers, rate="unlimited", device="cpu", name=NAME, folder=None,
+                 devices_per_worker=1):
         self.program = pathlib.Path(programs) / "longhaul"
         self.workers, self.rate, self.name = workers, rate, name
         self.folder = ["--dir", folder] if folder else []
         # Workers compute on the CPU unless they are told.
         self.device = [] if device == "cpu" else ["--device", device]
+        if devices_per_worker > 1:
+            self.device += ["--devices-per-worker", devices_per_worker]
         self.access = []
 
     def __enter__(self):

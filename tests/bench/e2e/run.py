@@ -9,6 +9,7 @@ table, and leaves nothing running. Standard library only; needs root, for networ
   tests/bench/e2e/run.py replay --cores 2    what eight workers of a replay take of two cores
   tests/bench/e2e/run.py placement           steps of workers as placed and by name, and predictions
   tests/bench/e2e/run.py overhead            what a worker adds to its compute
+  tests/bench/e2e/run.py groups              what a slow link takes longer beside stages that ranks share
   tests/bench/e2e/run.py codecs              loss and speed of the quickstart's run, codec by codec
   tests/bench/e2e/run.py norms               its largest gradient norms, codec by codec
 
@@ -27,6 +28,7 @@ import subprocess
 import sys
 
 import codecs_side_by_side
+import groups
 import idle
 import norms
 import overhead
@@ -39,7 +41,7 @@ from cluster import ROOT, Failed
 
 BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle,
               "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead,
-              "norms": norms, "placement": placement}
+              "norms": norms, "placement": placement, "groups": groups}
 # What ctest and automake call a test that could not be run.
 SKIPPED = 77
 

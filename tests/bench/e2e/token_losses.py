@@ -40,6 +40,8 @@ PAIRS = {  # forward, backward
     "gauss4-fixed3": ("gauss:bits=4", FIXED3),
     "gauss3-fixed3": ("gauss:bits=3", FIXED3),
     "none-fixed3": ("none", FIXED3),
+    "predict4-fixed4": ("predict/gauss:bits=4", FIXED4),
+    "predict3-fixed4": ("predict/gauss:bits=3", FIXED4),
     "predict4-tokens": ("predict:pairs=0/gauss:bits=4", FIXED3),
     "predict3-tokens": ("predict:pairs=0/gauss:bits=3", FIXED3),
     "predict4-prior": ("predict:prior=4/gauss:bits=4", FIXED3),

@@ -1,33 +1,37 @@
-// Losses of a small model that is trained by groups of CPU ranks: what compressed sums and channels
-// of each rank's own cost in learning, and what they save in bytes. One process, no links.
+// Losses of a model that is trained by a group of ranks, threads on the CPU or GPUs: what
+// compressed sums and channels of each rank's own cost in learning, and what they save in bytes.
+// One process, no links.
 //
 //   group_training --text FILE --ranks 8 --shared 1,0.75,0.5,0.25 --steps 2000 --csv rows.csv
 //   group_training --text FILE --ranks 2 --collectives none,taco,zip --seeds 1,2,3
+//   group_training --text FILE --devices cuda:0-1 --dtype bf16 --shared 1,0.5 --validate 512
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/device_name.h"
 #include "base/file.h"
 #include "run/tokens/token_file.h"
 #include "worker/ranks/communicators.h"
 #include "worker/stage/group/group_stage.h"
 #include "worker/stage/stage.h"
+#include "worker/stage/torch_cuda.h"
 
 namespace longhaul::worker {
 namespace {
 
 struct Flags {
-  std::string text, csv;
+  std::string text, csv, devices;
   uint32_t ranks = 2, layers = 4, hidden = 128, heads = 8, context = 128, microbatch_size = 8;
-  uint64_t steps = 2000, every = 200;
+  uint64_t steps = 2000, every = 200, validated = 0;
   double lr = 2e-3;
   std::string dtype = "fp32";
   std::vector<std::string> collectives = {"none"};
@@ -39,34 +43,6 @@ struct Variant {
   std::string collective = "none";
   double shared = 1;
   uint64_t seed = 1;
-};
-
-// What the ranks' communicators have sent, once all are gone or while nobody uses them.
-class Counted {
- public:
-  MakeCommunicators Over(MakeCommunicators make) {
-    return [this, make = std::move(make)](std::shared_ptr<collective::Member> member,
-                                          const DeviceName& device,
-                                          Deadline deadline) -> StatusOr<RankCommunicators> {
-      LH_ASSIGN_OR_RETURN(RankCommunicators made, make(std::move(member), device, deadline));
-      const std::lock_guard lock(mutex_);
-      all_.push_back(made);
-      return made;
-    };
-  }
-  // Of hidden states and their gradients.
-  uint64_t SentBytes() const {
-    uint64_t bytes = 0;
-    for (const RankCommunicators& rank : all_) {
-      bytes += rank.forward->stats().sent_bytes;
-      if (rank.backward != rank.forward) bytes += rank.backward->stats().sent_bytes;
-    }
-    return bytes;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<RankCommunicators> all_;
 };
 
 GroupCollective CollectiveOf(const std::string& name) {
@@ -97,6 +73,16 @@ StageOptions OptionsOf(const Flags& flags, const Variant& variant) {
   return options;
 }
 
+// The devices that are named, each a rank, instead of ranks of the CPU.
+StatusOr<StageOptions> OptionsWithDevices(const Flags& flags, const Variant& variant) {
+  StageOptions options = OptionsOf(flags, variant);
+  if (flags.devices.empty()) return options;
+  LH_ASSIGN_OR_RETURN(options.ranks, ParseDeviceNames(flags.devices));
+  options.device = options.ranks.front();
+  options.group.tensor = static_cast<uint32_t>(options.ranks.size());
+  return options;
+}
+
 class Training {
  public:
   Training(const Flags& flags, const TokenFile& tokens, StageOptions options)
@@ -105,12 +91,11 @@ class Training {
     targets_.resize(inputs_.size());
   }
   Status Start() {
-    if (flags_.ranks == 1) {
+    if (options_.ranks.size() == 1) {
       options_.ranks.clear();
       LH_ASSIGN_OR_RETURN(stage_, Stage::Create(options_));
     } else {
-      LH_ASSIGN_OR_RETURN(stage_,
-                          MakeGroupStage(options_, counted_.Over(CommunicatorsFor(options_))));
+      LH_ASSIGN_OR_RETURN(stage_, MakeGroupStage(options_, CommunicatorsFor(options_)));
     }
     return absl::OkStatus();
   }
@@ -130,9 +115,11 @@ class Training {
         ClipScale(options_.train.optimizer.clip_norm, norm.sum)));
     return loss;
   }
-  // Over all windows of the validation text that fill microbatches.
+  // Over the windows of the validation text that fill microbatches: all, or the first ones.
   StatusOr<double> Validate() {
-    const uint64_t batches = tokens_.ValidationWindows(flags_.context) / flags_.microbatch_size;
+    const uint64_t all = tokens_.ValidationWindows(flags_.context);
+    const uint64_t windows = flags_.validated == 0 ? all : std::min(flags_.validated, all);
+    const uint64_t batches = windows / flags_.microbatch_size;
     double sum = 0;
     for (uint64_t batch = 0; batch < batches; ++batch) {
       for (uint32_t row = 0; row < flags_.microbatch_size; ++row) {
@@ -146,7 +133,9 @@ class Training {
     return sum / static_cast<double>(batches);
   }
   uint64_t parameter_count() const { return stage_->parameter_count(); }
-  uint64_t SentBytes() const { return counted_.SentBytes(); }
+  uint32_t ranks() const { return options_.group.tensor; }
+  // Since the stage was made, by all ranks.
+  uint64_t SentBytes() const { return stage_->collectives().sent.total(); }
 
  private:
   std::span<int32_t> Row(std::vector<int32_t>& batch, uint32_t row) const {
@@ -156,16 +145,16 @@ class Training {
   const Flags& flags_;
   const TokenFile& tokens_;
   StageOptions options_;
-  Counted counted_;
   std::unique_ptr<Stage> stage_;
   std::vector<int32_t> inputs_, targets_;
 };
 
 Status Train(const Flags& flags, const TokenFile& tokens, const Variant& variant, std::FILE* csv) {
-  Training training(flags, tokens, OptionsOf(flags, variant));
+  LH_ASSIGN_OR_RETURN(StageOptions options, OptionsWithDevices(flags, variant));
+  Training training(flags, tokens, std::move(options));
   LH_RETURN_IF_ERROR(training.Start());
-  const std::string name =
-      fmt::format("{},{},{},{}", flags.ranks, variant.collective, variant.shared, variant.seed);
+  const std::string name = fmt::format("{},{},{},{}", training.ranks(), variant.collective,
+                                       variant.shared, variant.seed);
   const MonoTime began = Now();
   double train = 0;
   uint64_t before = training.SentBytes(), bytes_a_step = 0;
@@ -188,6 +177,9 @@ Status Train(const Flags& flags, const TokenFile& tokens, const Variant& variant
 }
 
 Status Run(const Flags& flags) {
+  if (flags.devices.starts_with("cuda")) {
+    LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
+  }
   const std::string path =
       fmt::format("{}.{}.tokens", flags.csv.empty() ? "/tmp/group" : flags.csv, ::getpid());
   LH_RETURN_IF_ERROR(WriteTokenFile({flags.text}, "bytes", 0.05, path).status());
@@ -220,11 +212,14 @@ Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   longhaul::worker::Flags flags;
-  CLI::App app("Losses of a small model that is trained by groups of CPU ranks");
+  CLI::App app("Losses of a model that is trained by a group of ranks");
   app.add_option("--text", flags.text, "a text file; its last 5 % are for validation")
       ->required()
       ->check(CLI::ExistingFile);
-  app.add_option("--ranks", flags.ranks)->check(CLI::Range(1, 64));
+  CLI::Option* const ranks =
+      app.add_option("--ranks", flags.ranks, "threads on the CPU")->check(CLI::Range(1, 64));
+  app.add_option("--devices", flags.devices, "GPUs instead, a rank on each: cuda:0-1")
+      ->excludes(ranks);
   app.add_option("--layers", flags.layers);
   app.add_option("--hidden", flags.hidden);
   app.add_option("--heads", flags.heads);
@@ -232,6 +227,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", flags.microbatch_size, "sequences a step");
   app.add_option("--steps", flags.steps);
   app.add_option("--every", flags.every, "steps between validations");
+  app.add_option("--validate", flags.validated, "sequences of validation; 0: all there are");
   app.add_option("--lr", flags.lr);
   app.add_option("--dtype", flags.dtype)->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--collectives", flags.collectives)

@@ -86,7 +86,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=5, help="of a round; 4 microbatches each")
     parser.add_argument("--collectives",
-                        help="default: none,taco,zip; of experts none,zip; free: without sums, what ranks compute")
+                        help="default: none,taco,zip; of experts none,zip; free: without sums, what ranks compute; "
+                             "bounded: zip for whose sizes nobody waits")
     parser.add_argument("--shares", default="1", help="of channels that ranks sum (p), each a variant: 1,0.5")
     parser.add_argument("--sequence", action="store_true", help="ranks have their parts of the tokens between sums")
     parser.add_argument("--csv")

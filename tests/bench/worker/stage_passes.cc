@@ -5,8 +5,8 @@
 // Standard input, JSON, first {"run": a run file, "layers", "last": with norm, head and loss after
 // them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
 // the model's layers, not the first; answered by {"parameters"}. "devices" instead of "device": a
-// group with a rank on each, "collectives" (none, taco, zip) are those of its sums, or "free",
-// which sum nothing (no_sums.h); "p" is the share of channels that they sum, "sequence" as
+// group with a rank on each, "collectives" (none, taco, zip) are those of its sums, or "free"
+// or "bounded" (bench_communicators.h); "p" is the share of channels that they sum, "sequence" as
 // in a run file. "timing_only": parameters are any numbers, made in no time. "experts": into so
 // many parts a group divides them;
 // "zipf": routers send tokens to experts by Zipf's law with that exponent. Then for every {"steps"}
@@ -34,7 +34,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "no_sums.h"
+#include "bench_communicators.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/file/run_spec.h"
 #include "worker/ranks/communicators.h"
@@ -51,7 +51,7 @@ using nlohmann::json;
 
 // Of every token: what a router's first column is multiplied by, nearly.
 constexpr double kFirstChannel = 8;
-constexpr std::string_view kFree = "free";
+constexpr std::string_view kFree = "free", kBounded = "bounded";
 
 class TimedStage {
  public:
@@ -86,6 +86,9 @@ class TimedStage {
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
     MakeCommunicators communicators = CommunicatorsFor(options);
     if (CollectivesOf(job) == kFree) communicators = testing::WithoutSums(std::move(communicators));
+    if (CollectivesOf(job) == kBounded) {
+      communicators = testing::WithBoundedZip(std::move(communicators));
+    }
     LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage,
                         of_group ? MakeGroupStage(options, communicators) : Stage::Create(options));
     if (zipf > 0) LH_RETURN_IF_ERROR(stage->Load(RoutedByZipf(options.model, zipf)));

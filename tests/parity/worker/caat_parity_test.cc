@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -273,6 +274,62 @@ INSTANTIATE_TEST_SUITE_P(
       return fmt::format("{}_{}_ranks_{}_percent", ToString(test.param.family), test.param.ranks,
                          std::lround(100 * test.param.shared));
     });
+
+double RelativeErrorInBf16(const std::string& name, const Computed& got, const Computed& exact) {
+  for (size_t i = 0; i < exact.after.moments.size(); ++i) {
+    if (exact.after.moments[i].name != name) continue;
+    return RelativeError(got.after.moments[i].values, exact.after.moments[i].values);
+  }
+  ADD_FAILURE() << "no " << name;
+  return 0;
+}
+
+// Gradients that ranks sum in bf16 are as near to those of fp32 as one model's in bf16.
+TEST(CaatInBf16, GradientsAreNearThoseOfFp32) {
+  const auto in_bf16 = [](StageOptions options) {
+    options.train.dtype = ComputeDtype::kBf16;
+    return options;
+  };
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt}) {
+    const StageOptions whole = Options(family, 2, 1), half = Options(family, 2, 0.5);
+    const Computed exact_whole = OneStep(whole, 2), exact_half = OneStep(half, 2);
+    const Computed got_whole = OneStep(in_bf16(whole), 2), got_half = OneStep(in_bf16(half), 2);
+    for (const NamedArray& moment : exact_half.after.moments) {
+      if (!moment.name.ends_with(".exp_avg") ||
+          moment.name.find("k_proj.bias") != std::string::npos) {
+        continue;
+      }
+      const double bound =
+          std::max(1e-2, 1.5 * RelativeErrorInBf16(moment.name, got_whole, exact_whole));
+      EXPECT_LE(RelativeErrorInBf16(moment.name, got_half, exact_half), bound) << moment.name;
+    }
+  }
+}
+
+// Of two blocks more, whatever embedding, head and losses send.
+double SentByTwoBlocks(StageOptions options, ComputeDtype dtype) {
+  options.train.dtype = dtype;
+  std::vector<uint64_t> sent;
+  for (const uint32_t layers : {2, 4}) {
+    options.model.layers = options.layers = layers;
+    auto stage = MakeWith(options, options.group.tensor).value();
+    const uint64_t before = stage->collectives().sent.total();
+    Computed computed;
+    RunStep(*stage, options, 1, &computed);
+    sent.push_back(stage->collectives().sent.total() - before);
+  }
+  return static_cast<double>(sent[1] - sent[0]);
+}
+
+// And the gradients of norms, once a step.
+TEST(CaatBytes, HalfOfTheChannelsAreHalfOfTheBytes) {
+  for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
+    const double all = SentByTwoBlocks(Options(ModelFamily::kLlama, 2, 1), dtype);
+    const double half = SentByTwoBlocks(Options(ModelFamily::kLlama, 2, 0.5), dtype);
+    EXPECT_GE(half / all, 0.5);
+    EXPECT_LE(half / all, 0.52);
+  }
+}
 
 // What ranks have alike stays alike to the bit: each of them has the same whole checkpoint.
 TEST(CaatBiases, AreOneVectorForAllRanks) {

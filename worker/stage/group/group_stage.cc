@@ -112,7 +112,8 @@ RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ran
           .experts = options.group.expert,
           .backward_waits = backward == GroupCollective::kZip ||
                             // a switcher, which may take zip
-                            (backward == GroupCollective::kAuto && ranks.backward != ranks.exact)};
+                            (backward == GroupCollective::kAuto && ranks.backward != ranks.exact),
+          .in_bf16 = options.train.dtype == ComputeDtype::kBf16};
 }
 
 // Into one count, whichever of the three does a call. Those that are one stay one.

@@ -114,6 +114,15 @@ template <RankGroup::Through kWay>
 at::Tensor SumsShared(const RankGroup& group, const at::Tensor& x) {
   return group.SumShared(kWay, x);
 }
+// Behind a norm gradients are fp32. They travel as products' gradients do.
+at::Tensor SumsSharedGradients(const RankGroup& group, const at::Tensor& x) {
+  if (!group.kind().in_bf16) return group.SumShared(&RankCommunicators::backward, x);
+  const int64_t shared = group.kind().shared_channels, own = group.kind().hidden - shared;
+  if (shared == 0) return x.clone();
+  const at::Tensor sums =
+      group.SumThrough(&RankCommunicators::backward, x.narrow(-1, 0, shared).to(at::kBFloat16));
+  return at::cat({sums.to(x.scalar_type()), x.narrow(-1, shared, own)}, -1);
+}
 template <RankGroup::Through kWay>
 at::Tensor GathersChannels(const RankGroup& group, const at::Tensor& x) {
   return group.GatherChannels(kWay, x);
@@ -145,7 +154,7 @@ at::Tensor RankGroup::Begin(const at::Tensor& boundary) const {
 }
 
 at::Tensor RankGroup::EnterNorm(const at::Tensor& x) const {
-  return kind_.partial() ? Both<nullptr, Overlapped<SumsShared<kBackward>>>::apply(x, this) : x;
+  return kind_.partial() ? Both<nullptr, Overlapped<SumsSharedGradients>>::apply(x, this) : x;
 }
 
 at::Tensor RankGroup::Enter(const at::Tensor& normed) const {

@@ -61,6 +61,7 @@ class RankGroup {
     // that are neighbours.
     uint32_t experts = 1;
     bool backward_waits = false;  // the host does for the device in sums of gradients: zip
+    bool in_bf16 = false;         // products are, and so is what ranks exchange between them
     bool partial() const { return shared_channels < hidden; }
   };
 

@@ -1,4 +1,4 @@
-#include "no_sums.h"
+#include "bench_communicators.h"
 
 #include <span>
 #include <utility>
@@ -6,6 +6,7 @@
 #include "base/cuda/device.h"
 #include "base/cuda/module.h"
 #include "transport/collective/engine/over.h"
+#include "transport/collective/zip/factory.h"
 
 namespace longhaul::worker::testing {
 namespace {
@@ -59,6 +60,16 @@ class Copies final : public collective::CommunicatorOver {
   const cuda::Device device_;
 };
 
+StatusOr<cuda::Device> DeviceOf(const DeviceName& name) {
+  if (!name.cuda_index) {
+    return absl::InvalidArgumentError(
+        "these collectives are for GPUs; name devices, such as cuda:0-1");
+  }
+  LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
+                      cuda::LoadModule(cuda::DefaultModulePath()));
+  return cuda::Device::Open(table, *name.cuda_index);
+}
+
 }  // namespace
 
 MakeCommunicators WithoutSums(MakeCommunicators make) {
@@ -66,16 +77,24 @@ MakeCommunicators WithoutSums(MakeCommunicators make) {
       [make = std::move(make)](std::shared_ptr<collective::Member> member, const DeviceName& name,
                                Deadline deadline) -> StatusOr<RankCommunicators> {
         LH_ASSIGN_OR_RETURN(RankCommunicators ranks, make(std::move(member), name, deadline));
-        LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
-                            cuda::LoadModule(cuda::DefaultModulePath()));
-        if (!name.cuda_index) {
-          return absl::InvalidArgumentError(
-              "collectives \"free\" copy in a GPU's memory; name devices");
-        }
-        LH_ASSIGN_OR_RETURN(cuda::Device device, cuda::Device::Open(table, *name.cuda_index));
+        LH_ASSIGN_OR_RETURN(cuda::Device device, DeviceOf(name));
         ranks.forward = ranks.backward = std::make_shared<Copies>(ranks.exact, std::move(device));
         return ranks;
       };
+}
+
+MakeCommunicators WithBoundedZip(MakeCommunicators make) {
+  return [make = std::move(make)](std::shared_ptr<collective::Member> member,
+                                  const DeviceName& name,
+                                  Deadline deadline) -> StatusOr<RankCommunicators> {
+    LH_ASSIGN_OR_RETURN(RankCommunicators ranks, make(std::move(member), name, deadline));
+    LH_ASSIGN_OR_RETURN(const cuda::Device device, DeviceOf(name));
+    LH_ASSIGN_OR_RETURN(ranks.forward,
+                        collective::zip::Create(ranks.exact, &device,
+                                                {.exchange = collective::zip::Exchange::kBounded}));
+    ranks.backward = ranks.forward;
+    return ranks;
+  };
 }
 
 }  // namespace longhaul::worker::testing

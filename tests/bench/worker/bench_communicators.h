@@ -1,0 +1,20 @@
+// Collectives that no run has, to see what a group's time is made of. GPUs alone.
+#ifndef LONGHAUL_TESTS_BENCH_WORKER_BENCH_COMMUNICATORS_H_
+#define LONGHAUL_TESTS_BENCH_WORKER_BENCH_COMMUNICATORS_H_
+
+#include "worker/stage/group/communicators.h"
+
+namespace longhaul::worker::testing {
+
+// As `make`, but hidden states and their gradients are copied where ranks would sum or gather them:
+// every rank goes on with its own part. Numbers are wrong; kernels and sizes are not.
+MakeCommunicators WithoutSums(MakeCommunicators make);
+
+// As `make`, whose calls are native, but hidden states and their gradients travel by zip, for whose
+// sizes no host waits (zip::Exchange::kBounded). Numbers of a tensor with more escapes than there
+// is room for are wrong.
+MakeCommunicators WithBoundedZip(MakeCommunicators make);
+
+}  // namespace longhaul::worker::testing
+
+#endif  // LONGHAUL_TESTS_BENCH_WORKER_BENCH_COMMUNICATORS_H_

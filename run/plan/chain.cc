@@ -5,8 +5,9 @@ namespace longhaul::chain {
 std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied) {
   std::vector<Edge> edges;
   const auto add = [&edges](EdgeKind kind, CellId from, CellId to) {
+    const EdgeId id(static_cast<uint32_t>(edges.size()));
     Edge& edge = edges.emplace_back();
-    edge.id = EdgeId(static_cast<uint32_t>(edges.size() - 1));
+    edge.id = id;
     edge.kind = kind;
     edge.from = from;
     edge.to = to;
@@ -20,8 +21,8 @@ std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied) {
     }
   }
   for (uint32_t stage = 0; stage < stages; ++stage) {
-    for (uint32_t lower = 0; lower < replicas; ++lower) {
-      for (uint32_t higher = lower + 1; higher < replicas; ++higher) {
+    for (uint32_t higher = 0; higher < replicas; ++higher) {
+      for (uint32_t lower = 0; lower < higher; ++lower) {
         add(EdgeKind::kReplicas, {lower, stage}, {higher, stage});
       }
     }

@@ -72,7 +72,7 @@ __device__ void LearnOwnRows(const PredictArgs& args, const PredictRows& rows, u
   const Predictor predictor(rows, token);
   OwnRow of_token(args, rows, token, false);
   OwnRow of_pair = own.of_pair ? OwnRow(args, rows, token, true) : of_token;
-  __syncthreads();                                 // counts are read
+  __syncthreads();  // counts are read
 #pragma unroll 2
   for (uint32_t c = kWidth * threadIdx.x; c < args.tensor.channels; c += kWidth * kThreads) {
     Channels<kWidth> value, token_mean, pair_mean = {};

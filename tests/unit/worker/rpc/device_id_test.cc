@@ -24,7 +24,7 @@ class GpuUuidTest : public ::testing::Test {
     return GpuUuid(index, visible, folder_.path());
   }
 
-  TempDir folder_;
+  ::longhaul::testing::TempDir folder_;
 };
 
 TEST_F(GpuUuidTest, GpusAreCountedByTheirPlaceOnTheBus) {

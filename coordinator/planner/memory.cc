@@ -130,9 +130,7 @@ uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
 uint64_t PastBytes(const RunSpec& spec, uint64_t tokens) {
   const uint32_t slices = spec.pipeline.SlicesNow();
   if (slices == 1) return 0;
-  // Heads of family gpt share none.
-  const uint64_t channels =
-      spec.model.family == ModelFamily::kGpt ? spec.model.hidden : spec.model.KvChannels();
+  const uint64_t channels = model::FamilyOf(spec.model).kv_channels(spec.model);
   const uint64_t of_all =
       2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat);
   if (spec.pipeline.recompute != Recompute::kNone) return of_all;

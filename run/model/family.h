@@ -98,6 +98,8 @@ struct Family {
   // rank; sums and norms are whole, or of a rank's tokens.
   Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
+  // Of the keys of a token in a block, and as many of its values.
+  uint32_t (*kv_channels)(const ModelSpec& spec);
   // Begins the published names of all parameters but the head's matrix; published checkpoints of
   // the bare model leave it out.
   std::string_view published_prefix;

@@ -89,6 +89,7 @@ const Family& GptFamily() {
       .parameters = GptParameters,
       .kept_by_block = GptBlockKeeps,
       .kept_by_final_norm = GptFinalNormKeeps,
+      .kv_channels = [](const ModelSpec& spec) { return spec.hidden; },
       .published_prefix = "transformer.",
       .usual_targets = {"c_attn"},
       .presets = {{"gpt2", Gpt2(12, 768, 12)},

@@ -188,6 +188,7 @@ const Family& LlamaFamily() {
       .parameters = LlamaParameters,
       .kept_by_block = LlamaBlockKeeps,
       .kept_by_final_norm = RmsNormKeeps,
+      .kv_channels = [](const ModelSpec& spec) { return spec.KvChannels(); },
       .published_prefix = "model.",
       .usual_targets = {"q_proj", "v_proj"},
       .presets = {{"qwen2.5-0.5b", Qwen25(24, 896, 14, 2, 4864)},

@@ -88,6 +88,13 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                         before.train.microbatches * before.replicas.count,
                         spec.train.microbatches * spec.replicas.count);
   }
+  // Each of those that train apart has an optimizer of its own, which no other number can go on
+  // with.
+  if (before.replicas.trains_apart() || spec.replicas.trains_apart()) {
+    differences.Compare("pipeline.replicas", before.replicas.count, spec.replicas.count);
+    differences.Compare("pipeline.gradients", replicas::ToString(before.replicas.gradients),
+                        replicas::ToString(spec.replicas.gradients));
+  }
   differences.Compare("train.microbatch_size", before.train.microbatch_size,
                       spec.train.microbatch_size);
   // A file that leaves it open takes the run's.

@@ -185,7 +185,7 @@ class Executor {
   std::optional<std::pair<uint64_t, Step>> retuned_;  // the newest that was taken, since when
   std::optional<NormArrived> norm_;
   std::optional<StepControlArrived> control_;
-  // By step and replica; of the step under way, and of the next one.
+  // By step and replica; of the step under way, and of the next one in which replicas agree.
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false, checkpoint_requested_ = false;
   // A neighbour that left in good order is an error only if something is still needed from it.

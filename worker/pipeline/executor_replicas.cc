@@ -99,8 +99,10 @@ StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
 }
 
 Status Executor::Handle(ReplicaAgrees& said) {
-  // Who owns no shard, of a stage with few parameters, may be ahead by a step.
-  const bool expected = said.step == step_ || said.step == step_.Next();
+  // Who trains apart may be ahead as far as the next exchange; and who owns no shard, of a stage
+  // with few parameters, by a step.
+  const bool expected = said.step >= step_ && options_.exchange->IsDue(said.step) &&
+                        of_replicas_.size() < 2 * options_.replica_ports.size();
   if (!expected || !of_replicas_.emplace(std::pair{said.step, said.replica}, said.message).second) {
     return absl::InvalidArgumentError(
         fmt::format("expected replica {} to agree once on step {}, got step {}", said.replica,

@@ -5,9 +5,12 @@ exchange, beside one pipeline that reads the same sequences. Needs root, for net
   tests/bench/e2e/replica_losses.py build/release/bin --text corpus.txt --out replica_losses.csv
 
 Every run that ends adds its row to --out; a run whose row is there is not trained again.
+
+Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
 import argparse
 import csv
+import os
 import pathlib
 import statistics
 import sys
@@ -43,6 +46,7 @@ FORMS = {
 APART = 20  # steps of local-sgd
 FORMS["local-sgd"] = {**TWO, "pipeline.gradients": f"'local-sgd:steps={APART}'", "pipeline.parameters": "difference4"}
 FIELDS = ("form", "seed", "steps", "first_20_relative", "train_loss", "validation_loss")
+SKIPPED = 77
 LAST = 100  # steps whose mean is the loss at the end
 
 
@@ -82,7 +86,7 @@ def train(cluster, file, form, seed):
 
 
 def measure(arguments, known):
-    file = arguments.out.with_suffix(".yaml")
+    file = arguments.out.with_suffix(".run.yaml")
     file.write_text(RUN.format(text=arguments.text.resolve(), steps=arguments.steps,
                                warmup=min(50, arguments.steps // 4)), encoding="utf-8")
     with Cluster(arguments.programs, workers=4) as cluster:
@@ -120,6 +124,9 @@ def summary(rows, steps):
 
 def main():
     arguments = parse()
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root", file=sys.stderr)
+        sys.exit(SKIPPED)
     try:
         needs.check_programs(arguments.programs, needs.CLUSTER)
         needs.check_files(arguments.text)

@@ -48,7 +48,8 @@ TEST(TensorHeaderTest, GoldenBytes) {
 
 TEST(TensorHeaderTest, RoundTrip) {
   for (const TensorKind kind : {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl,
-                                TensorKind::kMessageState, TensorKind::kMatrixDigest}) {
+                                TensorKind::kMessageState, TensorKind::kMatrixDigest,
+                                TensorKind::kTaken, TensorKind::kReplicaMessage}) {
     TensorHeader header = Example();
     header.kind = kind;
     const auto decoded = DecodeTensorHeader(Encode(header));
@@ -109,9 +110,9 @@ INSTANTIATE_TEST_SUITE_P(
         {"VersionZero", Put<uint16_t>(4, 0), absl::StatusCode::kUnimplemented, "version 0"},
         {"VersionTwo", Put<uint16_t>(4, 2), absl::StatusCode::kUnimplemented, "version 2"},
         {"KindZero", Put<uint8_t>(6, 0), absl::StatusCode::kInvalidArgument,
-         "kind 1 to 3 or 5 to 7"},
-        {"KindEight", Put<uint8_t>(6, 8), absl::StatusCode::kInvalidArgument,
-         "kind 1 to 3 or 5 to 7"},
+         "kind 1 to 3 or 5 to 8"},
+        {"KindNine", Put<uint8_t>(6, 9), absl::StatusCode::kInvalidArgument,
+         "kind 1 to 3 or 5 to 8"},
         {"Flags", Put<uint8_t>(7, 2), absl::StatusCode::kInvalidArgument, "flags"},
         {"Direction", Put<uint8_t>(44, 2), absl::StatusCode::kInvalidArgument, "direction"},
         {"Reserved45", Put<uint8_t>(45, 1), absl::StatusCode::kInvalidArgument, "reserved"},

@@ -96,6 +96,7 @@ class ReplayStage final : public Stage {
   }
   Status TakeSharedValues() override { return absl::OkStatus(); }
   Status EndSharedStep(Step step) override {
+    turns_.EndStep();
     step_ = step.value();
     return absl::OkStatus();
   }

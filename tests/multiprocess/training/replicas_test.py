@@ -1,6 +1,6 @@
 """Replicas of a pipeline that train together, over real processes.
 
-usage: replicas_test.py BIN_DIR parity|forms|resume|recovers|refused
+usage: replicas_test.py BIN_DIR parity|forms|resume|recovers|replays|refused
 """
 import sys
 import tempfile
@@ -123,6 +123,19 @@ def recovers(cluster):
     expect_equal(f"recovered in epoch {status['epoch']}", cluster.losses(run), unbroken)
 
 
+def replays(cluster):
+    """Compute is slept, and the exchange is real."""
+    path = cluster.write_run("replay", stages=2, steps=5)
+    path.write_text(path.read_text().replace("every: 10, samples", "every: 0, samples") + "replay: { source: a test, codecs: real, "
+                    "layers: { block_forward: 1ms, block_backward: 2ms, optimizer: 1ms } }\n")
+    for name, flags in [("steps together", LOSSY), ("apart", APART)]:
+        run = cluster.cli("submit", path, "--watch", *TWO, *HALF, *flags).stdout.split()[0]
+        status = cluster.status(run)
+        if status["state"] != "done" or int(status["step"]) != 5:
+            raise AssertionError(f"{status}")
+        print(f"ok: a replay of replicas, {name}: 5 steps", flush=True)
+
+
 def refused(cluster):
     def expect(name, sentence, *flags, **options):
         path = cluster.write_run(name, **{"stages": 2, **options})
@@ -137,7 +150,8 @@ def refused(cluster):
 
 
 def main():
-    cases = {"parity": parity, "forms": forms, "resume": resume, "recovers": recovers, "refused": refused}
+    cases = {"parity": parity, "forms": forms, "resume": resume, "recovers": recovers,
+             "replays": replays, "refused": refused}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with Cluster(sys.argv[1], folder, workers=WORKERS) as cluster:

@@ -203,7 +203,8 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
   return FlowWith(direction == Direction::kForward ? codecs.forward : codecs.backward, request);
 }
 
-// The head has a gradient of every row, the embedding of those that tokens have read.
+// The last stage sends the gradient of every row of the matrix. The first stage sends the rows that
+// tokens of the step have read.
 Flow TiedFlow(const PlanRequest& request, Direction direction) {
   const RunSpec& spec = request.spec;
   uint64_t rows = spec.model.VocabularyOver(request.data.vocabulary);

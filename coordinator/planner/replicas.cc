@@ -60,7 +60,8 @@ class ReplicasPlanner {
     for (uint32_t replica = 0; replica < replicas_; ++replica) {
       PlanRequest one = RequestOf(replica);
       one.layers = layers;
-      if (one.resume) one.resume->cells.clear();  // the common split has seen to it
+      // The common split has kept that of the checkpoint where it could.
+      if (one.resume) one.resume->cells.clear();
       one.with_codec_table = request_.with_codec_table && replica == 0;
       auto plan = MakePlanOfOneReplica(one, stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
@@ -74,7 +75,7 @@ class ReplicasPlanner {
     return std::span(request_.workers).subspan(size_t{replica} * stages_, stages_);
   }
 
-  // Of this replica alone.
+  // Asks for a plan of this replica alone.
   PlanRequest RequestOf(uint32_t replica) const {
     PlanRequest one = request_;
     const auto workers = WorkersOf(replica);
@@ -102,7 +103,7 @@ class ReplicasPlanner {
     return SplitFor(slowest);
   }
 
-  // A flow between replicas has what one direction carries in a step.
+  // A flow between replicas has the bytes that one direction carries in an exchange.
   Status AddEdgesOfReplicas(Plan* plan) const {
     const RunSpec& spec = request_.spec;
     for (Edge& edge : plan->assignment.edges) {
@@ -186,11 +187,12 @@ class ReplicasPlanner {
 
   void AddExchange(Plan* plan, uint32_t slowest) const {
     Prediction& prediction = plan->prediction;
-    // Of replicas that train apart a step's part.
+    // Replicas that train apart exchange once in `apart` steps: this is a step's part of it.
     const uint32_t apart = request_.spec.replicas.steps_apart();
     const double exchange = ExchangeSeconds(*plan) / apart;
     uint64_t& copy_every = plan->assignment.copy_every;
-    copy_every = (copy_every + apart - 1) / apart * apart;  // they are alike then
+    // Copies of states are taken where replicas are alike.
+    copy_every = (copy_every + apart - 1) / apart * apart;
     prediction.exchange_seconds = exchange;
     prediction.step_seconds += exchange;
     prediction.unlimited_depth_step_seconds += exchange;
@@ -211,7 +213,8 @@ class ReplicasPlanner {
         static_cast<double>(request_.spec.TokensPerStep()) / prediction.step_seconds, slowest,
         plan->explanation, replicas::ToString(request_.spec.replicas.gradients),
         replicas::ToString(request_.spec.replicas.parameters),
-        FormatBytes(static_cast<double>(bytes)), longhaul::FormatDuration(absl::Seconds(exchange)));
+        FormatBytes(static_cast<double>(bytes) / apart),
+        longhaul::FormatDuration(absl::Seconds(exchange)));
   }
 
   const PlanRequest& request_;
@@ -229,35 +232,6 @@ uint32_t ReplicasOf(const Assignment& assignment) {
   uint32_t replicas = 0;
   for (const Cell& cell : assignment.cells) replicas = std::max(replicas, cell.id.replica + 1);
   return replicas;
-}
-
-Plan ReplicaOf(const Plan& plan, uint32_t replica) {
-  Plan one = plan;
-  if (ReplicasOf(plan.assignment) <= 1) return one;
-  one.assignment.cells.clear();
-  one.assignment.edges.clear();
-  one.cells.clear();
-  one.edges.clear();
-  one.prediction.cells.clear();
-  one.prediction.edges.clear();
-  for (size_t c = 0; c < plan.assignment.cells.size(); ++c) {
-    if (plan.assignment.cells[c].id.replica != replica) continue;
-    one.assignment.cells.push_back(plan.assignment.cells[c]);
-    one.cells.push_back(plan.cells[c]);
-    if (c < plan.prediction.cells.size()) {
-      one.prediction.cells.push_back(plan.prediction.cells[c]);
-    }
-  }
-  for (size_t e = 0; e < plan.assignment.edges.size(); ++e) {
-    const Edge& edge = plan.assignment.edges[e];
-    if (edge.kind == EdgeKind::kReplicas || edge.from.replica != replica) continue;
-    one.assignment.edges.push_back(edge);
-    one.edges.push_back(plan.edges[e]);
-    if (e < plan.prediction.edges.size()) {
-      one.prediction.edges.push_back(plan.prediction.edges[e]);
-    }
-  }
-  return one;
 }
 
 double ExchangeSeconds(const Plan& plan) {

@@ -16,13 +16,11 @@ namespace longhaul::coordinator {
 // stage by stage.
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
 
-// One replica of a plan alone, as the simulator knows it: its cells, and the edges among these. A
-// plan of one replica stays as it is, but for what its prediction says of codecs and ranks.
-Plan ReplicaOf(const Plan& plan, uint32_t replica);
+// How many replicas an assignment has.
 uint32_t ReplicasOf(const Assignment& assignment);
 
-// How long replicas exchange gradients and parameters after the passes of a step, at the rates that
-// the plan's edges and cells have; 0 for one replica.
+// How long one exchange of gradients and parameters takes after the passes of a step, at the rates
+// that the plan's edges and cells have. One replica exchanges nothing: 0.
 double ExchangeSeconds(const Plan& plan);
 
 }  // namespace longhaul::coordinator

@@ -88,8 +88,8 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                         before.train.microbatches * before.replicas.count,
                         spec.train.microbatches * spec.replicas.count);
   }
-  // Each of those that train apart has an optimizer of its own, which no other number can go on
-  // with.
+  // Replicas that train apart have an optimizer each. Another number of replicas cannot go on with
+  // these.
   if (before.replicas.trains_apart() || spec.replicas.trains_apart()) {
     differences.Compare("pipeline.replicas", before.replicas.count, spec.replicas.count);
     differences.Compare("pipeline.gradients", replicas::ToString(before.replicas.gradients),

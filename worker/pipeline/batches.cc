@@ -135,7 +135,7 @@ void Batches::Expect(const Pass& pass) {
   const uint64_t a_step = uint64_t{spec_.train.microbatches} * spec_.train.microbatch_size;
   const uint64_t first = order_.FirstMicrobatchOf(pass.step) * spec_.train.microbatch_size;
   const uint64_t exact = std::min(kMostAhead, kStepsAhead * a_step);
-  // Of this replica's sequences the i-th from here on.
+  // The window of the i-th sequence that this replica reads, counted from this step on.
   const auto window_of = [&](uint64_t i) {
     return order_.windows->WindowOf(first + i / a_step * order_.replicas * a_step + i % a_step);
   };

@@ -24,18 +24,18 @@ namespace longhaul::worker {
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
   uint32_t microbatches = 0, microbatch_size = 0;  // of a replica's step, and of these
-  // Of the replica that reads. A step's microbatches are those of replica 0, then of replica 1,
-  // ...: one replica with as many in all reads the same.
+  // The replica that reads, and how many there are. A step has the microbatches of replica 0, then
+  // those of replica 1, and so on. One replica with as many microbatches in all reads the same.
   uint32_t replica = 0, replicas = 1;
 
-  // Of the first microbatch of this replica's step, counted over the run.
+  // The number of this replica's first microbatch in the step, counted over the run.
   uint64_t FirstMicrobatchOf(Step step) const {
     return ((step.value() - 1) * replicas + replica) * microbatches;
   }
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
-  // `microbatch`: of those of all replicas in this step.
+  // `microbatch` counts those of all replicas in this step.
   uint64_t WindowOfAll(Step step, uint64_t microbatch, uint32_t row) const {
     const uint64_t before = (step.value() - 1) * replicas * microbatches;
     return windows->WindowOf((before + microbatch) * microbatch_size + row);

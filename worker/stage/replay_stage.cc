@@ -29,7 +29,7 @@ class ReplayStage final : public Stage {
       forward_ += times.head_forward;
       backward_ += times.head_backward;
     }
-    // Of a slice: its share.
+    // A slice takes an equal share of its microbatch.
     forward_ /= options.slices;
     backward_ /= options.slices;
     // Embedding and head are few of a large model's parameters.

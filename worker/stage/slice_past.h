@@ -37,9 +37,9 @@ class SlicePast final : public Past {
   // When a block runs again, for its backward, what was kept of its first run stays.
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
 
-  // Of the blocks that ran with a graph since the last call: this slice's keys and values, as the
-  // graph has them, and the gradients that all later slices have given them. For a backward beside
-  // that of the blocks' output; what was kept of them is dropped.
+  // Gives what a backward starts from beside the output of the blocks: this slice's keys and values
+  // in the graph, and the gradients that all later slices have given them. Blocks that ran without
+  // a graph, or before the last call, are left out. What was kept of the others is dropped.
   void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
 
  private:

@@ -18,7 +18,7 @@ struct ReplicaFieldsParts {
   std::string rest;
 };
 
-// Of a run whose `pipeline` is on line 5.
+// Parses a run file whose key `pipeline` is on line 5.
 StatusOr<RunSpec> Parsed(const std::string& pipeline, const ReplicaFieldsParts& parts = {}) {
   return ParseRunSpec("name: a\nmodel: " + parts.model +
                           "\ndata: { text: x.txt }\ntrain: { steps: 4, microbatches: 3 }\n"

@@ -47,7 +47,8 @@ std::shared_ptr<BoundaryPort> BoundaryPort::Create(BoundaryPortOptions options,
 
 BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                            std::shared_ptr<EventQueue> events)
-    : options_(std::move(options)),
+    : EdgePort(options.on_health),
+      options_(std::move(options)),
       run_tag_(wire::RunTag(options_.run)),
       codec_thread_(codec_thread),
       events_(std::move(events)),
@@ -446,26 +447,9 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
                               *std::move(tensor), options_.kind});
 }
 
-void BoundaryPort::OnSuspect(absl::Duration silence) {
-  if (options_.on_health) options_.on_health({.state = "suspect", .silence = silence});
-}
-
-void BoundaryPort::OnHealthy() {
-  if (options_.on_health) options_.on_health({.state = "healthy"});
-}
-
-void BoundaryPort::OnLost(const Status& why) {
-  if (options_.on_health) options_.on_health({.state = "lost", .reason = why});
-}
-
-void BoundaryPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
-  {
-    // It may go another way now, with another round trip than the plan's.
-    const std::lock_guard lock(mutex_);
-    if (link_) link_->GrowCredits(transport::kDefaultCredits);
-  }
-  if (!options_.on_health) return;
-  options_.on_health({.state = "healed", .silence = away, .frames_resent = frames_resent});
+std::shared_ptr<transport::Link> BoundaryPort::link() {
+  const std::lock_guard lock(mutex_);
+  return link_;
 }
 
 void BoundaryPort::OnClosed(const Status& reason) {

@@ -129,13 +129,10 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
-  void OnSuspect(absl::Duration silence) override;
-  void OnHealthy() override;
-  void OnLost(const Status& why) override;
-  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
  private:
+  std::shared_ptr<transport::Link> link() override;
   struct Outgoing;
   BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                std::shared_ptr<EventQueue> events);

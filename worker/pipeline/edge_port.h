@@ -4,8 +4,10 @@
 #define LONGHAUL_WORKER_PIPELINE_EDGE_PORT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -51,6 +53,23 @@ class EdgePort : public transport::LinkHandler {
   virtual PortUse TakeUse() = 0;
   // Frames of this link that came so far: something moves, however slow the link is.
   virtual uint64_t frames_received() const = 0;
+
+  // What a link says of its health goes to `on_health`, on the link's loop.
+  void OnSuspect(absl::Duration silence) override;
+  void OnHealthy() override;
+  void OnLost(const Status& why) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
+
+ protected:
+  // `on_health`: or null.
+  explicit EdgePort(std::function<void(const LinkHealth&)> on_health)
+      : on_health_(std::move(on_health)) {}
+  // Null before it is attached. Any thread.
+  virtual std::shared_ptr<transport::Link> link() = 0;
+
+ private:
+  void Say(const LinkHealth& health) const;
+  const std::function<void(const LinkHealth&)> on_health_;
 };
 
 }  // namespace longhaul::worker

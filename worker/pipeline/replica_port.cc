@@ -31,7 +31,8 @@ std::shared_ptr<ReplicaPort> ReplicaPort::Create(ReplicaPortOptions options,
 }
 
 ReplicaPort::ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events)
-    : options_(std::move(options)),
+    : EdgePort(options.on_health),
+      options_(std::move(options)),
       run_tag_(wire::RunTag(options_.run)),
       events_(std::move(events)) {}
 
@@ -247,26 +248,9 @@ void ReplicaPort::NoteReceiving(bool receiving) {
   }
 }
 
-void ReplicaPort::OnSuspect(absl::Duration silence) {
-  if (options_.on_health) options_.on_health({.state = "suspect", .silence = silence});
-}
-
-void ReplicaPort::OnHealthy() {
-  if (options_.on_health) options_.on_health({.state = "healthy"});
-}
-
-void ReplicaPort::OnLost(const Status& why) {
-  if (options_.on_health) options_.on_health({.state = "lost", .reason = why});
-}
-
-void ReplicaPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
-  {
-    // It may go another way now, with another round trip than the plan's.
-    const std::lock_guard lock(mutex_);
-    if (link_) link_->GrowCredits(transport::kDefaultCredits);
-  }
-  if (!options_.on_health) return;
-  options_.on_health({.state = "healed", .silence = away, .frames_resent = frames_resent});
+std::shared_ptr<transport::Link> ReplicaPort::link() {
+  const std::lock_guard lock(mutex_);
+  return link_;
 }
 
 void ReplicaPort::OnClosed(const Status& reason) {

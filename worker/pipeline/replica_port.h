@@ -61,13 +61,10 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   void SendAgreement(wire::TensorKind kind, Step step, const wire::StepMessage& message);
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
-  void OnSuspect(absl::Duration silence) override;
-  void OnHealthy() override;
-  void OnLost(const Status& why) override;
-  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
  private:
+  std::shared_ptr<transport::Link> link() override;
   // A message from Send until the peer has taken its last chunk.
   struct Outgoing;
   ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events);

@@ -14,6 +14,7 @@
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/watchdog.h"
 #include "worker/rpc/cell_check.h"
+#include "worker/rpc/laps.h"
 #include "worker/rpc/numerics.h"
 #include "worker/rpc/stage_options.h"
 
@@ -33,22 +34,6 @@ std::string_view ForParameters(ResidentStage::Source source) {
   }
   return "for parameters, from files";
 }
-
-// What parts of a piece of work took, for the log.
-class Laps {
- public:
-  void End(std::string_view what) {
-    const MonoTime now = Now();
-    text_ += fmt::format("{}{:.1f} ms {}", text_.empty() ? "" : ", ",
-                         absl::ToDoubleMilliseconds(longhaul::operator-(now, last_)), what);
-    last_ = now;
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  MonoTime last_ = Now();
-  std::string text_;
-};
 
 }  // namespace
 

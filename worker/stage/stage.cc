@@ -20,6 +20,7 @@
 #include "base/cuda/module.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
+#include "worker/stage/boundary_tensors.h"
 #include "worker/stage/gradient_norm.h"
 #include "worker/stage/host_copies.h"
 #include "worker/stage/loss.h"
@@ -38,28 +39,6 @@
 
 namespace longhaul::worker {
 namespace {
-
-at::ScalarType ToTorch(codec::Dtype dtype) {
-  switch (dtype) {
-    case codec::Dtype::kF16:
-      return at::kHalf;
-    case codec::Dtype::kBf16:
-      return at::kBFloat16;
-    case codec::Dtype::kF32:
-      break;
-  }
-  return at::kFloat;
-}
-
-BoundaryTensor ToBoundary(const at::Tensor& tensor) {
-  auto owner = std::make_shared<at::Tensor>(tensor.detach().to(at::kFloat).contiguous());
-  AwaitTorch(owner->device());
-  const codec::Shape shape{static_cast<uint32_t>(owner->size(0)),
-                           static_cast<uint32_t>(owner->size(1)),
-                           static_cast<uint32_t>(owner->size(2))};
-  const void* data = owner->const_data_ptr();
-  return {{data, codec::Dtype::kF32, shape}, std::move(owner)};
-}
 
 // Before anything of a stage is made or computed.
 at::Device PreparedDevice(const StageOptions& options) {

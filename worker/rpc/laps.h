@@ -1,0 +1,33 @@
+// How long the parts of a piece of work took, as text.
+#ifndef LONGHAUL_WORKER_RPC_LAPS_H_
+#define LONGHAUL_WORKER_RPC_LAPS_H_
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace longhaul::worker {
+
+// What parts of a piece of work took, for the log.
+class Laps {
+ public:
+  void End(std::string_view what) {
+    const MonoTime now = Now();
+    text_ += fmt::format("{}{:.1f} ms {}", text_.empty() ? "" : ", ",
+                         absl::ToDoubleMilliseconds(longhaul::operator-(now, last_)), what);
+    last_ = now;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  MonoTime last_ = Now();
+  std::string text_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_LAPS_H_

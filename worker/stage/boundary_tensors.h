@@ -1,0 +1,20 @@
+// Between LibTorch's tensors and what travels over a boundary.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: any. Errors: LibTorch's exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_BOUNDARY_TENSORS_H_
+#define LONGHAUL_WORKER_STAGE_BOUNDARY_TENSORS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "codec/codec.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+at::ScalarType ToTorch(codec::Dtype dtype);
+// Of a tensor (samples, tokens, channels): it is computed when this returns.
+BoundaryTensor ToBoundary(const at::Tensor& tensor);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_BOUNDARY_TENSORS_H_

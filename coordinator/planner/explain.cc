@@ -105,8 +105,13 @@ std::string Collectives(const PlanRequest& request, const Plan& plan) {
   uint64_t sent = 0, to_experts = 0;
   std::optional<double> inside;
   double beside = 0;
+  std::string by;
   for (const CellEstimate& cell : plan.cells) {
     if (!cell.group) continue;
+    if (by.empty()) {
+      by = fmt::format(" (hidden states by {}, their gradients by {})",
+                       cell.group->forward_collective, cell.group->backward_collective);
+    }
     sent = std::max(sent, cell.group->sent.total() * microbatches);
     to_experts = std::max(to_experts, cell.group->sent.all_to_all * microbatches);
     if (cell.group->collective_seconds) {
@@ -115,8 +120,8 @@ std::string Collectives(const PlanRequest& request, const Plan& plan) {
     beside = std::max(beside, microbatches * (cell.forward_seconds + cell.backward_seconds -
                                               cell.group->even_share_seconds));
   }
-  std::string text = fmt::format(" Ranks of a stage send each other up to {} a step",
-                                 FormatBytes(static_cast<double>(sent)));
+  std::string text = fmt::format(" Ranks of a stage send each other up to {} a step{}",
+                                 FormatBytes(static_cast<double>(sent)), by);
   if (request.spec.group.expert > 1) {
     text += fmt::format(", up to {} of it tokens on their way to experts and back",
                         FormatBytes(static_cast<double>(to_experts)));

@@ -175,13 +175,14 @@ uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool la
   return rows * spec.model.hidden * kFloat + kTiedPieces;
 }
 
-// What replicas of a stage with so many parameters and moments need beside what one needs, or do
-// not. In bytes.
+// What replicas of a stage with so many parameters and moments, on all of its ranks, need beside
+// what one needs, or do not. In bytes.
 struct OfReplicas {
   bool shares_moments = false;  // each has its own part of them, in the host's memory
   uint64_t moments = 0;         // that one would have, and this one has not
-  uint64_t in_memory = 0;       // fp32 numbers of the own part, and of all; messages on their way
-  uint64_t in_state = 0;        // what a checkpoint has beside parameters and moments
+  // fp32 numbers of the own part, and of all; messages on their way; what ranks hold, joined.
+  uint64_t in_memory = 0;
+  uint64_t in_state = 0;  // what a checkpoint has beside parameters and moments
 };
 OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments) {
   const uint32_t replicas = spec.replicas.count;
@@ -195,9 +196,10 @@ OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments
   // Gradients of others' parts, theirs of the own one, and the own part's new parameters, at most
   // in fp32.
   const uint64_t messages = 3 * own * (replicas - 1);
+  const uint64_t joined = spec.group.tensor > 1 ? 2 * all : 0;
   OfReplicas of{.shares_moments = !apart,
                 .moments = apart ? 0 : moments - PartOf(moments, replicas),
-                .in_memory = 2 * own + residual + messages,
+                .in_memory = 2 * own + residual + messages + joined,
                 .in_state = residual + (rounds ? own : 0)};
   if (apart) {
     of.in_memory += own + 3 * all;  // momentum; anchors, what was taken, differences
@@ -274,7 +276,10 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments = MomentsOf(spec, vocabulary, layers, first, last, RanksOf(spec.group)) *
                            (rounded ? kHalf : kFloat);
-  const OfReplicas replicas = ReplicasOf(spec, parameters, moments);
+  const uint64_t parameters_of_all = StageParameters(spec.model, vocabulary, layers, first, last);
+  const uint64_t moments_of_all =
+      StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
+  const OfReplicas replicas = ReplicasOf(spec, parameters_of_all, moments_of_all);
   StageMemory memory;
   memory.fixed = 2 * kFloat * parameters + (replicas.shares_moments ? 0 : moments) +
                  FrozenBytes(spec, vocabulary, layers, first, last) +
@@ -287,8 +292,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
       TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables + replicas.in_memory +
-      (replicas.shares_moments ? moments - replicas.moments : 0) +
-      (replicas.in_memory > 0 && on_gpu ? 2 * kFloat * parameters : 0);
+      (replicas.shares_moments ? moments_of_all - replicas.moments : 0) +
+      (replicas.in_memory > 0 && on_gpu ? 2 * kFloat * ranks * parameters : 0);
   if (on_gpu) {
     memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {

@@ -87,7 +87,8 @@ struct StageMemory {
 //            + with replicas, which step a stage together: the own part's moments, which are not in
 //              `fixed` then, with 8 bytes a parameter of the own part; 12 bytes a parameter of all
 //              other parts for messages; where gradients leave something for later steps 4 bytes a
-//              parameter; on a GPU a copy of values and gradients. Of replicas that train apart
+//              parameter; on a GPU a copy of values and gradients; of a group those of all ranks,
+//              and 8 bytes a parameter for whole values and gradients. Of replicas that train apart
 //              (local-sgd) moments are whole and in `fixed`; 4 bytes a parameter of the own part
 //              for the outer momentum, and 12 bytes a parameter for anchors and differences
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32

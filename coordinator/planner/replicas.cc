@@ -21,8 +21,26 @@
 namespace longhaul::coordinator {
 namespace {
 
+void TakeLonger(const v1::GroupPass& other, v1::GroupPass* pass) {
+  pass->set_forward(std::max(pass->forward(), other.forward()));
+  pass->set_backward(std::max(pass->backward(), other.backward()));
+}
+
+// Of groups that both have timed.
+void TakeLonger(const v1::GroupTimes& other, v1::GroupTimes* times) {
+  const auto parts = [](const v1::GroupTimes& of) { return std::max(of.expert(), 1u); };
+  if (times->tensor() != other.tensor() || parts(*times) != parts(other)) return;
+  TakeLonger(other.embedding(), times->mutable_embedding());
+  TakeLonger(other.block(), times->mutable_block());
+  TakeLonger(other.head(), times->mutable_head());
+  if (times->has_ends()) TakeLonger(other.ends(), times->mutable_ends());
+}
+
 // Each time of `times` becomes that of `other`, where it is longer.
 void TakeLonger(const v1::LayerTimes& other, v1::LayerTimes* times) {
+  for (v1::GroupTimes& group : *times->mutable_groups()) {
+    for (const v1::GroupTimes& of_other : other.groups()) TakeLonger(of_other, &group);
+  }
   const auto take = [&](auto get, auto set) {
     (times->*set)(std::max((times->*get)(), (other.*get)()));
   };
@@ -204,17 +222,27 @@ class ReplicasPlanner {
     for (const Edge& edge : plan->assignment.edges) {
       if (edge.kind == EdgeKind::kReplicas) bytes += edge.forward.bytes + edge.backward.bytes;
     }
+    const uint32_t ranks = request_.spec.group.tensor;
     plan->explanation = fmt::format(
-        "{} replicas of {} stages train together, {:.0f} tokens/s in all. Replica {} is the "
+        "{} replicas of {} stages{} train together, {:.0f} tokens/s in all. Replica {} is the "
         "slowest; workers stand in the order of their names, replica by replica. "
         "{} After the passes replicas exchange gradients ({}) and parameters ({}), {} a step in "
-        "all, which takes {}. Depths stay as planned while the run trains.",
-        replicas_, stages_,
+        "all, which takes {}. {} Depths stay as planned while the run trains.",
+        replicas_, stages_, ranks == 1 ? "" : fmt::format(" of {} ranks", ranks),
         static_cast<double>(request_.spec.TokensPerStep()) / prediction.step_seconds, slowest,
         plan->explanation, replicas::ToString(request_.spec.replicas.gradients),
         replicas::ToString(request_.spec.replicas.parameters),
         FormatBytes(static_cast<double>(bytes) / apart),
-        longhaul::FormatDuration(absl::Seconds(exchange)));
+        longhaul::FormatDuration(absl::Seconds(exchange)), Bottleneck(prediction));
+  }
+
+  static std::string Bottleneck(const Prediction& prediction) {
+    const double share = prediction.exchange_seconds / prediction.step_seconds;
+    if (share > 0.5) {
+      return fmt::format("That is {:.0f}% of a step, and its bottleneck.", 100 * share);
+    }
+    return fmt::format("That is {:.0f}% of a step; its bottleneck is the {}.", 100 * share,
+                       prediction.bottleneck);
   }
 
   const PlanRequest& request_;

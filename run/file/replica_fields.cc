@@ -79,9 +79,6 @@ void CheckSupported(const RunSpec& spec, Reader& reader) {
                             "leave {} out",
                             kReplicas, what, instead, kReplicas));
   };
-  if (spec.group.tensor > 1 || spec.group.is_auto()) {
-    refuse("stages that ranks share", "set group.tensor to 1");
-  }
   if (spec.model.has_experts() && spec.model.balance == Balance::kBias) {
     refuse("experts that are balanced by a bias", "set model.balance to loss");
   }

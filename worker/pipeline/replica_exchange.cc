@@ -186,8 +186,10 @@ Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
                         .value = own.master});
     }
   }
-  LH_ASSIGN_OR_RETURN(optimizer_,
-                      ShardOptimizer::Create(options_.train, options_.threads, std::move(shards)));
+  // The threads of all ranks: these wait meanwhile.
+  const auto ranks = static_cast<uint32_t>(std::max<size_t>(options_.ranks.size(), 1));
+  LH_ASSIGN_OR_RETURN(optimizer_, ShardOptimizer::Create(options_.train, options_.threads * ranks,
+                                                         std::move(shards)));
   return absl::OkStatus();
 }
 

@@ -182,7 +182,7 @@ class Stage {
 
   // --- Where replicas step it together (StageOptions::shares_step), instead of OptimizerStep.
   // All that is trained, in the order of its descriptor, valid until EndSharedStep or SkipStep: on
-  // a GPU copies.
+  // a GPU copies; of ranks that share the stage whole, and copies.
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters();
   // What others have written to the values becomes the stage's, and gradients are forgotten.
   virtual Status EndSharedStep(Step step);

@@ -144,7 +144,6 @@ def refused(cluster):
             raise AssertionError(f"{name}: exit {result.returncode}, {result.stderr!r}")
         print(f"ok: {name}: {result.stderr.strip()}", flush=True)
 
-    expect("group", "does not train stages that ranks share", *TWO, "--set", "group.tensor=2")
     expect("gradients", "did you mean 'sdp4bit'", *TWO, "--set", "pipeline.gradients=sdp4bits")
     expect("alone", "one replica (pipeline.replicas 1) sends no other anything", "--set", "pipeline.gradients=bf16")
 

@@ -11,11 +11,13 @@
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "run/model/share.h"
+#include "worker/stage/group/joined_parameters.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shared_reader.h"
 #include "worker/stage/group/shares.h"
 #include "worker/stage/network_stage.h"
+#include "worker/stage/snapshot_shards.h"
 #include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
@@ -133,6 +135,7 @@ class GroupStage final : public Stage {
              std::unique_ptr<collective::Rendezvous> rendezvous)
       : options_(options),
         shares_(std::move(shares)),
+        joined_(shares_),
         rendezvous_(std::move(rendezvous)),
         ranks_(options.ranks.size()),
         threads_(static_cast<uint32_t>(options.ranks.size())) {}
@@ -180,6 +183,26 @@ class GroupStage final : public Stage {
   Status SkipStep(Step step) override {
     return All([&](uint32_t rank) { return ranks_[rank].stage->SkipStep(step); });
   }
+  StatusOr<std::vector<SharedParameter>> SharedParameters() override {
+    std::vector<std::vector<SharedParameter>> of_ranks(ranks_.size());
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(of_ranks[rank], ranks_[rank].stage->SharedParameters());
+      return absl::OkStatus();
+    }));
+    return joined_.Join(std::move(of_ranks));
+  }
+  Status EndSharedStep(Step step) override {
+    return All([&](uint32_t rank) {
+      joined_.Cut(rank);
+      return ranks_[rank].stage->EndSharedStep(step);
+    });
+  }
+  Status TakeSharedValues() override {
+    return All([&](uint32_t rank) {
+      joined_.Cut(rank);
+      return ranks_[rank].stage->TakeSharedValues();
+    });
+  }
   StatusOr<StageSnapshot> Snapshot() const override {
     std::vector<StageSnapshot> parts(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
@@ -189,6 +212,11 @@ class GroupStage final : public Stage {
     return shares_.Join(parts);
   }
   Status Restore(const StageSnapshot& snapshot) override {
+    // As a stage of one rank: ranks' shares are those of whole arrays.
+    if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
+      LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
+      return Restore(whole);
+    }
     return All([&](uint32_t rank) -> Status {
       LH_ASSIGN_OR_RETURN(const StageSnapshot part, shares_.Cut(snapshot, rank));
       return ranks_[rank].stage->Restore(part);
@@ -250,7 +278,7 @@ class GroupStage final : public Stage {
       sum += rank.stage->memory_bytes();
       most = std::max(most, rank.stage->memory_bytes());
     }
-    return options_.device.cuda_index ? most : sum;
+    return options_.device.cuda_index ? most : sum + joined_.memory_bytes();
   }
 
  private:
@@ -295,6 +323,7 @@ class GroupStage final : public Stage {
 
   const StageOptions options_;
   const Shares shares_;
+  JoinedParameters joined_;  // of SharedParameters
   const std::unique_ptr<collective::Rendezvous> rendezvous_;
   std::vector<Rank> ranks_;
   mutable RankThreads threads_;

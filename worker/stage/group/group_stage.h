@@ -8,7 +8,8 @@
 // it has of the hidden state, and what ranks exchange, depends on the kind of the group
 // (rank_group.h). Whoever uses the stage sees whole things: the boundary tensors are those of rank
 // 0, in its device's memory; snapshots have whole tensors under global names, so a checkpoint of
-// any number of ranks fits any other; the gradient norm counts each number once.
+// any number of ranks fits any other; replicas of the stage exchange whole parameters; the gradient
+// norm counts each number once.
 //
 // Losses for any number of ranks agree to rounding, and repeat to the bit where the collectives do.
 // With channels of each rank's own (GroupSpec::shared_channels) every number of ranks is a model of

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "worker/stage/optimizer.h"
 
 namespace longhaul::worker {
 namespace {
@@ -22,6 +23,16 @@ std::vector<int64_t> ShapeOf(const model::Parameter& parameter, const model::Sha
   split = 0;
   for (const model::Range& range : share.ranges) split += range.end - range.begin;
   return shape;
+}
+
+// Writes what a rank has of a parameter to its places in the whole.
+void Place(const model::Parameter& parameter, const model::Share& share,
+           std::span<const float> values, std::span<float> whole) {
+  for (const auto& [first, count] : model::StretchesOf(parameter, share)) {
+    std::ranges::copy(values.first(count), whole.subspan(first, count).begin());
+    values = values.subspan(count);
+  }
+  LH_CHECK(values.empty(), "a share of {} is {} values too large", parameter.name, values.size());
 }
 
 }  // namespace
@@ -44,8 +55,26 @@ StatusOr<Shares> Shares::Of(const ModelSpec& spec,
 
 const Shares::Shared* Shares::Find(std::string_view array) const {
   auto it = shared_.find(std::string(array));
-  if (it == shared_.end()) it = shared_.find(std::string(array.substr(0, array.rfind('.'))));
+  for (const std::string_view moment : {kExpAvg, kExpAvgSq, kMomentum}) {
+    if (it != shared_.end()) break;
+    if (!array.ends_with(moment)) continue;
+    it = shared_.find(std::string(array.substr(0, array.size() - moment.size())));
+  }
   return it == shared_.end() ? nullptr : &it->second;
+}
+
+const Shares::Shared& Shares::Get(std::string_view parameter) const {
+  const auto it = shared_.find(std::string(parameter));
+  LH_CHECK(it != shared_.end(), "{} is no parameter of this stage", parameter);
+  return it->second;
+}
+
+std::vector<int64_t> Shares::WholeShape(std::string_view parameter) const {
+  return ShapeOf(Get(parameter).parameter);
+}
+
+size_t Shares::PlaceOf(std::string_view parameter) const {
+  return Get(parameter).place;
 }
 
 std::vector<NamedArray> Shares::JoinArrays(std::span<const StageSnapshot> parts,
@@ -65,12 +94,8 @@ std::vector<NamedArray> Shares::JoinArrays(std::span<const StageSnapshot> parts,
         wholes.push_back({shared, {part.name, ShapeOf(shared->parameter), {}}});
         wholes.back().array.values.resize(shared->parameter.shape.elements());
       }
-      const float* from = part.values.data();
-      for (const auto& [first, count] :
-           model::StretchesOf(shared->parameter, shared->of_rank[rank])) {
-        std::copy_n(from, count, wholes[place->second].array.values.data() + first);
-        from += count;
-      }
+      Place(shared->parameter, shared->of_rank[rank], part.values,
+            wholes[place->second].array.values);
     }
   }
   // As one rank has them, and so as any number of ranks does.
@@ -117,13 +142,18 @@ StatusOr<StageSnapshot> Shares::Cut(const StageSnapshot& whole, uint32_t rank) c
 
 void Shares::Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
                  std::span<float> share) const {
-  const Shared* const shared = Find(parameter);
-  LH_CHECK(shared != nullptr, "{} is no parameter of this stage", parameter);
-  for (const auto& [first, count] : model::StretchesOf(shared->parameter, shared->of_rank[rank])) {
+  const Shared& shared = Get(parameter);
+  for (const auto& [first, count] : model::StretchesOf(shared.parameter, shared.of_rank[rank])) {
     std::ranges::copy(whole.subspan(first, count), share.begin());
     share = share.subspan(count);
   }
   LH_CHECK(share.empty(), "a share of {} is {} values too large", parameter, share.size());
+}
+
+void Shares::Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
+                  std::span<float> whole) const {
+  const Shared& shared = Get(parameter);
+  Place(shared.parameter, shared.of_rank[rank], share, whole);
 }
 
 }  // namespace longhaul::worker

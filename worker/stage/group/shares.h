@@ -29,9 +29,14 @@ class Shares {
   // What rank `rank` has of it. kFailedPrecondition naming an array that has another shape than its
   // parameter. Arrays that are not of this stage are left out.
   StatusOr<StageSnapshot> Cut(const StageSnapshot& whole, uint32_t rank) const;
-  // What rank `rank` has of one parameter.
+  // What rank `rank` has of one parameter, out of it and into it.
   void Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
            std::span<float> share) const;
+  void Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
+            std::span<float> whole) const;
+  // Of a parameter of this stage: its shape, and its place in the stage's order.
+  std::vector<int64_t> WholeShape(std::string_view parameter) const;
+  size_t PlaceOf(std::string_view parameter) const;
 
  private:
   struct Shared {
@@ -39,8 +44,10 @@ class Shares {
     size_t place = 0;  // in the stage's order
     std::vector<model::Share> of_rank;
   };
-  // Of a parameter, or of a moment, which is called "<parameter>.<moment>". Null: of neither.
+  // Of a parameter, or of a moment of its optimizer, which is called "<parameter>.<moment>". Null:
+  // of neither, as of what replicas remember.
   const Shared* Find(std::string_view array) const;
+  const Shared& Get(std::string_view parameter) const;
   std::vector<NamedArray> JoinArrays(std::span<const StageSnapshot> parts,
                                      std::vector<NamedArray> StageSnapshot::*arrays) const;
 

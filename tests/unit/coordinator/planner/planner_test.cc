@@ -298,7 +298,8 @@ TEST(MakePlan, ARankHasADeviceAndAStageTheTimeOfAllItsRanks) {
   EXPECT_THAT(plan->explanation,
               AllOf(HasSubstr("Ranks share each stage (group.tensor): 2 ranks on cpu 0-1 of w0, 2 "
                               "ranks on cpu 0-1 of w1."),
-                    HasSubstr("Ranks of a stage send each other up to 64.2 KB a step, in "
+                    HasSubstr("Ranks of a stage send each other up to 64.2 KB a step (hidden "
+                              "states by host, their gradients by zip over host), in "
                               "collectives that take up to 96 ms of it"),
                     HasSubstr("one device's time divided evenly would be up to 128 ms less")));
   EXPECT_EQ(CheckAssignment(plan->assignment), absl::OkStatus());

@@ -12,6 +12,8 @@
 namespace longhaul::coordinator {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 PlanRequest RequestOf(uint32_t replicas, uint32_t stages) {
@@ -141,6 +143,87 @@ TEST(PlanOfReplicas, SharesMomentsInMemory) {
   spec.replicas.gradients.form = replicas::GradientForm::kBf16;
   // In memory, and in one snapshot.
   EXPECT_EQ(with_residual - MemoryOf(spec, 256, 4, true, false).fixed, 8 * parameters);
+}
+
+// Of 2 replicas of 2 stages, on workers of two devices each that all have timed 2 ranks.
+PlanRequest RequestOfGroups() {
+  PlanRequest request = Groups(4, /*devices=*/2, /*ranks=*/2);
+  request.spec.replicas.count = 2;
+  request.spec.replicas.gradients.form = replicas::GradientForm::kSdp4bit;
+  return request;
+}
+
+TEST(PlanOfReplicas, RanksShareEachStageOfEachReplica) {
+  const auto plan = MakePlan(RequestOfGroups());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(CheckAssignment(plan->assignment).ok()) << CheckAssignment(plan->assignment);
+  for (const Cell& cell : plan->assignment.cells) {
+    EXPECT_EQ(cell.group, (Group{2, 1}));
+    EXPECT_THAT(cell.devices, ElementsAre(0, 1));
+  }
+  for (const CellEstimate& cell : plan->cells) EXPECT_TRUE(cell.group.has_value());
+  EXPECT_THAT(plan->explanation,
+              AllOf(HasSubstr("2 replicas of 2 stages of 2 ranks"),
+                    HasSubstr("hidden states by host, their gradients by zip over host"),
+                    HasSubstr("(with none and none)"), HasSubstr("gradients (sdp4bit"),
+                    HasSubstr("its bottleneck is the compute of stage")));
+}
+
+TEST(PlanOfReplicas, SplitsForTheSlowestGroupOfEachStage) {
+  PlanRequest request = RequestOfGroups();
+  v1::GroupPass& block =
+      *request.workers[3].times.mutable_groups(0)->mutable_block();  // replica 1, stage 1
+  block.set_forward(3 * block.forward());
+  block.set_backward(3 * block.backward());
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const Cell& cell : plan->assignment.cells) {
+    EXPECT_EQ(cell.layers.count, cell.id.stage == 0 ? 6u : 2u) << ToString(cell.id);
+  }
+}
+
+TEST(PlanOfReplicas, NamesTheWorkerThatCannotShareItsStage) {
+  PlanRequest request = RequestOfGroups();
+  request.workers[3].devices = {0};
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())),
+              HasSubstr("and worker w3 offers 1 on its CPU"));
+}
+
+TEST(PlanOfReplicas, ChooseTheNumberOfRanks) {
+  PlanRequest request = RequestOfGroups();
+  request.spec.group = {};
+  request.spec.group.tensor_auto = true;
+  for (const double forward : {0.006, 0.02}) {
+    for (CandidateWorker& worker : request.workers) {
+      worker.times.mutable_groups(0)->mutable_block()->set_forward(forward);
+    }
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const uint32_t best = forward < 0.01 ? 2 : 1;
+    ASSERT_EQ(plan->prediction.ranks.size(), 2u);
+    EXPECT_EQ(plan->prediction.ranks[best - 1].step_seconds, plan->prediction.step_seconds);
+    for (const Cell& cell : plan->assignment.cells) EXPECT_EQ(cell.group.tensor, best);
+  }
+}
+
+TEST(PlanOfReplicas, CountsWhatJoinsRanksInMemory) {
+  RunSpec spec = Request(1).spec;
+  const auto host = [&spec](uint32_t replicas, uint32_t ranks) {
+    spec.replicas.count = replicas;
+    spec.group.tensor = ranks;
+    return MemoryOf(spec, 256, 4, true, false, /*on_gpu=*/true).host;
+  };
+  const auto state = [&spec](uint32_t replicas) {
+    spec.replicas.count = replicas;
+    return StageStateBytes(spec, 256, 4, true, false);
+  };
+  const uint64_t parameters = StageParameters(spec.model, 256, 4, true, false);
+  // Parameters and gradients of each rank, and whole ones. Snapshots of ranks have no moments.
+  const uint64_t more = (host(2, 2) - host(2, 1)) - (host(1, 2) - host(1, 1));
+  spec.group.tensor = 2;
+  const uint64_t of_ranks = 2 * RankParameters(spec, 256, 4, true, false);
+  EXPECT_GT(of_ranks, parameters);
+  EXPECT_EQ(more + state(1) - state(2), 8 * parameters + 8 * (of_ranks - parameters));
 }
 
 TEST(PlanOfReplicas, WantsAsManyWorkersForEach) {

@@ -86,8 +86,9 @@ TEST(ReplicaFields, RefuseWhatReplicasCannotTrain) {
             "no error");
   EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=2,delay=0.5' }"),
               HasSubstr("leave delay out"));
-  EXPECT_THAT(Error("{ replicas: 2 }", {.rest = "group: { tensor: 2 }\n"}),
-              HasSubstr("pipeline.replicas: this version does not train stages that ranks share"));
+  for (const char* const group : {"group: { tensor: 2 }\n", "group: { tensor: auto }\n"}) {
+    EXPECT_EQ(Error("{ replicas: 2 }", {.rest = group}), "no error");
+  }
   const ReplicaFieldsParts tied = {
       .model = "{ layers: 2, hidden: 48, heads: 6, context: 8, tied: true }"};
   EXPECT_THAT(Error("{ replicas: 2, stages: 2, gradients: bf16 }", tied),

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What it costs in learning to compress all that a run sends: deploy/runs/composition.yaml, replicas of stages that
+ranks share; the same with nothing compressed; and one pipeline that reads the same sequences, with nothing
+compressed. Needs root, for network namespaces.
+
+  tests/bench/e2e/composition_losses.py build/release/bin --text corpus.txt --out composition.csv
+
+Every run that ends adds a row to --out for each of its steps, with the loss of a validation where one came behind the
+step; a run whose rows are there is not trained again.
+
+Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
+"""
+import argparse
+import csv
+import os
+import pathlib
+import statistics
+import sys
+
+import needs
+from cluster import ROOT, Cluster, Failed
+from report import Table
+
+RUN_FILE = ROOT / "deploy/runs/composition.yaml"
+WORKERS, RANKS = 4, 2
+PLAIN = {"links.forward": "none", "links.backward": "none"}
+UNCODED = {**PLAIN, "group.forward": "none", "group.backward": "none", "pipeline.gradients": "none",
+           "pipeline.parameters": "fp32"}
+# Of the file's 2 microbatches each of two replicas has its own.
+ONE = {**UNCODED, "group.tensor": 1, "pipeline.replicas": 1, "train.microbatches": 4}
+VARIANTS = {"one pipeline": ONE, "nothing compressed": UNCODED, "all compressed": {}}
+FIELDS = ("variant", "seed", "step", "loss", "validation_loss")
+SKIPPED = 77
+LAST = 50  # steps whose mean is the loss at the end
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", type=pathlib.Path, metavar="BIN_DIR", help="folder of longhaul's programs")
+    parser.add_argument("--text", type=pathlib.Path, required=True, help="what is trained on, byte by byte")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="CSV", help="rows, kept from call to call")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    return parser.parse_args()
+
+
+def read(path):
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path, rows):
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
+def train(cluster, arguments, variant, seed):
+    every = max(1, arguments.steps // 6)
+    run = cluster.train(RUN_FILE, {
+        "data.text": f'["{arguments.text.resolve()}"]', "data.seed": seed, "train.seed": seed,
+        "train.steps": arguments.steps, "train.schedule.warmup": arguments.steps // 10, "validation.every": every,
+        "checkpoint.every": 0, **VARIANTS[variant]})
+    for row in run.steps:
+        if int(row["step"]) > 0:
+            yield {"variant": variant, "seed": seed, "step": row["step"], "loss": f"{row['loss']:.6f}",
+                   "validation_loss": f"{row['validation_loss']:.6f}" if row["has_validation"] else ""}
+
+
+def measure(arguments):
+    done = {(row["variant"], int(row["seed"])) for row in read(arguments.out)}
+    with Cluster(arguments.programs, workers=WORKERS, devices_per_worker=RANKS) as cluster:
+        for seed in arguments.seeds:
+            for variant in VARIANTS:
+                if (variant, seed) not in done:
+                    append(arguments.out, list(train(cluster, arguments, variant, seed)))
+                    print(f"{variant}, seed {seed}", flush=True)
+
+
+def summary(rows):
+    curves = {}  # by variant and seed: losses, and validations by step
+    for row in rows:
+        losses, validations = curves.setdefault((row["variant"], int(row["seed"])), ([], {}))
+        losses.append(float(row["loss"]))
+        if row["validation_loss"]:
+            validations[int(row["step"])] = float(row["validation_loss"])
+    seeds = sorted({seed for _, seed in curves if all((variant, seed) in curves for variant in VARIANTS)})
+    if not seeds:
+        return
+    steps = sorted(curves["one pipeline", seeds[0]][1])
+    table = Table(f"validation loss after so many steps, means of seeds {', '.join(map(str, seeds))}",
+                  ("run", *map(str, steps), "against one pipeline", f"training, last {LAST}", "first 20 apart"))
+    for variant in VARIANTS:
+        own, plain = ([curves[name, seed] for seed in seeds] for name in (variant, "one pipeline"))
+        mean = [statistics.mean(validations[step] for _, validations in own) for step in steps]
+        last = [validations[steps[-1]] for _, validations in plain]
+        apart = max(abs(a - b) / b for (losses, _), (wanted, _) in zip(own, plain)
+                    for a, b in zip(losses[:20], wanted[:20]))
+        table.add(variant, *(f"{loss:.4f}" for loss in mean), f"{100 * (mean[-1] / statistics.mean(last) - 1):+.2f} %",
+                  f"{statistics.mean(statistics.mean(losses[-LAST:]) for losses, _ in own):.4f}", f"{apart:.1e}")
+    table.finish()
+
+
+def main():
+    arguments = parse()
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root", file=sys.stderr)
+        sys.exit(SKIPPED)
+    try:
+        needs.check_programs(arguments.programs, needs.CLUSTER)
+        needs.check_files(RUN_FILE, arguments.text)
+        try:
+            measure(arguments)
+        finally:
+            summary(read(arguments.out))
+    except Failed as failed:
+        sys.exit(str(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -23,12 +23,12 @@ from report import Table
 
 RUN_FILE = ROOT / "deploy/runs/composition.yaml"
 WORKERS, RANKS = 4, 2
-PLAIN = {"links.forward": "none", "links.backward": "none"}
-UNCODED = {**PLAIN, "group.forward": "none", "group.backward": "none", "pipeline.gradients": "none",
-           "pipeline.parameters": "fp32"}
+UNCODED = {"links.forward": "none", "links.backward": "none", "group.forward": "none", "group.backward": "none",
+           "pipeline.gradients": "none", "pipeline.parameters": "fp32"}
 # Of the file's 2 microbatches each of two replicas has its own.
 ONE = {**UNCODED, "group.tensor": 1, "pipeline.replicas": 1, "train.microbatches": 4}
-VARIANTS = {"one pipeline": ONE, "nothing compressed": UNCODED, "all compressed": {}}
+BASE = "one pipeline"
+VARIANTS = {BASE: ONE, "nothing compressed": UNCODED, "all compressed": {}}
 FIELDS = ("variant", "seed", "step", "loss", "validation_loss")
 SKIPPED = 77
 LAST = 50  # steps whose mean is the loss at the end
@@ -41,7 +41,10 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="CSV", help="rows, kept from call to call")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    return parser.parse_args()
+    parser.add_argument("--only", choices=[name for name in VARIANTS if name != BASE], help=f"beside {BASE!r}")
+    arguments = parser.parse_args()
+    arguments.variants = [BASE, arguments.only] if arguments.only else list(VARIANTS)
+    return arguments
 
 
 def read(path):
@@ -76,27 +79,27 @@ def measure(arguments):
     done = {(row["variant"], int(row["seed"])) for row in read(arguments.out)}
     with Cluster(arguments.programs, workers=WORKERS, devices_per_worker=RANKS) as cluster:
         for seed in arguments.seeds:
-            for variant in VARIANTS:
+            for variant in arguments.variants:
                 if (variant, seed) not in done:
                     append(arguments.out, list(train(cluster, arguments, variant, seed)))
                     print(f"{variant}, seed {seed}", flush=True)
 
 
-def summary(rows):
+def summary(rows, variants):
     curves = {}  # by variant and seed: losses, and validations by step
     for row in rows:
         losses, validations = curves.setdefault((row["variant"], int(row["seed"])), ([], {}))
         losses.append(float(row["loss"]))
         if row["validation_loss"]:
             validations[int(row["step"])] = float(row["validation_loss"])
-    seeds = sorted({seed for _, seed in curves if all((variant, seed) in curves for variant in VARIANTS)})
+    seeds = sorted({seed for _, seed in curves if all((variant, seed) in curves for variant in variants)})
     if not seeds:
         return
-    steps = sorted(curves["one pipeline", seeds[0]][1])
+    steps = sorted(curves[BASE, seeds[0]][1])
     table = Table(f"validation loss after so many steps, means of seeds {', '.join(map(str, seeds))}",
-                  ("run", *map(str, steps), "against one pipeline", f"training, last {LAST}", "first 20 apart"))
-    for variant in VARIANTS:
-        own, plain = ([curves[name, seed] for seed in seeds] for name in (variant, "one pipeline"))
+                  ("run", *map(str, steps), f"against {BASE}", f"training, last {LAST}", "first 20 apart"))
+    for variant in variants:
+        own, plain = ([curves[name, seed] for seed in seeds] for name in (variant, BASE))
         mean = [statistics.mean(validations[step] for _, validations in own) for step in steps]
         last = [validations[steps[-1]] for _, validations in plain]
         apart = max(abs(a - b) / b for (losses, _), (wanted, _) in zip(own, plain)
@@ -117,7 +120,7 @@ def main():
         try:
             measure(arguments)
         finally:
-            summary(read(arguments.out))
+            summary(read(arguments.out), arguments.variants)
     except Failed as failed:
         sys.exit(str(failed))
 

@@ -34,7 +34,8 @@ def parity(cluster):
     shared = train("gpt-shared", *REPLICAS, *RANKS)
     expect_near("2 replicas of 2 stages, of 2 ranks against 1", shared, train("gpt-replicas", *REPLICAS), bound=BOUND)
     expect_near("2 replicas of 2 stages of 2 ranks against one pipeline", shared, train("gpt"), bound=BOUND)
-    parts = train("experts-shared", *REPLICAS, *RANKS, "--set", "group.expert=2", "--set", "group.sequence=true", model=MOE)
+    parts = train("experts-shared", *REPLICAS, *RANKS, "--set", "group.expert=2", "--set", "group.sequence=true",
+                  model=MOE)
     expect_near("experts in 2 parts, ranks with their tokens, against one pipeline", parts, train("experts", model=MOE),
                 bound=BOUND)
     # Differences to an anchor are rounded to 4 bits: what is near becomes another code here and there.
@@ -96,8 +97,9 @@ def compressed(cluster):
 def planned(cluster):
     """A plan has the ranks of all replicas, and says in words what exchanges what; what cannot be is refused."""
     text = cluster.cli("plan", RUN_FILE, "--set", f'data.text=["{cluster.folder / "text.txt"}"]').stdout
-    for part in ["2 replicas of 2 stages of 2 ranks train together", "hidden states by taco over host, their gradients by zip",
-                 "with tah", "and fixed", "replicas exchange gradients (sdp4bit", "and parameters (difference4)",
+    for part in ["2 replicas of 2 stages of 2 ranks train together",
+                 "hidden states by taco over host, their gradients by zip", "with tah", "and fixed",
+                 "replicas exchange gradients (sdp4bit", "and parameters (difference4)",
                  "of a step; its bottleneck is the"]:
         if part not in text.splitlines()[-1]:
             raise AssertionError(f"no {part!r} in\n{text}")
@@ -121,7 +123,8 @@ def planned(cluster):
         print(f"ok: {name}: {result.stderr.strip()}", flush=True)
 
     refused("muon", "muon needs whole matrices", optimizer=MUON)
-    refused("lora", "does not share adapters among the 2 ranks", "--set", "train.lora.rank=4", "--set", "train.lora.alpha=8")
+    refused("lora", "does not share adapters among the 2 ranks", "--set", "train.lora.rank=4", "--set",
+            "train.lora.alpha=8")
     refused("tied", "does not share the one matrix of embedding and head", model=GPT.replace(" }", ", tied: true }"))
     refused("bias", "does not train experts that are balanced by a bias with several replicas",
             model=MOE.replace(" }", ", balance: bias }"))

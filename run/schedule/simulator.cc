@@ -444,6 +444,9 @@ Status CheckCost(const PipelineCost& cost) {
           "a stage needs times that are not negative, rates above 0 and a depth of 1 or more");
     }
   }
+  if (cost.tied && OverlapsSteps(cost.schedule)) {
+    return absl::InvalidArgumentError("steps that overlap train no tied matrix");
+  }
   if (cost.tied && stages == 1) {
     return absl::InvalidArgumentError("one stage holds a tied matrix alone");
   }
@@ -461,11 +464,76 @@ Status CheckCost(const PipelineCost& cost) {
   return absl::OkStatus();
 }
 
+// Of `steps` steps that follow each other without a gap, as one. A stage's optimizer runs beside
+// nothing else of that stage: its backwards take that much longer.
+PipelineCost InARow(const PipelineCost& cost, uint32_t steps) {
+  PipelineCost many = cost;
+  many.schedule = ScheduleKind::kLinkAware;
+  many.microbatches = steps * cost.microbatches;
+  for (StageCost& stage : many.stages) {
+    stage.backward += stage.optimizer / cost.AllSlices();
+    stage.optimizer = absl::ZeroDuration();
+  }
+  return many;
+}
+
+// What the last of `many` steps has of something, where `fewer` is one step less.
+class LastStep {
+ public:
+  LastStep(const Simulation& fewer, const Simulation& many)
+      : fewer_(fewer.step), many_(many.step), step_(many.step - fewer.step) {}
+  absl::Duration Of(absl::Duration fewer, absl::Duration many) const { return many - fewer; }
+  double Share(double fewer, double many) const {
+    return absl::FDivDuration(many * many_ - fewer * fewer_, step_);
+  }
+  DirectionUse Of(const DirectionUse& fewer, const DirectionUse& many) const {
+    return {.busy_share = Share(fewer.busy_share, many.busy_share),
+            .rate_share = Share(fewer.rate_share, many.rate_share)};
+  }
+
+ private:
+  const absl::Duration fewer_, many_, step_;
+};
+
+StageUse LastOf(const LastStep& last, const StageCost& cost, const StageUse& fewer,
+                const StageUse& many) {
+  const StageTime &less = fewer.time, &more = many.time;
+  return {.time = {.compute = last.Of(less.compute, more.compute) - cost.optimizer,
+                   .codec = last.Of(less.codec, more.codec),
+                   .wait_above = last.Of(less.wait_above, more.wait_above),
+                   .wait_below = last.Of(less.wait_below, more.wait_below),
+                   .optimizer = cost.optimizer},
+          .egress_share = last.Share(fewer.egress_share, many.egress_share),
+          .ingress_share = last.Share(fewer.ingress_share, many.ingress_share)};
+}
+
+// One of many steps, where steps overlap.
+StatusOr<Simulation> SimulateOverlapping(const PipelineCost& cost, const std::stop_token& stop) {
+  const PipelineCost two = InARow(cost, kStepsInARow - 1), three = InARow(cost, kStepsInARow);
+  LH_ASSIGN_OR_RETURN(const Simulation fewer, Run(two).Go(stop));
+  LH_ASSIGN_OR_RETURN(const Simulation many, Run(three).Go(stop));
+  const LowerBound bound = ComputeLowerBound(cost);
+  Simulation result{.step = many.step - fewer.step,
+                    .lower_bound = bound.step,
+                    .bottleneck = bound.bottleneck,
+                    .busiest = FindBusiestResource(cost)};
+  const LastStep last(fewer, many);
+  for (size_t s = 0; s < cost.stages.size(); ++s) {
+    result.stages.push_back(LastOf(last, cost.stages[s], fewer.stages[s], many.stages[s]));
+  }
+  for (size_t b = 0; b < cost.boundaries.size(); ++b) {
+    const BoundaryUse &less = fewer.boundaries[b], &more = many.boundaries[b];
+    result.boundaries.push_back(
+        {last.Of(less.forward, more.forward), last.Of(less.backward, more.backward)});
+  }
+  return result;
+}
+
 }  // namespace
 
 StatusOr<Simulation> Simulate(const PipelineCost& cost, const std::stop_token& stop) {
   LH_RETURN_IF_ERROR(CheckCost(cost));
-  return Run(cost).Go(stop);
+  return OverlapsSteps(cost.schedule) ? SimulateOverlapping(cost, stop) : Run(cost).Go(stop);
 }
 
 }  // namespace longhaul::schedule

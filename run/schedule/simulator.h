@@ -101,7 +101,7 @@ struct BoundaryUse {
 };
 
 struct Simulation {
-  absl::Duration step;         // until the last optimizer has stepped
+  absl::Duration step;         // until the last optimizer has stepped, or to the next step
   absl::Duration lower_bound;  // bound.h's, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;
@@ -110,6 +110,10 @@ struct Simulation {
   std::vector<BoundaryUse> boundaries;
   std::optional<BoundaryUse> tied;
 };
+
+// Of steps that overlap (OverlapsSteps) it is the time from one to the next: the last of so many in
+// a row, at whose beginning the pipeline is full.
+inline constexpr uint32_t kStepsInARow = 3;
 
 // kInvalidArgument for an instance that makes no sense (no stages, negative times, sizes differ);
 // kCancelled within milliseconds once `stop` is requested: 64 stages with 65,536 microbatches take

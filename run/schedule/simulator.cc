@@ -477,54 +477,61 @@ PipelineCost InARow(const PipelineCost& cost, uint32_t steps) {
   return many;
 }
 
-// What the last of `many` steps has of something, where `fewer` is one step less.
-class LastStep {
+// What a step has of something, of two runs of many steps that differ by kCountedSteps.
+class CountedStep {
  public:
-  LastStep(const Simulation& fewer, const Simulation& many)
-      : fewer_(fewer.step), many_(many.step), step_(many.step - fewer.step) {}
-  absl::Duration Of(absl::Duration fewer, absl::Duration many) const { return many - fewer; }
+  CountedStep(const Simulation& fewer, const Simulation& many, absl::Duration floor)
+      : fewer_(fewer.step),
+        many_(many.step),
+        mean_(Of(fewer.step, many.step)),
+        step_(std::max(mean_, floor)) {}
+
+  absl::Duration step() const { return step_; }
+  // What the counted steps are too short, because the runs did not fill the pipeline quite alike.
+  absl::Duration missing() const { return step_ - mean_; }
+  static absl::Duration Of(absl::Duration fewer, absl::Duration many) {
+    return (many - fewer) / kCountedSteps;
+  }
   double Share(double fewer, double many) const {
-    return absl::FDivDuration(many * many_ - fewer * fewer_, step_);
+    return absl::FDivDuration(many * many_ - fewer * fewer_, kCountedSteps * step_);
   }
   DirectionUse Of(const DirectionUse& fewer, const DirectionUse& many) const {
     return {.busy_share = Share(fewer.busy_share, many.busy_share),
             .rate_share = Share(fewer.rate_share, many.rate_share)};
   }
+  StageUse Of(const StageCost& cost, const StageUse& fewer, const StageUse& many) const {
+    const StageTime &less = fewer.time, &more = many.time;
+    return {.time = {.compute = Of(less.compute, more.compute) - cost.optimizer,
+                     .codec = Of(less.codec, more.codec),
+                     .wait_above = Of(less.wait_above, more.wait_above) + missing(),
+                     .wait_below = Of(less.wait_below, more.wait_below),
+                     .optimizer = cost.optimizer},
+            .egress_share = Share(fewer.egress_share, many.egress_share),
+            .ingress_share = Share(fewer.ingress_share, many.ingress_share)};
+  }
 
  private:
-  const absl::Duration fewer_, many_, step_;
+  const absl::Duration fewer_, many_, mean_, step_;
 };
 
-StageUse LastOf(const LastStep& last, const StageCost& cost, const StageUse& fewer,
-                const StageUse& many) {
-  const StageTime &less = fewer.time, &more = many.time;
-  return {.time = {.compute = last.Of(less.compute, more.compute) - cost.optimizer,
-                   .codec = last.Of(less.codec, more.codec),
-                   .wait_above = last.Of(less.wait_above, more.wait_above),
-                   .wait_below = last.Of(less.wait_below, more.wait_below),
-                   .optimizer = cost.optimizer},
-          .egress_share = last.Share(fewer.egress_share, many.egress_share),
-          .ingress_share = last.Share(fewer.ingress_share, many.ingress_share)};
-}
-
-// One of many steps, where steps overlap.
 StatusOr<Simulation> SimulateOverlapping(const PipelineCost& cost, const std::stop_token& stop) {
-  const PipelineCost two = InARow(cost, kStepsInARow - 1), three = InARow(cost, kStepsInARow);
-  LH_ASSIGN_OR_RETURN(const Simulation fewer, Run(two).Go(stop));
-  LH_ASSIGN_OR_RETURN(const Simulation many, Run(three).Go(stop));
+  const PipelineCost first = InARow(cost, kStepsToFill),
+                     all = InARow(cost, kStepsToFill + kCountedSteps);
+  LH_ASSIGN_OR_RETURN(const Simulation fewer, Run(first).Go(stop));
+  LH_ASSIGN_OR_RETURN(const Simulation many, Run(all).Go(stop));
   const LowerBound bound = ComputeLowerBound(cost);
-  Simulation result{.step = many.step - fewer.step,
+  const CountedStep counted(fewer, many, bound.step);
+  Simulation result{.step = counted.step(),
                     .lower_bound = bound.step,
                     .bottleneck = bound.bottleneck,
                     .busiest = FindBusiestResource(cost)};
-  const LastStep last(fewer, many);
   for (size_t s = 0; s < cost.stages.size(); ++s) {
-    result.stages.push_back(LastOf(last, cost.stages[s], fewer.stages[s], many.stages[s]));
+    result.stages.push_back(counted.Of(cost.stages[s], fewer.stages[s], many.stages[s]));
   }
   for (size_t b = 0; b < cost.boundaries.size(); ++b) {
     const BoundaryUse &less = fewer.boundaries[b], &more = many.boundaries[b];
     result.boundaries.push_back(
-        {last.Of(less.forward, more.forward), last.Of(less.backward, more.backward)});
+        {counted.Of(less.forward, more.forward), counted.Of(less.backward, more.backward)});
   }
   return result;
 }

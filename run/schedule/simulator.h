@@ -111,9 +111,9 @@ struct Simulation {
   std::optional<BoundaryUse> tied;
 };
 
-// Of steps that overlap (OverlapsSteps) it is the time from one to the next: the last of so many in
-// a row, at whose beginning the pipeline is full.
-inline constexpr uint32_t kStepsInARow = 3;
+// Of steps that overlap (OverlapsSteps) it is the mean time from one to the next: of so many that
+// follow others, which have filled the pipeline.
+inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
 
 // kInvalidArgument for an instance that makes no sense (no stages, negative times, sizes differ);
 // kCancelled within milliseconds once `stop` is requested: 64 stages with 65,536 microbatches take

@@ -218,7 +218,7 @@ class Tuner {
 
 uint64_t WorkOf(const PipelineCost& cost) {
   const uint64_t of_a_step = uint64_t{cost.AllSlices()} * cost.stages.size() * cost.stages.size();
-  return OverlapsSteps(cost.schedule) ? (2 * kStepsInARow - 1) * of_a_step : of_a_step;
+  return OverlapsSteps(cost.schedule) ? (2 * kStepsToFill + kCountedSteps) * of_a_step : of_a_step;
 }
 
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {

@@ -320,7 +320,7 @@ class Reference {
 
   const RunSpec& spec_;
   const TokenFile& tokens_;
-  std::vector<Tensor> older_;  // values before the last update
+  std::vector<Tensor> older_;   // values before the last update
   const at::ScalarType dtype_;  // of what goes into matrix products
   const std::vector<worker::Parameter> parameters_;
   const std::unique_ptr<worker::Optimizer> optimizer_;

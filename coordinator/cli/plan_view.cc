@@ -160,16 +160,15 @@ void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
   if (!(prediction.floor_seconds > 0)) return;
   const double fill_and_drain = prediction.lower_bound_seconds - prediction.floor_seconds;
   terminal.out << fmt::format(
-      "steady-state floor: {}, {}% of the predicted step, in which the {} {}; fill and drain of "
-      "one "
-      "synchronous step: {}\n",
+      "steady-state floor: {}, {}% of the predicted step, in which the {} {}; fill and drain{}\n",
       SecondsText(prediction.floor_seconds),
       fmt::format("{:.1f}", 100 * prediction.floor_seconds / prediction.step_seconds),
       Printable(prediction.busiest),
       prediction.busiest_bytes > 0
           ? fmt::format("carries {}", FormatBytes(static_cast<double>(prediction.busiest_bytes)))
           : "is at work",
-      SecondsText(fill_and_drain));
+      fill_and_drain > 0 ? " of one synchronous step: " + SecondsText(fill_and_drain)
+                         : std::string(": none, because steps overlap"));
 }
 
 // What a stage does all step long, and what it waits for.

@@ -218,7 +218,14 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
 }
 
 // What of the bound is not the busiest resource's own work.
-std::string Floor(const Prediction& prediction) {
+std::string Floor(const RunSpec& spec, const Prediction& prediction) {
+  if (OverlapsSteps(spec.pipeline.schedule)) {
+    return fmt::format(
+        " Steps overlap (pipeline.schedule: 2bw): the pipeline never runs empty, and each step's "
+        "passes compute with parameters of one update less. Without that the {} would be at work "
+        "as long, and wait besides.",
+        prediction.busiest);
+  }
   const double rest = prediction.lower_bound_seconds - prediction.floor_seconds;
   return fmt::format(
       " Of that bound {} are fill and drain, in which the pipeline runs full and empty again; for "
@@ -267,7 +274,7 @@ std::string Tied(const PlanRequest& request, const Plan& plan) {
 }
 
 std::string Depths(const Plan& plan, const RunSpec& spec) {
-  if (spec.pipeline.depth || spec.pipeline.schedule != ScheduleKind::kLinkAware) return "";
+  if (spec.pipeline.depth || !IsLinkAware(spec.pipeline.schedule)) return "";
   const uint32_t all = spec.train.microbatches;
   std::string text, list;
   bool chosen = false;
@@ -393,7 +400,7 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
         Seconds(prediction.step_seconds),
         static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
         Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
-    text += Floor(prediction);
+    text += Floor(request.spec, prediction);
   }
   text += Traffic(plan, request.spec) + Tied(request, plan);
   text += Depths(plan, request.spec) + Order(plan);

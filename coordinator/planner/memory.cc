@@ -245,7 +245,9 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   const uint64_t moments = StageMoments(spec, vocabulary, layers, first, last);
   const OfReplicas replicas = ReplicasOf(spec, parameters, kFloat * moments);
-  return kFloat * (parameters + moments) - replicas.moments + replicas.in_state +
+  // Of the next step's passes, where steps overlap.
+  const uint64_t older = OverlapsSteps(spec.pipeline.schedule) ? parameters : 0;
+  return kFloat * (parameters + older + moments) - replicas.moments + replicas.in_state +
          (last ? 0 : TableBytes(spec, vocabulary));
 }
 
@@ -281,11 +283,12 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
   const OfReplicas replicas = ReplicasOf(spec, parameters_of_all, moments_of_all);
   StageMemory memory;
-  memory.fixed = 2 * kFloat * parameters + (replicas.shares_moments ? 0 : moments) +
-                 FrozenBytes(spec, vocabulary, layers, first, last) +
-                 MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
-                 casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits +
-                 (on_gpu ? kProgramBytes : PartOf(kProgramBytes, ranks));
+  const uint64_t versions = OverlapsSteps(spec.pipeline.schedule) ? 2 : 1;
+  memory.fixed =
+      versions * (2 * kFloat * parameters + casts) + (replicas.shares_moments ? 0 : moments) +
+      FrozenBytes(spec, vocabulary, layers, first, last) + MuonBytes(spec, vocabulary, layers) +
+      (rounded && on_gpu ? kRoundingBytes : 0) + kBoundaryBuffers * boundary +
+      kLogitsAtWork * logits + (on_gpu ? kProgramBytes : PartOf(kProgramBytes, ranks));
   const uint64_t tables = TableBytes(spec, vocabulary);
   const uint64_t boundaries = (first ? 0 : 1) + (last ? 0 : 1);
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);

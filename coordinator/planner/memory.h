@@ -94,6 +94,8 @@ struct StageMemory {
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes
+// Where steps overlap (schedule 2bw) parameters, gradients and casts are there twice, and a
+// snapshot has the parameters of both versions.
 // In a group of ranks (group.tensor) parameters, gradients, moments, casts and logits are a rank's
 // share, and so is what autograd keeps between split matrices. Norms, the residual and boundary
 // tensors are whole on every rank; with group.sequence norms and residuals are those of its tokens.

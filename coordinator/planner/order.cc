@@ -35,7 +35,7 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& pla
         all));
   }
   if (spec.pipeline.send_order == SendOrder::kAsReady ||
-      spec.pipeline.schedule == ScheduleKind::kOneFOneB) {
+      spec.pipeline.schedule == ScheduleKind::kOneFOneB || OverlapsSteps(spec.pipeline.schedule)) {
     return 0;
   }
   if (RatesAreKnown(plan)) return std::nullopt;
@@ -96,7 +96,7 @@ bool RatesAreKnown(const Plan& plan) {
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const std::optional<uint32_t> lead, FixedLead(spec, *plan));
   const PipelineSpec& pipeline = spec.pipeline;
-  const bool deep_as_needed = pipeline.schedule == ScheduleKind::kLinkAware && !pipeline.depth;
+  const bool deep_as_needed = IsLinkAware(pipeline.schedule) && !pipeline.depth;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
   const bool searched =
       deep_as_needed && RatesAreKnown(*plan) && pipeline.send_order != SendOrder::kActivationsFirst;

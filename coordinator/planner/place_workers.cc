@@ -127,7 +127,10 @@ bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candid
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
   const RunSpec& spec = request.spec;
   const uint32_t stages = *request.candidates_for;
-  PlacementProblem problem{.schedule = spec.pipeline.schedule,
+  // What is best where the pipeline runs empty after each step is nearly so where it does not.
+  const ScheduleKind schedule =
+      OverlapsSteps(spec.pipeline.schedule) ? ScheduleKind::kLinkAware : spec.pipeline.schedule;
+  PlacementProblem problem{.schedule = schedule,
                            .send_order = spec.pipeline.send_order,
                            .microbatches = spec.train.microbatches,
                            .stages = stages,

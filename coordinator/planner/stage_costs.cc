@@ -110,6 +110,7 @@ uint32_t StageCosts::LeastDepth(uint32_t stages_from_here) const {
     case ScheduleKind::kOneFOneB:
       return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(stages_from_here));
     case ScheduleKind::kLinkAware:
+    case ScheduleKind::kTwoVersions:
       return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(1));
   }
   return 1;
@@ -125,7 +126,7 @@ StageCosts::Need StageCosts::OfHost(const Stage& stage) const {
 
 uint32_t StageCosts::DepthOf(const Stage& stage, uint32_t least) const {
   const uint64_t available = stage.worker.memory_bytes;
-  if (spec_.pipeline.schedule != ScheduleKind::kLinkAware || spec_.pipeline.depth) return least;
+  if (!IsLinkAware(spec_.pipeline.schedule) || spec_.pipeline.depth) return least;
   if (available == 0) return spec_.train.microbatches;
   const StageMemory& memory = Memory(stage);
   if (available <= memory.fixed) return least;

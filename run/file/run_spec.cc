@@ -331,7 +331,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                                   std::vector{PlacementKind::kAuto, PlacementKind::kNames}),
                            Choice("schedule", &pipeline->schedule,
                                   std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
-                                              ScheduleKind::kGpipe}),
+                                              ScheduleKind::kGpipe, ScheduleKind::kTwoVersions}),
                            Choice("send_order", &pipeline->send_order,
                                   std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst,
                                               SendOrder::kAsReady}),

@@ -27,7 +27,17 @@ enum class ComputeDtype : uint8_t {
   kBf16,
   kAuto,  // bf16 where all workers of the run compute on GPUs, else fp32; a plan says which
 };
-enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
+// "link-aware" "1f1b" "gpipe" "2bw"
+enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe, kTwoVersions };
+// Depths are as the links need them, not a rule's.
+constexpr bool IsLinkAware(ScheduleKind kind) {
+  return kind == ScheduleKind::kLinkAware || kind == ScheduleKind::kTwoVersions;
+}
+// Passes of a step compute with the parameters of the step before the last update (PipeDream-2BW),
+// so those of the next one begin while it is not done.
+constexpr bool OverlapsSteps(ScheduleKind kind) {
+  return kind == ScheduleKind::kTwoVersions;
+}
 // When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
 // busy both with activations going down and with gradients going up shares itself between
 // connections as TCP happens to: seconds of bad luck at 10 Mbit/s, and a pipeline that starves.

@@ -51,6 +51,12 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
   }
 }
 
+std::vector<CodecPair> CodecPairsOf(const RunSpec& spec) {
+  std::vector<CodecPair> pairs = {spec.links.codecs};
+  for (const auto& [worker, exception] : spec.links.by_worker) pairs.push_back(exception.codecs);
+  return pairs;
+}
+
 // Why microbatches of this run cannot be cut; "": they can.
 std::string WhyWhole(const RunSpec& spec, Reader& reader) {
   if (reader.Sound({"model.family"}) && spec.model.has_experts()) {
@@ -60,9 +66,7 @@ std::string WhyWhole(const RunSpec& spec, Reader& reader) {
   if (reader.Sound({"group.tensor"}) && (spec.group.tensor > 1 || spec.group.tensor_auto)) {
     return "ranks of a stage (group.tensor) exchange microbatches whole";
   }
-  std::vector<CodecPair> pairs = {spec.links.codecs};
-  for (const auto& [worker, exception] : spec.links.by_worker) pairs.push_back(exception.codecs);
-  for (const CodecPair& pair : pairs) {
+  for (const CodecPair& pair : CodecPairsOf(spec)) {
     for (const std::string& codec : {pair.forward, pair.backward}) {
       if (PredictsByTokens(codec) || RemembersSamples(codec)) {
         return fmt::format("the codec {} knows samples whole", codec);
@@ -85,6 +89,50 @@ void CheckSlices(const RunSpec& spec, Reader& reader) {
         fmt::format("expected a number that divides model.context {}, got {}; all slices have "
                     "equally many tokens",
                     spec.model.context, *slices));
+  }
+}
+
+// What of this run passes of two steps at a time do not suit; "": nothing.
+std::string WhyOneVersion(const RunSpec& spec, Reader& reader) {
+  if (reader.Sound({"pipeline.replicas"}) && spec.replicas.count > 1) {
+    return "replicas (pipeline.replicas) exchange gradients between two steps";
+  }
+  if (reader.Sound({"group.tensor"}) && (spec.group.tensor > 1 || spec.group.tensor_auto)) {
+    return "ranks of a stage (group.tensor) step it together";
+  }
+  if (reader.Sound({"model.family"}) && spec.model.has_experts()) {
+    return fmt::format("family {} balances experts between two steps", ToString(spec.model.family));
+  }
+  if (reader.Sound({"train.lora"}) && spec.model.lora) {
+    return "what LoRA does not train (train.lora) would be in memory twice";
+  }
+  if (reader.Sound({"model.tied", "pipeline.stages"}) && spec.model.TrainsTiedMatrix() &&
+      spec.pipeline.stages != 1u) {
+    return "two stages train one matrix (model.tied: true); with false or split none does";
+  }
+  for (const CodecPair& pair : CodecPairsOf(spec)) {
+    for (const std::string& codec : {pair.forward, pair.backward}) {
+      if (PredictsByTokens(codec) || RemembersSamples(codec)) {
+        return fmt::format("what the codec {} remembers is saved between two steps", codec);
+      }
+    }
+  }
+  return "";
+}
+
+void CheckOverlap(const RunSpec& spec, Reader& reader) {
+  if (!reader.Sound({"pipeline.schedule"}) || !OverlapsSteps(spec.pipeline.schedule)) return;
+  if (const std::string why = WhyOneVersion(spec, reader); !why.empty()) {
+    reader.Fail(reader.PlaceOf("pipeline.schedule"),
+                fmt::format("pipeline.schedule: expected link-aware, 1f1b or gpipe, got 2bw, which "
+                            "has steps overlap: {}; choose another schedule or change that",
+                            why));
+  }
+  if (reader.Sound({"pipeline.send_order"}) &&
+      spec.pipeline.send_order == SendOrder::kActivationsFirst) {
+    reader.Fail(reader.PlaceOf("pipeline.send_order"),
+                "pipeline.send_order: 2bw sends in no order, as activations and gradients of two "
+                "steps are under way at once; leave send_order out or choose another schedule");
   }
 }
 
@@ -172,6 +220,7 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckLora(spec, reader);
   CheckPipeline(spec, reader);
   CheckSlices(spec, reader);
+  CheckOverlap(spec, reader);
   CheckGroup(spec, reader);
   CheckReplicas(spec, reader);
   CheckReplay(spec, reader);

@@ -37,6 +37,8 @@ std::string_view ToString(ScheduleKind kind) {
       return "1f1b";
     case ScheduleKind::kGpipe:
       return "gpipe";
+    case ScheduleKind::kTwoVersions:
+      return "2bw";
   }
   return "?";
 }

@@ -193,6 +193,10 @@ BusiestResource FindBusiestResource(const PipelineCost& cost) {
 }
 
 LowerBound ComputeLowerBound(const PipelineCost& cost) {
+  if (OverlapsSteps(cost.schedule)) {
+    const BusiestResource busiest = FindBusiestResource(cost);
+    return {busiest.step, busiest.name};
+  }
   const auto stages = static_cast<uint32_t>(cost.stages.size());
   const Path path = TracePath(cost);
   Largest largest(cost.AllSlices());

@@ -1,4 +1,5 @@
-// The lower bound of one synchronous step: no schedule is faster.
+// The lower bound of one synchronous step: no schedule is faster. Where steps overlap it is the
+// middle term of what follows, alone.
 //
 // For each resource r (a stage's compute, a worker's egress, its ingress, an ordered pair of
 // workers):

@@ -17,6 +17,7 @@ uint32_t EffectiveDepth(const PolicyOptions& options) {
     case ScheduleKind::kOneFOneB:
       return std::min(options.depth, chain::StagesFrom(options.stage.value(), options.stages));
     case ScheduleKind::kLinkAware:
+    case ScheduleKind::kTwoVersions:
       return options.depth;
   }
   return options.depth;

@@ -101,7 +101,7 @@ struct BoundaryUse {
 };
 
 struct Simulation {
-  absl::Duration step;         // until the last optimizer has stepped
+  absl::Duration step;         // until the last optimizer has stepped, or to the next step
   absl::Duration lower_bound;  // bound.h's, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;
@@ -110,6 +110,10 @@ struct Simulation {
   std::vector<BoundaryUse> boundaries;
   std::optional<BoundaryUse> tied;
 };
+
+// Of steps that overlap (OverlapsSteps) it is the mean time from one to the next: of so many that
+// follow others, which have filled the pipeline.
+inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
 
 // kInvalidArgument for an instance that makes no sense (no stages, negative times, sizes differ);
 // kCancelled within milliseconds once `stop` is requested: 64 stages with 65,536 microbatches take

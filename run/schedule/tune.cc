@@ -217,7 +217,8 @@ class Tuner {
 }  // namespace
 
 uint64_t WorkOf(const PipelineCost& cost) {
-  return uint64_t{cost.AllSlices()} * cost.stages.size() * cost.stages.size();
+  const uint64_t of_a_step = uint64_t{cost.AllSlices()} * cost.stages.size() * cost.stages.size();
+  return OverlapsSteps(cost.schedule) ? (2 * kStepsToFill + kCountedSteps) * of_a_step : of_a_step;
 }
 
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {

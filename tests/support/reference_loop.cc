@@ -63,6 +63,8 @@ class Reference {
 
   void TrainStep(uint64_t step, ReferenceRun* run) {
     const uint32_t microbatches = spec_.train.microbatches;
+    const std::vector<Tensor> newest = Values();
+    if (OverlapsSteps(spec_.pipeline.schedule) && !older_.empty()) SetValues(older_);
     double sum = 0;
     for (uint32_t m = 0; m < microbatches; ++m) {
       const Tensor loss = Loss(TrainingBatch((step - 1) * microbatches + m));
@@ -70,6 +72,8 @@ class Reference {
       ((of_experts.defined() ? loss + of_experts : loss) * (1.0 / microbatches)).backward();
       sum += loss.item<float>();
     }
+    SetValues(newest);
+    older_ = newest;
     const double squared_norm = worker::AddSquaredGradients(parameters_, 0).sum;
     optimizer_->Step(step, worker::LearningRate(spec_.train, Step(step)),
                      worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
@@ -303,8 +307,20 @@ class Reference {
                       P(spec_.model.tied ? "model.embed_tokens.weight" : "lm_head.weight"));
   }
 
+  std::vector<Tensor> Values() const {
+    std::vector<Tensor> values;
+    for (const worker::Parameter& parameter : parameters_) {
+      values.push_back(parameter.value.detach().clone());
+    }
+    return values;
+  }
+  void SetValues(const std::vector<Tensor>& values) {
+    for (size_t i = 0; i < values.size(); ++i) parameters_[i].value.detach().copy_(values[i]);
+  }
+
   const RunSpec& spec_;
   const TokenFile& tokens_;
+  std::vector<Tensor> older_;   // values before the last update
   const at::ScalarType dtype_;  // of what goes into matrix products
   const std::vector<worker::Parameter> parameters_;
   const std::unique_ptr<worker::Optimizer> optimizer_;

@@ -51,14 +51,14 @@ std::unique_ptr<TiedExchange> ExchangeOver(BoundaryPort* port, TiedMatrix* matri
 
 Executor::Executor(ExecutorOptions options)
     : options_(std::move(options)),
-      model_(options_.resident->model()),
+      resident_(*options_.resident),
       events_(options_.events),
       trace_(options_.trace ? options_.trace : std::make_shared<TraceLog>()),
       work_(options_.work ? options_.work : std::make_shared<WorkAtHand>()),
       step_(options_.start_step) {
   for (const auto& port : options_.ports) {
     if (port->kind() == EdgeKind::kTied) {
-      tied_ = ExchangeOver(port.get(), model_.tied_matrix());
+      tied_ = ExchangeOver(port.get(), resident_.model().tied_matrix());
     } else {
       (port->upstream() ? up_ : down_) = port.get();
     }
@@ -100,10 +100,12 @@ Status Executor::Loop() {
   options_.report(std::move(started));
   step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
-  collectives_before_ = model_.collectives();
+  collectives_before_ = resident_.model().collectives();
   bool stopped = false;
-  LH_RETURN_IF_ERROR(
-      model_.PreparePasses(std::min(options_.setting.depth, options_.spec.train.microbatches)));
+  for (const Step step : {step_, step_.Next()}) {
+    LH_RETURN_IF_ERROR(resident_.ModelFor(step).PreparePasses(
+        std::min(options_.setting.depth, options_.spec.train.microbatches)));
+  }
   // Before the first step; and in an epoch that has none left, because the one before was lost
   // behind its last checkpoint.
   if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&
@@ -129,7 +131,7 @@ Status Executor::RetuneIfDue() {
   retuned_ = {retune_->id, step_};
   retune_.reset();
   ReportRetuned();
-  return model_.PreparePasses(setting.depth);
+  return resident_.model().PreparePasses(setting.depth);
 }
 
 Status Executor::TrainStep() {
@@ -142,17 +144,26 @@ Status Executor::TrainStep() {
   return SaveState(agreed);
 }
 
+schedule::PolicyOptions Executor::TrainingPolicy() const {
+  return {.kind = options_.spec.pipeline.schedule,
+          .stage = StageIndex(options_.cell.stage),
+          .stages = options_.stages,
+          .microbatches = options_.spec.train.microbatches,
+          .slices = options_.spec.pipeline.SlicesNow(),
+          .depth = options_.setting.depth,
+          .activation_lead = options_.setting.activation_lead};
+}
+
 Status Executor::RunPasses() {
-  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
-                      .stage = StageIndex(options_.cell.stage),
-                      .stages = options_.stages,
-                      .microbatches = options_.spec.train.microbatches,
-                      .slices = options_.spec.pipeline.SlicesNow(),
-                      .depth = options_.setting.depth,
-                      .activation_lead = options_.setting.activation_lead});
-  loss_sum_ = 0;
-  peak_in_flight_ = 0;
-  return RunPass(Pass{step_}, &policy);
+  const RunSpec& spec = options_.spec;
+  now_ = next_ ? std::exchange(next_, std::nullopt) : Begin(Pass{step_}, TrainingPolicy());
+  if (OverlapsSteps(spec.pipeline.schedule) && step_.value() < spec.train.steps &&
+      !ValidatesAfter(spec, step_)) {
+    next_ = Begin(Pass{step_.Next()}, TrainingPolicy());
+  }
+  LH_RETURN_IF_ERROR(RunPass());
+  loss_sum_ = std::exchange(now_, std::nullopt)->loss_sum;
+  return absl::OkStatus();
 }
 
 Status Executor::SumGradients() {
@@ -176,13 +187,15 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
   if (agreed.nonfinite) return SkipOrFail(agreed);
   skipped_in_a_row_ = 0;
   const double learning_rate = LearningRate(options_.spec.train, step_);
+  Stage& model = resident_.ModelFor(step_);
   const double scale = ClipScale(options_.spec.train.optimizer.clip_norm, agreed.squared_norm);
   if (steps_together()) {
     LH_RETURN_IF_ERROR(StepWithReplicas(learning_rate, scale));
   } else {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kOptimizer);
-    LH_RETURN_IF_ERROR(model_.OptimizerStep(step_, learning_rate, scale));
+    LH_RETURN_IF_ERROR(resident_.TakeTurn(step_));
+    LH_RETURN_IF_ERROR(model.OptimizerStep(step_, learning_rate, scale));
   }
   ReportStep(agreed, learning_rate);
   return absl::OkStatus();
@@ -191,7 +204,9 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
 Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
   const bool skips = options_.spec.train.on_nonfinite == OnNonfinite::kSkip;
   if (skips && ++skipped_in_a_row_ <= kMostSkippedInARow) {
-    LH_RETURN_IF_ERROR(steps_together() ? options_.exchange->Skip(step_) : model_.SkipStep(step_));
+    LH_RETURN_IF_ERROR(resident_.TakeTurn(step_));
+    LH_RETURN_IF_ERROR(steps_together() ? options_.exchange->Skip(step_)
+                                        : resident_.ModelFor(step_).SkipStep(step_));
     ReportStep(agreed, 0, /*skipped=*/true);
     return absl::OkStatus();
   }
@@ -226,74 +241,100 @@ Status Executor::Validate() {
   }
   // Validation is not part of the next step's time.
   times_ = {};
+  peak_in_flight_ = 0;
   codec_busy_before_ = options_.codec_thread->BusyTime();
-  collectives_before_ = model_.collectives();
+  collectives_before_ = resident_.model().collectives();
   step_began_ = mark_ = Now();
   return absl::OkStatus();
 }
 
 StatusOr<double> Executor::Evaluate(PassKind kind, uint32_t microbatches) {
-  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
-                      .stage = StageIndex(options_.cell.stage),
-                      .stages = options_.stages,
-                      .microbatches = microbatches,
-                      .slices = options_.spec.pipeline.SlicesNow(),
-                      .depth = options_.setting.depth,
-                      .forward_only = true});
-  loss_sum_ = 0;
-  LH_RETURN_IF_ERROR(RunPass(Pass{step_, kind}, &policy));
-  return loss_sum_ / microbatches;
+  schedule::PolicyOptions options = TrainingPolicy();
+  options.microbatches = microbatches;
+  options.activation_lead = 0;
+  options.forward_only = true;
+  now_ = Begin(Pass{step_, kind}, options);
+  LH_RETURN_IF_ERROR(RunPass());
+  return std::exchange(now_, std::nullopt)->loss_sum / microbatches;
 }
 
-Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
-  pass_ = pass;
-  policy_ = policy;
-  // What came early.
+Executor::PassUnderWay Executor::Begin(const Pass& pass,
+                                       const schedule::PolicyOptions& options) const {
+  PassUnderWay begun{.pass = pass, .policy = StagePolicy(options)};
+  for (const auto& [key, tensor] : inputs_) {
+    if (key.first == pass) begun.policy.InputReady(key.second);
+  }
+  return begun;
+}
+
+Executor::PassUnderWay* Executor::UnderWay(const Pass& pass) {
+  for (std::optional<PassUnderWay>* one : {&now_, &next_}) {
+    if (*one && (*one)->pass == pass) return &**one;
+  }
+  return nullptr;
+}
+
+Status Executor::RunPass() {
   gradients_let_.reset();
   LetGradientsLeave();
-  for (const auto& [key, tensor] : inputs_) {
-    if (key.first == pass) InputReady(key.second);
+  const StagePolicy& policy = now_->policy;
+  while (!policy.Done()) {
+    LH_RETURN_IF_ERROR(HandleAll(events_->TakeAll()));
+    LH_ASSIGN_OR_RETURN(const bool has_run, RunWhatCan());
+    if (has_run) continue;
+    LH_RETURN_IF_ERROR(
+        WaitForEvent(policy.AwaitsInput() ? v1::Span::WAIT_INPUT : v1::Span::WAIT_GRADIENT));
   }
-  Status status;
-  while (status.ok() && !policy->Done()) {
-    status = HandleAll(events_->TakeAll());
-    if (!status.ok()) break;
-    if (const auto work = policy->Next()) {
-      policy->Begin(*work);
-      peak_in_flight_ = std::max(peak_in_flight_, policy->in_flight());
-      status = RunWork(pass, *work);
-      policy->End(*work);
-    } else {
-      status = WaitForEvent(policy->AwaitsInput() ? v1::Span::WAIT_INPUT : v1::Span::WAIT_GRADIENT);
-    }
-  }
-  pass_.reset();
-  policy_ = nullptr;
-  return status;
+  return absl::OkStatus();
 }
 
-void Executor::InputReady(Slice slice) {
-  policy_->InputReady(slice);
-  LetGradientsLeave();
+// The next step's forwards follow all of this one's, in the room that these leave.
+StatusOr<bool> Executor::RunWhatCan() {
+  if (now_) {
+    if (const auto work = now_->policy.Next()) {
+      LH_RETURN_IF_ERROR(RunWork(&*now_, *work));
+      return true;
+    }
+  }
+  if (!next_) return false;
+  const auto work = next_->policy.Next();
+  if (!work) return false;
+  const uint32_t before = now_ ? now_->policy.in_flight() : 0;
+  if (work->task == Task::kForward && now_ &&
+      (!now_->policy.AllForwardsBegun() ||
+       before + next_->policy.in_flight() >= next_->policy.depth())) {
+    return false;
+  }
+  LH_RETURN_IF_ERROR(RunWork(&*next_, *work));
+  return true;
 }
 
 void Executor::LetGradientsLeave() {
-  if (first() || !pass_->trains()) return;
-  const uint32_t count = policy_->GradientsThatMayLeave();
+  if (first() || !now_->pass.trains()) return;
+  const uint32_t count = now_->policy.GradientsThatMayLeave();
   if (gradients_let_ == count) return;
   gradients_let_ = count;
   up_->LetTensorsLeave(count);
 }
 
-Status Executor::RunWork(const Pass& pass, const Work& work) {
+Status Executor::RunWork(PassUnderWay* under_way, const Work& work) {
+  const Pass& pass = under_way->pass;
   const WorkAtHand::Kind kind = !pass.trains()                ? WorkAtHand::Kind::kValidation
                                 : work.task == Task::kForward ? WorkAtHand::Kind::kForward
                                                               : WorkAtHand::Kind::kBackward;
   const WorkAtHand::Scope at(work_.get(), kind, work.slice.microbatch);
-  return work.task == Task::kForward ? RunForward(pass, work.slice) : RunBackward(pass, work.slice);
+  under_way->policy.Begin(work);
+  peak_in_flight_ = std::max(peak_in_flight_, (now_ ? now_->policy.in_flight() : 0) +
+                                                  (next_ ? next_->policy.in_flight() : 0));
+  LH_RETURN_IF_ERROR(work.task == Task::kForward ? RunForward(under_way, work.slice)
+                                                 : RunBackward(pass, work.slice));
+  under_way->policy.End(work);
+  return absl::OkStatus();
 }
 
-Status Executor::RunForward(const Pass& pass, Slice slice) {
+Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
+  const Pass& pass = under_way->pass;
+  Stage& model = resident_.ModelFor(pass.step);
   const ScopedSpan timer(&mark_, &times_.forward, TraceOf(pass), v1::Span::FORWARD, slice);
   Stage::Input input;
   if (options_.batches) {
@@ -317,13 +358,13 @@ Status Executor::RunForward(const Pass& pass, Slice slice) {
   std::optional<BoundaryTensor> output;
   if (!pass.trains()) {
     double loss = 0;
-    LH_ASSIGN_OR_RETURN(output, model_.Evaluate(slice, input, &loss));
-    loss_sum_ += loss;
+    LH_ASSIGN_OR_RETURN(output, model.Evaluate(slice, input, &loss));
+    under_way->loss_sum += loss;
   } else {
-    LH_ASSIGN_OR_RETURN(output, model_.Forward(slice, input));
+    LH_ASSIGN_OR_RETURN(output, model.Forward(slice, input));
     if (last()) {
-      LH_ASSIGN_OR_RETURN(const double loss, model_.Loss(slice));
-      loss_sum_ += loss;
+      LH_ASSIGN_OR_RETURN(const double loss, model.Loss(slice));
+      under_way->loss_sum += loss;
     }
   }
   if (output) {
@@ -338,7 +379,8 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
   const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, slice);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, slice}).mapped());
-  LH_ASSIGN_OR_RETURN(auto input_gradient, model_.Backward(slice, gradient.view));
+  LH_ASSIGN_OR_RETURN(auto input_gradient,
+                      resident_.ModelFor(pass.step).Backward(slice, gradient.view));
   if (input_gradient) up_->SendTensor(pass, slice, std::move(*input_gradient));
   return absl::OkStatus();
 }
@@ -361,9 +403,9 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kNorm);
     const double below = message.squared_norm;
-    LH_ASSIGN_OR_RETURN(const SquaredNorm norm, steps_together()
-                                                    ? options_.exchange->AddSquaredNorm(below)
-                                                    : model_.AddSquaredGradientNorm(below));
+    LH_ASSIGN_OR_RETURN(const SquaredNorm norm,
+                        steps_together() ? options_.exchange->AddSquaredNorm(below)
+                                         : resident_.ModelFor(step_).AddSquaredGradientNorm(below));
     message.squared_norm = norm.sum;
     own_squared_norm_ = norm.own;
   }
@@ -429,8 +471,7 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
     if (options_.exchange) {
       LH_ASSIGN_OR_RETURN(state, options_.exchange->State());
     }
-    LH_ASSIGN_OR_RETURN(snapshot,
-                        options_.resident->TakeSnapshot(std::move(tables), std::move(state)));
+    LH_ASSIGN_OR_RETURN(snapshot, resident_.TakeSnapshot(std::move(tables), std::move(state)));
   }
   if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
   checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});

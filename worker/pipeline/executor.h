@@ -14,6 +14,9 @@
 //   state       a snapshot goes to the checkpoint writer, where one is due
 // Validation follows where it is due: through the codecs, and a second time with boundaries in fp32
 // (ValidatesCleanAfter) where these compress. Of replicas the first one validates.
+// Where steps overlap (schedule 2bw) the passes of the next step begin while a step is not done:
+// with parameters that do not have its update, in ResidentStage's twin. Whatever the executor waits
+// for, it does that meanwhile. Before a validation the pipeline runs empty.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestCheckpoint, RequestRetune and Abort from any thread. Reports go to `report` on the compute
@@ -135,12 +138,23 @@ class Executor {
   Status Validate();
   // The mean loss of a validation's `microbatches`; at the last stage alone.
   StatusOr<double> Evaluate(PassKind kind, uint32_t microbatches);
-  Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
-  Status RunWork(const Pass& pass, const schedule::Work& work);
-  void InputReady(Slice slice);
+  struct PassUnderWay {
+    Pass pass;
+    schedule::StagePolicy policy;
+    double loss_sum = 0;  // of the last stage
+  };
+  // With what came early.
+  PassUnderWay Begin(const Pass& pass, const schedule::PolicyOptions& options) const;
+  Status RunPass();  // now_, which it leaves done
+  schedule::PolicyOptions TrainingPolicy() const;
+  // now_ or next_; null: neither.
+  PassUnderWay* UnderWay(const Pass& pass);
+  // False: nothing could run.
+  StatusOr<bool> RunWhatCan();
+  Status RunWork(PassUnderWay* under_way, const schedule::Work& work);
   // Tells the port above what the policy says of gradients, where that has changed.
   void LetGradientsLeave();
-  Status RunForward(const Pass& pass, Slice slice);
+  Status RunForward(PassUnderWay* under_way, Slice slice);
   Status RunBackward(const Pass& pass, Slice slice);
   // On the checkpoint writer's thread. One that could not be written is skipped, and the
   // coordinator told, unless it is the last one: then the stage fails.
@@ -166,7 +180,7 @@ class Executor {
   TraceLog* TraceOf(const Pass& pass) const { return pass.trains() ? trace_.get() : nullptr; }
 
   ExecutorOptions options_;
-  Stage& model_;
+  ResidentStage& resident_;
   BoundaryPort *up_ = nullptr, *down_ = nullptr;  // of options_.ports
   std::unique_ptr<TiedExchange> tied_;            // or null
   std::shared_ptr<EventQueue> events_;
@@ -177,8 +191,8 @@ class Executor {
   std::unique_ptr<CheckpointWriter> checkpoint_writer_;
 
   Step step_{0};  // under way, or the last one done
-  std::optional<Pass> pass_;
-  schedule::StagePolicy* policy_ = nullptr;
+  // The passes of the step, or of a validation; and where steps overlap those of the next step.
+  std::optional<PassUnderWay> now_, next_;
   std::map<std::pair<Pass, Slice>, BoundaryTensor> inputs_, gradients_;
   std::optional<uint32_t> gradients_let_;             // what the port was told last in this pass
   std::optional<RetuneRequested> retune_;             // waits for a step

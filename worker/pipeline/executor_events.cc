@@ -29,6 +29,13 @@ Status Executor::WaitForEvent(v1::Span::Kind why) {
 }
 
 Status Executor::WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait) {
+  if (next_) {
+    // Whoever waits looks again after either.
+    std::deque<PipelineEvent> events = events_->TakeAll();
+    if (!events.empty()) return HandleAll(std::move(events));
+    LH_ASSIGN_OR_RETURN(const bool has_run, RunWhatCan());
+    if (has_run) return absl::OkStatus();
+  }
   absl::Duration idle;
   work_->BeginWait(wait);
   const absl::Duration codec_before = options_.codec_thread->BusyTime();
@@ -65,31 +72,36 @@ Status Executor::Handle(PipelineEvent& event) {
             if (arrived.over == EdgeKind::kTied) return tied_->Take(std::move(arrived), step_);
             const auto key = std::pair{arrived.pass, arrived.slice};
             const bool forward = arrived.direction == Direction::kForward;
-            const bool current = pass_ && arrived.pass == *pass_;
-            if (!forward && !current) {
+            PassUnderWay* const under_way = UnderWay(arrived.pass);
+            if (!forward && under_way == nullptr) {
               return absl::InvalidArgumentError(
                   fmt::format("a gradient of step {} while step {} is under way",
                               arrived.pass.step.value(), step_.value()));
             }
-            if (arrived.pass < pass_.value_or(Pass{step_})) {
+            if (arrived.pass < (now_ ? now_->pass : Pass{step_})) {
               return absl::InvalidArgumentError(fmt::format(
                   "an activation of step {}, which is done", arrived.pass.step.value()));
             }
             (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
-            if (current && forward) InputReady(arrived.slice);
-            if (current && !forward) policy_->GradientReady(arrived.slice);
+            if (under_way == nullptr) return absl::OkStatus();
+            if (!forward) {
+              under_way->policy.GradientReady(arrived.slice);
+              return absl::OkStatus();
+            }
+            under_way->policy.InputReady(arrived.slice);
+            if (now_ && under_way == &*now_) LetGradientsLeave();
             return absl::OkStatus();
           },
           [&](ActivationTaken& taken) -> Status {
             // The last ones are taken when the pass has ended here.
-            if (!pass_ || taken.pass != *pass_) return absl::OkStatus();
-            if (!policy_->MayBeTaken(taken.slice)) {
+            if (!now_ || taken.pass != now_->pass) return absl::OkStatus();
+            if (!now_->policy.MayBeTaken(taken.slice)) {
               return absl::InvalidArgumentError(
                   fmt::format("activation {} of the validation after step {} was taken, which is "
                               "not the one that follows",
                               taken.slice.microbatch.value(), step_.value()));
             }
-            policy_->OutputTaken(taken.slice);
+            now_->policy.OutputTaken(taken.slice);
             return absl::OkStatus();
           },
           [&](PieceTaken&) -> Status {

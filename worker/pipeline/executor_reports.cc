@@ -30,7 +30,7 @@ void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
     options_.report(std::move(message));
     return;
   }
-  options_.resident->Keep(snapshot, *files);
+  resident_.Keep(snapshot, *files);
   message.mutable_shard()->set_interim(interim);
   for (const ShardFile& file : *files) {
     v1::CheckpointFile* out = message.mutable_shard()->add_files();
@@ -59,7 +59,7 @@ void Executor::ReportRetuned() {
 }
 
 void Executor::AddCollectives(v1::StepReport* report) {
-  CollectiveUse now = model_.collectives();
+  CollectiveUse now = resident_.model().collectives();
   if (now.forward.empty()) return;  // of one rank
   v1::CollectiveUse& use = *report->mutable_collectives();
   *use.mutable_sent() = ToProto(now.sent - collectives_before_.sent);
@@ -68,8 +68,8 @@ void Executor::AddCollectives(v1::StepReport* report) {
 }
 
 void Executor::AddExpertLoad(v1::StepReport* report) const {
-  const std::vector<std::vector<int64_t>> tokens = model_.TokensOfExperts();
-  if (auto load = ExpertLoadOf(tokens, options_.resident->identity().options.first_layer)) {
+  const std::vector<std::vector<int64_t>> tokens = resident_.model().TokensOfExperts();
+  if (auto load = ExpertLoadOf(tokens, resident_.identity().options.first_layer)) {
     *report->mutable_expert_load() = *std::move(load);
   }
 }
@@ -131,6 +131,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   trace_->EndStep(step_, step_began_, now);
   work_->EndStep(longhaul::operator-(now, step_began_));
   times_ = {};
+  peak_in_flight_ = 0;
   step_began_ = mark_ = now;
 }
 

@@ -7,6 +7,10 @@
 namespace longhaul::worker {
 namespace {
 
+// Behind the names of parameters that are an update older: the next step's passes compute with
+// them.
+constexpr std::string_view kOlder = ".older";
+
 uint64_t ParametersIn(const StageSnapshot& snapshot) {
   uint64_t count = 0;
   for (const NamedArray& array : snapshot.parameters) count += array.values.size();
@@ -35,7 +39,7 @@ StageOptions WithoutKeysOfSteps(StageOptions options) {
 }  // namespace
 
 bool ResidentIdentity::IsSame(const ResidentIdentity& other) const {
-  return run == other.run && group == other.group &&
+  return run == other.run && group == other.group && overlaps_steps == other.overlaps_steps &&
          WithoutKeysOfSteps(options) == WithoutKeysOfSteps(other.options);
 }
 
@@ -56,8 +60,47 @@ StatusOr<std::unique_ptr<ResidentStage>> ResidentStage::Create(ResidentIdentity 
 ResidentStage::ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model)
     : identity_(std::move(identity)), model_(std::move(model)) {}
 
+Stage* ResidentStage::Newest() const {
+  return twin_ && twin_->steps() > model_->steps() ? twin_.get() : model_.get();
+}
+
+Stage& ResidentStage::ModelFor(Step step) {
+  return twin_ && (step.value() - turns_from_) % 2 == 1 ? *twin_ : *model_;
+}
+
+Status ResidentStage::TakeTurn(Step step) {
+  if (!twin_) return absl::OkStatus();
+  Stage& taking = ModelFor(step);
+  return taking.TakeTurnFrom(&taking == twin_.get() ? model_.get() : twin_.get());
+}
+
+Status ResidentStage::MakeTwin(uint64_t step) {
+  if (!identity_.overlaps_steps) return absl::OkStatus();
+  turns_from_ = step;
+  if (twin_) {
+    // The newest one has the optimizer.
+    if (Newest() == twin_.get()) std::swap(model_, twin_);
+    return absl::OkStatus();
+  }
+  LH_ASSIGN_OR_RETURN(twin_, model_->MakeTwin());
+  return absl::OkStatus();
+}
+
+Status ResidentStage::Restore(const StageSnapshot& snapshot) {
+  LH_RETURN_IF_ERROR(model_->Restore(snapshot));
+  if (!twin_) return absl::OkStatus();
+  StageSnapshot older{.step = snapshot.step, .parameters = {}, .moments = {}};
+  for (const NamedArray& array : snapshot.moments) {
+    if (!array.name.ends_with(kOlder)) continue;
+    older.parameters.push_back(array);
+    older.parameters.back().name.resize(array.name.size() - kOlder.size());
+  }
+  // What was written where steps did not overlap.
+  return twin_->Restore(older.parameters.empty() ? snapshot : older);
+}
+
 uint64_t ResidentStage::memory_bytes() const {
-  const uint64_t model = model_->memory_bytes();
+  const uint64_t model = model_->memory_bytes() + (twin_ ? twin_->memory_bytes() : 0);
   if (identity_.options.device.cuda_index) return model;
   const std::lock_guard lock(mutex_);
   return model + (kept_ && kept_->snapshot ? BytesOf(*kept_->snapshot) : 0);
@@ -67,10 +110,10 @@ ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) co
   const std::lock_guard lock(mutex_);
   if (kept_) {
     if (kept_->origin != origin) return Source::kFiles;
-    if (!identity_.has_replicas && model_->steps() == origin.step) return Source::kParameters;
+    if (!identity_.has_replicas && Newest()->steps() == origin.step) return Source::kParameters;
     return kept_->snapshot ? Source::kSnapshot : Source::kFiles;
   }
-  const bool untrained = model_->steps() == 0 && origin == ParametersOrigin();
+  const bool untrained = Newest()->steps() == 0 && origin == ParametersOrigin();
   return untrained ? Source::kParameters : Source::kFiles;
 }
 
@@ -85,12 +128,14 @@ SharedSnapshot ResidentStage::snapshot() const {
 }
 
 Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot read) {
-  switch (SourceOf(origin)) {
+  const Source source = SourceOf(origin);
+  LH_RETURN_IF_ERROR(MakeTwin(origin.step));
+  switch (source) {
     case Source::kParameters:
       return absl::OkStatus();
     case Source::kSnapshot: {
       const std::lock_guard lock(mutex_);
-      return model_->Restore(*kept_->snapshot);
+      return Restore(*kept_->snapshot);
     }
     case Source::kFiles:
       break;
@@ -101,7 +146,7 @@ Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot r
   }
   const std::lock_guard lock(mutex_);
   kept_.reset();
-  LH_RETURN_IF_ERROR(model_->Restore(*read));
+  LH_RETURN_IF_ERROR(Restore(*read));
   // The files of another split hold layers of others too, which take memory that nobody counted.
   if (ParametersIn(*read) != model_->parameter_count()) read.reset();
   kept_ = Kept{origin, std::move(read)};
@@ -114,7 +159,15 @@ StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(std::vector<NamedArray> tab
     const std::lock_guard lock(mutex_);
     kept_.reset();
   }
-  LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, model_->Snapshot());
+  LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, Newest()->Snapshot());
+  if (twin_) {
+    const Stage& other = Newest() == twin_.get() ? *model_ : *twin_;
+    LH_ASSIGN_OR_RETURN(StageSnapshot older, other.Snapshot());
+    for (NamedArray& array : older.parameters) {
+      array.name += kOlder;
+      snapshot.moments.push_back(std::move(array));
+    }
+  }
   snapshot.tables = std::move(tables);
   std::ranges::move(state, std::back_inserter(snapshot.moments));
   return std::make_shared<const StageSnapshot>(std::move(snapshot));
@@ -138,6 +191,7 @@ void ResidentStage::KeepText(const std::string& sha256, std::shared_ptr<WindowSo
 Status ResidentStage::EndEpoch(const Status& outcome) {
   // A neighbour that is gone and an abort come between two calls of the model, never inside one.
   if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsUnavailable(outcome)) return outcome;
+  if (twin_) LH_RETURN_IF_ERROR(twin_->DropStep());
   return model_->DropStep();
 }
 

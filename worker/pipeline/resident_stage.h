@@ -32,7 +32,8 @@ struct ResidentIdentity {
   RunId run;
   Group group;
   StageOptions options;
-  bool has_replicas = false;  // which have more to go on with than the model has
+  bool has_replicas = false;    // which have more to go on with than the model has
+  bool overlaps_steps = false;  // passes of two steps at a time: the stage has a twin
   // Keys of the run file that each step reads anew and no stage is made of (the rate, its schedule,
   // clipping, the number of steps) may differ.
   bool IsSame(const ResidentIdentity& other) const;
@@ -56,7 +57,13 @@ class ResidentStage {
   ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model);
 
   const ResidentIdentity& identity() const { return identity_; }
-  Stage& model() { return *model_; }
+  // The one with the newest parameters; of a stage without a twin the only one.
+  Stage& model() { return *Newest(); }
+  // Computes the passes of `step`, and the validations after it. Where steps overlap this is the
+  // stage and its twin in turn.
+  Stage& ModelFor(Step step);
+  // Before the update of `step`, whose passes are done: ModelFor(step) becomes the newest.
+  Status TakeTurn(Step step);
   // Of its device's memory, between epochs: the model, and the snapshot where that is on the same
   // device, the CPU.
   uint64_t memory_bytes() const;
@@ -70,7 +77,8 @@ class ResidentStage {
   Source SourceOf(const ParametersOrigin& origin) const;
   // Before files are read: they would be a second snapshot in memory.
   void ForgetSnapshot();
-  // Takes the parameters of `origin`. `read`: its files, for kFiles; else null.
+  // Takes the parameters of `origin`, and makes the twin where it is wanted. `read`: its files, for
+  // kFiles; else null.
   Status BeginFrom(const ParametersOrigin& origin, SharedSnapshot read);
 
   // The last one that was taken or read, where it is kept; else null.
@@ -96,7 +104,14 @@ class ResidentStage {
 
  private:
   const ResidentIdentity identity_;
-  const std::unique_ptr<Stage> model_;
+  Stage* Newest() const;
+  Status MakeTwin(uint64_t step);
+  // Of the stage and its twin.
+  Status Restore(const StageSnapshot& snapshot);
+
+  // The passes of step `turns_from_` and of every second one from there on are model_'s.
+  std::unique_ptr<Stage> model_, twin_;  // twin_: or null
+  uint64_t turns_from_ = 0;
   std::string text_sha256_;
   std::shared_ptr<WindowSource> text_;
 

@@ -51,6 +51,10 @@ void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
   }
 }
 
+void AdamW::MoveTo(const std::vector<Parameter>& parameters) {
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i] = parameters[i].value;
+}
+
 void AdamW::StepInFp32(const Group& group, const Arguments& arguments) {
   std::vector<at::Tensor> values, gradients, exp_avgs, exp_avg_sqs;
   for (const size_t i : group.members) {

@@ -27,6 +27,7 @@ class AdamW final : public Optimizer {
   AdamW(const TrainSpec& train, const std::vector<Parameter>& parameters);
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
+  void MoveTo(const std::vector<Parameter>& parameters) override;
   // Of each parameter in the constructor's order "exp_avg", then "exp_avg_sq".
   const std::vector<Moment>& moments() const override { return moments_; }
 

@@ -70,6 +70,14 @@ void Muon::Step(uint64_t step, double learning_rate, double gradient_scale) {
   others_.Step(step, learning_rate, gradient_scale);
 }
 
+void Muon::MoveTo(const std::vector<Parameter>& parameters) {
+  size_t next = 0;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.block_matrices > 0) matrices_[next++].value = parameter.value;
+  }
+  others_.MoveTo(OthersOf(parameters));
+}
+
 void Muon::Update(const Matrix& matrix, uint64_t step, double learning_rate,
                   double gradient_scale) const {
   at::Tensor update = matrix.value.grad().mul(gradient_scale);

@@ -35,6 +35,7 @@ class Muon final : public Optimizer {
   Muon(const TrainSpec& train, const std::vector<Parameter>& parameters);
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
+  void MoveTo(const std::vector<Parameter>& parameters) override;
   // Of the matrices "momentum", in their order; then AdamW's of the others.
   const std::vector<Moment>& moments() const override { return moments_; }
 

@@ -8,11 +8,16 @@
 
 namespace longhaul::worker {
 
+std::vector<Parameter> Optimizer::SteppedOf(const std::vector<Parameter>& all) {
+  std::vector<Parameter> stepped;
+  std::ranges::copy_if(all, std::back_inserter(stepped),
+                       [](const Parameter& parameter) { return !parameter.balances; });
+  return stepped;
+}
+
 std::unique_ptr<Optimizer> Optimizer::Create(const TrainSpec& train,
                                              const std::vector<Parameter>& all) {
-  std::vector<Parameter> parameters;
-  std::ranges::copy_if(all, std::back_inserter(parameters),
-                       [](const Parameter& parameter) { return !parameter.balances; });
+  const std::vector<Parameter> parameters = SteppedOf(all);
   switch (train.optimizer.kind) {
     case OptimizerKind::kMuon:
       return std::make_unique<Muon>(train, parameters);

@@ -35,8 +35,10 @@ class Optimizer {
     at::Tensor value;  // fp32 or bf16, as the run file says; fp32 holds all of its values
   };
 
-  // Of the kind that `train` asks for. Keeps references to the parameters' values. What balances
-  // experts is left alone.
+  // Without what balances experts, which no optimizer steps.
+  static std::vector<Parameter> SteppedOf(const std::vector<Parameter>& all);
+  // Of the kind that `train` asks for, for SteppedOf `parameters`. Keeps references to their
+  // values.
   static std::unique_ptr<Optimizer> Create(const TrainSpec& train,
                                            const std::vector<Parameter>& parameters);
   virtual ~Optimizer() = default;
@@ -44,6 +46,10 @@ class Optimizer {
   // One step with the accumulated gradients, each multiplied by `gradient_scale` first; they stay.
   // `step` counts from 1. Every parameter must have a gradient.
   virtual void Step(uint64_t step, double learning_rate, double gradient_scale) = 0;
+
+  // From now on it steps these, with what it remembers. They are alike in name, shape and order to
+  // SteppedOf those that it was made of.
+  virtual void MoveTo(const std::vector<Parameter>& parameters) = 0;
 
   // All of them, in an order that the parameters decide. Who writes other values into them has
   // restored the optimizer.

@@ -101,6 +101,16 @@ class ReplayStage final : public Stage {
     return absl::OkStatus();
   }
 
+  StatusOr<std::unique_ptr<Stage>> MakeTwin() const override {
+    auto twin = std::make_unique<ReplayStage>(options_);
+    twin->step_ = step_;
+    return twin;
+  }
+  Status TakeTurnFrom(Stage* twin) override {
+    step_ = twin->steps();
+    return absl::OkStatus();
+  }
+
   StatusOr<StageSnapshot> Snapshot() const override {
     return StageSnapshot{.step = step_, .parameters = {}, .moments = {}};
   }

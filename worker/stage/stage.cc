@@ -33,6 +33,7 @@
 #include "worker/stage/slice_turns.h"
 #include "worker/stage/snapshot_arrays.h"
 #include "worker/stage/snapshot_shards.h"
+#include "worker/stage/stage_input.h"
 #include "worker/stage/tied_parameter.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
@@ -56,12 +57,14 @@ at::Device PreparedDevice(const StageOptions& options) {
 
 class NetworkStage final : public Stage {
  public:
-  NetworkStage(const StageOptions& options, const RankGroup* group)
+  // `steps_it`: with an optimizer of its own.
+  NetworkStage(const StageOptions& options, const RankGroup* group, bool steps_it)
       : options_(options),
         device_(PreparedDevice(options)),
+        reader_(&options_, device_),
         network_(Model::Create(options, group)),
-        optimizer_(Optimizer::Create(options.train, options.shares_step ? std::vector<Parameter>()
-                                                                        : network_->parameters())),
+        optimizer_(Optimizer::Create(options.train,
+                                     steps_it ? network_->parameters() : std::vector<Parameter>())),
         passes_(options_, *network_),
         tied_(TiedMatrixOf(options_, network_->parameters())),
         turns_(options.slices) {}
@@ -84,6 +87,8 @@ class NetworkStage final : public Stage {
   StatusOr<std::vector<SharedParameter>> SharedParameters() override;
   Status EndSharedStep(Step step) override;
   Status TakeSharedValues() override;
+  StatusOr<std::unique_ptr<Stage>> MakeTwin() const override;
+  Status TakeTurnFrom(Stage* twin) override;
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
   Status Load(const ReadParameter& read) override;
@@ -102,15 +107,11 @@ class NetworkStage final : public Stage {
     double loss = 0;  // last stage
   };
 
-  // Check what came; of the caller's memory.
-  // `least`: kNoTarget, or 0.
-  StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids, int32_t least,
-                               uint32_t end) const;
-  StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
-  StatusOr<PassInput> ReadInput(Slice slice, const Input& input) const;
   // OK: all of `step` but its update is done.
   Status CheckStepEnds(Step step) const;
   void ForgetStep();
+  // Of a stage that was made by the same options.
+  void CopyParameters(const NetworkStage& other);
   // In a group, once a step.
   void SumPartsOfGradients() const;
   // Fills in the values of `snapshot`: of its parameters, then of its moments.
@@ -118,8 +119,9 @@ class NetworkStage final : public Stage {
 
   const StageOptions options_;
   const at::Device device_;
+  const StageInputReader reader_;
   const std::unique_ptr<const Model> network_;
-  const std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   MicrobatchPasses passes_;
   const std::unique_ptr<TiedMatrix> tied_;           // or null
   SharedMemory shared_;                              // of SharedParameters
@@ -130,76 +132,11 @@ class NetworkStage final : public Stage {
   mutable bool gradients_are_whole_ = false;
 };
 
-StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what, std::span<const int32_t> ids,
-                                           int32_t least, uint32_t end) const {
-  const int64_t rows = options_.train.microbatch_size, context = options_.model.context;
-  if (ids.size() != static_cast<size_t>(rows * context)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} x {} {}; came {}", rows, context, what, ids.size()));
-  }
-  for (const int32_t id : ids) {
-    if (id < least || id >= static_cast<int64_t>(end)) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected {} below the vocabulary of {}; came {}", what, end, id));
-    }
-  }
-  return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt);
-}
-
-StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
-                                                const codec::TensorView& view) const {
-  const codec::Shape expected =
-      SliceShape(options_.model, options_.train, options_.group, options_.slices);
-  // A group's boundary is where its first rank is.
-  const at::Device from = options_.ranks.empty() ? device_ : TorchDevice(options_.ranks.front());
-  if (!(view.shape == expected) || view.data == nullptr) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what, expected.samples,
-        expected.tokens, expected.channels, view.shape.samples, view.shape.tokens,
-        view.shape.channels, view.data == nullptr ? " without data" : ""));
-  }
-  return at::for_blob(const_cast<void*>(view.data),
-                      {expected.samples, expected.tokens, expected.channels})
-      .options(at::TensorOptions(ToTorch(view.dtype)).device(from))
-      .target_device(from)
-      .make_tensor();
-}
-
-StatusOr<PassInput> NetworkStage::ReadInput(Slice slice, const Input& input) const {
-  const int64_t tokens = options_.slice_tokens(), first = slice.index * tokens;
-  PassInput read;
-  if (options_.first) {
-    LH_ASSIGN_OR_RETURN(const at::Tensor ids,
-                        ReadIds("input ids", input.tokens, 0, options_.vocabulary));
-    read.source = ids.narrow(1, first, tokens);
-  } else {
-    LH_ASSIGN_OR_RETURN(read.source, ReadBoundary("an activation", input.activation));
-  }
-  if (options_.last) {
-    LH_ASSIGN_OR_RETURN(const at::Tensor ids,
-                        ReadIds("target ids", input.targets,
-                                options_.masked_targets ? kNoTarget : 0, options_.vocabulary));
-    read.targets = ids.narrow(1, first, tokens);
-  }
-  if (options_.last && options_.masked_targets) {
-    if (!(input.counted > 0)) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a number of targets that count; came {}", input.counted));
-    }
-    read.counted = at::scalar_tensor(input.counted, at::kFloat);
-  }
-  if (options_.masked_attention) {
-    LH_ASSIGN_OR_RETURN(read.documents, ReadIds("numbers of documents", input.documents, 0,
-                                                options_.model.context));
-  }
-  return read;
-}
-
 StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Slice slice, const Input& input) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("forward", options_.threads, [&]() -> Result {
     LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
-    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(slice, input));
+    LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
     Pending pending{.pass = passes_.Take(slice.index)};
     const at::Tensor output = pending.pass->Forward(read);
     if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
@@ -227,7 +164,7 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
     LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
     at::Tensor gradient;
     if (!options_.last) {
-      LH_ASSIGN_OR_RETURN(gradient, ReadBoundary("an output gradient", output_gradient));
+      LH_ASSIGN_OR_RETURN(gradient, reader_.ReadBoundary("an output gradient", output_gradient));
     }
     const auto it = pending_.find(slice);
     Pending pending = std::move(it->second);
@@ -247,7 +184,7 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(Slice slice, cons
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("evaluation", options_.threads, [&]() -> Result {
     LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
-    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(slice, input));
+    LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
     const at::Tensor output = passes_.Evaluate(read, slice.index);
     turns_.TakeEvaluation(slice);
     if (!options_.last) return ToBoundary(output);
@@ -339,6 +276,38 @@ Status NetworkStage::EndSharedStep(Step step) {
     AwaitTorch(device_);
     steps_ = step.value();
     turns_.EndStep();
+    return absl::OkStatus();
+  });
+}
+
+void NetworkStage::CopyParameters(const NetworkStage& other) {
+  const at::NoGradGuard no_grad;
+  const std::vector<Parameter>&mine = network_->parameters(),
+        &others = other.network_->parameters();
+  for (size_t i = 0; i < mine.size(); ++i) mine[i].value.detach().copy_(others[i].value);
+  network_->RefreshCasts();
+}
+
+StatusOr<std::unique_ptr<Stage>> NetworkStage::MakeTwin() const {
+  return CallTorch("making a stage's twin", options_.threads,
+                   [&]() -> StatusOr<std::unique_ptr<Stage>> {
+                     auto twin = std::make_unique<NetworkStage>(options_, network_->group(),
+                                                                /*steps_it=*/false);
+                     twin->CopyParameters(*this);
+                     twin->steps_ = steps_;
+                     AwaitTorch(device_);
+                     return twin;
+                   });
+}
+
+Status NetworkStage::TakeTurnFrom(Stage* twin) {
+  auto* const other = dynamic_cast<NetworkStage*>(twin);
+  LH_CHECK(other != nullptr && other != this, "a stage takes its turn from its twin");
+  return CallTorch("taking a turn", options_.threads, [&]() -> Status {
+    CopyParameters(*other);
+    std::swap(optimizer_, other->optimizer_);
+    optimizer_->MoveTo(Optimizer::SteppedOf(network_->parameters()));
+    steps_ = other->steps_;
     return absl::OkStatus();
   });
 }
@@ -478,7 +447,7 @@ StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
   LH_RETURN_IF_ERROR(CheckStageOptions(options));
   return CallTorch("creating the stage", options.threads,
                    [&]() -> StatusOr<std::unique_ptr<Stage>> {
-                     return std::make_unique<NetworkStage>(options, group);
+                     return std::make_unique<NetworkStage>(options, group, !options.shares_step);
                    });
 }
 
@@ -492,6 +461,14 @@ Status Stage::TakeSharedValues() {
 
 Status Stage::EndSharedStep(Step) {
   return absl::UnimplementedError("replicas cannot step this stage together");
+}
+
+StatusOr<std::unique_ptr<Stage>> Stage::MakeTwin() const {
+  return absl::UnimplementedError("steps cannot overlap in this stage");
+}
+
+Status Stage::TakeTurnFrom(Stage*) {
+  return absl::UnimplementedError("steps cannot overlap in this stage");
 }
 
 StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {

@@ -189,6 +189,14 @@ class Stage {
   // The same between two steps, of a stage that has an optimizer of its own.
   virtual Status TakeSharedValues();
 
+  // --- Where steps overlap (schedule 2bw). Passes of a step and those of the next compute with
+  // different parameters, so a stage has a twin: passes go to the two in turn, step by step.
+  // Another stage with the same options and parameters. It has no optimizer until its turn comes.
+  virtual StatusOr<std::unique_ptr<Stage>> MakeTwin() const;
+  // When all of its own step is done but the update, for which it takes what `twin` has: parameters
+  // that are newer than its own, the steps taken, and the optimizer. The twin keeps its parameters.
+  virtual Status TakeTurnFrom(Stage* twin);
+
   // All of one step: it returns when everything is copied. Without moments where replicas step it.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
   // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that

@@ -117,20 +117,25 @@ void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_se
 
 void PrintSlices(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
                  absl::Duration delay) {
-  for (const uint32_t slices : {1, 2, 4, 8, 16}) {
-    const PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay, slices);
+  const auto print = [&](ScheduleKind kind, uint32_t slices) {
+    PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay, slices);
+    cost.schedule = kind;
     const absl::Time begin = absl::Now();
-    const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, {}));
+    schedule::TuneOptions options;
+    if (OverlapsSteps(kind)) options.lead = 0;
+    const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, options));
     const absl::Duration tuned_in = absl::Now() - begin;
     const Simulation simulation = Need(schedule::Simulate(Tuned(cost, tuning)));
-    fmt::print("{:8} {:8} {:5} {:5} {:6} {:8.3f} {:8.3f} {:8.3f} {:8.1f} {:5} {:6.0f}  {}\n",
-               setting.name, codecs.name, bits_per_second / 1'000'000, Milliseconds(delay), slices,
-               absl::ToDoubleSeconds(simulation.busiest.step),
+    fmt::print("{:8} {:8} {:5} {:5} {:10} {:6} {:8.3f} {:8.3f} {:8.3f} {:8.1f} {:5} {:6.0f}  {}\n",
+               setting.name, codecs.name, bits_per_second / 1'000'000, Milliseconds(delay),
+               ToString(kind), slices, absl::ToDoubleSeconds(simulation.busiest.step),
                absl::ToDoubleSeconds(simulation.lower_bound),
                absl::ToDoubleSeconds(simulation.step),
                100 * absl::FDivDuration(simulation.busiest.step, simulation.step), tuning.leads[1],
                Milliseconds(tuned_in), simulation.busiest.name);
-  }
+  };
+  for (const uint32_t slices : {1, 2, 4, 8, 16}) print(ScheduleKind::kLinkAware, slices);
+  for (const uint32_t slices : {1, 4}) print(ScheduleKind::kTwoVersions, slices);
 }
 
 void TimeSimulations(const PipelineCost& cost, int count) {
@@ -174,12 +179,12 @@ int Main(bool tiny) {
     PrintRow(nanogpt, codecs, 200'000'000, absl::Milliseconds(50));
   }
   fmt::print(
-      "\nmicrobatches in slices: seconds of the steady-state floor, the lower bound and the "
-      "planned "
-      "step; the floor's share of that in %\n{:8} {:8} {:>5} {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} "
+      "\nmicrobatches in slices and steps that overlap: seconds of the steady-state floor, the "
+      "lower bound and the planned step; the floor's share of that in %\n"
+      "{:8} {:8} {:>5} {:>5} {:10} {:>6} {:>8} {:>8} {:>8} {:>8} "
       "{:>5} {:>6}  {}\n",
-      "model", "codecs", "Mb/s", "ms", "slices", "floor s", "bound s", "step s", "of floor", "lead",
-      "found", "busiest");
+      "model", "codecs", "Mb/s", "ms", "schedule", "slices", "floor s", "bound s", "step s",
+      "of floor", "lead", "found", "busiest");
   for (const double delay : {0, 25}) {
     for (const Codecs& codecs : {none, standard}) {
       for (const uint64_t mbit : {300, 100}) {

@@ -113,7 +113,9 @@ def check_point(point):
     check(point["simulated_seconds"] >= point["bound_seconds"] > 0, "prediction", point["id"])
     check(all(step["loss"] > 0 for step in point["curve"]), "losses", point["id"])
     check(sum(step["validation_loss"] is not None for step in point["curve"]) == 3, "validation")
-    check([stage["worker"] for stage in point["stages"]] == ["worker1", "worker2"], "stages")
+    # In either order: on a busy machine one of two equal workers may be measured as the slower one.
+    workers = [stage["worker"] for stage in point["stages"]]
+    check(sorted(workers) == ["worker1", "worker2"], "stages", workers)
     check(point["explanation"] and point["run_id"] and not point["replayed"], "run", point["id"])
     # What worker1 sent is what worker2 received, and at least the tensors' bytes.
     first, second = point["link_bytes"]

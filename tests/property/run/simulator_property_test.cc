@@ -129,6 +129,32 @@ TEST(SimulatorPropertyTest, PartsOfEveryStageAddUpAndNothingIsUsedMoreThanThereI
   }
 }
 
+// Steps in a row: each takes at least what the busiest resource does of it, and no longer than one
+// that waits for the one before it. In one of twenty instances it does take a little longer: of two
+// steps more is under way at once, and what is not urgent shares the links.
+TEST(SimulatorPropertyTest, StepsThatOverlapAreBetweenTheFloorAndOneAlone) {
+  Instances instances(29);
+  int longer = 0;
+  for (int i = 0; i < 500; ++i) {
+    PipelineCost cost = instances.Next();
+    const auto alone = Simulate(cost);
+    cost.schedule = ScheduleKind::kTwoVersions;
+    const auto overlapping = Simulate(cost);
+    ASSERT_TRUE(alone.ok() && overlapping.ok()) << "instance " << i << ": " << overlapping.status();
+    EXPECT_EQ(overlapping->lower_bound, overlapping->busiest.step);
+    EXPECT_GE(overlapping->step, overlapping->lower_bound) << "instance " << i;
+    EXPECT_LE(overlapping->step, 1.1 * alone->step) << "instance " << i;
+    longer += overlapping->step > 1.001 * alone->step;
+    for (size_t s = 0; s < cost.stages.size(); ++s) {
+      const StageUse& use = overlapping->stages[s];
+      EXPECT_LE(absl::AbsDuration(Sum(use.time) - overlapping->step), absl::Microseconds(1));
+      EXPECT_LE(use.egress_share, 1 + 1e-9);
+      EXPECT_LE(use.ingress_share, 1 + 1e-9);
+    }
+  }
+  EXPECT_LE(longer, 30);
+}
+
 TEST(SimulatorPropertyTest, OneStageIsAtTheBound) {
   Instances instances(19);
   for (int i = 0; i < 100; ++i) {

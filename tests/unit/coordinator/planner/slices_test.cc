@@ -118,6 +118,37 @@ TEST(Slices, AutoLeavesMicrobatchesWholeWhereThatIsAsFast) {
   EXPECT_EQ(many->assignment.slices, 1u);
 }
 
+TEST(Overlap, LeavesTheFloorAlone) {
+  PlanRequest request = SlowLinks();
+  const auto whole = MakePlan(request);
+  request.spec.pipeline.schedule = ScheduleKind::kTwoVersions;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(whole.ok() && plan.ok()) << plan.status();
+  const Prediction& prediction = plan->prediction;
+  EXPECT_DOUBLE_EQ(prediction.floor_seconds, whole->prediction.floor_seconds);
+  EXPECT_DOUBLE_EQ(prediction.floor_seconds, prediction.lower_bound_seconds);
+  EXPECT_GT(ShareOfFloor(*plan), 0.98);
+  EXPECT_LT(ShareOfFloor(*whole), 0.90);
+  for (const Cell& cell : plan->assignment.cells) EXPECT_EQ(cell.setting.activation_lead, 0u);
+  EXPECT_THAT(plan->explanation, HasSubstr("Steps overlap (pipeline.schedule: 2bw)"));
+  request.workers[1].on_gpu = true;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()),
+              HasSubstr("worker w1 computes on a GPU, where steps do not overlap yet"));
+}
+
+// The stage's twin has parameters and gradients of its own, and a snapshot both parameters.
+TEST(Overlap, TakesMemoryForTwoVersions) {
+  RunSpec spec = Request(2).spec;
+  const StageMemory one = MemoryOf(spec, 256, 2, true, false, false);
+  const uint64_t state = StageStateBytes(spec, 256, 2, true, false);
+  spec.pipeline.schedule = ScheduleKind::kTwoVersions;
+  const uint64_t parameters = StageParameters(spec.model, 256, 2, true, false) * sizeof(float);
+  EXPECT_EQ(StageStateBytes(spec, 256, 2, true, false), state + parameters);
+  const StageMemory two = MemoryOf(spec, 256, 2, true, false, false);
+  EXPECT_GE(two.fixed, one.fixed + 3 * parameters);
+  EXPECT_EQ(two.per_flight, one.per_flight);
+}
+
 TEST(Slices, AreNotForGpus) {
   PlanRequest request = SlowLinks();
   request.workers[2].on_gpu = true;

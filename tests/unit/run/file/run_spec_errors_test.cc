@@ -41,7 +41,7 @@ run.yaml:8:20: train.optimizer.lr: expected a number above 0 to 1000, got 'fast'
 run.yaml:8:39: train.optimizer.betas: expected a number from 0 and below 1, got '1'
 run.yaml:8:54: train.optimizer.clip_norm: expected a number from 0 to 1000000000, got '.nan'
 run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio, decay, got a list
-run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, got '1f1b1'; did you mean '1f1b'?
+run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, 2bw, got '1f1b1'; did you mean '1f1b'?
 run.yaml:10:41: pipeline.recompute: expected one of none, blocks, stage, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
@@ -78,6 +78,30 @@ run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a
                         "is more than the 536870912 elements"));
   EXPECT_TRUE(absl::StrContains(ErrorOf(kMinimal, {"pipeline={schedule: gpipe, depth: 3}"}),
                                 "gpipe keeps all 16 microbatches"));
+}
+
+TEST(RunSpec, StepsThatCannotOverlap) {
+  const auto with = [](std::vector<std::string> overrides) {
+    overrides.push_back("pipeline.schedule=2bw");
+    return ErrorOf(kMinimal, overrides);
+  };
+  EXPECT_EQ(with({}), "no error");
+  EXPECT_EQ(with({"pipeline.slices=4", "pipeline.depth=2"}), "no error");
+  const std::pair<std::vector<std::string>, std::string> refused[] = {
+      {{"pipeline.replicas=2"}, "replicas (pipeline.replicas) exchange gradients"},
+      {{"group.tensor=2"}, "ranks of a stage (group.tensor) step it together"},
+      {{"links.forward=predict/gauss"}, "what the codec predict/gauss remembers is saved"},
+      {{"links.workers={ w: { backward: aqsgd } }"}, "what the codec aqsgd remembers is saved"},
+      {{"model={ family: moe, experts: 4, experts_per_token: 2, expert_intermediate: 64 }"},
+       "family moe balances experts between two steps"},
+      {{"model.tied=true"}, "two stages train one matrix (model.tied: true)"},
+  };
+  for (const auto& [overrides, why] : refused) {
+    EXPECT_TRUE(absl::StrContains(with(overrides), "got 2bw, which has steps overlap: " + why))
+        << with(overrides);
+  }
+  EXPECT_TRUE(absl::StrContains(with({"pipeline.send_order=activations-first"}),
+                                "pipeline.send_order: 2bw sends in no order"));
 }
 
 TEST(RunSpec, SlicesThatCannotBe) {

@@ -66,6 +66,21 @@ TEST(SimulatorTest, ComputeBound1F1BIsTheTextbookFormula) {
   EXPECT_DOUBLE_EQ(StepSeconds(cost), (8 + 4 - 1) * 3.0);
 }
 
+TEST(SimulatorTest, StepsThatOverlapHaveNoFillAndDrain) {
+  PipelineCost cost = Uniform(4, 8, 1, 2);
+  cost.schedule = ScheduleKind::kTwoVersions;
+  cost.stages[1].optimizer = absl::Seconds(4);
+  const auto result = Simulate(cost);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->lower_bound, absl::Seconds(8 * 3 + 4));
+  EXPECT_EQ(result->bottleneck, "compute of stage 1");
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->step), 28, 1e-6);
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->stages[0].time.compute), 24, 1e-6);
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->stages[1].time.optimizer), 4, 1e-6);
+  cost.tied.emplace();
+  EXPECT_EQ(Simulate(cost).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(SimulatorTest, OneDominantLinkReachesTheBound) {
   PipelineCost cost = Uniform(2, 16, 0, 0);
   SetRate(&cost, 1000);

@@ -176,6 +176,74 @@ TEST(ResidentStage, AnAbortedStepLeavesNothingBehind) {
   ExpectSame(*SnapshotOf(*resident), *SnapshotOf(*whole));
 }
 
+std::unique_ptr<ResidentStage> NewOverlapping() {
+  ResidentIdentity identity = IdentityOf(OptionsOf());
+  identity.overlaps_steps = true;
+  auto resident = ResidentStage::Create(identity);
+  EXPECT_TRUE(resident.ok()) << resident.status();
+  return *std::move(resident);
+}
+
+// As the executor does it: when a step's update comes the next one's passes are under way.
+void TrainOverlapping(ResidentStage& resident, uint64_t first, uint64_t last) {
+  for (uint64_t step = first; step <= last; ++step) {
+    if (step == first) {
+      for (uint32_t m = 0; m < 2; ++m) ForwardAndBackward(resident.ModelFor(Step(step)), m);
+    }
+    if (step < last) ForwardAndBackward(resident.ModelFor(Step(step + 1)), 0);
+    ASSERT_TRUE(resident.TakeTurn(Step(step)).ok());
+    Stage& model = resident.ModelFor(Step(step));
+    ASSERT_TRUE(model.OptimizerStep(Step(step), 1e-2, 1).ok());
+    EXPECT_EQ(&resident.model(), &model);
+    EXPECT_EQ(model.steps(), step);
+    if (step < last) ForwardAndBackward(resident.ModelFor(Step(step + 1)), 1);
+  }
+}
+
+std::vector<float> ValuesOf(Stage& stage) {
+  return stage.Snapshot().value().parameters.front().values;
+}
+
+TEST(ResidentStage, StepsThatOverlapComputeWithAnUpdateLess) {
+  const auto resident = NewOverlapping();
+  ASSERT_TRUE(resident->BeginFrom({}, nullptr).ok());
+  std::vector<std::vector<float>> after = {ValuesOf(resident->model())};
+  EXPECT_EQ(ValuesOf(resident->ModelFor(Step(1))), after[0]);
+  for (uint64_t step = 1; step <= 4; ++step) {
+    TrainOverlapping(*resident, step, step);
+    after.push_back(ValuesOf(resident->model()));
+    EXPECT_NE(after[step], after[step - 1]);
+    EXPECT_EQ(ValuesOf(resident->ModelFor(Step(step + 1))), after[step - 1]) << "step " << step;
+  }
+}
+
+// From memory, from the last snapshot, and from files: after each of them all is as if the steps
+// had not been interrupted.
+TEST(ResidentStage, StepsThatOverlapGoOnFromEverySource) {
+  const auto unbroken = NewOverlapping();
+  ASSERT_TRUE(unbroken->BeginFrom({}, nullptr).ok());
+  TrainOverlapping(*unbroken, 1, 6);
+  for (const Source source : {Source::kParameters, Source::kSnapshot, Source::kFiles}) {
+    auto resident = NewOverlapping();
+    ASSERT_TRUE(resident->BeginFrom({}, nullptr).ok());
+    TrainOverlapping(*resident, 1, 3);
+    Checkpoint(*resident, "a");
+    SharedSnapshot read;
+    if (source == Source::kSnapshot) TrainOverlapping(*resident, 4, 4);
+    if (source == Source::kFiles) {
+      read = resident->snapshot();
+      resident = NewOverlapping();
+    }
+    EXPECT_EQ(resident->SourceOf(OriginOf(3, "a")), source);
+    // A pass of the next step is dropped.
+    if (source == Source::kParameters) ForwardAndBackward(resident->ModelFor(Step(4)), 0);
+    ASSERT_TRUE(resident->EndEpoch(absl::CancelledError("an abort")).ok());
+    ASSERT_TRUE(resident->BeginFrom(OriginOf(3, "a"), read).ok());
+    TrainOverlapping(*resident, 4, 6);
+    ExpectSame(**resident->TakeSnapshot(), **unbroken->TakeSnapshot());
+  }
+}
+
 TEST(ResidentStage, StaysWhereTheFaultIsElsewhere) {
   const auto resident = NewResident();
   EXPECT_TRUE(resident->EndEpoch(absl::OkStatus()).ok());
@@ -202,6 +270,7 @@ TEST(ResidentIdentity, OnlyKeysOfStepsMayDiffer) {
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.group.tensor = 2; }));
   EXPECT_TRUE(
       differs([](ResidentIdentity& one) { one.options.group.forward = GroupCollective::kTaco; }));
+  EXPECT_TRUE(differs([](ResidentIdentity& one) { one.overlaps_steps = true; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.ranks = {{}, {}}; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.layers = 1; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.last = false; }));

@@ -1,0 +1,103 @@
+"""Steps that overlap (pipeline.schedule: 2bw), over real processes.
+
+usage: overlap_test.py BIN_DIR losses|resume
+"""
+import json
+import sys
+import tempfile
+
+from training_test import (DEFAULT, LLAMA, MUON, NONE, Cluster, expect_equal, expect_learnt,
+                           reference_losses, text_for_training, wait_for)
+
+TWO = "2bw"
+
+
+def expect_overlap(cluster, run):
+    """A stage begins the next step's passes before its own step's update: its trace has a forward of
+    microbatch 0 between a backward and an optimizer that follows."""
+    path = cluster.folder / "trace.json"
+    cluster.cli("trace", run, "-o", path)
+    events = [event for event in json.loads(path.read_text())["traceEvents"]
+              if event["ph"] == "X" and event["pid"] == 1 and event["tid"] == 1]
+    names = [event["name"] for event in sorted(events, key=lambda event: event["ts"])]
+    passes = [name for name in names if name[0] in "FB" and name[1:].isdigit()]
+    early = [i for i, name in enumerate(passes) if name == "F0" and i > 0 and "B3" not in passes[:i][-1:]]
+    if not early:
+        raise AssertionError(f"no step began before the one before it was done: {names}")
+    print(f"ok: {len(early)} of the traced steps began before the one before them was done", flush=True)
+
+
+def losses(cluster):
+    plain = reference_losses(cluster)
+    reference = reference_losses(cluster, schedule=TWO)
+    if plain[:1] != reference[:1] or plain[1] == reference[1] or plain[2] == reference[2]:
+        raise AssertionError(f"passes of older parameters: {plain[:4]}, {reference[:4]}")
+    for stages in (1, 2, 4):
+        run = cluster.cli("submit", cluster.write_run(f"overlap-{stages}", stages=stages, schedule=TWO),
+                          "--watch").stdout.split()[0]
+        expect_equal(f"{stages} stages against the plain loop", cluster.losses(run), reference)
+    expect_overlap(cluster, run)
+    sliced = cluster.train("sliced", "--set", "pipeline.slices=2", schedule=TWO)
+    worst = max(abs(a - b) / b for a, b in zip(sliced, reference))
+    if sliced == reference or not worst < 2e-6:
+        raise AssertionError(f"2 slices: losses are apart by {worst:.1e}")
+    print(f"ok: 2 slices: losses within {worst:.1e}", flush=True)
+    flags = ["--set", "train.on_nonfinite=skip"]
+    expect_equal("llama, muon, 2 stages, against the plain loop",
+                 cluster.train("muon", *flags, stages=2, schedule=TWO, optimizer=MUON, model=LLAMA),
+                 reference_losses(cluster, schedule=TWO, optimizer=MUON, model=LLAMA))
+    expect_learnt("4 stages, default codecs", cluster.train("default", schedule=TWO, links=DEFAULT))
+    refused = cluster.cli("submit", cluster.write_run("refused", schedule=TWO), "--set",
+                          "pipeline.replicas=2", "--set", "pipeline.send_order=activations-first", check=False)
+    for sentence in ("got 2bw, which has steps overlap: replicas (pipeline.replicas) exchange gradients",
+                     "pipeline.send_order: 2bw sends in no order"):
+        if refused.returncode != 1 or sentence not in refused.stderr:
+            raise AssertionError(f"exit {refused.returncode}, {refused.stderr!r}")
+    print(f"ok: {refused.stderr.strip()}", flush=True)
+
+
+def resume(cluster):
+    """What the next step's passes compute with is in a checkpoint, too."""
+    for name, links in [("none", NONE), ("tah", DEFAULT)]:
+        unbroken = cluster.train(f"whole-{name}", links=links, schedule=TWO)
+        path = cluster.write_run(f"broken-{name}", links=links, schedule=TWO)
+        run = cluster.cli("submit", path, "--set", "checkpoint.every=7").stdout.split()[0]
+        wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 14)
+        cluster.kill("worker2")
+        wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+        cluster.start_worker(2)
+        wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
+        # The other workers have stage and twin in memory.
+        cluster.cli("submit", path, "--resume", "--watch", "--set", "checkpoint.every=7")
+        expect_equal(f"killed and resumed, {name}", cluster.losses(run), unbroken)
+    # Stopped in the middle, while passes of a step that will not be are under way; and other stages.
+    unbroken = cluster.train("whole-again", schedule=TWO)
+    path = cluster.write_run("stopped", schedule=TWO)
+    run = cluster.cli("submit", path).stdout.split()[0]
+    for stages in (4, 2):
+        wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 22 - 5 * stages)
+        cluster.cli("stop", run)
+        wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+        cluster.cli("submit", path, "--resume", "--set", f"pipeline.stages={2 if stages == 4 else 1}")
+    wait_for("the end", lambda: cluster.status(run)["state"] == "done")
+    expect_equal("stopped twice, 4, 2 and 1 stages", cluster.losses(run), unbroken)
+    # From a checkpoint of steps that do not overlap.
+    path = cluster.write_run("changed")
+    run = cluster.cli("submit", path).stdout.split()[0]
+    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
+    cluster.cli("stop", run)
+    wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+    cluster.cli("submit", cluster.write_run("changed", schedule=TWO), "--resume", "--watch")
+    expect_learnt("first whole steps, then such that overlap", cluster.losses(run))
+
+
+def main():
+    cases = {"losses": losses, "resume": resume}
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        with Cluster(sys.argv[1], folder, workers=4) as cluster:
+            cases[sys.argv[2]](cluster)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+// What a stage is given, as tensors over the caller's memory: ids, activations, gradients.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: kInvalidArgument
+// that says what was expected and what came.
+#ifndef LONGHAUL_WORKER_STAGE_STAGE_INPUT_H_
+#define LONGHAUL_WORKER_STAGE_STAGE_INPUT_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "worker/stage/microbatch_pass.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+class StageInputReader {
+ public:
+  // `options` outlive it.
+  StageInputReader(const StageOptions* options, at::Device device)
+      : options_(options), device_(device) {}
+
+  StatusOr<PassInput> Read(Slice slice, const Stage::Input& input) const;
+  // An activation or a gradient of a slice; `what` it is, for people.
+  StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
+
+ private:
+  // Of a microbatch. `least`: kNoTarget, or 0.
+  StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids, int32_t least,
+                               uint32_t end) const;
+
+  const StageOptions* const options_;
+  const at::Device device_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_STAGE_INPUT_H_

@@ -80,13 +80,13 @@ int Init(const ServerOptions& options) {
 }
 
 int Serve(const ServerOptions& options) {
+  StatusOr<std::unique_ptr<CoordinatorServer>> started = CoordinatorServer::Start(options);
+  if (!started.ok()) return Fail(started.status());
   if (options.insecure) {
     LogWarning(
         "INSECURE: this coordinator talks without encryption (--insecure); whoever sees its "
         "traffic has its token");
   }
-  StatusOr<std::unique_ptr<CoordinatorServer>> started = CoordinatorServer::Start(options);
-  if (!started.ok()) return Fail(started.status());
   CoordinatorServer& server = **started;
   fmt::print("listening on {}\n", server.address());
   std::fflush(stdout);

@@ -50,7 +50,7 @@ constexpr uint32_t kProtocolMax = 7;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 // Of a process that restarts itself. What does not arrive, the next one says.
 constexpr absl::Duration kLastWordsLimit = absl::Seconds(1);
-constexpr absl::Duration kJoinLimit = absl::Seconds(10);
+constexpr absl::Duration kJoinLimit = absl::Seconds(5);
 // Between two tries to get a new certificate.
 constexpr absl::Duration kRenewPause = absl::Seconds(10);
 

@@ -50,7 +50,7 @@ class DaemonTest : public ::testing::Test {
 
 TEST_F(DaemonTest, ServesUntilASignalComes) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    const auto daemon = Serve({"--listen", "127.0.0.1:0", "--state-dir", StateDir()});
+    const auto daemon = Serve({"--listen", "127.0.0.1:0", "--state-dir", StateDir(), "--insecure"});
     const std::string address = Address(StateDir());
     EXPECT_EQ(daemon->standard_output(), fmt::format("listening on {}\n", address));
     Session session(address, "");

@@ -125,7 +125,7 @@ TEST_F(WorkerDaemonTest, AGrpcPortInUseIsNamed) {
   const size_t at = said.find("data address ") + 13;
   const std::string taken = said.substr(at, said.find(' ', at) - at);
   const auto second = Run({"--coordinator", "127.0.0.1:1", "--state-dir", folder_.path() + "/other",
-                           "--transport", "grpc", "--grpc-address", taken});
+                           "--transport", "grpc", "--grpc-address", taken, "--insecure"});
   EXPECT_EQ(second->WaitForExit(Soon()), 1);
   EXPECT_THAT(second->standard_error(), HasSubstr(fmt::format("cannot listen at {}", taken)));
 }

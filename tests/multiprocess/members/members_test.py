@@ -131,6 +131,7 @@ def foreign_run(cluster, run):
     bob.cli("members", code=1, says="role user")
     bob.cli("token", "create", "--role", "admin", code=1, says="role user")
     User(cluster, "eve", token).cli("ps", code=1, says="its uses are over")
+    bob.cli("submit", cluster.write_run("guarded", steps=STEPS, stages=2), "--resume", code=1, says="no run called 'guarded'")
     # Of his own he may see and stop everything.
     own = bob.cli("submit", cluster.write_run("bobs", steps=20, stages=3)).split()[0]
     check(own in bob.cli("ps"), "his own run is missing")

@@ -1,6 +1,6 @@
-// The shared secret of an installation: whoever has the token may join as a worker and command.
-// Coordinator, workers and CLI read it from a file (--token-file). On the wire it is
-// `authorization: Bearer <token>` (proto/rpc/auth.h).
+// Files with a token (--token-file): a join token (proto/identity/join_token.h), or without TLS the
+// shared secret of an installation, with which anybody may join as a worker and command. On the
+// wire that is `authorization: Bearer <token>` (proto/rpc/auth.h).
 #ifndef LONGHAUL_BASE_TOKEN_H_
 #define LONGHAUL_BASE_TOKEN_H_
 

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/flags/command_line.h"
@@ -19,6 +20,7 @@
 #include "base/version.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/state/transitions.h"
+#include "proto/identity/join_token.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 
@@ -36,6 +38,8 @@ struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string state_dir;
   std::string token_file;
+  bool insecure = false;
+  double certificate_hours = absl::ToDoubleHours(kDefaultLifetime);
   std::string log_level = "info";
   double progress_timeout_seconds = 120;
   bool dump_states = false;
@@ -46,19 +50,43 @@ int Fail(const Status& status) {
   return kFailed;
 }
 
-int Serve(const Flags& flags) {
+StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   options.state.version = std::string(Version());
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
-  if (!flags.token_file.empty()) {
-    StatusOr<std::string> token = LoadToken(flags.token_file);
-    if (!token.ok()) return Fail(token.status());
-    options.token = *std::move(token);
+  options.insecure = flags.insecure;
+  options.token_file = flags.token_file;
+  options.certificate_lifetime = absl::Hours(flags.certificate_hours);
+  if (flags.insecure && !flags.token_file.empty()) {
+    LH_ASSIGN_OR_RETURN(options.token, LoadToken(flags.token_file));
+    if (IsJoinToken(options.token)) {
+      return absl::FailedPreconditionError(
+          fmt::format("{} holds a join token, which is for TLS; leave --insecure out, or give "
+                      "another token file",
+                      flags.token_file));
+    }
   }
+  return options;
+}
+
+int Init(const ServerOptions& options) {
+  const StatusOr<std::vector<std::string>> made = InitState(options);
+  if (!made.ok()) return Fail(made.status());
+  for (const std::string& sentence : *made) fmt::print("{}\n", sentence);
+  if (made->empty()) fmt::print("all is there already\n");
+  return kOk;
+}
+
+int Serve(const ServerOptions& options) {
   StatusOr<std::unique_ptr<CoordinatorServer>> started = CoordinatorServer::Start(options);
   if (!started.ok()) return Fail(started.status());
+  if (options.insecure) {
+    LogWarning(
+        "INSECURE: this coordinator talks without encryption (--insecure); whoever sees its "
+        "traffic has its token");
+  }
   CoordinatorServer& server = **started;
   fmt::print("listening on {}\n", server.address());
   std::fflush(stdout);
@@ -86,13 +114,27 @@ int Main(int argc, char** argv) {
                "longhaul-coordinator");
   SetUpCommandLine(app);
   app.add_option("--listen", flags.listen,
-                 "host:port to serve workers and the CLI at; port 0 takes any free one. Other than "
-                 "loopback needs --token-file")
+                 "host:port to serve workers and the CLI at; port 0 takes any free one")
       ->capture_default_str();
   app.add_option("--state-dir", flags.state_dir,
                  "folder for runs, uploaded data and token files; made where it is missing");
-  app.add_option("--token-file", flags.token_file,
-                 "file whose first line workers and the CLI have to know");
+  app.add_option(
+      "--token-file", flags.token_file,
+      "file that gets a join token for admins where it is missing; default: token in the "
+      "state directory. With --insecure: the file whose first line workers and the CLI "
+      "have to know");
+  app.add_flag("--insecure", flags.insecure,
+               "plain TCP and one token for everybody, instead of TLS and certificates; other than "
+               "loopback needs --token-file");
+  app.add_option("--certificate-hours", flags.certificate_hours,
+                 "how long a member's certificate lasts; members renew theirs in time")
+      ->check(CLI::Range(0.0001, 87600.0))
+      ->capture_default_str();
+  const CLI::App* const init =
+      app.add_subcommand("init",
+                         "make the certificate authority and a join token for admins, and end; a "
+                         "start without does the same")
+          ->fallthrough();
   app.add_option(
          "--progress-timeout", flags.progress_timeout_seconds,
          "seconds that a running run may stand still though its workers and links are well, "
@@ -128,7 +170,14 @@ int Main(int argc, char** argv) {
   }
   RouteGrpcLog();
   RaiseFileLimit();
-  return Serve(flags);
+  const StatusOr<ServerOptions> options = OptionsOf(flags);
+  if (!options.ok()) return Fail(options.status());
+  if (!init->parsed()) return Serve(*options);
+  if (flags.insecure) {
+    fmt::print(stderr, "longhaul-coordinator: init is for TLS; leave --insecure out\n");
+    return kWrongUsage;
+  }
+  return Init(*options);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@
 #include "base/peer_log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
-#include "base/token.h"
 #include "base/version.h"
+#include "proto/member/access.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 #include "transport/p2p/grpc/factory.h"
@@ -50,6 +50,9 @@ constexpr uint32_t kProtocolMax = 7;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 // Of a process that restarts itself. What does not arrive, the next one says.
 constexpr absl::Duration kLastWordsLimit = absl::Seconds(1);
+constexpr absl::Duration kJoinLimit = absl::Seconds(5);
+// Between two tries to get a new certificate.
+constexpr absl::Duration kRenewPause = absl::Seconds(10);
 
 constexpr char kUcx[] = "ucx";
 constexpr char kGrpc[] = "grpc";
@@ -57,6 +60,7 @@ constexpr char kGrpc[] = "grpc";
 struct Flags {
   std::string coordinator;
   std::string token_file;
+  bool insecure = false;
   std::string state_dir;
   std::string name;
   std::vector<std::string> transports = {kUcx, kGrpc};
@@ -122,9 +126,10 @@ std::string AddressProblem(const Flags& flags) {
   for (const auto& [flag, text] : addresses) {
     const auto address = ParseHostPort(text);
     if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
-    if (!flags.token_file.empty() || IsLoopback(address->host)) continue;
-    return fmt::format("--token-file is required with {} {}, which other machines may reach", flag,
-                       text);
+    if (!flags.insecure || !flags.token_file.empty() || IsLoopback(address->host)) continue;
+    return fmt::format(
+        "--token-file is required with --insecure and {} {}, which other machines may reach", flag,
+        text);
   }
   return "";
 }
@@ -162,16 +167,38 @@ StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
   return MakeGroupStage(options, CommunicatorsFor(options, state_dir));
 }
 
+// Joins where there is no certificate yet, as soon as the coordinator answers. Null: a signal came.
+StatusOr<std::shared_ptr<Access>> OpenAccess(const Flags& flags, const std::string& worker_id) {
+  const AccessOptions options{.address = flags.coordinator,
+                              .token_file = flags.token_file,
+                              .credentials_file = flags.state_dir + "/identity.pem",
+                              .insecure = flags.insecure,
+                              .role = Role::kWorker,
+                              .name = flags.name.empty() ? HostName() : flags.name,
+                              .worker_id = worker_id};
+  if (flags.insecure) {
+    LogWarning("INSECURE: this worker talks with its coordinator without encryption (--insecure)");
+  }
+  std::string last_failure;
+  while (true) {
+    StatusOr<std::shared_ptr<Access>> access = Access::Open(options, Deadline::After(kJoinLimit));
+    if (!absl::IsUnavailable(access.status())) return access;
+    if (last_failure != Message(access.status())) {
+      last_failure = Message(access.status());
+      LogWarning("coordinator {}: {}; dialling again", flags.coordinator, last_failure);
+    }
+    if (WaitForShutdownSignal(kFailureCheck) != 0) return std::shared_ptr<Access>();
+  }
+}
+
 int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,
           const RestartCause& restarted_for) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
   if (!state_dir.ok()) return Fail(state_dir.status());
-  std::string token;
-  if (!flags.token_file.empty()) {
-    StatusOr<std::string> loaded = LoadToken(flags.token_file);
-    if (!loaded.ok()) return Fail(loaded.status());
-    token = *std::move(loaded);
-  }
+  const StatusOr<std::shared_ptr<Access>> opened = OpenAccess(flags, state_dir->worker_id());
+  if (!opened.ok()) return Fail(opened.status());
+  const std::shared_ptr<Access> access = *opened;
+  if (access == nullptr) return kOk;
   auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
   if (!shards.ok()) return Fail(shards.status());
   // Both outlive the transport, whose links call them.
@@ -181,8 +208,8 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   if (!transports.ok()) return Fail(transports.status());
   std::map<std::string, transport::Transport*, std::less<>> by_name;
   for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
-  BlobFetcher blobs(flags.coordinator, token, flags.state_dir + "/blobs");
-  BlobFetcher shard_copies(flags.coordinator, token, flags.state_dir + "/shard-copies");
+  BlobFetcher blobs(access, flags.state_dir + "/blobs");
+  BlobFetcher shard_copies(access, flags.state_dir + "/shard-copies");
   shard_copies.ForgetAll();  // What a killed process left.
 
   std::optional<BoundaryDumpOptions> dump;
@@ -199,7 +226,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   std::unique_ptr<Session> session;
   const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
   Restart restart(arguments, [&session] { session->AwaitSent(kLastWordsLimit); });
-  auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
+  auto courier = std::make_unique<ShardCourier>(access, shards->get(), send);
   auto transfers = std::make_unique<ShardTransfers>(by_name, shards->get(), &traffic, send);
   v1::Hello hello;
   for (const WorkerDevice& device : devices) *hello.add_devices() = device.description;
@@ -235,8 +262,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   {
     const std::lock_guard lock(session_made);
     session = std::make_unique<Session>(
-        SessionOptions{.coordinator = flags.coordinator,
-                       .token = token,
+        SessionOptions{.access = access,
                        .hello =
                            [&] {
                              v1::Hello now = hello;
@@ -270,6 +296,9 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   while (signal == 0 && session->fatal().ok()) {
     signal = WaitForShutdownSignal(kFailureCheck);
     LogWhatWasLeftOut();
+    if (const Status renewed = access->RenewIfDue(kRenewPause); !renewed.ok()) {
+      LogWarning("{}", Message(renewed));
+    }
   }
   restart.Disarm();
   const Status fatal = session->fatal();
@@ -293,7 +322,10 @@ int Main(int argc, char** argv) {
   SetUpCommandLine(app);
   app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator");
   app.add_option("--token-file", flags.token_file,
-                 "file whose first line is the installation's token");
+                 "file with a join token, to become a member with; with --insecure: with the "
+                 "coordinator's token");
+  app.add_flag("--insecure", flags.insecure,
+               "plain TCP to a coordinator that was started with --insecure, too");
   app.add_option("--state-dir", flags.state_dir,
                  "folder for identity, checkpoints and fetched data; one for each worker; default: "
                  "longhaul/worker in $XDG_STATE_HOME or ~/.local/state");

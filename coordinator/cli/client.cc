@@ -1,20 +1,21 @@
 #include "coordinator/cli/client.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <utility>
 
-#include "base/token.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "deploy/cluster/state_file.h"
 #include "proto/rpc/address.h"
-#include "proto/rpc/auth.h"
-#include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::cli {
 namespace {
+
+constexpr absl::Duration kJoinLimit = absl::Seconds(10);
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -33,6 +34,25 @@ std::string FlagOrVariable(const std::string& flag, const char* flag_name, const
   return value;
 }
 
+// Of a local cluster it goes with the cluster.
+std::string CredentialsFile(const std::string& address) {
+  if (std::string file = Environment("LONGHAUL_IDENTITY"); !file.empty()) return file;
+  if (const auto cluster = ClusterAt(address)) {
+    return fmt::format("{}/user.pem", ClusterStateFolder(*cluster));
+  }
+  std::string folder = Environment("LONGHAUL_HOME");
+  if (folder.empty()) {
+    const std::string config = Environment("XDG_CONFIG_HOME");
+    folder = (config.empty() ? Environment("HOME") + "/.config" : config) + "/longhaul";
+  }
+  return fmt::format("{}/{}.pem", folder, address);
+}
+
+std::string UserName() {
+  std::string name = Environment("USER");
+  return name.empty() ? fmt::format("user-{}", ::geteuid()) : name;
+}
+
 }  // namespace
 
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
@@ -41,6 +61,7 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
                                   &access.address_source);
   std::string token_file =
       FlagOrVariable(flags.token_file, "--token-file", "LONGHAUL_TOKEN_FILE", &access.token_source);
+  access.insecure = flags.insecure || Environment("LONGHAUL_INSECURE") == "1";
   if (access.address.empty()) {
     const StatusOr<ClusterState> cluster = ReadClusterState();
     if (!cluster.ok()) {
@@ -50,6 +71,7 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
                       Message(cluster.status())));
     }
     access.address = cluster->coordinator_address;
+    access.insecure |= cluster->insecure;
     access.address_source = fmt::format("the local cluster '{}'", cluster->name);
     if (token_file.empty()) {
       token_file = cluster->token_file;
@@ -61,48 +83,80 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
     return Annotate(address.status(), access.address_source);
   }
   if (!token_file.empty()) {
-    LH_ASSIGN_OR_RETURN(access.token, LoadToken(token_file));
     access.token_source = fmt::format("{} (from {})", token_file, access.token_source);
   }
+  access.token_file = std::move(token_file);
+  access.credentials_file = CredentialsFile(access.address);
   return access;
 }
 
-Client::Client(CoordinatorAccess access, Interrupt& interrupt)
-    : access_(std::move(access)),
-      interrupt_(interrupt),
-      stub_(v1::ControlService::NewStub(MakeChannel(access_.address))) {}
+StatusOr<std::unique_ptr<Client>> Client::Open(CoordinatorAccess access, Interrupt& interrupt) {
+  const AccessOptions options{.address = access.address,
+                              .token_file = access.token_file,
+                              .credentials_file = access.credentials_file,
+                              .insecure = access.insecure,
+                              .name = UserName()};
+  StatusOr<std::shared_ptr<Access>> opened = Access::Open(options, Deadline::After(kJoinLimit));
+  if (!opened.ok()) {
+    if (!absl::IsUnavailable(opened.status()) && !absl::IsUnauthenticated(opened.status())) {
+      return opened.status();
+    }
+    return Explain(access, ToGrpc(opened.status()), kJoinLimit);
+  }
+  // Without a new one the old one does for now; when it has ended, the next Open says so.
+  if (const Status renewed = (*opened)->RenewIfDue(absl::ZeroDuration()); !renewed.ok()) {
+    LogDebug("{}", Message(renewed));
+  }
+  return std::unique_ptr<Client>(new Client(std::move(access), *std::move(opened), interrupt));
+}
+
+Client::Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt)
+    : access_(std::move(access)), opened_(std::move(opened)), interrupt_(interrupt) {
+  const std::shared_ptr<grpc::Channel> channel = opened_->NewChannel();
+  stub_ = v1::ControlService::NewStub(channel);
+  members_ = v1::MemberService::NewStub(channel);
+}
 
 Status Client::Call(absl::Duration limit,
                     const std::function<grpc::Status(grpc::ClientContext& context)>& call) {
   grpc::ClientContext context;
-  AddToken(&context, access_.token);
+  opened_->AddTo(&context);
   if (limit != absl::InfiniteDuration()) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + limit));
   }
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   const grpc::Status status = call(context);
   if (!status.ok() && interrupt_.fired()) return absl::CancelledError("interrupted");
-  return Explain(status, limit);
+  return Explain(access_, status, limit);
 }
 
-Status Client::Explain(const grpc::Status& status, absl::Duration limit) const {
+Status Client::Explain(const CoordinatorAccess& access, const grpc::Status& status,
+                       absl::Duration limit) {
   const std::string where =
-      fmt::format("the coordinator at {} (from {})", access_.address, access_.address_source);
+      fmt::format("the coordinator at {} (from {})", access.address, access.address_source);
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(
-          fmt::format("cannot reach {}: {}. Check that longhaul-coordinator runs there, that the "
+          fmt::format("cannot reach {}: {}. Check that longhaul-coordinator runs there, {}that the "
                       "address is right and that no firewall closes the port.",
-                      where, status.error_message()));
-    case grpc::StatusCode::UNAUTHENTICATED:
+                      where, status.error_message(),
+                      access.insecure ? "that it was started with --insecure, too, " : ""));
     case grpc::StatusCode::PERMISSION_DENIED:
-      return Status(
-          static_cast<absl::StatusCode>(status.error_code()),
+      return absl::PermissionDeniedError(
+          fmt::format("{} refused: {}", where, status.error_message()));
+    case grpc::StatusCode::UNAUTHENTICATED:
+      if (!access.insecure) {
+        return absl::UnauthenticatedError(fmt::format(
+            "{} refused this user or was refused: {}. The certificate is in {}; to join anew, "
+            "remove that file and give a join token with --token-file.",
+            where, status.error_message(), access.credentials_file));
+      }
+      return absl::UnauthenticatedError(
           fmt::format("{} refused {}: {}. Check that --token-file or LONGHAUL_TOKEN_FILE names a "
                       "copy of the coordinator's token file.",
                       where,
-                      access_.token.empty() ? "a call without a token"
-                                            : "the token of " + access_.token_source,
+                      access.token_file.empty() ? "a call without a token"
+                                                : "the token of " + access.token_source,
                       status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::DeadlineExceededError(

@@ -13,30 +13,39 @@
 #include "base/status.h"
 #include "coordinator/cli/interrupt.h"
 #include "longhaul/v1/control.grpc.pb.h"
+#include "longhaul/v1/member.grpc.pb.h"
+#include "proto/member/access.h"
 
 namespace longhaul::cli {
 
 struct ClientFlags {
   std::string coordinator;  // --coordinator
   std::string token_file;   // --token-file
+  bool insecure = false;    // --insecure
 };
 
 struct CoordinatorAccess {
   std::string address;
   std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
-  std::string token;           // "": none
-  std::string token_source;
+  std::string token_file;      // "": none
+  std::string token_source;    // "FILE (from --token-file)"
+  // Where this user's key and certificate are.
+  std::string credentials_file;
+  bool insecure = false;
 };
 
-// --coordinator and --token-file, else LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else the local
-// cluster's state file. kFailedPrecondition, with what to do, if none of them names a coordinator.
+// --coordinator, --token-file and --insecure, else LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and
+// LONGHAUL_INSECURE, else the local cluster's state file. kFailedPrecondition, with what to do, if
+// none of them names a coordinator. Certificates are in LONGHAUL_IDENTITY, else under the
+// coordinator's address in LONGHAUL_HOME, else longhaul in XDG_CONFIG_HOME or ~/.config.
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags);
 
 // From one thread. `interrupt` must outlive the client. It cancels the call under way, which then
 // returns kCancelled.
 class Client {
  public:
-  Client(CoordinatorAccess access, Interrupt& interrupt);
+  // Joins where there is no certificate yet. Errors: as Explain has them.
+  static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
   v1::ControlService::Stub& stub() { return *stub_; }
@@ -54,6 +63,18 @@ class Client {
     Reply reply;
     LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
       return (stub_.get()->*method)(&context, request, &reply);
+    }));
+    return reply;
+  }
+
+  // The same of the members' service.
+  template <class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (v1::MemberService::Stub::*method)(grpc::ClientContext*,
+                                                                      const Request&, Reply*),
+                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
+    Reply reply;
+    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
+      return (members_.get()->*method)(&context, request, &reply);
     }));
     return reply;
   }
@@ -78,11 +99,15 @@ class Client {
   }
 
  private:
-  Status Explain(const grpc::Status& status, absl::Duration limit) const;
+  Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt);
+  static Status Explain(const CoordinatorAccess& access, const grpc::Status& status,
+                        absl::Duration limit);
 
   CoordinatorAccess access_;
+  std::shared_ptr<Access> opened_;
   Interrupt& interrupt_;
   std::unique_ptr<v1::ControlService::Stub> stub_;
+  std::unique_ptr<v1::MemberService::Stub> members_;
 };
 
 }  // namespace longhaul::cli

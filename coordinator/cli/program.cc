@@ -18,6 +18,8 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "The coordinator is found by --coordinator and --token-file, else by the variables\n"
     "LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else it is that of the local cluster.\n"
+    "A join token is needed once: the certificate that it brings is kept in LONGHAUL_HOME\n"
+    "(default: ~/.config/longhaul).\n"
     "Tables go to a terminal, tab-separated lines to a pipe, JSON with --json.\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -26,7 +28,7 @@ constexpr char kFooter[] =
 StatusOr<Client*> Invocation::Connect() {
   if (client_ == nullptr) {
     LH_ASSIGN_OR_RETURN(CoordinatorAccess access, FindCoordinator(flags_));
-    client_ = std::make_unique<Client>(std::move(access), interrupt_);
+    LH_ASSIGN_OR_RETURN(client_, Client::Open(std::move(access), interrupt_));
   }
   return client_.get();
 }
@@ -56,6 +58,7 @@ Program::Program(Terminal terminal)
   AddTraceCommand(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
+  AddMembersCommands(*this);
 }
 
 void Program::RefuseConnectionFlags(CLI::App* command, bool json_too) {
@@ -70,30 +73,39 @@ std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& fl
         return text.empty() ? "" : std::string(Message(ParseHostPort(text).status()));
       },
       "");
-  return {
-      app->add_option(
-             "--coordinator", flags.client.coordinator,
-             "The coordinator's address; else LONGHAUL_COORDINATOR, else the local cluster")
-          ->type_name("HOST:PORT")
-          ->check(address),
-      app->add_option("--token-file", flags.client.token_file,
-                      "File with the coordinator's token; else LONGHAUL_TOKEN_FILE, else the local "
-                      "cluster's")
-          ->type_name("FILE"),
-      app->add_flag("--json", flags.json,
-                    "Print JSON: one document, or one object a line where it streams")};
+  return {app->add_option(
+                 "--coordinator", flags.client.coordinator,
+                 "The coordinator's address; else LONGHAUL_COORDINATOR, else the local cluster")
+              ->type_name("HOST:PORT")
+              ->check(address),
+          app->add_option("--token-file", flags.client.token_file,
+                          "File with a join token (with --insecure: the coordinator's token); else "
+                          "LONGHAUL_TOKEN_FILE, else the local cluster's")
+              ->type_name("FILE"),
+          app->add_flag("--insecure", flags.client.insecure,
+                        "Plain TCP to a coordinator that was started with --insecure; else "
+                        "LONGHAUL_INSECURE=1"),
+          app->add_flag("--json", flags.json,
+                        "Print JSON: one document, or one object a line where it streams")};
 }
 
 CLI::App* Program::AddCommand(const std::string& name, const std::string& description,
                               CommandBody body) {
-  CLI::App* command = app_->add_subcommand(name, description);
+  return AddCommand(app_.get(), name, description, std::move(body));
+}
+
+CLI::App* Program::AddCommand(CLI::App* parent, const std::string& name,
+                              const std::string& description, CommandBody body) {
+  CLI::App* command = parent->add_subcommand(name, description);
   AddCommonFlags(command, after_);
-  command->callback([this, body = std::move(body)] {
+  command->callback([this, command, body = std::move(body)] {
+    if (!command->get_subcommands().empty()) return;
     const auto either = [](const std::string& after, const std::string& before) {
       return after.empty() ? before : after;
     };
     const ClientFlags flags{either(after_.client.coordinator, before_.client.coordinator),
-                            either(after_.client.token_file, before_.client.token_file)};
+                            either(after_.client.token_file, before_.client.token_file),
+                            after_.client.insecure || before_.client.insecure};
     Invocation invocation(terminal_, flags, after_.json || before_.json);
     const StatusOr<int> result = body(invocation);
     terminal_.out.flush();

@@ -71,6 +71,9 @@ class Program {
   // may also stand before it. `body` runs the command. Its error becomes a message and exit code 1,
   // or 130 after Ctrl-C.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
+  // A word below another command, whose own body then does not run.
+  CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& description,
+                       CommandBody body);
 
   // For a command that another library adds to app() and that stores its exit code in exit_code().
   CLI::App& app() { return *app_; }
@@ -100,6 +103,7 @@ void AddExportCommand(Program& program);       // export
 void AddStreamCommands(Program& program);      // logs, events
 void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers
+void AddMembersCommands(Program& program);     // members, token
 
 }  // namespace longhaul::cli
 

@@ -58,6 +58,13 @@ StatusOr<int> ListRuns(Invocation& invocation) {
   return kDone;
 }
 
+void WarnIfInsecure(const Terminal& terminal, const Client& client) {
+  if (!client.access().insecure) return;
+  terminal.err << "INSECURE: the coordinator at " << client.access().address
+               << " talks without encryption (--insecure); whoever sees its traffic has its token"
+               << std::endl;
+}
+
 StatusOr<int> ShowStatus(Invocation& invocation, const RunOptions& options) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::RunRequest request;
@@ -67,6 +74,7 @@ StatusOr<int> ShowStatus(Invocation& invocation, const RunOptions& options) {
   if (invocation.json()) {
     invocation.PrintJson(run);
   } else {
+    WarnIfInsecure(invocation.terminal(), *client);
     PrintStatus(invocation.terminal(), run);
   }
   return kDone;

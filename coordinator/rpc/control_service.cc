@@ -58,8 +58,9 @@ class WaitingCall : public grpc::ServerUnaryReactor {
 
 grpc::ServerUnaryReactor* ControlServiceImpl::Info(Context* context, const v1::InfoRequest*,
                                                    v1::InfoReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kInfo);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   uint32_t connected = 0;
   for (const v1::WorkerStatus& worker : shell_->Workers()) connected += worker.connected() ? 1 : 0;
@@ -71,8 +72,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::Info(Context* context, const v1::I
 grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
                                                            const v1::MissingBlobsRequest* request,
                                                            v1::MissingBlobsReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kMissingBlobs);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   if (request->sha256_size() > kMaxBlobsAsked) {
     return Answer(context, absl::InvalidArgumentError(
@@ -87,8 +89,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
 
 grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context* context,
                                                                          v1::UploadReply*) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kUploadBlob);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, caller.status());
   }
   return StartUpload(blobs_, &shell_->upload_threads());
 }
@@ -96,22 +99,25 @@ grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context
 grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,
                                                      const v1::SubmitRequest* request,
                                                      v1::SubmitReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kSubmit);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
   if (!spec.ok()) return Answer(context, spec.status());
   auto* call = new WaitingCall<v1::SubmitReply>(shell_, reply);
   return call->Start([&](Shell::SubmitDone done) {
-    return shell_->Submit(*std::move(spec), *request, std::move(done));
+    const std::string owner = caller->member ? caller->member->name : "";
+    return shell_->Submit(*std::move(spec), *request, {owner, MayAll(*caller)}, std::move(done));
   });
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
                                                       const v1::SubmitRequest* request,
                                                       v1::PlanReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kPlanRun);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   StatusOr<RunSpec> spec = CheckPlan(*request, *blobs_);
   if (!spec.ok()) return Answer(context, spec.status());
@@ -124,31 +130,41 @@ grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
 grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
                                                       const v1::StopRequest* request,
                                                       v1::StopReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kStopRun);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
+  const StatusOr<std::string> run = gate_->OwnRun(*caller, request->run());
+  if (!run.ok()) return Answer(context, run.status());
   auto* call = new WaitingCall<v1::StopReply>(shell_, reply);
-  return call->Start([&](Shell::StopDone done) {
-    return shell_->StopRun(request->run(), request->now(), std::move(done));
-  });
+  return call->Start(
+      [&](Shell::StopDone done) { return shell_->StopRun(*run, request->now(), std::move(done)); });
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
                                                               const v1::CheckpointsRequest* request,
                                                               v1::CheckpointsReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListCheckpoints);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
+  const StatusOr<std::string> run = gate_->OwnRun(*caller, request->run());
+  if (!run.ok()) return Answer(context, run.status());
+  v1::CheckpointsRequest asked = *request;
+  asked.set_run(*run);
   auto* call = new WaitingCall<v1::CheckpointsReply>(shell_, reply);
-  return call->Start([&](Shell::CheckpointsDone done) {
-    return shell_->ListCheckpoints(*request, std::move(done));
-  });
+  return call->Start(
+      [&](Shell::CheckpointsDone done) { return shell_->ListCheckpoints(asked, std::move(done)); });
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
     Context* context, const v1::FetchBlobRequest* request) {
-  if (const Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerWriteReactor<v1::BlobChunk>>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kFetchBlob);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerWriteReactor<v1::BlobChunk>>(*context, caller.status());
+  }
+  if (const Status status = gate_->MayFetch(*caller, request->sha256()); !status.ok()) {
+    return FinishNow<grpc::ServerWriteReactor<v1::BlobChunk>>(status);
   }
   return SendBlob(*blobs_, *copies_, *request);
 }
@@ -156,23 +172,28 @@ grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
 grpc::ServerUnaryReactor* ControlServiceImpl::TraceRun(Context* context,
                                                        const v1::TraceRequest* request,
                                                        v1::TraceReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kTraceRun);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
+  const StatusOr<std::string> run = gate_->OwnRun(*caller, request->run());
+  if (!run.ok()) return Answer(context, run.status());
   auto* call = new WaitingCall<v1::TraceReply>(shell_, reply);
   return call->Start([&](Shell::TraceDone done) {
-    return shell_->TraceRun(request->run(), request->steps(), std::move(done));
+    return shell_->TraceRun(*run, request->steps(), std::move(done));
   });
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
                                                        v1::ListRunsReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListRuns);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   // The oldest ones are left out where all would not fit into a message.
   size_t bytes = 0;
   for (v1::RunStatus& run : shell_->Runs()) {
+    if (!CheckOwner(*caller, run).ok()) continue;
     bytes += run.ByteSizeLong() + 16;
     if (bytes > kMaxMessageBytes) break;
     *reply->add_runs() = std::move(run);
@@ -183,19 +204,23 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v
 grpc::ServerUnaryReactor* ControlServiceImpl::GetRun(Context* context,
                                                      const v1::RunRequest* request,
                                                      v1::RunStatus* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kGetRun);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   StatusOr<v1::RunStatus> run = shell_->Run(request->run());
-  if (run.ok()) *reply = std::move(*run);
-  return Answer(context, run.status());
+  if (!run.ok()) return Answer(context, run.status());
+  const Status own = CheckOwner(*caller, *run);
+  if (own.ok()) *reply = *std::move(run);
+  return Answer(context, own);
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::ListWorkers(Context* context,
                                                           const v1::ListWorkersRequest*,
                                                           v1::ListWorkersReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListWorkers);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   for (v1::WorkerStatus& worker : shell_->Workers()) *reply->add_workers() = std::move(worker);
   for (v1::MeasuredLink& link : shell_->Links()) *reply->add_links() = std::move(link);

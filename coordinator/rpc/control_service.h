@@ -5,19 +5,19 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/control.grpc.pb.h"
-#include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
 
 class ControlServiceImpl : public v1::ControlService::CallbackService {
  public:
   // All must outlive the server.
-  ControlServiceImpl(GuardedPort* port, std::string version, Shell* shell, const BlobStore* blobs,
+  ControlServiceImpl(Gate* gate, std::string version, Shell* shell, const BlobStore* blobs,
                      const BlobStore* copies)
-      : port_(port), version_(std::move(version)), shell_(shell), blobs_(blobs), copies_(copies) {}
+      : gate_(gate), version_(std::move(version)), shell_(shell), blobs_(blobs), copies_(copies) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Info(Context* context, const v1::InfoRequest* request,
@@ -55,7 +55,7 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
                                      v1::TraceReply* reply) override;
 
  private:
-  GuardedPort* const port_;
+  Gate* const gate_;
   const std::string version_;
   Shell* const shell_;
   const BlobStore* const blobs_;

@@ -62,14 +62,18 @@ grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& r
 grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
     Context* context, const v1::RunRequest* request) {
   using Stream = FollowStream<v1::RunStatus>;
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerWriteReactor<v1::RunStatus>>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kWatchRun);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerWriteReactor<v1::RunStatus>>(*context, caller.status());
   }
   if (const Status status = RoomForFollower(shell_); !status.ok()) {
     return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(status);
   }
   const StatusOr<v1::RunStatus> first = shell_->Run(request->run());
   if (!first.ok()) return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(first.status());
+  if (const Status own = CheckOwner(*caller, *first); !own.ok()) {
+    return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(own);
+  }
   // By id from here on: the newest run of a name may become another one.
   auto next = [shell = shell_, id = first->run_id(),
                sent = std::optional<uint64_t>()]() mutable -> Stream::Step {
@@ -89,14 +93,20 @@ grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
 grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
     Context* context, const v1::EventsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::Event>;
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<Reactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListEvents);
+  if (!caller.ok()) {
+    return RefuseCaller<Reactor>(*context, caller.status());
   }
   std::string run;
   if (!request->run().empty()) {
     const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
     if (!found.ok()) return FinishNow<Reactor>(found.status());
+    if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
     run = found->run_id();
+  }
+  if (run.empty() && !MayAll(*caller)) {
+    return FinishNow<Reactor>(
+        absl::PermissionDeniedError("the events of all runs are for admins; name a run"));
   }
   return StartPages<v1::Event>(
       shell_, run, request->follow(), 0,
@@ -107,11 +117,13 @@ grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
 grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
     Context* context, const v1::LogsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::LogEntry>;
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<Reactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListLogs);
+  if (!caller.ok()) {
+    return RefuseCaller<Reactor>(*context, caller.status());
   }
   const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
   if (!found.ok()) return FinishNow<Reactor>(found.status());
+  if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
   const RunId run(found->run_id());
   return StartPages<v1::LogEntry>(
       shell_, run.value(), request->follow(), 0,
@@ -122,11 +134,13 @@ grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
 grpc::ServerWriteReactor<v1::StepRecord>* ControlServiceImpl::ListSteps(
     Context* context, const v1::StepsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::StepRecord>;
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<Reactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListSteps);
+  if (!caller.ok()) {
+    return RefuseCaller<Reactor>(*context, caller.status());
   }
   const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
   if (!found.ok()) return FinishNow<Reactor>(found.status());
+  if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
   const RunId run(found->run_id());
   const uint64_t first =
       request->has_after_step() ? std::max(request->after_step(), request->after_step() + 1) : 0;

@@ -4,15 +4,22 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/token.h"
 #include "coordinator/rpc/control_service.h"
+#include "coordinator/rpc/gate.h"
+#include "coordinator/rpc/member_service.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/store/blob_store.h"
+#include "coordinator/store/members.h"
 #include "coordinator/store/prepare_data.h"
 #include "coordinator/store/state_dir_lock.h"
 #include "coordinator/store/store.h"
@@ -26,23 +33,97 @@ namespace longhaul::coordinator {
 struct CoordinatorServer::Impl {
   std::optional<StateDirLock> lock;
   std::unique_ptr<Store> store;
-  std::unique_ptr<BlobStore> blobs;   // of users' data
-  std::unique_ptr<BlobStore> copies;  // of checkpoint shards
+  std::unique_ptr<BlobStore> blobs;    // of users' data
+  std::unique_ptr<BlobStore> copies;   // of checkpoint shards
+  std::optional<Authority> authority;  // both: with TLS
+  std::unique_ptr<Members> members;
   std::unique_ptr<Shell> shell;
   std::optional<GuardedPort> port;
+  std::optional<Gate> gate;
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
+  std::optional<MemberServiceImpl> member_service;
   std::unique_ptr<grpc::Server> server;
 
+  Status OpenStore(const ServerOptions& options);
+  StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
   Status OpenState(const ServerOptions& options);
   Status Listen(const ServerOptions& options, const HostPort& wanted);
 };
 
+namespace {
+
+std::string TokenFile(const ServerOptions& options) {
+  return options.token_file.empty() ? options.state_dir + "/token" : options.token_file;
+}
+
+// A file that is there is left as it is, and has to be a join token of this authority.
+Status CheckTokenFile(const std::string& path, const Authority& authority) {
+  LH_ASSIGN_OR_RETURN(const std::string text, LoadToken(path));
+  if (!IsJoinToken(text)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} holds a token of the kind that is sent without encryption. Remove it, and it will hold "
+        "a join token instead; or say --insecure to go without TLS",
+        path));
+  }
+  const StatusOr<JoinToken> token = ParseJoinToken(text);
+  if (!token.ok()) return Annotate(token.status(), path);
+  if (token->fingerprint == authority.fingerprint()) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "{} holds a join token of another authority than this state directory's; remove it, and it "
+      "will hold one of this",
+      path));
+}
+
+}  // namespace
+
+Status CoordinatorServer::Impl::OpenStore(const ServerOptions& options) {
+  if (options.state_dir.empty()) {
+    return absl::InvalidArgumentError("the state directory has no name");
+  }
+  LH_ASSIGN_OR_RETURN(lock, StateDirLock::Acquire(options.state_dir));
+  LH_ASSIGN_OR_RETURN(store, Store::Open(options.state_dir));
+  return absl::OkStatus();
+}
+
+// The authority, its members, and a way to become the first of them.
+StatusOr<std::vector<std::string>> CoordinatorServer::Impl::OpenMembers(
+    const ServerOptions& options) {
+  std::vector<std::string> made;
+  const absl::Time now = absl::Now();
+  bool new_authority = false;
+  LH_ASSIGN_OR_RETURN(authority, LoadOrMakeAuthority(options.state_dir, now, &new_authority));
+  LH_ASSIGN_OR_RETURN(members, Members::Open(options.state_dir));
+  if (new_authority) {
+    made.push_back(fmt::format("made the certificate authority {}/authority.pem, fingerprint {}",
+                               options.state_dir, authority->fingerprint()));
+  }
+  const std::string path = TokenFile(options);
+  if (std::error_code error; std::filesystem::exists(path, error)) {
+    LH_RETURN_IF_ERROR(CheckTokenFile(path, *authority));
+    return made;
+  }
+  const JoinToken token = NewJoinToken(Role::kAdmin, authority->fingerprint());
+  LH_RETURN_IF_ERROR(members->AddToken(token, kAnyNumber, absl::InfiniteFuture(), now));
+  LH_RETURN_IF_ERROR(
+      Annotate(WriteFileAtomic(path, ToString(token) + "\n", 0600), "the join token for admins"));
+  made.push_back(fmt::format("made the join token for admins {}", path));
+  return made;
+}
+
+StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
+  CoordinatorServer::Impl state;
+  LH_RETURN_IF_ERROR(state.OpenStore(options));
+  return state.OpenMembers(options);
+}
+
 Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   const std::string& folder = options.state_dir;
-  if (folder.empty()) return absl::InvalidArgumentError("the state directory has no name");
-  LH_ASSIGN_OR_RETURN(lock, StateDirLock::Acquire(folder));
-  LH_ASSIGN_OR_RETURN(store, Store::Open(folder));
+  LH_RETURN_IF_ERROR(OpenStore(options));
+  if (!options.insecure) {
+    LH_ASSIGN_OR_RETURN(const std::vector<std::string> made, OpenMembers(options));
+    for (const std::string& sentence : made) LogInfo("{}", sentence);
+  }
   LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
   LH_ASSIGN_OR_RETURN(copies, BlobStore::Open(folder + "/shard-copies"));
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
@@ -55,11 +136,19 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
 Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostPort& wanted) {
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);
-  port.emplace(options.token, &builder);
-  worker_service.emplace(&*port, options.hello_timeout, shell.get(), blobs.get(), copies.get());
-  control_service.emplace(&*port, options.state.version, shell.get(), blobs.get(), copies.get());
+  PortSecurity security{.identity = std::nullopt, .token = options.token};
+  if (authority) {
+    LH_ASSIGN_OR_RETURN(security.identity, authority->MakeServerIdentity(absl::Now()));
+  }
+  port.emplace(security, &builder);
+  gate.emplace(&*port, members.get(), shell.get(), blobs.get());
+  worker_service.emplace(&*gate, options.hello_timeout, shell.get(), blobs.get(), copies.get());
+  control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get());
+  member_service.emplace(&*gate, authority ? &*authority : nullptr, members.get(),
+                         options.certificate_lifetime);
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
+  builder.RegisterService(&*member_service);
   server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("gRPC could not start its server");
   LH_RETURN_IF_ERROR(Annotate(port->Open(ToString(wanted)), "--listen"));
@@ -70,10 +159,10 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
 StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(options.listen));
-  if (options.token.empty() && !IsLoopback(wanted.host)) {
+  if (options.insecure && options.token.empty() && !IsLoopback(wanted.host)) {
     return absl::FailedPreconditionError(fmt::format(
-        "listening on {} would let everybody on the network command the workers: give a token file "
-        "with --token-file, or listen on 127.0.0.1",
+        "listening on {} with --insecure would let everybody on the network command the workers: "
+        "leave --insecure out, or give a token file with --token-file, or listen on 127.0.0.1",
         options.listen));
   }
   std::unique_ptr<CoordinatorServer> coordinator(new CoordinatorServer(std::make_unique<Impl>()));

@@ -4,21 +4,33 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/state/state.h"
+#include "proto/identity/authority.h"
 
 namespace longhaul::coordinator {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7070";  // host:port; port 0: any
   std::string state_dir;                  // made where it is missing
-  std::string token;                      // empty: everybody may call; on loopback only
+  // Plain TCP. Without: TLS, with the authority of the state directory, which is made where there
+  // is none.
+  bool insecure = false;
+  std::string token;  // insecure: that of every caller; empty: everybody may call, on loopback only
+  // TLS: gets a join token for admins where there is no such file; empty: <state_dir>/token.
+  std::string token_file;
+  absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
   absl::Duration hello_timeout = absl::Seconds(10);
   StateOptions state;
 };
+
+// Of a state directory that nobody serves now: its authority, and a join token for admins in
+// `token_file` (ServerOptions), both made where they are missing. What was made, in sentences.
+StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 
 // Thread-safe after Start.
 class CoordinatorServer {
@@ -39,6 +51,7 @@ class CoordinatorServer {
   bool Stop(absl::Duration limit);
 
  private:
+  friend StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
   struct Impl;
   explicit CoordinatorServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -145,10 +145,11 @@ RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::D
   return id;
 }
 
-RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, SubmitDone done) {
+RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, Submitter by, SubmitDone done) {
   return Ask(&submits_, std::move(done), [&](RequestId id) {
     const RunId run = NewRunId(spec.name);
-    return event::Submitted{id, std::move(spec), std::move(request), run, RandomBytes(32)};
+    return event::Submitted{id,  std::move(spec), std::move(request),
+                            run, RandomBytes(32), std::move(by)};
   });
 }
 
@@ -204,9 +205,20 @@ std::vector<v1::MeasuredLink> Shell::Links() const {
   return state_->Links(Now());
 }
 
-bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
+bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                        const std::optional<WorkerId>& from) const {
   const std::lock_guard lock(state_mutex_);
-  return state_->ExpectsCopy(sha256, bytes);
+  return state_->ExpectsCopy(sha256, bytes, from);
+}
+
+Naming Shell::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->NamedForWorker(worker, sha256);
+}
+
+Naming Shell::NamedForOwner(std::string_view owner, const std::string& sha256) const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->NamedForOwner(owner, sha256);
 }
 
 void Shell::CallAfter(absl::Duration delay, std::function<void()> call) {

@@ -73,7 +73,7 @@ class Shell {
   using SubmitDone = PendingCalls<v1::SubmitReply>::Done;
   using PlanDone = PendingCalls<v1::PlanReply>::Done;
   using StopDone = PendingCalls<v1::StopReply>::Done;
-  RequestId Submit(RunSpec spec, v1::SubmitRequest request, SubmitDone done);
+  RequestId Submit(RunSpec spec, v1::SubmitRequest request, Submitter by, SubmitDone done);
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
   RequestId StopRun(std::string run, bool now, StopDone done);
   using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
@@ -88,8 +88,11 @@ class Shell {
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers() const;
   std::vector<v1::MeasuredLink> Links() const;
-  // Whether a worker was asked to send a copy of this shard.
-  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
+  // Whether a worker, or this one, was asked to send a copy of this shard.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                   const std::optional<WorkerId>& from) const;
+  Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
+  Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 

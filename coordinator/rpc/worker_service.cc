@@ -1,5 +1,7 @@
 #include "coordinator/rpc/worker_service.h"
 
+#include <optional>
+
 #include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/send_blob.h"
@@ -10,31 +12,39 @@ namespace longhaul::coordinator {
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
-  if (const Status status = port_->Check(*context); !status.ok()) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kSession);
+  if (!caller.ok()) {
     using Reactor = grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>;
-    return RefuseCaller<Reactor>(*context, status);
+    return RefuseCaller<Reactor>(*context, caller.status());
   }
-  return WorkerSession::Start(shell_, context, hello_timeout_);
+  return WorkerSession::Start(shell_, context, *caller, hello_timeout_);
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
     grpc::CallbackServerContext* context, const v1::FetchBlobRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::BlobChunk>;
-  if (const Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<Reactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kFetchForCell);
+  if (!caller.ok()) {
+    return RefuseCaller<Reactor>(*context, caller.status());
+  }
+  if (const Status status = gate_->MayFetch(*caller, request->sha256()); !status.ok()) {
+    return FinishNow<Reactor>(status);
   }
   return SendBlob(*blobs_, *copies_, *request);
 }
 
 grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
     grpc::CallbackServerContext* context, v1::UploadReply*) {
-  if (const Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kStoreShard);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, caller.status());
   }
+  std::optional<WorkerId> from;
+  if (caller->member) from.emplace(caller->member->worker_id);
   return StartUpload(
       copies_, &shell_->upload_threads(),
-      [this](const std::string& sha256, uint64_t bytes) -> Status {
-        if (shell_->ExpectsCopy(sha256, bytes)) return absl::OkStatus();
+      [this, from](const std::string& sha256, uint64_t bytes) -> Status {
+        if (shell_->ExpectsCopy(sha256, bytes, from)) return absl::OkStatus();
         return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
       });
 }

@@ -3,19 +3,19 @@
 #define LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
 
 #include "absl/time/time.h"
+#include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.grpc.pb.h"
-#include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
 
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
   // All must outlive the server. `copies`: of shards.
-  WorkerServiceImpl(GuardedPort* port, absl::Duration hello_timeout, Shell* shell,
-                    const BlobStore* blobs, const BlobStore* copies)
-      : port_(port), hello_timeout_(hello_timeout), shell_(shell), blobs_(blobs), copies_(copies) {}
+  WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, Shell* shell, const BlobStore* blobs,
+                    const BlobStore* copies)
+      : gate_(gate), hello_timeout_(hello_timeout), shell_(shell), blobs_(blobs), copies_(copies) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* Session(
       grpc::CallbackServerContext* context) override;
@@ -26,7 +26,7 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
                                                        v1::UploadReply* reply) override;
 
  private:
-  GuardedPort* const port_;
+  Gate* const gate_;
   const absl::Duration hello_timeout_;
   Shell* const shell_;
   const BlobStore* const blobs_;

@@ -12,9 +12,9 @@
 namespace longhaul::coordinator {
 
 WorkerSession* WorkerSession::Start(Shell* shell, grpc::CallbackServerContext* context,
-                                    absl::Duration hello_timeout) {
+                                    const Caller& caller, absl::Duration hello_timeout) {
   // Not make_shared: the constructor is private.
-  std::shared_ptr<WorkerSession> session(new WorkerSession(shell, context));
+  std::shared_ptr<WorkerSession> session(new WorkerSession(shell, context, caller));
   WorkerSession* raw = session.get();
   shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
     const std::shared_ptr<WorkerSession> late = weak.lock();
@@ -64,6 +64,11 @@ Status WorkerSession::TakeHello() {
   const std::lock_guard lock(mutex_);
   if (end_.has_value()) return absl::OkStatus();
   LH_RETURN_IF_ERROR(AdmitHello(incoming_.mutable_hello()));
+  if (caller_.member && caller_.member->worker_id != incoming_.hello().worker_id()) {
+    return absl::PermissionDeniedError(
+        fmt::format("the certificate of {} is for another worker's id than this hello has",
+                    caller_.member->name));
+  }
   LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
   ReadNextLocked();
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include "coordinator/rpc/shell.h"
 #include "longhaul/v1/worker.pb.h"
 #include "proto/rpc/auth.h"
+#include "proto/rpc/caller.h"
 
 namespace longhaul::coordinator {
 
@@ -34,7 +35,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
   // The reactor for gRPC. `hello_timeout` is shorter in tests.
   static WorkerSession* Start(Shell* shell, grpc::CallbackServerContext* context,
-                              absl::Duration hello_timeout);
+                              const Caller& caller, absl::Duration hello_timeout);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -46,8 +47,8 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   void Taken(size_t messages) override;
 
  private:
-  WorkerSession(Shell* shell, grpc::CallbackServerContext* context)
-      : shell_(shell), context_(context), host_(PeerHost(*context)) {}
+  WorkerSession(Shell* shell, grpc::CallbackServerContext* context, const Caller& caller)
+      : shell_(shell), context_(context), caller_(caller), host_(PeerHost(*context)) {}
   Status TakeHello();
   void TakeMessage();
   // Where the loop keeps up and the worker's rate allows it; else when they do.
@@ -60,6 +61,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
   Shell* const shell_;
   grpc::CallbackServerContext* const context_;  // until OnDone
+  const Caller caller_;
   const std::string host_;
   std::shared_ptr<WorkerSession> self_;
   v1::WorkerMessage incoming_;  // gRPC's while a read is under way

@@ -71,8 +71,13 @@ class Core {
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
-  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
-    return shards_.ExpectsCopy(sha256, bytes);
+  // rights.cc
+  Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
+  Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  bool HoldsCell(const Worker& worker, const Run& run) const;
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                   const std::optional<WorkerId>& from) const {
+    return shards_.ExpectsCopy(sha256, bytes, from);
   }
 
  private:

@@ -97,6 +97,7 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted, bool may_wait) {
                                submitted.submit.data_files().end());
   run.record.link_secret = std::move(submitted.link_secret);
   run.record.submitted_unix_ms = unix_ms_;
+  run.record.owner = submitted.by.name;
   run.order = run.queue_order = next_order_++;
   Store(run);
   Log(&run, "state", "queued");
@@ -135,6 +136,7 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   Run *newest = nullptr, *done = nullptr;
   for (Run* run : RunsInOrder()) {
     if (run->record.spec.name != name) continue;
+    if (!submitted.by.may_all && run->record.owner != submitted.by.name) continue;
     if (!HasEnded(run->record.state)) {
       return absl::FailedPreconditionError(fmt::format(
           "run {} is {} already; `longhaul watch {}` shows it, `longhaul stop {}` ends it",

@@ -142,6 +142,7 @@ v1::RunStatus Core::Render(const Run& run) const {
   status.set_steps(record.spec.train.steps);
   if (record.spec.replay) status.set_replay_source(record.spec.replay->source);
   status.set_schedule(std::string(ToString(record.spec.pipeline.schedule)));
+  status.set_owner(record.owner);
   status.set_submitted_unix_ms(record.submitted_unix_ms);
   status.set_started_unix_ms(record.started_unix_ms);
   status.set_ended_unix_ms(record.ended_unix_ms);

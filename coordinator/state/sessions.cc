@@ -346,7 +346,7 @@ void Core::On(event::WorkerSaid& said) {
       return;
     case v1::WorkerMessage::kLog:
       // Lines of an epoch that is over still tell how it ended.
-      if (const Run* run = FindRun(RunId(message.run_id()))) {
+      if (const Run* run = FindRun(RunId(message.run_id())); run && HoldsCell(*worker, *run)) {
         out_.writes.emplace_back(
             write::WorkerLog{run->record.id, worker->hello.name(), message.log()});
       }

@@ -64,8 +64,17 @@ std::vector<v1::MeasuredLink> State::Links(MonoTime now) const {
   return impl_->core.Links(now);
 }
 
-bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
-  return impl_->core.ExpectsCopy(sha256, bytes);
+bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                        const std::optional<WorkerId>& from) const {
+  return impl_->core.ExpectsCopy(sha256, bytes, from);
+}
+
+Naming State::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
+  return impl_->core.NamedForWorker(worker, sha256);
+}
+
+Naming State::NamedForOwner(std::string_view owner, const std::string& sha256) const {
+  return impl_->core.NamedForOwner(owner, sha256);
 }
 
 uint64_t State::sequence() const {

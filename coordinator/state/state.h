@@ -53,6 +53,12 @@ bool HasEnded(RunState state);  // done, stopped, failed
 
 // ---- In ---------------------------------------------------------------------------
 
+// Who submits a run, which then is his.
+struct Submitter {
+  std::string name = {};  // of a member; empty: of a coordinator without TLS
+  bool may_all = true;    // go on with the runs of others
+};
+
 namespace event {
 struct WorkerJoined {
   SessionId session;
@@ -73,6 +79,7 @@ struct Submitted {
   v1::SubmitRequest submit;
   RunId new_id;             // used when it makes a new run
   std::string link_secret;  // 32 random bytes
+  Submitter by = {};
 };
 // As Submitted, but only plans and replies.
 struct PlanAsked {
@@ -155,6 +162,7 @@ struct RunRecord {
   bool stop_asked = false;                          // it ends after the step under way
   Attempts attempts;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+  std::string owner = {};  // the member that submitted it; empty: without TLS
 };
 
 // A run of the store that this version cannot read. Its row stays as it is.
@@ -294,6 +302,12 @@ struct StateOptions {
   std::string version;
 };
 
+// What some runs say of a blob.
+struct Naming {
+  bool named = false;              // they name it themselves
+  std::vector<std::string> lists;  // blobs that they name, and which may name it
+};
+
 class State {
  public:
   // `stored` and `next_event_sequence` as the store has them.
@@ -309,8 +323,14 @@ class State {
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Newest measurements between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
-  // Whether a worker was asked to send a copy of this shard and has not answered yet.
-  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
+  // Whether a worker was asked to send a copy of this shard and has not answered yet; `from`: this
+  // one, where it is given.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                   const std::optional<WorkerId>& from = std::nullopt) const;
+  // Whether a blob is one that active runs with cells of this worker name; or that runs of this
+  // owner name.
+  Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
+  Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
   // Grows with every change of any run.
   uint64_t sequence() const;
 

@@ -35,7 +35,8 @@ CREATE TABLE runs(
   stop_asked INTEGER NOT NULL DEFAULT 0,
   attempts INTEGER NOT NULL DEFAULT 0,   -- in a row, without a new step
   best_step INTEGER NOT NULL DEFAULT 0,
-  last_error TEXT NOT NULL DEFAULT '');  -- of a stage, which was the cause of the last attempt
+  last_error TEXT NOT NULL DEFAULT '',   -- of a stage, which was the cause of the last attempt
+  owner TEXT NOT NULL DEFAULT '');       -- the member that submitted it; empty: without TLS
 CREATE TABLE events(
   sequence INTEGER PRIMARY KEY NOT NULL,
   unix_ms INTEGER NOT NULL,
@@ -113,8 +114,8 @@ Status Create(const std::string& path) {
         sqlite::Database::Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     LH_RETURN_IF_ERROR(database.Execute(
         fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
-                    "user_version={}; {} COMMIT; PRAGMA journal_mode=WAL;",
-                    kStoreApplicationId, kStoreSchemaVersion, kSchema)));
+                    "user_version={}; {} {} COMMIT; PRAGMA journal_mode=WAL;",
+                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kMemberTables)));
   }
   // It will hold the secrets of runs; SQLite gives its log the same mode.
   if (::chmod(temporary.c_str(), 0600) != 0) {

@@ -23,6 +23,7 @@ namespace {
 // Version 1 knew one data transport, and a stage's addresses were texts. Version 2 had endpoints.
 // Both had stages and links as arrays, where now a plan is a graph of cells. Version 3 and before
 // knew two places where a file of a checkpoint may lie, and of a run not how often it began again.
+// Version 4 and before knew neither members nor owners of runs.
 constexpr char kTransportOf1[] = "ucx";
 
 // False where `bytes` are something else.
@@ -241,12 +242,22 @@ ALTER TABLE runs ADD COLUMN best_step INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN last_error TEXT NOT NULL DEFAULT '';
 )sql";
 
+constexpr char kOwnerColumn[] = "ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''";
+
+StatusOr<bool> HasColumn(sqlite::Database* database, std::string_view name) {
+  LH_ASSIGN_OR_RETURN(const int64_t there,
+                      database->QueryInt(fmt::format(
+                          "SELECT count(*) FROM pragma_table_info('runs') WHERE name='{}'", name)));
+  return there > 0;
+}
+
 // A version that is wrong, in a store that has them, is put right.
 Status AddColumns(sqlite::Database* database) {
-  LH_ASSIGN_OR_RETURN(
-      const int64_t there,
-      database->QueryInt("SELECT count(*) FROM pragma_table_info('runs') WHERE name='stop_asked'"));
-  return there > 0 ? absl::OkStatus() : database->Execute(kNewColumns);
+  LH_ASSIGN_OR_RETURN(const bool has_attempts, HasColumn(database, "stop_asked"));
+  if (!has_attempts) LH_RETURN_IF_ERROR(database->Execute(kNewColumns));
+  LH_ASSIGN_OR_RETURN(const bool has_owner, HasColumn(database, "owner"));
+  if (!has_owner) LH_RETURN_IF_ERROR(database->Execute(kOwnerColumn));
+  return database->Execute(kMemberTables);
 }
 
 // A row that cannot be read stays as it is: Store::LoadRuns sets it aside.
@@ -274,7 +285,7 @@ Status UpgradeRows(sqlite::Database* database, uint32_t version) {
 Status UpgradeStore(sqlite::Database* database, uint32_t version) {
   if (version == kStoreSchemaVersion) return absl::OkStatus();
   LH_RETURN_IF_ERROR(database->Execute("BEGIN IMMEDIATE"));
-  Status status = UpgradeRows(database, version);
+  Status status = version < 4 ? UpgradeRows(database, version) : absl::OkStatus();
   if (status.ok()) status = AddColumns(database);
   if (status.ok()) {
     status = database->Execute(fmt::format("PRAGMA user_version={}", kStoreSchemaVersion));

@@ -11,6 +11,23 @@ namespace longhaul::coordinator {
 
 inline constexpr uint32_t kOldestStoreSchemaVersion = 1;
 
+// Members and join tokens (members.h), which version 5 brought.
+inline constexpr char kMemberTables[] = R"sql(
+CREATE TABLE IF NOT EXISTS members(
+  name TEXT PRIMARY KEY NOT NULL,
+  role TEXT NOT NULL,
+  worker_id TEXT NOT NULL,
+  key_sha256 TEXT NOT NULL,              -- that it joined with
+  joined_unix_ms INTEGER NOT NULL,
+  until_unix_ms INTEGER NOT NULL,        -- the end of the newest certificate
+  revoked_unix_ms INTEGER NOT NULL);     -- 0: not revoked
+CREATE TABLE IF NOT EXISTS join_tokens(
+  secret_sha256 TEXT PRIMARY KEY NOT NULL,
+  role TEXT NOT NULL,
+  uses_left INTEGER NOT NULL,            -- negative: any number
+  until_unix_ms INTEGER NOT NULL);       -- 0: for ever
+)sql";
+
 // From `version` to kStoreSchemaVersion, all or nothing; but runs that cannot be read stay as they
 // are.
 Status UpgradeStore(sqlite::Database* database, uint32_t version);

@@ -95,6 +95,7 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   ClusterState state;
   state.name = options.name;
   state.log_level = options.log_level;
+  state.insecure = options.insecure;
   LH_ASSIGN_OR_RETURN(state.coordinator_program,
                       FindProgram(options.coordinator_program, "longhaul-coordinator"));
   LH_ASSIGN_OR_RETURN(state.worker_program, FindProgram(options.worker_program, "longhaul-worker"));
@@ -295,7 +296,8 @@ Status StartEverything(const ClusterUpOptions& options, ClusterState* state, Pro
   const Deadline deadline = Deadline::After(options.patience);
   LH_RETURN_IF_ERROR(WriteClusterState(*state));  // From here on, `down` knows the directory.
   if (options.topology) LH_RETURN_IF_ERROR(PutTopology(*options.topology, state));
-  LH_RETURN_IF_ERROR(GenerateTokenFile(state->token_file));
+  // With TLS the coordinator makes it.
+  if (state->insecure) LH_RETURN_IF_ERROR(GenerateTokenFile(state->token_file));
   LH_RETURN_IF_ERROR(BuildNetwork(options.delay_by, state, progress, interrupts));
   LH_RETURN_IF_ERROR(WriteClusterState(*state));
   progress->Show("starting the coordinator");

@@ -33,6 +33,7 @@ struct ClusterUpOptions {
   // folder named here is kept, and a later cluster in the same folder goes on with its runs.
   std::string directory;
   std::string log_level = "info";
+  bool insecure = false;  // daemons without TLS, and one token for all
   // Empty: beside the running program.
   std::string coordinator_program;
   std::string worker_program;

@@ -194,6 +194,8 @@ void AddUp(CLI::App* cluster, int* exit_code) {
   up->add_option("--timeout", arguments->timeout, "How long to wait until all are connected")
       ->capture_default_str()
       ->check(TimeValidator());
+  up->add_flag("--insecure", options.insecure,
+               "Daemons without TLS and certificates, with one token for all");
   up->add_option("--coordinator-program", options.coordinator_program,
                  "The coordinator daemon, where it is not beside this program");
   up->add_option("--worker-program", options.worker_program,

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/token.h"
 #include "base/units.h"
 #include "deploy/cluster/coordinator_probe.h"
 #include "deploy/cluster/links.h"
@@ -149,9 +148,8 @@ StatusOr<ClusterView> ObserveCluster(const std::string& name) {
   LH_ASSIGN_OR_RETURN(view.state, ReadClusterState(name));
   view.coordinator_alive = IsAlive(view.state.coordinator);
   ConnectedWorkers connected;
-  if (StatusOr<std::string> token = LoadToken(view.state.token_file);
-      token.ok() && view.coordinator_alive) {
-    CoordinatorProbe probe(view.state.coordinator_address, *token);
+  if (view.coordinator_alive) {
+    CoordinatorProbe probe(view.state);
     if (auto answer = probe.Connected(absl::Seconds(2)); answer.ok()) {
       view.coordinator_answers = true;
       connected = *std::move(answer);
@@ -190,6 +188,7 @@ std::string FormatClusterTable(const ClusterView& view) {
       state.coordinator_address,
       !view.coordinator_alive ? "dead" : (view.coordinator_answers ? "answers" : "does not answer"),
       state.token_file, state.directory, FormatRelay(view));
+  if (state.insecure) text += "  INSECURE     its daemons talk without encryption\n";
   const bool apart = state.shaper == ToString(Shaper::kHtb);
   const std::string sent = apart ? "sent (data + acks)" : "sent";
   const std::string received = apart ? "received (data + acks)" : "received";
@@ -250,6 +249,7 @@ std::string FormatClusterJson(const ClusterView& view) {
                          {"paths", paths},
                          {"directory", state.directory},
                          {"token_file", state.token_file},
+                         {"insecure", state.insecure},
                          {"coordinator",
                           {{"address", state.coordinator_address},
                            {"pid", state.coordinator.pid},

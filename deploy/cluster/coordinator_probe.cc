@@ -1,32 +1,52 @@
 #include "deploy/cluster/coordinator_probe.h"
 
-#include <utility>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "longhaul/v1/control.grpc.pb.h"
-#include "proto/rpc/auth.h"
-#include "proto/rpc/channel.h"
+#include "proto/member/access.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul {
+namespace {
+
+constexpr absl::Duration kJoinLimit = absl::Seconds(2);
+
+}  // namespace
 
 struct CoordinatorProbe::Impl {
-  std::string token;
-  std::shared_ptr<grpc::Channel> channel;
+  AccessOptions options;
+  std::shared_ptr<Access> access;  // null: not joined yet
   std::unique_ptr<v1::ControlService::Stub> stub;
+
+  // As the user of the cluster, whose certificate the CLI uses, too.
+  Status Join(Deadline deadline) {
+    if (access != nullptr) return absl::OkStatus();
+    // The coordinator writes it when it starts.
+    if (::access(options.token_file.c_str(), F_OK) != 0) {
+      return absl::UnavailableError("the coordinator has not made its join token yet");
+    }
+    LH_ASSIGN_OR_RETURN(access, Access::Open(options, deadline));
+    stub = v1::ControlService::NewStub(access->NewChannel());
+    return absl::OkStatus();
+  }
 };
 
-CoordinatorProbe::CoordinatorProbe(const std::string& address, std::string token)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->token = std::move(token);
-  impl_->channel = MakeChannel(address);
-  impl_->stub = v1::ControlService::NewStub(impl_->channel);
+CoordinatorProbe::CoordinatorProbe(const ClusterState& state) : impl_(std::make_unique<Impl>()) {
+  impl_->options = {.address = state.coordinator_address,
+                    .token_file = state.token_file,
+                    .credentials_file = ClusterStateFolder(state.name) + "/user.pem",
+                    .insecure = state.insecure,
+                    .name = "local"};
 }
 
 CoordinatorProbe::~CoordinatorProbe() = default;
 
 StatusOr<ConnectedWorkers> CoordinatorProbe::Connected(absl::Duration limit) {
+  LH_RETURN_IF_ERROR(impl_->Join(Deadline::After(std::max(limit, kJoinLimit))));
   grpc::ClientContext context;
-  AddToken(&context, impl_->token);
+  impl_->access->AddTo(&context);
   // A call that fails at once leaves nobody to drive the channel's next attempt to connect: gRPC's
   // sockets are polled by those who wait.
   context.set_wait_for_ready(true);

@@ -6,11 +6,11 @@
 
 #include <memory>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "deploy/cluster/state_file.h"
 
 namespace longhaul {
 
@@ -22,7 +22,7 @@ using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 class CoordinatorProbe {
  public:
   // Does not dial yet.
-  CoordinatorProbe(const std::string& address, std::string token);
+  explicit CoordinatorProbe(const ClusterState& state);
   ~CoordinatorProbe();
 
   // kUnavailable or kDeadlineExceeded: no answer within `limit`.

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "base/token.h"
 #include "base/units.h"
 #include "deploy/cluster/coordinator_probe.h"
 #include "deploy/cluster/network.h"
@@ -65,10 +64,12 @@ Command InNetwork(const std::string& network, Command command) {
 }
 
 Command CoordinatorCommand(const ClusterState& state) {
-  return InNetwork(BridgeNetwork(state.name),
-                   {state.coordinator_program, "--listen", state.coordinator_address, "--state-dir",
-                    fmt::format("{}/coordinator", state.directory), "--token-file",
-                    state.token_file, "--log-level", state.log_level});
+  Command command = InNetwork(BridgeNetwork(state.name),
+                              {state.coordinator_program, "--listen", state.coordinator_address,
+                               "--state-dir", fmt::format("{}/coordinator", state.directory),
+                               "--token-file", state.token_file, "--log-level", state.log_level});
+  if (state.insecure) command.emplace_back("--insecure");
+  return command;
 }
 
 // Of a GPU that several workers have, each plans with its part.
@@ -98,6 +99,7 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
   if (const double share = MemoryShare(state, worker); share < 1) {
     command.insert(command.end(), {"--memory-share", fmt::format("{:.3f}", share)});
   }
+  if (state.insecure) command.emplace_back("--insecure");
   return command;
 }
 
@@ -119,8 +121,7 @@ Status StartWorker(const ClusterState& state, ClusterWorkerState* worker) {
 
 Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
                           ProgressLine* progress, InterruptGuard* interrupts) {
-  LH_ASSIGN_OR_RETURN(std::string token, LoadToken(state.token_file));
-  CoordinatorProbe probe(state.coordinator_address, std::move(token));
+  CoordinatorProbe probe(state);
   std::vector<const ClusterWorkerState*> waited_for;
   for (const ClusterWorkerState& worker : state.workers) {
     if (only.empty() || worker.name == only) waited_for.push_back(&worker);

@@ -136,6 +136,7 @@ std::string ClusterStateToJson(const ClusterState& state) {
                          {"name", state.name},
                          {"coordinator_address", state.coordinator_address},
                          {"token_file", state.token_file},
+                         {"insecure", state.insecure},
                          {"directory", state.directory},
                          {"owns_directory", state.owns_directory},
                          {"ready", state.ready},
@@ -166,6 +167,7 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
     document.at("name").get_to(state.name);
     document.at("coordinator_address").get_to(state.coordinator_address);
     document.at("token_file").get_to(state.token_file);
+    state.insecure = document.value("insecure", true);  // of before there was TLS
     document.at("directory").get_to(state.directory);
     document.at("owns_directory").get_to(state.owns_directory);
     document.at("ready").get_to(state.ready);

@@ -76,6 +76,7 @@ struct ClusterState {
   std::string name;
   std::string coordinator_address;  // "10.78.0.1:7070", reachable from this machine
   std::string token_file;
+  bool insecure = false;       // its daemons talk without TLS
   std::string directory;       // logs and the daemons' state folders
   bool owns_directory = true;  // `down` removes it
   bool ready = false;          // `up` got to its end

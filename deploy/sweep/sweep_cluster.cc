@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "base/token.h"
 #include "deploy/cluster/cluster.h"
 
 namespace longhaul::cli {
@@ -51,9 +50,10 @@ Status SweepCluster::Up(const LinkParameters& link) {
   CoordinatorAccess access;
   access.address = state.coordinator_address;
   access.address_source = "the sweep's cluster";
-  LH_ASSIGN_OR_RETURN(access.token, LoadToken(state.token_file));
-  access.token_source = state.token_file;
-  client_ = std::make_unique<Client>(std::move(access), interrupt_);
+  access.token_file = access.token_source = state.token_file;
+  access.credentials_file = ClusterStateFolder(state.name) + "/user.pem";
+  access.insecure = state.insecure;
+  LH_ASSIGN_OR_RETURN(client_, Client::Open(std::move(access), interrupt_));
   return absl::OkStatus();
 }
 

@@ -1,6 +1,6 @@
-// Who may call: the bearer token of the installation (base/token.h) in the metadata of every call.
-// gRPC's own call credentials need a secure channel, so the token is put on each ClientContext
-// here. Thread-safe.
+// Who may call a coordinator without TLS: the bearer token of the installation (base/token.h) in
+// the metadata of every call. gRPC's own call credentials need a secure channel, so the token is
+// put on each ClientContext here. Thread-safe.
 #ifndef LONGHAUL_PROTO_RPC_AUTH_H_
 #define LONGHAUL_PROTO_RPC_AUTH_H_
 

@@ -1,5 +1,4 @@
-// How this project's gRPC channels and servers are set up: credentials, keepalive, sizes. All of it
-// is here, so that TLS can be added in one place.
+// How this project's gRPC channels and servers are set up: credentials, keepalive, sizes.
 #ifndef LONGHAUL_PROTO_RPC_CHANNEL_H_
 #define LONGHAUL_PROTO_RPC_CHANNEL_H_
 
@@ -11,6 +10,9 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+
+#include "proto/identity/authority.h"
+#include "proto/identity/credentials.h"
 
 namespace longhaul {
 
@@ -28,9 +30,12 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 // The longest error text: room for every error of a run file, within the limit of metadata.
 inline constexpr size_t kMaxErrorBytes = 16 << 10;
 
-// The credentials of every connection and server of the project, control and data.
-std::shared_ptr<grpc::ChannelCredentials> ClientCredentials();
-std::shared_ptr<grpc::ServerCredentials> ServerCredentials();
+// TLS 1.3 alone, with the identity of a coordinator. Callers may show a certificate, which then has
+// to be its authority's and valid by now.
+std::shared_ptr<grpc::ServerCredentials> TlsServer(const ServerIdentity& identity);
+// Without encryption: data links, and what --insecure asks for.
+std::shared_ptr<grpc::ServerCredentials> PlainServer();
+std::shared_ptr<grpc::ChannelCredentials> PlainClient();
 
 // Sends gRPC's own messages ("No address added", ...) to the program's log at level debug: errors
 // that matter come back as a Status. Call once, in main().
@@ -42,8 +47,12 @@ void RaiseFileLimit();
 
 // A channel with a connection of its own (not shared with other channels of the process), without
 // proxies, reconnecting with back-off (0.2 s to 5 s) for as long as calls ask for it. A peer that
-// vanished is noticed within 20 s. Never blocks.
+// vanished is noticed within 20 s. Never blocks. Without credentials: without encryption. With
+// them: TLS to the coordinator of their authority and to nobody else, whatever its address is; the
+// member's certificate is shown where there is one.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const Credentials& credentials);
 
 // Limits and keepalive of a server; its port is a GuardedPort (guarded_port.h).
 void ConfigureServer(grpc::ServerBuilder* builder);

@@ -2,16 +2,19 @@
 
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul {
 
-GuardedPort::GuardedPort(std::string token, grpc::ServerBuilder* builder)
-    : token_(std::move(token)),
+GuardedPort::GuardedPort(const PortSecurity& security, grpc::ServerBuilder* builder)
+    : tls_(security.identity.has_value()),
+      token_(security.token),
       acceptor_(builder->experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-          ServerCredentials())) {}
+          security.identity ? TlsServer(*security.identity) : PlainServer())) {}
 
 Status GuardedPort::Open(const std::string& address) {
   LH_ASSIGN_OR_RETURN(thread_, EventLoopThread::Start());
@@ -41,14 +44,25 @@ GuardedPort::~GuardedPort() {
   if (thread_ != nullptr) thread_->RunAndWait([this] { listener_.reset(); });
 }
 
-Status GuardedPort::Check(const grpc::CallbackServerContext& context) {
-  Status status = CheckToken(context, token_);
-  if (status.ok()) {
-    thread_->loop()->Post([this, peer = PeerText(context.peer())] {
-      if (listener_ != nullptr) listener_->Admit(peer);
-    });
-  }
-  return status;
+StatusOr<Caller> GuardedPort::Identify(const grpc::CallbackServerContext& context) const {
+  if (tls_) return CallerOf(context, absl::Now());
+  LH_RETURN_IF_ERROR(CheckToken(context, token_));
+  return Caller();
+}
+
+void GuardedPort::LetIn(const grpc::CallbackServerContext& context, const Caller& caller) {
+  std::optional<MonoTime> until;
+  if (caller.until != absl::InfiniteFuture()) until = Now() + (caller.until - absl::Now());
+  thread_->loop()->Post([this, peer = PeerText(context.peer()), until,
+                         member = caller.member ? caller.member->name : std::string()] {
+    if (listener_ != nullptr) listener_->Admit(peer, member, until);
+  });
+}
+
+void GuardedPort::Cut(const std::string& member) {
+  thread_->loop()->Post([this, member] {
+    if (listener_ != nullptr) listener_->CutMember(member);
+  });
 }
 
 }  // namespace longhaul

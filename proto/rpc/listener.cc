@@ -223,12 +223,17 @@ void Listener::Forget(Connections::iterator connection) {
   connections_.erase(connection);
 }
 
-void Listener::Admit(const std::string& peer) {
+void Listener::Admit(const std::string& peer, const std::string& member,
+                     std::optional<MonoTime> until) {
   const auto found = by_peer_.find(peer);
   if (found == by_peer_.end() || !std::exchange(found->second->stranger, false)) return;
   --strangers_;
   const auto connection = found->second;
+  connection->member = member;
   loop_->CancelTimer(connection->timer);
+  if (until) {
+    connection->timer = loop_->AddTimer(*until, [this, connection] { Forget(connection); });
+  }
   setsockopt(connection->fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindowBytes, sizeof(int));
   // From here on only its end is of interest, which is always told.
   loop_->Unwatch(connection->fd);
@@ -240,6 +245,13 @@ void Listener::Admit(const std::string& peer) {
 void Listener::Cut(const std::string& peer) {
   const auto found = by_peer_.find(peer);
   if (found != by_peer_.end()) Forget(found->second);
+}
+
+void Listener::CutMember(const std::string& member) {
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    const auto connection = next++;
+    if (!connection->stranger && connection->member == member) Forget(connection);
+  }
 }
 
 }  // namespace longhaul

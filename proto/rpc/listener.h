@@ -20,6 +20,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "base/event_loop.h"
 #include "base/status.h"
 
@@ -48,15 +49,20 @@ class Listener {
 
   // With the real port where 0 was asked for.
   const std::string& address() const { return address_; }
-  // `peer`: as PeerText writes it. An unknown one is gone already and ignored.
-  void Admit(const std::string& peer);
+  // `peer`: as PeerText writes it. An unknown one is gone already and ignored. `member`: as whom,
+  // the first time; `until`: then it is cut.
+  void Admit(const std::string& peer, const std::string& member = "",
+             std::optional<MonoTime> until = std::nullopt);
   void Cut(const std::string& peer);
+  // Every connection that was admitted as this member.
+  void CutMember(const std::string& member);
   // Takes no new connections; existing ones stay.
   void StopListening();
 
  private:
   struct Connection {
     std::string peer;
+    std::string member = {};
     int fd = -1;
     bool stranger = true;
     EventLoop::TimerId timer;

@@ -197,7 +197,7 @@ def check_units(bundle, folder, torch):
     for _ in range(2):  # as often as one likes
         run(*install, LONGHAUL_TORCH=str(root / "opt/torch"))
     token = root / "etc/longhaul/token"
-    check(token.stat().st_mode & 0o777 == 0o600 and len(token.read_text()) == 64, "the token")
+    check(token.stat().st_mode & 0o777 == 0o600 and token.read_text().startswith("longhaul1.admin."), "the token")
     kept = token.read_text()
     (root / "etc/longhaul/worker.yaml").write_text("coordinator: there:7070\n")
     run(*install, LONGHAUL_TORCH=str(root / "opt/torch"))
@@ -251,8 +251,6 @@ def check_connects(archive, folder, torch):
     bundle = next(folder.glob("longhaul-*-x86_64"))
     run(bundle / "install", LONGHAUL_TORCH=torch)
     token = folder / "token"
-    token.write_text("a-token-for-this-test-alone\n")
-    token.chmod(0o600)
     environment = {"PATH": "/usr/bin:/bin", "LONGHAUL_TORCH": torch}
     processes = []
     try:
@@ -269,7 +267,8 @@ def check_connects(archive, folder, torch):
         access = ["--coordinator", address, "--token-file", token, "--json"]
 
         def connected():
-            reply = json.loads(run(bundle / "bin/longhaul", "workers", *access).stdout)
+            reply = json.loads(run(bundle / "bin/longhaul", "workers", *access,
+                                   LONGHAUL_HOME=str(folder / "home")).stdout)
             return len(reply.get("workers", [])) == 1
 
         wait_for("the worker", connected)

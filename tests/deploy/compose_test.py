@@ -112,7 +112,7 @@ class Compose:
 
     def cli(self, *arguments, check=True):
         return call(BUILD / "bin/longhaul", *arguments, "--coordinator", f"127.0.0.1:{self.port}",
-                    "--token-file", self.token, check=check, cwd=self.folder / "runs")
+                    "--insecure", "--token-file", self.token, check=check, cwd=self.folder / "runs")
 
     def inside(self, *arguments):
         return call("podman", "exec", f"{TAG}_coordinator_1", "/opt/longhaul/bin/longhaul", *arguments)
@@ -289,12 +289,12 @@ def a_worker_behind_a_published_port(folder):
     def start(program, *arguments):
         log = open(folder / f"{program}.log", "w", encoding="utf-8")
         processes[program] = subprocess.Popen(
-            [BUILD / "bin" / program, *arguments, "--token-file", token, "--state-dir",
-             folder / program], stdout=log, stderr=log)
+            [BUILD / "bin" / program, *arguments, "--insecure", "--token-file", token,
+             "--state-dir", folder / program], stdout=log, stderr=log)
 
     def cli(*arguments, check=True):
         return call(BUILD / "bin/longhaul", *arguments, "--coordinator", f"127.0.0.1:{port}",
-                    "--token-file", token, check=check, cwd=folder / "runs")
+                    "--insecure", "--token-file", token, check=check, cwd=folder / "runs")
 
     def both_talk():
         said = cli("workers", "--json", check=False)

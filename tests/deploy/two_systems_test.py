@@ -108,7 +108,7 @@ class System:
 
 
 def train(first, second):
-    flags = "--token-file", "/opt/token"
+    flags = "--token-file", "/opt/token", "--insecure"
     bundle = first.unpack()
     first.start(f"{bundle}/bin/longhaul-coordinator", "--listen", f"{ADDRESSES[0]}:{PORT}", "--state-dir",
                 "/opt/coordinator", *flags)

@@ -17,7 +17,10 @@ ALLOWED = {
     "base/flags": BASE,
     "base/http": BASE,
     "proto/wire": BASE,
-    "proto/rpc": BASE,
+    "proto/identity": BASE,
+    "proto/rpc": BASE + ["proto/identity"],
+    # How a program becomes and is a member: what workers, the CLI and clusters share.
+    "proto/member": BASE + ["proto/identity", "proto/rpc", "messages"],
     "codec": BASE,
     "python/ops": BASE + ["codec"],
     "run/model": BASE,
@@ -56,7 +59,7 @@ ALLOWED = {
     "worker/data": BASE + ["run/data", "run/tokens"],
     "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "transport/replicas",
                                      "worker/data", "worker/stage", "worker/checkpoint"],
-    "worker/rpc": BASE + ["base/http"] + RUN + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
+    "worker/rpc": BASE + ["base/http"] + RUN + ["proto/member", "proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
                                 "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
     "coordinator/planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
     # The pace of copies, which the limits reckon with.
@@ -65,26 +68,26 @@ ALLOWED = {
     # Nothing of the state machine itself.
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
-    "coordinator/store": BASE + RUN + ["messages", "codec", "coordinator/state"],
-    "coordinator/rpc": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",
+    "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/state"],
+    "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "coordinator/planner",
                                      "coordinator/state", "coordinator/store"],
-    "deploy/cluster": BASE + ["run/file", "messages", "proto/rpc"],
-    "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",
-                                     "deploy/cluster"],
+    "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
+    "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
+                                     "coordinator/planner", "deploy/cluster"],
     "deploy/sweep": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/cli",
                                   "deploy/cluster"],
     "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
     # Programs: only they name concrete backends.
-    "programs": BASE + ["proto/rpc", "messages", "run/published", "codec", "transport/p2p", "worker", "coordinator",
+    "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/published", "codec", "transport/p2p", "worker", "coordinator",
                         "deploy"],
 }
 # No program links more than one of these parts.
 PROGRAMS = {
     "programs/longhaul.cc": ["base", "coordinator/cli", "deploy"],
     "programs/longhaul_codec.cc": ["base", "codec"],
-    "programs/longhaul_coordinator.cc": ["base", "proto/rpc", "coordinator/rpc", "coordinator/state"],
+    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/state"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
-    "programs/longhaul_worker.cc": ["base", "proto/rpc", "messages", "transport/p2p", "worker"],
+    "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "transport/p2p", "worker"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",
@@ -94,7 +97,8 @@ FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loop
 FOREIGN = {
     r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
-    r"grpcpp/|grpc/": ["proto/rpc", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
+    r"openssl/": ["base", "proto/identity", "proto/member"],
+    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
                           "coordinator/cli"],
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/yaml"],

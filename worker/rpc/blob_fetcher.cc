@@ -12,8 +12,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/units.h"
-#include "proto/rpc/auth.h"
-#include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::worker {
@@ -38,10 +36,8 @@ Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string
 
 }  // namespace
 
-BlobFetcher::BlobFetcher(const std::string& coordinator, std::string token, std::string folder)
-    : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator))),
-      token_(std::move(token)),
-      folder_(std::move(folder)) {}
+BlobFetcher::BlobFetcher(std::shared_ptr<const Access> access, std::string folder)
+    : stub_(std::move(access)), folder_(std::move(folder)) {}
 
 StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline deadline,
                                          const std::function<bool()>& cancelled) {
@@ -91,11 +87,12 @@ Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part
   request.set_sha256(sha256);
   request.set_offset(static_cast<uint64_t>(file.tellp()));
   grpc::ClientContext context;
-  AddToken(&context, token_);
+  stub_.access().AddTo(&context);
   context.set_wait_for_ready(true);
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoNanoseconds(deadline.Remaining()));
-  const auto reader = stub_->FetchBlob(&context, request);
+  const auto stub = stub_.Get();
+  const auto reader = stub->FetchBlob(&context, request);
   uint64_t bytes = request.offset();
   Status refused;
   v1::BlobChunk chunk;

@@ -10,12 +10,13 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.grpc.pb.h"
+#include "proto/member/access.h"
 
 namespace longhaul::worker {
 
 class BlobFetcher {
  public:
-  BlobFetcher(const std::string& coordinator, std::string token, std::string folder);
+  BlobFetcher(std::shared_ptr<const Access> access, std::string folder);
 
   // The path of the file. Blocks; gives up at `deadline` or when `cancelled` says so (asked between
   // chunks). kDataLoss when what came is not what the address says.
@@ -30,8 +31,7 @@ class BlobFetcher {
  private:
   Status FetchRest(const std::string& sha256, const std::string& part, Deadline deadline,
                    const std::function<bool()>& cancelled);
-  const std::unique_ptr<v1::WorkerService::Stub> stub_;
-  const std::string token_;
+  StubOf<v1::WorkerService> stub_;
   const std::string folder_;
 };
 

@@ -9,8 +9,6 @@
 
 #include "base/log.h"
 #include "base/peer_log.h"
-#include "proto/rpc/auth.h"
-#include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::worker {
@@ -31,7 +29,7 @@ uint64_t MemoryUsed() {
 }  // namespace
 
 Session::Session(SessionOptions options)
-    : options_(std::move(options)), thread_([this] { Loop(); }) {}
+    : options_(std::move(options)), stub_(options_.access), thread_([this] { Loop(); }) {}
 
 Session::~Session() {
   {
@@ -84,7 +82,7 @@ void Session::Loop() {
 
 bool Session::Connect() {
   grpc::ClientContext context;
-  AddToken(&context, options_.token);
+  options_.access->AddTo(&context);
   context.set_wait_for_ready(true);
   {
     const std::lock_guard lock(mutex_);
@@ -95,8 +93,8 @@ bool Session::Connect() {
     welcomed_ = false;
     outbox_.BeginSession();
   }
-  if (!stub_) stub_ = v1::WorkerService::NewStub(MakeChannel(options_.coordinator));
-  const auto stream = stub_->Session(&context);
+  const auto stub = stub_.Get();
+  const auto stream = stub->Session(&context);
   v1::WorkerMessage hello;
   *hello.mutable_hello() = options_.hello();
   if (stream->Write(hello)) {
@@ -124,9 +122,10 @@ bool Session::Connect() {
     const std::lock_guard lock(mutex_);
     context_ = nullptr;
     if (closing_) return false;
-    if (moved_) stub_.reset();  // its connection has an address that is gone
-    if (status.code() == absl::StatusCode::kUnauthenticated) {
-      fatal_ = Annotate(status, "coordinator " + options_.coordinator);
+    if (moved_) stub_.Drop();  // its connection has an address that is gone
+    if (status.code() == absl::StatusCode::kUnauthenticated ||
+        status.code() == absl::StatusCode::kPermissionDenied) {
+      fatal_ = Annotate(status, "coordinator " + options_.access->address());
     } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
       last_failure_ = std::string(Message(status));
       news = moved_                  ? "this machine has another address towards it"
@@ -137,15 +136,15 @@ bool Session::Connect() {
   }
   // Without the lock: a log line of a run comes back to Send.
   if (!news.empty()) {
-    LogWarning("coordinator {}: {}; dialling again", options_.coordinator, news);
+    LogWarning("coordinator {}: {}; dialling again", options_.access->address(), news);
   }
   return welcomed;
 }
 
 bool Session::HandleCommand(v1::WorkerCommand command) {
   if (command.has_reject()) {
-    LogAboutPeer(LogLevel::kError, options_.coordinator,
-                 fmt::format("coordinator {} refuses this worker: {}", options_.coordinator,
+    LogAboutPeer(LogLevel::kError, options_.access->address(),
+                 fmt::format("coordinator {} refuses this worker: {}", options_.access->address(),
                              command.reject().reason()));
     const std::lock_guard lock(mutex_);
     if (command.reject().fatal()) {
@@ -154,7 +153,7 @@ bool Session::HandleCommand(v1::WorkerCommand command) {
     return false;
   }
   if (command.has_welcome()) {
-    LogInfo("connected to coordinator {} (version {})", options_.coordinator,
+    LogInfo("connected to coordinator {} (version {})", options_.access->address(),
             command.welcome().coordinator_version());
     const std::lock_guard lock(mutex_);
     welcomed_ = true;

@@ -20,13 +20,13 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.grpc.pb.h"
+#include "proto/member/access.h"
 #include "worker/rpc/report_outbox.h"
 
 namespace longhaul::worker {
 
 struct SessionOptions {
-  std::string coordinator;  // host:port
-  std::string token;
+  std::shared_ptr<const Access> access;
   std::function<v1::Hello()> hello;  // asked at each connection
   // Asked about once a heartbeat, on a thread of the session's: whether the hello is true no more
   // and its connection will hear no answer, because this machine has another address. Null: never.
@@ -61,7 +61,7 @@ class Session {
   bool Sleep(absl::Duration duration);
 
   const SessionOptions options_;
-  std::unique_ptr<v1::WorkerService::Stub> stub_;  // of the loop's thread; null: dial from anew
+  StubOf<v1::WorkerService> stub_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ReportOutbox outbox_;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 
@@ -21,10 +20,9 @@ constexpr std::chrono::minutes kTransferLimit{30};
 
 }  // namespace
 
-ShardCourier::ShardCourier(const std::string& coordinator, std::string token,
-                           const ShardStore* shards, std::function<void(v1::WorkerMessage)> send)
-    : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator))),
-      token_(std::move(token)),
+ShardCourier::ShardCourier(std::shared_ptr<const Access> access, const ShardStore* shards,
+                           std::function<void(v1::WorkerMessage)> send)
+    : stub_(std::move(access)),
       shards_(shards),
       send_(std::move(send)),
       thread_([this] { Loop(); }) {}
@@ -120,7 +118,7 @@ v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
 
 Status ShardCourier::SendCopy(const std::string& path, const ShardFile& file) {
   grpc::ClientContext context;
-  AddToken(&context, token_);
+  stub_.access().AddTo(&context);
   context.set_wait_for_ready(true);
   context.set_deadline(std::chrono::system_clock::now() + kTransferLimit);
   {
@@ -129,7 +127,8 @@ Status ShardCourier::SendCopy(const std::string& path, const ShardFile& file) {
     call_ = &context;
   }
   v1::UploadReply reply;
-  const auto writer = stub_->StoreShard(&context, &reply);
+  const auto stub = stub_.Get();
+  const auto writer = stub->StoreShard(&context, &reply);
   // On a new connection the coordinator takes little before it has seen the token.
   writer->WaitForInitialMetadata();
   const Status sent = SendChunks(path, file, writer.get());

@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "longhaul/v1/worker.grpc.pb.h"
+#include "proto/member/access.h"
 #include "worker/checkpoint/shard_store.h"
 
 namespace longhaul::worker {
@@ -24,7 +25,7 @@ namespace longhaul::worker {
 class ShardCourier {
  public:
   // `send` takes the answers; thread-safe. `shards` must outlive this.
-  ShardCourier(const std::string& coordinator, std::string token, const ShardStore* shards,
+  ShardCourier(std::shared_ptr<const Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
 
@@ -42,8 +43,7 @@ class ShardCourier {
                     grpc::ClientWriter<v1::UploadChunk>* writer);
   bool Closing() const;
 
-  const std::unique_ptr<v1::WorkerService::Stub> stub_;
-  const std::string token_;
+  StubOf<v1::WorkerService> stub_;
   const ShardStore* const shards_;
   const std::function<void(v1::WorkerMessage)> send_;
 

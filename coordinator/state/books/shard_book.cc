@@ -219,9 +219,10 @@ bool ShardBook::IsUnderWay(const RunId& run, std::optional<uint64_t> step,
   });
 }
 
-bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
+bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                            const std::optional<WorkerId>& from) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) {
-    return entry.second.copy && !entry.second.to &&
+    return entry.second.copy && (!from || entry.second.worker == from) && !entry.second.to &&
            std::ranges::any_of(entry.second.files, [&](const v1::CheckpointFile& file) {
              return file.sha256() == sha256 && file.bytes() == bytes;
            });

@@ -123,7 +123,9 @@ class ShardBook {
     return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
   }
   // Whether some worker was asked to send the coordinator a copy of this content.
-  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
+  // `from`: this one, where it is given.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                   const std::optional<WorkerId>& from = std::nullopt) const;
   // MonoTime::max(): never.
   MonoTime NextWake() const;
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "trainin
 import training_test as training  # noqa: E402
 import attacker  # noqa: E402
 import links  # noqa: E402
-from http2 import CONTROL, LINK, Target  # noqa: E402
+from http2 import CONTROL, LINK, Target, tls_as  # noqa: E402
 
 LIMIT_MB = 64
 # Never reached: both runs are stopped.
@@ -75,6 +75,21 @@ def start_workers(cluster):
         proxies.append(proxy)
     training.wait_for("the workers", lambda: len(cluster.connected()) == 2)
     return ports, proxies
+
+
+def user_identity(cluster):
+    """The key and certificate of the CLI, in one file."""
+    return next((cluster.folder / "home").glob("*.pem"))
+
+
+def worker_identity(cluster):
+    """Of a worker that has joined and is gone."""
+    cluster.start("attacker", "longhaul-worker", "--coordinator", cluster.address, "--name", "attacker")
+    training.wait_for("three workers", lambda: len(cluster.connected()) == 3)
+    cluster.processes["attacker"].terminate()
+    cluster.processes.pop("attacker").wait()
+    training.wait_for("two workers", lambda: len(cluster.connected()) == 2)
+    return cluster.folder / "attacker/identity.pem"
 
 
 def start(cluster, name):
@@ -154,20 +169,29 @@ def main():
         try:
             ports, proxies = start_workers(cluster)
             token = cluster.token.read_text(encoding="utf-8").strip()
+            # With TLS and a certificate, with TLS alone, and without either.
+            insider = Target(cluster.address, CONTROL + "Info", token, tls_as(user_identity(cluster)))
+            false = Target(cluster.address, CONTROL + "Info", token, tls_as(worker_identity(cluster)))
+            false.worker_id = (cluster.folder / "attacker/worker-id").read_text().strip()
+            stranger = Target(cluster.address, CONTROL + "Info", token, tls_as(), patient=True)
             control = Target(cluster.address, CONTROL + "Info", token)
             run = start(cluster, "stormy")
             with Memory(cluster.processes) as memory:
                 storm = Storm(cluster, run, memory)
                 for attack in attacker.PORT_ATTACKS:
-                    storm.attack(attack, [control] + ports)
-                for attack in attacker.CONTROL_ATTACKS:
-                    storm.attack(attack, [control])
+                    storm.attack(attack, [control, stranger] + ports)
+                storm.attack(attacker.wrong_tokens, [stranger])
+                for attack in attacker.CONTROL_ATTACKS[1:]:
+                    storm.attack(attack, [insider])
+                for attack in attacker.WORKER_ATTACKS:
+                    storm.attack(attack, [false])
                 for attack in attacker.RUN_ATTACKS:
-                    storm.attack(attack, [control], run)
+                    storm.attack(attack, [false], run)
                 for attack in links.LINK_ATTACKS:
                     storm.attack(attack, ports, run)
             logs = cluster.cli("logs", run).stdout
             assert "\x1b" not in logs, "a forged line steers the terminal"
+            assert "forged" not in logs, "a worker logs into a run that it has no part in"
             check_logs(cluster, token)
             stormy = end(cluster, run)
             for name, mb in memory.growth().items():

@@ -174,7 +174,7 @@ def other_runs(target):
 
 def false_worker(target, run):
     """A worker with the right token that reports, as fast as it can, about a run it has no part in."""
-    hello = b"".join([field(1, 1), field(2, 1), field(3, "an-attacker"), field(4, "1"),
+    hello = b"".join([field(1, 7), field(2, 7), field(3, target.worker_id), field(4, "1"),
                       field(5, "attacker")])
     connection = Connection(target).introduce(target.token)
     connection.open(3, WORKER + "Session", target.token, message(field(10, hello)), end=False)
@@ -198,7 +198,7 @@ def false_worker(target, run):
 
 def huge_report(target):
     """A worker's message that is larger than any of ours."""
-    hello = b"".join([field(1, 1), field(2, 1), field(3, "an-attacker"), field(4, "2"),
+    hello = b"".join([field(1, 7), field(2, 7), field(3, target.worker_id), field(4, "2"),
                       field(5, "attacker")])
     connection = Connection(target).introduce(target.token)
     connection.open(3, WORKER + "Session", target.token, message(field(10, hello)), end=False)
@@ -218,14 +218,16 @@ def huge_report(target):
 PORT_ATTACKS = [random_bytes, truncated_frames, idle_connections, slow_loris, held_messages,
                 held_huge_messages, endless_headers, rapid_reset, ping_flood]
 # On the coordinator's; all but the first by somebody with the token.
-CONTROL_ATTACKS = [wrong_tokens, oversized_messages, other_runs, huge_report]
+CONTROL_ATTACKS = [wrong_tokens, oversized_messages, other_runs]
+# By a member that is a worker.
+WORKER_ATTACKS = [huge_report]
 # The same, and they name a run.
 RUN_ATTACKS = [false_worker]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    attacks = {attack.__name__: attack for attack in PORT_ATTACKS + CONTROL_ATTACKS}
+    attacks = {attack.__name__: attack for attack in PORT_ATTACKS + CONTROL_ATTACKS + WORKER_ATTACKS}
     parser.add_argument("address")
     parser.add_argument("attacks", nargs="*", help=", ".join(attacks))
     parser.add_argument("--token-file")
@@ -235,6 +237,7 @@ def main():
         with open(arguments.token_file, encoding="utf-8") as file:
             token = file.readline().strip()
     target = Target(arguments.address, CONTROL + "Info", token)
+    target.worker_id = "an-attacker"
     for name in arguments.attacks or attacks:
         print(f"{name}: {attacks[name](target)}", flush=True)
 

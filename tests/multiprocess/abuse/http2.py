@@ -6,10 +6,11 @@ endless headers, a reset behind every call).
 """
 import selectors
 import socket
+import ssl
 import struct
 import time
 
-from hpack import Encoder, NeverIndexedHeaderTuple
+from hpack import Decoder, Encoder, NeverIndexedHeaderTuple
 from hyperframe.frame import (DataFrame, Frame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame,
                               WindowUpdateFrame)
 
@@ -19,13 +20,29 @@ PATIENCE_S = 20
 
 
 class Target:
-    """Where to, a call that is served there, and the right token for attacks from the inside."""
+    """Where to, a call that is served there, and the right token for attacks from the inside. `tls`: a context;
+    `patient`: dials again where a handshake comes to nothing."""
 
-    def __init__(self, address, path, token=""):
+    def __init__(self, address, path, token="", tls=None, patient=False):
         host, port = address.rsplit(":", 1)
         self.address, self.path, self.token = (host.strip("[]"), int(port)), path, token
+        self.tls, self.patient = tls, patient
 
     def connect(self):
+        """Another attack on the port may push a connection out before its handshake's end."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            connection = self.dial()
+            if self.tls is None:
+                return connection
+            try:
+                return self.tls.wrap_socket(connection, server_hostname="coordinator.longhaul")
+            except OSError:
+                connection.close()
+                if not self.patient or time.monotonic() > end:
+                    raise
+
+    def dial(self):
         connection = socket.socket(
             socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_STREAM)
         # What is sent is taken by the other side, but for this much.
@@ -34,6 +51,19 @@ class Target:
         connection.settimeout(PATIENCE_S)
         connection.connect(self.address)
         return connection
+
+
+def tls_as(identity=None, authority=None):
+    """A context that takes any coordinator, or that of an authority (PEM), and shows the key and certificate of a file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2"])
+    context.check_hostname = authority is not None
+    context.verify_mode = ssl.CERT_REQUIRED if authority else ssl.CERT_NONE
+    if authority:
+        context.load_verify_locations(cadata=authority)
+    if identity:
+        context.load_cert_chain(identity)
+    return context
 
 
 def headers(*fields):
@@ -81,6 +111,7 @@ class Connection:
         self.window, self.windows, self.initial = 65535, {}, 65535
         self.ended, self.frames, self.closed = set(), 0, False
         self.heard = {}  # stream -> what came as DATA
+        self.statuses, self.messages, self.decoder = {}, {}, Decoder()  # stream -> of gRPC
         self.send_bytes(PREFACE + SettingsFrame(0).serialize())
 
     def send_bytes(self, data):
@@ -134,6 +165,11 @@ class Connection:
         stream = one.stream_id
         if isinstance(one, RstStreamFrame) or "END_STREAM" in one.flags:
             self.ended.add(stream)
+        if isinstance(one, HeadersFrame):
+            fields = dict(self.decoder.decode(one.data))
+            if "grpc-status" in fields:
+                self.statuses[stream] = int(fields["grpc-status"])
+                self.messages[stream] = fields.get("grpc-message", "")
         if isinstance(one, DataFrame):
             self.heard[stream] = self.heard.get(stream, b"") + one.data
         elif isinstance(one, WindowUpdateFrame) and stream == 0:
@@ -175,7 +211,7 @@ def expect_closed(sockets, what, seconds=PATIENCE_S):
             try:
                 if key.fileobj.recv(1 << 16):
                     continue
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantReadError):
                 continue
             except OSError:
                 pass

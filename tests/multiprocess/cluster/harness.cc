@@ -113,7 +113,7 @@ std::vector<std::string> ClusterTest::Command(std::vector<std::string> arguments
 
 std::vector<std::string> ClusterTest::Up(std::vector<std::string> more) const {
   more.insert(more.begin(), {"up", "--coordinator-program", LONGHAUL_STAND_IN_DAEMON,
-                             "--worker-program", LONGHAUL_STAND_IN_DAEMON});
+                             "--worker-program", LONGHAUL_STAND_IN_DAEMON, "--insecure"});
   return Command(std::move(more));
 }
 

@@ -211,7 +211,7 @@ TEST_F(LifeCycle, KilledDaemonsAreStartedAgain) {
 #ifdef LONGHAUL_COORDINATOR_PROGRAM
 TEST_F(LifeCycle, TheRealCoordinatorKeepsItsWorkersOverARestart) {
   Expect(0, Command({"up", "--workers", "2", "--coordinator-program", LONGHAUL_COORDINATOR_PROGRAM,
-                     "--worker-program", LONGHAUL_STAND_IN_DAEMON}));
+                     "--worker-program", LONGHAUL_STAND_IN_DAEMON, "--insecure"}));
   EXPECT_TRUE(Status()["workers"][1]["connected"]);
   Expect(0, Command({"kill", "coordinator"}));
   Expect(0, Command({"start", "coordinator"}));

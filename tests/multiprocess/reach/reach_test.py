@@ -84,8 +84,7 @@ class TwoSides:
         self.programs, self.folder, self.processes = programs, folder, processes
         self.public, gateway, self.private = namespaces
         self.token = folder / "token"
-        self.token.write_text("a-token-for-this-test-alone\n")
-        self.token.chmod(0o600)
+        os.environ["LONGHAUL_HOME"] = str(folder / "home")
         processes.start("gateway", gateway, sys.executable, FORWARD,
                         f"{INSIDE}:{COORDINATOR}={PUBLIC}:{COORDINATOR}",
                         f"{GATEWAY}:{PUBLISHED}={PRIVATE}:{PUBLISHED}")

@@ -84,9 +84,9 @@ class Cluster:
 
     def __init__(self, programs, folder, workers):
         self.programs, self.folder = pathlib.Path(programs).resolve(), pathlib.Path(folder)
+        # The coordinator writes it; here nobody's certificates are mixed with a user's own.
         self.token = self.folder / "token"
-        self.token.write_text("a-token-for-this-test-alone\n")
-        self.token.chmod(0o600)
+        os.environ["LONGHAUL_HOME"] = str(self.folder / "home")
         self.processes = {}
         self.start("coordinator", "longhaul-coordinator", "--listen", "127.0.0.1:0")
         address = self.folder / "coordinator" / "address"
@@ -105,11 +105,15 @@ class Cluster:
                 print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
         self.stop()
 
+    def access(self):
+        """The flags with which daemons and the CLI are let in."""
+        return ["--token-file", self.token]
+
     def start(self, name, program, *arguments, cwd=None):
         log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
         self.processes[name] = subprocess.Popen(
             [self.programs / program, *arguments, "--state-dir", self.folder / name,
-             "--token-file", self.token], stdout=log, stderr=log, cwd=cwd)
+             *self.access()], stdout=log, stderr=log, cwd=cwd)
 
     def start_worker(self, number, *flags, cwd=None):
         self.start(f"worker{number}", "longhaul-worker", "--coordinator", self.address,
@@ -122,7 +126,7 @@ class Cluster:
     def cli(self, *arguments, check=True):
         result = subprocess.run(
             [self.programs / "longhaul", *arguments, "--coordinator", self.address,
-             "--token-file", self.token], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+             *self.access()], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
             cwd=self.folder)
         if check and result.returncode != 0:
             raise AssertionError(f"longhaul {arguments}: {result.returncode}\n{result.stderr}")

@@ -21,7 +21,13 @@ class TwoVersions(Cluster):
     """Daemons of `programs`, which may be changed between two starts."""
 
     def __init__(self, folder, programs):
+        # Older versions have no TLS, and none to leave out.
+        self.tls_left_out = []
+        (folder / "token").write_text("a-token-for-this-test-alone\n")
         super().__init__(programs, folder, workers=WORKERS)
+
+    def access(self):
+        return super().access() + self.tls_left_out
 
     def write_run(self, *arguments, **options):
         """Without keys that the older version does not know."""
@@ -32,7 +38,7 @@ class TwoVersions(Cluster):
     def upgrade(self, programs):
         self.stop()
         self.processes = {}
-        self.programs = programs
+        self.programs, self.tls_left_out = programs, ["--insecure"]
         address = self.folder / "coordinator" / "address"
         address.unlink()
         self.start("coordinator", "longhaul-coordinator", "--listen", self.address)

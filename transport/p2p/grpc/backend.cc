@@ -48,7 +48,7 @@ std::shared_ptr<::grpc::Channel> NewConnection(const HostPort& address) {
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // they keep copies of what was sent
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // With its scheme, or a host called "unix" would be a file.
-  return ::grpc::CreateCustomChannel("dns:///" + ToString(address), ClientCredentials(), arguments);
+  return ::grpc::CreateCustomChannel("dns:///" + ToString(address), PlainClient(), arguments);
 }
 
 class GrpcBackend : public internal::Backend {
@@ -81,8 +81,7 @@ class GrpcBackend : public internal::Backend {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                                static_cast<int>(absl::ToInt64Milliseconds(kStrangerLimit)));
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        ::grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        ServerCredentials());
+        ::grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, PlainServer());
     builder.RegisterCallbackGenericService(service_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC could not start its server");

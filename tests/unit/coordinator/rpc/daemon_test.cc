@@ -50,7 +50,7 @@ class DaemonTest : public ::testing::Test {
 
 TEST_F(DaemonTest, ServesUntilASignalComes) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    const auto daemon = Serve({"--listen", "127.0.0.1:0", "--state-dir", StateDir()});
+    const auto daemon = Serve({"--listen", "127.0.0.1:0", "--state-dir", StateDir(), "--insecure"});
     const std::string address = Address(StateDir());
     EXPECT_EQ(daemon->standard_output(), fmt::format("listening on {}\n", address));
     Session session(address, "");
@@ -69,10 +69,11 @@ TEST_F(DaemonTest, ServesUntilASignalComes) {
 TEST_F(DaemonTest, FlagsMayStandInAFile) {
   const std::string token = folder_.path() + "/token", config = folder_.path() + "/daemon.yaml";
   ASSERT_TRUE(GenerateTokenFile(token).ok());
-  ASSERT_TRUE(WriteFileAtomic(config, fmt::format("listen: 127.0.0.1:0\nstate-dir: {}\n"
-                                                  "token-file: {}\nlog-level: debug\n",
-                                                  StateDir(), token))
-                  .ok());
+  ASSERT_TRUE(
+      WriteFileAtomic(config, fmt::format("listen: 127.0.0.1:0\nstate-dir: {}\n"
+                                          "token-file: {}\ninsecure: true\nlog-level: debug\n",
+                                          StateDir(), token))
+          .ok());
   const auto daemon = Serve({"--config", config});
   Session session(Address(StateDir()), *LoadToken(token));
   session.SayHello(HelloOf("worker1"));
@@ -113,7 +114,7 @@ TEST_F(DaemonTest, APortInUseIsNamed) {
 }
 
 TEST_F(DaemonTest, OnlyLoopbackIsServedWithoutAToken) {
-  const auto open = Run({"--listen", "0.0.0.0:0", "--state-dir", StateDir()});
+  const auto open = Run({"--listen", "0.0.0.0:0", "--state-dir", StateDir(), "--insecure"});
   EXPECT_EQ(open->WaitForExit(Soon()), 1);
   EXPECT_THAT(open->standard_error(), HasSubstr("--token-file"));
   EXPECT_FALSE(std::filesystem::exists(StateDir()));
@@ -125,6 +126,25 @@ TEST_F(DaemonTest, AShortTokenIsNone) {
   const auto daemon = Run({"--state-dir", StateDir(), "--token-file", token});
   EXPECT_EQ(daemon->WaitForExit(Soon()), 1);
   EXPECT_THAT(daemon->standard_error(), HasSubstr("expected 16 to 4096 characters"));
+}
+
+TEST_F(DaemonTest, APlainTokenIsForInsecureAloneAndAJoinTokenForTls) {
+  const std::string token = folder_.path() + "/token";
+  ASSERT_TRUE(GenerateTokenFile(token).ok());
+  const auto daemon =
+      Run({"--listen", "127.0.0.1:0", "--state-dir", StateDir(), "--token-file", token});
+  EXPECT_EQ(daemon->WaitForExit(Soon()), 1);
+  EXPECT_THAT(daemon->standard_error(), HasSubstr("say --insecure to go without TLS"));
+  const auto init = Run({"init", "--state-dir", StateDir()});
+  EXPECT_EQ(init->WaitForExit(Soon()), 0) << init->standard_error();
+  EXPECT_THAT(init->standard_output(), HasSubstr("made the join token for admins"));
+  const auto again = Run({"init", "--state-dir", StateDir()});
+  EXPECT_EQ(again->WaitForExit(Soon()), 0) << again->standard_error();
+  EXPECT_EQ(again->standard_output(), "all is there already\n");
+  const auto insecure = Run({"--listen", "127.0.0.1:0", "--state-dir", StateDir(), "--insecure",
+                             "--token-file", StateDir() + "/token"});
+  EXPECT_EQ(insecure->WaitForExit(Soon()), 1);
+  EXPECT_THAT(insecure->standard_error(), HasSubstr("which is for TLS"));
 }
 
 TEST_F(DaemonTest, AStateDirectoryThatCannotBeIsNamed) {

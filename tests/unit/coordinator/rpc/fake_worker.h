@@ -154,6 +154,7 @@ class RpcTest : public ::testing::Test {
   RpcTest() {
     options_.listen = "127.0.0.1:0";
     options_.state_dir = folder_.path() + "/state";
+    options_.insecure = true;
     options_.token = kToken;
     options_.state.version = "1.2.3";
   }

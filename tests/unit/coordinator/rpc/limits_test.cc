@@ -29,8 +29,10 @@ using ::longhaul::testing::TempDir;
 using ::testing::HasSubstr;
 
 std::unique_ptr<CoordinatorServer> Serve(const TempDir& folder) {
-  auto server = CoordinatorServer::Start(
-      {.listen = "127.0.0.1:0", .state_dir = folder.path() + "/state", .token = kToken});
+  auto server = CoordinatorServer::Start({.listen = "127.0.0.1:0",
+                                          .state_dir = folder.path() + "/state",
+                                          .insecure = true,
+                                          .token = kToken});
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
 }

@@ -274,7 +274,7 @@ class PlanningShell : public ::testing::Test {
     file.set_name("x.txt");
     file.set_sha256(sha256);
     file.set_bytes(text.size());
-    shell_->Submit(std::move(spec), request, [](const StatusOr<v1::SubmitReply>&) {});
+    shell_->Submit(std::move(spec), request, {}, [](const StatusOr<v1::SubmitReply>&) {});
     ASSERT_TRUE(gate_.WaitForEntered(1)) << shell_->Run("deep")->DebugString();
   }
   // Waits until the run is in this state.

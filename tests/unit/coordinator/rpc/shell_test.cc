@@ -135,7 +135,7 @@ class ShellTest : public ::testing::Test {
 
   StatusOr<v1::SubmitReply> Submit(const std::string& name) {
     Answer<v1::SubmitReply> answer;
-    shell_->Submit(SmallSpec(name, 1), {}, answer.Callback());
+    shell_->Submit(SmallSpec(name, 1), {}, {}, answer.Callback());
     return answer.Wait();
   }
 
@@ -149,7 +149,7 @@ TEST_F(ShellTest, AnAnswerComesAfterItsRecordIsStored) {
   Answer<v1::SubmitReply> answer;
   size_t stored = 0;
   const auto done = answer.Callback();
-  shell_->Submit(SmallSpec("tiny", 1), {}, [&](StatusOr<v1::SubmitReply> reply) {
+  shell_->Submit(SmallSpec("tiny", 1), {}, {}, [&](StatusOr<v1::SubmitReply> reply) {
     stored = store_->LoadRuns()->runs.size();
     done(std::move(reply));
   });
@@ -222,7 +222,7 @@ TEST_F(ShellTest, DataIsPreparedOffTheLoop) {
   const auto sink = std::make_shared<FakeSink>();
   const auto session = shell_->Join(sink, HelloOf("a"));
   Answer<v1::SubmitReply> answer;
-  shell_->Submit(SmallSpec("tiny", 1), request, answer.Callback());
+  shell_->Submit(SmallSpec("tiny", 1), request, {}, answer.Callback());
   const auto reply = answer.Wait();
   ASSERT_TRUE(reply.ok()) << reply.status();
   const auto heard = [](v1::WorkerCommand::BodyCase kind) {
@@ -345,7 +345,7 @@ TEST_F(ShellTest, AStoreThatRefusesAWriteEndsTheLoop) {
   ASSERT_EQ(sqlite3_exec(database, "DROP TABLE runs", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(database);
   Answer<v1::SubmitReply> answer;
-  shell_->Submit(SmallSpec("tiny", 1), {}, answer.Callback());
+  shell_->Submit(SmallSpec("tiny", 1), {}, {}, answer.Callback());
   const Deadline deadline = Deadline::After(kPatience);
   while (shell_->failure().ok() && !deadline.Expired()) std::this_thread::yield();
   EXPECT_FALSE(shell_->failure().ok());

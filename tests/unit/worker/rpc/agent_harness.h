@@ -176,7 +176,7 @@ class Worker {
   TrafficWatch traffic_;
   std::unique_ptr<ShardTransfers> transfers_;
   // Nobody is there: what is asked for lies in the folder already.
-  BlobFetcher blobs_{"127.0.0.1:1", "", folder_.path() + "/blobs"};
+  BlobFetcher blobs_{Access::Plain("127.0.0.1:1", ""), folder_.path() + "/blobs"};
   std::unique_ptr<Agent> agent_;
 };
 

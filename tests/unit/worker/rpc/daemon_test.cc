@@ -43,7 +43,7 @@ class WorkerDaemonTest : public ::testing::Test {
   // With what is required; the coordinator is nobody.
   std::unique_ptr<Subprocess> RunWith(const std::vector<std::string>& more) {
     std::vector<std::string> flags = {"--coordinator", "127.0.0.1:1", "--state-dir",
-                                      folder_.path() + "/state"};
+                                      folder_.path() + "/state", "--insecure"};
     flags.insert(flags.end(), more.begin(), more.end());
     return Run(flags);
   }
@@ -114,7 +114,7 @@ TEST_F(WorkerDaemonTest, NoWayToTheCoordinatorIsSaid) {
 TEST_F(WorkerDaemonTest, AWorkerOfGrpcAloneNeedsNoWayToTheCoordinatorYet) {
   const auto daemon =
       Run({"--coordinator", "no-such-host.invalid:1", "--state-dir", folder_.path() + "/state",
-           "--transport", "grpc", "--grpc-address", "127.0.0.1:0"});
+           "--transport", "grpc", "--grpc-address", "127.0.0.1:0", "--insecure"});
   EXPECT_TRUE(daemon->WaitForOutput("data address 127.0.0.1:", Soon())) << daemon->standard_error();
 }
 
@@ -125,7 +125,7 @@ TEST_F(WorkerDaemonTest, AGrpcPortInUseIsNamed) {
   const size_t at = said.find("data address ") + 13;
   const std::string taken = said.substr(at, said.find(' ', at) - at);
   const auto second = Run({"--coordinator", "127.0.0.1:1", "--state-dir", folder_.path() + "/other",
-                           "--transport", "grpc", "--grpc-address", taken});
+                           "--transport", "grpc", "--grpc-address", taken, "--insecure"});
   EXPECT_EQ(second->WaitForExit(Soon()), 1);
   EXPECT_THAT(second->standard_error(), HasSubstr(fmt::format("cannot listen at {}", taken)));
 }

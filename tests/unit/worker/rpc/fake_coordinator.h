@@ -88,7 +88,7 @@ class FakeCoordinator : public v1::WorkerService::Service {
   void Start() {
     grpc::ServerBuilder builder;
     ConfigureServer(&builder);
-    builder.AddListeningPort(fmt::format("127.0.0.1:{}", port_), ServerCredentials(), &port_);
+    builder.AddListeningPort(fmt::format("127.0.0.1:{}", port_), PlainServer(), &port_);
     builder.RegisterService(this);
     stopping_ = false;
     server_ = builder.BuildAndStart();

@@ -29,8 +29,7 @@ class SessionTest : public ::testing::Test {
  protected:
   void Dial(const std::string& token = "") {
     session_ = std::make_unique<Session>(SessionOptions{
-        .coordinator = coordinator_.address(),
-        .token = token,
+        .access = Access::Plain(coordinator_.address(), token),
         .hello =
             [this] {
               v1::Hello hello;

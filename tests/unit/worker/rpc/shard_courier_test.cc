@@ -40,7 +40,7 @@ class ShardCourierTest : public ::testing::Test {
   void Start() {
     coordinator_.Start();
     courier_ = std::make_unique<ShardCourier>(
-        coordinator_.address(), "a token", store_.get(),
+        Access::Plain(coordinator_.address(), "a token"), store_.get(),
         [this](v1::WorkerMessage message) { answers_.Push(std::move(message)); });
   }
   v1::WorkerCommand Asking(bool copy) const {

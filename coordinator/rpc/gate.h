@@ -1,0 +1,41 @@
+// The one place where callers are let in: who they are (GuardedPort), whether they are members
+// still (Members), and whether their role may (rights.h). Thread-safe.
+#ifndef LONGHAUL_COORDINATOR_RPC_GATE_H_
+#define LONGHAUL_COORDINATOR_RPC_GATE_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "coordinator/rpc/rights.h"
+#include "coordinator/rpc/shell.h"
+#include "coordinator/store/blob_store.h"
+#include "coordinator/store/members.h"
+#include "proto/rpc/guarded_port.h"
+
+namespace longhaul::coordinator {
+
+class Gate {
+ public:
+  // All must outlive this. `members`: null without TLS.
+  Gate(GuardedPort* port, const Members* members, const Shell* shell, const BlobStore* blobs)
+      : port_(port), members_(members), shell_(shell), blobs_(blobs) {}
+
+  // First in every call. kUnauthenticated: nobody whom this coordinator knows; kPermissionDenied.
+  StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, Call call);
+  // The id of a run that the caller may see and stop; for those who may all, `run` as it is.
+  StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
+  // kPermissionDenied unless the blob is named as the caller's role needs it.
+  Status MayFetch(const Caller& caller, const std::string& sha256) const;
+  // Ends every connection of a member.
+  void Cut(const std::string& member) { port_->Cut(member); }
+
+ private:
+  GuardedPort* const port_;
+  const Members* const members_;
+  const Shell* const shell_;
+  const BlobStore* const blobs_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_GATE_H_

@@ -1,0 +1,131 @@
+#include "coordinator/rpc/member_service.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/log.h"
+#include "coordinator/rpc/refuse_caller.h"
+#include "proto/identity/certificate.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+Status NoMembers() {
+  return absl::FailedPreconditionError(
+      "this coordinator was started with --insecure: it has one token for everybody, and no "
+      "members");
+}
+
+}  // namespace
+
+Status MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::JoinReply* reply) {
+  if (members_ == nullptr) return NoMembers();
+  LH_ASSIGN_OR_RETURN(const Role role, ParseRole(request.role()));
+  LH_ASSIGN_OR_RETURN(std::string key, RequestedKey(request.request_pem()));
+  const JoinWish wish{.role = role,
+                      .name = request.name(),
+                      .worker_id = request.worker_id(),
+                      .key_sha256 = std::move(key)};
+  const absl::Time now = absl::Now();
+  LH_ASSIGN_OR_RETURN(const Member member,
+                      members_->Join(request.secret(), wish, now, now + lifetime_));
+  LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
+                      authority_->Sign(request.request_pem(), member, now, lifetime_));
+  LogInfo("{} {} has joined", ToString(member.role), member.name);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,
+                                                  v1::JoinReply* reply) {
+  const Status status = TakeIn(*request, reply);
+  // Late, so that nobody tries secrets as fast as the network carries them.
+  if (!status.ok()) return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  return Reply(context, status);
+}
+
+Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& request_pem,
+                                   v1::JoinReply* reply) {
+  if (members_ == nullptr) return NoMembers();
+  const absl::Time now = absl::Now();
+  LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
+                      authority_->Sign(request_pem, *caller.member, now, lifetime_));
+  return members_->Renew(caller.member->name, now + lifetime_);
+}
+
+grpc::ServerUnaryReactor* MemberServiceImpl::Renew(Context* context,
+                                                   const v1::RenewRequest* request,
+                                                   v1::JoinReply* reply) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kRenew);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
+  }
+  return Reply(context, RenewFor(*caller, request->request_pem(), reply));
+}
+
+StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& request) {
+  if (members_ == nullptr) return NoMembers();
+  LH_ASSIGN_OR_RETURN(const Role role, ParseRole(request.role()));
+  const absl::Duration life = absl::Seconds(request.seconds());
+  if (life <= absl::ZeroDuration() || life > kLongestTokenLife) {
+    return absl::InvalidArgumentError("expected a time of 1 s to a year for a join token");
+  }
+  if (request.uses() == 0 || request.uses() > kMostTokenUses) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected 1 to {} uses of a join token", kMostTokenUses));
+  }
+  JoinToken token = NewJoinToken(role, authority_->fingerprint());
+  const absl::Time now = absl::Now();
+  LH_RETURN_IF_ERROR(members_->AddToken(token, request.uses(), now + life, now));
+  return token;
+}
+
+grpc::ServerUnaryReactor* MemberServiceImpl::CreateToken(Context* context,
+                                                         const v1::CreateTokenRequest* request,
+                                                         v1::CreateTokenReply* reply) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kCreateToken);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
+  }
+  const StatusOr<JoinToken> token = MakeToken(*request);
+  if (token.ok()) reply->set_token(ToString(*token));
+  return Reply(context, token.status());
+}
+
+grpc::ServerUnaryReactor* MemberServiceImpl::ListMembers(Context* context,
+                                                         const v1::ListMembersRequest*,
+                                                         v1::ListMembersReply* reply) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListMembers);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
+  }
+  if (members_ == nullptr) return Reply(context, NoMembers());
+  for (v1::MemberStatus& member : members_->List()) *reply->add_members() = std::move(member);
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* MemberServiceImpl::RevokeMember(Context* context,
+                                                          const v1::RevokeMemberRequest* request,
+                                                          v1::RevokeMemberReply*) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kRevokeMember);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
+  }
+  if (members_ == nullptr) return Reply(context, NoMembers());
+  const Status status = members_->Revoke(request->name(), absl::Now());
+  if (status.ok()) {
+    LogInfo("{} was revoked by {}", request->name(), caller->member->name);
+    gate_->Cut(request->name());
+  }
+  return Reply(context, status);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,58 @@
+// Which runs a worker has a part in, and which blobs runs name.
+#include <algorithm>
+
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+void AddNaming(const RunRecord& record, const std::string& sha256, Naming* naming) {
+  const auto name = [&](const std::string& one) { naming->named |= one == sha256; };
+  const auto list = [&](const std::string& one) {
+    name(one);
+    if (!one.empty()) naming->lists.push_back(one);
+  };
+  for (const v1::DataFile& file : record.data_files) name(file.sha256());
+  for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+    for (const v1::CheckpointFile& file : manifest.files()) name(file.sha256());
+  }
+  list(record.spec.weights.sha256);
+  list(record.spec.data.list_sha256);
+  if (!record.data) return;
+  // Of sets it says where their chunks are; else it is the text itself, which names nothing.
+  if (record.spec.data.list_sha256.empty()) {
+    name(record.data->token_file_sha256);
+  } else {
+    list(record.data->token_file_sha256);
+  }
+}
+
+}  // namespace
+
+bool Core::HoldsCell(const Worker& worker, const Run& run) const {
+  return worker.held == run.record.id ||
+         std::ranges::any_of(run.stages,
+                             [&](const StageRecord& stage) { return stage.worker == worker.id; });
+}
+
+Naming Core::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
+  Naming naming;
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return naming;
+  for (const auto& [id, run] : runs_) {
+    if (IsActive(run.record.state) && HoldsCell(found->second, run)) {
+      AddNaming(run.record, sha256, &naming);
+    }
+  }
+  return naming;
+}
+
+Naming Core::NamedForOwner(std::string_view owner, const std::string& sha256) const {
+  Naming naming;
+  for (const auto& [id, run] : runs_) {
+    if (run.record.owner == owner) AddNaming(run.record, sha256, &naming);
+  }
+  return naming;
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,210 @@
+#include "coordinator/store/members.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+int64_t Ms(absl::Time time) {
+  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
+}
+
+Status NoSuchToken() {
+  return absl::UnauthenticatedError(
+      "the coordinator knows no such join token, or its time or its uses are over; ask for a new "
+      "one (`longhaul token create`)");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Members>> Members::Open(const std::string& state_dir) {
+  LH_ASSIGN_OR_RETURN(sqlite::Database database,
+                      sqlite::Database::Open(state_dir + "/store.db", SQLITE_OPEN_READWRITE));
+  // The store's own connection writes, too.
+  LH_RETURN_IF_ERROR(database.Execute("PRAGMA busy_timeout=5000; PRAGMA synchronous=FULL"));
+  std::unique_ptr<Members> members(new Members(std::move(database)));
+  LH_RETURN_IF_ERROR(members->Load());
+  return members;
+}
+
+Status Members::Load() {
+  LH_ASSIGN_OR_RETURN(
+      sqlite::Statement rows,
+      database_.Prepare("SELECT name, role, worker_id, key_sha256, joined_unix_ms, until_unix_ms, "
+                        "revoked_unix_ms FROM members"));
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return absl::OkStatus();
+    Row row;
+    row.status.set_name(std::string(rows.Bytes(0)));
+    row.status.set_role(std::string(rows.Bytes(1)));
+    row.status.set_worker_id(std::string(rows.Bytes(2)));
+    row.key_sha256 = rows.Bytes(3);
+    row.status.set_joined_unix_ms(rows.Int(4));
+    row.status.set_until_unix_ms(rows.Int(5));
+    row.status.set_revoked_unix_ms(rows.Int(6));
+    std::string name = row.status.name();
+    rows_.emplace(std::move(name), std::move(row));
+  }
+}
+
+Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now) {
+  const std::lock_guard lock(mutex_);
+  LH_RETURN_IF_ERROR(database_.Execute(fmt::format(
+      "DELETE FROM join_tokens WHERE until_unix_ms > 0 AND until_unix_ms <= {}", Ms(now))));
+  LH_ASSIGN_OR_RETURN(const int64_t count, database_.QueryInt("SELECT count(*) FROM join_tokens"));
+  if (count >= kMaxJoinTokens) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} join tokens are in use; wait until the time of some is over", count));
+  }
+  LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
+                      database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
+  return insert.Bind(1, Sha256Hex(token.secret))
+      .Bind(2, ToString(token.role))
+      .Bind(3, uses)
+      .Bind(4, Ms(until))
+      .Run();
+}
+
+// `again`: by somebody whom it has made a member already, which costs no use.
+Status Members::CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now) {
+  const std::string hash = Sha256Hex(secret);
+  LH_ASSIGN_OR_RETURN(
+      sqlite::Statement find,
+      database_.Prepare(
+          "SELECT role, uses_left, until_unix_ms FROM join_tokens WHERE secret_sha256 = ?"));
+  LH_ASSIGN_OR_RETURN(const bool found, find.Bind(1, hash).Next());
+  if (!found) return NoSuchToken();
+  LH_ASSIGN_OR_RETURN(const Role role, ParseRole(find.Bytes(0)));
+  const int64_t uses = find.Int(1), until = find.Int(2);
+  if ((until != 0 && Ms(now) >= until) || (uses == 0 && !again)) return NoSuchToken();
+  if (!MayJoinAs(role, wanted)) {
+    return absl::PermissionDeniedError(
+        fmt::format("this join token is for the role {}, and {} was asked for", ToString(role),
+                    ToString(wanted)));
+  }
+  if (uses < 0 || again) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(
+      sqlite::Statement use,
+      database_.Prepare("UPDATE join_tokens SET uses_left = ? WHERE secret_sha256 = ?"));
+  return use.Bind(1, uses - 1).Bind(2, hash).Run();
+}
+
+std::string Members::FreeName(const std::string& wished) const {
+  const std::string name = MemberNameFrom(wished);
+  if (!rows_.contains(name)) return name;
+  for (size_t number = 2;; ++number) {
+    const std::string end = fmt::format("-{}", number);
+    std::string numbered = name.substr(0, kMaxMemberNameBytes - end.size()) + end;
+    if (!rows_.contains(numbered)) return numbered;
+  }
+}
+
+StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, absl::Time now,
+                               absl::Time until) {
+  LH_RETURN_IF_ERROR(CheckMember(
+      {.name = MemberNameFrom(wish.name), .role = wish.role, .worker_id = wish.worker_id}));
+  const std::lock_guard lock(mutex_);
+  const Row *known = nullptr, *same_id = nullptr;
+  for (const auto& [name, row] : rows_) {
+    if (row.status.revoked_unix_ms() != 0) continue;
+    if (!wish.worker_id.empty() && row.status.worker_id() == wish.worker_id) same_id = &row;
+    if (row.key_sha256 == wish.key_sha256 && row.status.role() == ToString(wish.role) &&
+        row.status.worker_id() == wish.worker_id) {
+      known = &row;
+    }
+  }
+  LH_RETURN_IF_ERROR(CheckToken(secret, wish.role, known != nullptr, now));
+  // One whose certificate has ended cannot prove that the id is its own.
+  if (known == nullptr && same_id != nullptr && same_id->status.until_unix_ms() > Ms(now)) {
+    return absl::AlreadyExistsError(fmt::format(
+        "the worker's id {} is that of the member {}, with another key; where this is the same "
+        "worker and its key is lost: longhaul members revoke {}",
+        wish.worker_id, same_id->status.name(), same_id->status.name()));
+  }
+  if (known == nullptr) known = same_id;
+  if (known == nullptr && rows_.size() >= kMaxMembers) {
+    return absl::ResourceExhaustedError(
+        fmt::format("this coordinator keeps at most {} members", kMaxMembers));
+  }
+  v1::MemberStatus status;
+  if (known != nullptr) status = known->status;
+  if (known == nullptr) {
+    status.set_name(FreeName(wish.name));
+    status.set_role(std::string(ToString(wish.role)));
+    status.set_worker_id(wish.worker_id);
+    status.set_joined_unix_ms(Ms(now));
+  }
+  status.set_until_unix_ms(Ms(until));
+  LH_RETURN_IF_ERROR(Store(status, wish.key_sha256));
+  return Member{status.name(), wish.role, wish.worker_id};
+}
+
+Status Members::Store(const v1::MemberStatus& member, const std::string& key_sha256) {
+  LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
+                      database_.Prepare("INSERT OR REPLACE INTO members VALUES(?,?,?,?,?,?,?)"));
+  LH_RETURN_IF_ERROR(insert.Bind(1, member.name())
+                         .Bind(2, member.role())
+                         .Bind(3, member.worker_id())
+                         .Bind(4, key_sha256)
+                         .Bind(5, int64_t{member.joined_unix_ms()})
+                         .Bind(6, int64_t{member.until_unix_ms()})
+                         .Bind(7, int64_t{member.revoked_unix_ms()})
+                         .Run());
+  rows_[member.name()] = {member, key_sha256};
+  return absl::OkStatus();
+}
+
+Status Members::Renew(const std::string& name, absl::Time until) {
+  const std::lock_guard lock(mutex_);
+  const auto found = rows_.find(name);
+  if (found == rows_.end()) return absl::NotFoundError("no such member");
+  Row row = found->second;
+  row.status.set_until_unix_ms(Ms(until));
+  return Store(row.status, row.key_sha256);
+}
+
+Status Members::Check(const Member& member) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = rows_.find(member.name);
+  if (found == rows_.end() || found->second.status.role() != ToString(member.role) ||
+      found->second.status.worker_id() != member.worker_id) {
+    return absl::UnauthenticatedError(
+        fmt::format("{} {} is no member of this coordinator; join again with a join token",
+                    ToString(member.role), member.name));
+  }
+  if (found->second.status.revoked_unix_ms() != 0) {
+    return absl::UnauthenticatedError(
+        fmt::format("the certificate of {} was revoked", member.name));
+  }
+  return absl::OkStatus();
+}
+
+Status Members::Revoke(const std::string& name, absl::Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = rows_.find(name);
+  if (found == rows_.end()) {
+    return absl::NotFoundError(
+        fmt::format("there is no member called '{}'; `longhaul members` lists them", name));
+  }
+  Row row = found->second;
+  if (row.status.revoked_unix_ms() != 0) {
+    return absl::FailedPreconditionError(fmt::format("{} was revoked already", name));
+  }
+  row.status.set_revoked_unix_ms(Ms(now));
+  return Store(row.status, row.key_sha256);
+}
+
+std::vector<v1::MemberStatus> Members::List() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::MemberStatus> members;
+  for (const auto& [name, row] : rows_) members.push_back(row.status);
+  return members;
+}
+
+}  // namespace longhaul::coordinator

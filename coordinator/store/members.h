@@ -1,0 +1,75 @@
+// Members and join tokens, in two tables of the store. Of a join token the SHA-256 of its secret is
+// kept; of a member, its name for ever, so that nobody gets the runs of somebody else.
+//
+// Thread-safe; queries are answered from memory, and what changes is on disk when a call returns.
+#ifndef LONGHAUL_COORDINATOR_STORE_MEMBERS_H_
+#define LONGHAUL_COORDINATOR_STORE_MEMBERS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "coordinator/store/sqlite.h"
+#include "longhaul/v1/member.pb.h"
+#include "proto/identity/join_token.h"
+#include "proto/identity/member.h"
+
+namespace longhaul::coordinator {
+
+// Join tokens that are kept; those whose time is over are forgotten.
+inline constexpr int64_t kMaxJoinTokens = 10'000;
+inline constexpr size_t kMaxMembers = 100'000;
+inline constexpr int64_t kAnyNumber = -1;
+
+// What somebody who joins asks for.
+struct JoinWish {
+  Role role = Role::kUser;
+  std::string name;
+  std::string worker_id;
+  std::string key_sha256;
+};
+
+class Members {
+ public:
+  // Of a state directory whose Store is open.
+  static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir);
+
+  // `until`: InfiniteFuture, for ever. kResourceExhausted: too many.
+  Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
+  // Uses a token once; not once more for the member that it made with the same key.
+  // kUnauthenticated: no such token, or not any more. kPermissionDenied: for another role.
+  // kAlreadyExists: the id is another member's. kInvalidArgument: not a member.
+  StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
+                        absl::Time until);
+  Status Renew(const std::string& name, absl::Time until);
+  // kUnauthenticated with a sentence unless it is a member with this role and id.
+  Status Check(const Member& member) const;
+  // kNotFound, kFailedPrecondition (revoked already).
+  Status Revoke(const std::string& name, absl::Time now);
+  std::vector<v1::MemberStatus> List() const;
+
+ private:
+  explicit Members(sqlite::Database database) : database_(std::move(database)) {}
+  Status Load();
+  Status CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now);
+  Status Store(const v1::MemberStatus& member, const std::string& key_sha256);
+  std::string FreeName(const std::string& wished) const;
+
+  struct Row {
+    v1::MemberStatus status;
+    std::string key_sha256;
+  };
+  mutable std::mutex mutex_;  // of all below
+  sqlite::Database database_;
+  std::map<std::string, Row, std::less<>> rows_;  // by name
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_MEMBERS_H_

@@ -1,0 +1,46 @@
+// OpenSSL's objects behind unique_ptr, and its texts. Internal to proto/identity.
+#ifndef LONGHAUL_PROTO_IDENTITY_OPENSSL_H_
+#define LONGHAUL_PROTO_IDENTITY_OPENSSL_H_
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul::openssl {
+
+template <auto kFree>
+struct Free {
+  template <class T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using Key = std::unique_ptr<EVP_PKEY, Free<&EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, Free<&X509_free>>;
+using Request = std::unique_ptr<X509_REQ, Free<&X509_REQ_free>>;
+using Name = std::unique_ptr<X509_NAME, Free<&X509_NAME_free>>;
+using Extension = std::unique_ptr<X509_EXTENSION, Free<&X509_EXTENSION_free>>;
+using Bio = std::unique_ptr<BIO, Free<&BIO_free_all>>;
+
+// kInternal with OpenSSL's newest error, whose queue is emptied.
+Status Failed(std::string_view what);
+
+StatusOr<Key> NewKey();
+// The first of its kind in a text; what stands around it is passed over. kInvalidArgument.
+StatusOr<Key> ReadKey(std::string_view pem);
+StatusOr<Certificate> ReadCertificate(std::string_view pem);
+StatusOr<Request> ReadRequest(std::string_view pem);  // signed by its own key of P-256
+StatusOr<std::string> ToPem(EVP_PKEY* key);
+StatusOr<std::string> ToPem(X509* certificate);
+StatusOr<std::string> ToPem(X509_REQ* request);
+
+}  // namespace longhaul::openssl
+
+#endif  // LONGHAUL_PROTO_IDENTITY_OPENSSL_H_

@@ -1,0 +1,237 @@
+#include "proto/member/access.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/token.h"
+#include "base/unique_fd.h"
+#include "longhaul/v1/member.grpc.pb.h"
+#include "proto/member/authority_of.h"
+#include "proto/rpc/auth.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul {
+namespace {
+
+constexpr absl::Duration kRenewLimit = absl::Seconds(5);
+
+Status NoWayIn(const AccessOptions& options) {
+  return absl::FailedPreconditionError(fmt::format(
+      "there is no certificate for the coordinator {} ({} is not there), and no join token to get "
+      "one with: give --token-file FILE (the coordinator writes one into its state directory; "
+      "`longhaul token create` makes others), or --insecure for a coordinator without TLS",
+      options.address, options.credentials_file));
+}
+
+StatusOr<std::optional<JoinToken>> ReadJoinToken(const std::string& file) {
+  if (file.empty()) return std::optional<JoinToken>();
+  LH_ASSIGN_OR_RETURN(const std::string text, LoadToken(file));
+  if (!IsJoinToken(text)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} holds a token of the kind that is sent without encryption, and no join token; take the "
+        "join token of the coordinator's state directory, or say --insecure here and there",
+        file));
+  }
+  StatusOr<JoinToken> token = ParseJoinToken(text);
+  if (!token.ok()) return Annotate(token.status(), file);
+  return std::optional(*std::move(token));
+}
+
+// Held while a process joins or renews, so that two of them do not become two members.
+StatusOr<UniqueFd> LockFor(const std::string& credentials_file) {
+  const std::filesystem::path path(credentials_file);
+  if (path.has_parent_path()) LH_RETURN_IF_ERROR(MakeDirectories(path.parent_path().string()));
+  const std::string name = credentials_file + ".lock";
+  UniqueFd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return FromErrno(fmt::format("cannot open {}", name), errno);
+  if (::flock(fd.get(), LOCK_EX) != 0) return FromErrno(fmt::format("cannot lock {}", name), errno);
+  return fd;
+}
+
+grpc::ClientContext* Until(grpc::ClientContext* context, Deadline deadline) {
+  context->set_wait_for_ready(true);
+  context->set_deadline(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
+  return context;
+}
+
+// Deadlines are how long nobody answered.
+Status OfCall(const grpc::Status& status, const std::string& address) {
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::UnavailableError(fmt::format("no answer from {}", address));
+  }
+  return FromGrpc(status);
+}
+
+Role RoleToJoinAs(const AccessOptions& options, const JoinToken& token) {
+  return options.role.value_or(token.role);
+}
+
+}  // namespace
+
+std::shared_ptr<Access> Access::Plain(std::string address, std::string token) {
+  AccessOptions options{.address = std::move(address)};
+  options.insecure = true;
+  std::shared_ptr<Access> access(new Access(std::move(options)));
+  access->token_ = std::move(token);
+  return access;
+}
+
+StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Deadline deadline) {
+  if (options.insecure) {
+    if (options.token_file.empty()) return Plain(options.address, "");
+    LH_ASSIGN_OR_RETURN(std::string token, LoadToken(options.token_file));
+    if (IsJoinToken(token)) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{} holds a join token, which --insecure would send to anybody who listens; leave "
+          "--insecure out",
+          options.token_file));
+    }
+    return Plain(options.address, std::move(token));
+  }
+  LH_ASSIGN_OR_RETURN(const std::optional<JoinToken> token, ReadJoinToken(options.token_file));
+  if (token && !MayJoinAs(token->role, RoleToJoinAs(options, *token))) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} holds a join token for the role {}, and a {} has to join here; make one "
+                    "with `longhaul token create --role {}`",
+                    options.token_file, ToString(token->role), ToString(*options.role),
+                    ToString(*options.role)));
+  }
+  if (token && RoleToJoinAs(options, *token) == Role::kWorker && options.worker_id.empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} holds a worker's join token, and a user has to join here; make one with "
+                    "`longhaul token create --role user`",
+                    options.token_file));
+  }
+  std::shared_ptr<Access> access(new Access(options));
+  LH_ASSIGN_OR_RETURN(bool stored, access->LoadStored(token));
+  if (!stored) {
+    LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options.credentials_file));
+    LH_ASSIGN_OR_RETURN(stored, access->LoadStored(token));
+    if (!stored && !token) return NoWayIn(options);
+    if (!stored) LH_RETURN_IF_ERROR(access->Join(*token, deadline));
+  }
+  return access;
+}
+
+// Whether there are credentials that the token does not ask to replace.
+StatusOr<bool> Access::LoadStored(const std::optional<JoinToken>& token) {
+  StatusOr<Credentials> stored = LoadCredentials(options_.credentials_file);
+  if (absl::IsNotFound(stored.status())) return false;
+  LH_RETURN_IF_ERROR(stored.status());
+  const std::lock_guard lock(mutex_);
+  credentials_ = *std::move(stored);
+  if (!credentials_.joined()) return false;
+  LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
+  if (token) {
+    LH_ASSIGN_OR_RETURN(const std::string own, Fingerprint(credentials_.authority_pem));
+    const bool fits = own == token->fingerprint && absl::Now() < certificate_->not_after &&
+                      certificate_->member.role == RoleToJoinAs(options_, *token) &&
+                      certificate_->member.worker_id == options_.worker_id;
+    if (!fits) return false;
+  }
+  if (absl::Now() >= certificate_->not_after) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the certificate {} of {} ended on {}; join again with a join token (--token-file)",
+        options_.credentials_file, certificate_->member.name,
+        absl::FormatTime("%Y-%m-%d", certificate_->not_after, absl::UTCTimeZone())));
+  }
+  return true;
+}
+
+Status Access::Join(const JoinToken& token, Deadline deadline) {
+  Credentials joining;
+  {
+    const std::lock_guard lock(mutex_);
+    // A key that has not come to a certificate is used again: it may have been signed already.
+    if (!credentials_.joined()) joining.key_pem = credentials_.key_pem;
+  }
+  LH_ASSIGN_OR_RETURN(joining.authority_pem,
+                      AuthorityOf(options_.address, token.fingerprint, deadline));
+  if (joining.key_pem.empty()) {
+    LH_ASSIGN_OR_RETURN(joining.key_pem, MakeKey());
+    LH_RETURN_IF_ERROR(
+        StoreCredentials(options_.credentials_file,
+                         {.key_pem = joining.key_pem, .certificate_pem = {}, .authority_pem = {}}));
+  }
+  v1::JoinRequest request;
+  LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(joining.key_pem));
+  request.set_secret(token.secret);
+  request.set_role(std::string(ToString(RoleToJoinAs(options_, token))));
+  request.set_name(options_.name);
+  request.set_worker_id(options_.worker_id);
+  const auto stub = v1::MemberService::NewStub(MakeChannel(options_.address, joining));
+  grpc::ClientContext context;
+  v1::JoinReply reply;
+  LH_RETURN_IF_ERROR(
+      OfCall(stub->Join(Until(&context, deadline), request, &reply), options_.address));
+  joining.certificate_pem = reply.certificate_pem();
+  LH_ASSIGN_OR_RETURN(joining, ParseCredentials(ToPem(joining)));
+  LH_RETURN_IF_ERROR(StoreCredentials(options_.credentials_file, joining));
+  const std::lock_guard lock(mutex_);
+  credentials_ = std::move(joining);
+  LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
+  ++generation_;
+  return absl::OkStatus();
+}
+
+void Access::AddTo(grpc::ClientContext* context) const {
+  AddToken(context, token_);
+}
+
+std::shared_ptr<grpc::Channel> Access::NewChannel() const {
+  if (options_.insecure) return MakeChannel(options_.address);
+  const std::lock_guard lock(mutex_);
+  return MakeChannel(options_.address, credentials_);
+}
+
+uint64_t Access::generation() const {
+  const std::lock_guard lock(mutex_);
+  return generation_;
+}
+
+Status Access::RenewIfDue(absl::Duration pause) {
+  if (options_.insecure) return absl::OkStatus();
+  Credentials old;
+  {
+    const std::lock_guard lock(mutex_);
+    if (absl::Now() < RenewalTime(*certificate_) || Now() < renew_from_) return absl::OkStatus();
+    renew_from_ = Now() + pause;
+    old = credentials_;
+  }
+  return Annotate(Renew(old), "renewing the certificate");
+}
+
+Status Access::Renew(const Credentials& old) {
+  LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options_.credentials_file));
+  Credentials renewed{.key_pem = {}, .certificate_pem = {}, .authority_pem = old.authority_pem};
+  LH_ASSIGN_OR_RETURN(renewed.key_pem, MakeKey());
+  v1::RenewRequest request;
+  LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(renewed.key_pem));
+  const auto stub = v1::MemberService::NewStub(MakeChannel(options_.address, old));
+  grpc::ClientContext context;
+  v1::JoinReply reply;
+  LH_RETURN_IF_ERROR(
+      OfCall(stub->Renew(Until(&context, Deadline::After(kRenewLimit)), request, &reply),
+             options_.address));
+  renewed.certificate_pem = reply.certificate_pem();
+  LH_ASSIGN_OR_RETURN(renewed, ParseCredentials(ToPem(renewed)));
+  LH_RETURN_IF_ERROR(StoreCredentials(options_.credentials_file, renewed));
+  const std::lock_guard own(mutex_);
+  credentials_ = std::move(renewed);
+  LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
+  renew_from_ = {};
+  ++generation_;
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul

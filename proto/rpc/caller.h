@@ -1,0 +1,27 @@
+// Who makes a call, as its connection has proved. Thread-safe.
+#ifndef LONGHAUL_PROTO_RPC_CALLER_H_
+#define LONGHAUL_PROTO_RPC_CALLER_H_
+
+#include <grpcpp/server_context.h>
+
+#include <optional>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "proto/identity/member.h"
+
+namespace longhaul {
+
+struct Caller {
+  // nullopt: of a port without encryption, whose callers are all alike and may do everything.
+  std::optional<Member> member;
+  absl::Time until = absl::InfiniteFuture();  // the end of his certificate
+};
+
+// Of a call over TLS, whose handshake has checked the certificate against the authority.
+// kUnauthenticated: there is none, it is not a member's, or it has ended meanwhile.
+StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context, absl::Time now);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_PROTO_RPC_CALLER_H_

@@ -1,0 +1,116 @@
+#include "coordinator/store/members.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "coordinator/store/sqlite.h"
+#include "coordinator/store/store.h"
+#include "tests/support/temp_dir.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+const absl::Time kUntil = kNow + absl::Hours(1);
+constexpr absl::StatusCode kUnauthenticated = absl::StatusCode::kUnauthenticated;
+
+class MembersTest : public ::testing::Test {
+ protected:
+  MembersTest() {
+    EXPECT_TRUE(Store::Open(folder_.path()).ok());
+    Open();
+  }
+  void Open() { members_ = Members::Open(folder_.path()).value(); }
+  std::string Token(Role role, int64_t uses, absl::Time until = kUntil) {
+    const JoinToken token = NewJoinToken(role, std::string(64, 'a'));
+    EXPECT_TRUE(members_->AddToken(token, uses, until, kNow).ok());
+    return token.secret;
+  }
+  StatusOr<Member> Join(const std::string& secret, const std::string& name, const std::string& key,
+                        absl::Time now = kNow) {
+    return members_->Join(secret, {Role::kUser, name, "", key}, now, kUntil);
+  }
+  StatusOr<Member> JoinWorker(const std::string& secret, const std::string& id,
+                              const std::string& key, absl::Time now = kNow) {
+    return members_->Join(secret, {Role::kWorker, "w", id, key}, now, kUntil);
+  }
+
+  testing::TempDir folder_;
+  std::unique_ptr<Members> members_;
+};
+
+TEST_F(MembersTest, ATokenIsUsedAsOftenAsItMay) {
+  const std::string secret = Token(Role::kUser, 2);
+  EXPECT_EQ(Join(secret, "ann", "1")->name, "ann");
+  // The same key again, as after an answer that did not arrive, is the same member and no use.
+  EXPECT_EQ(Join(secret, "ann", "1")->name, "ann");
+  EXPECT_EQ(Join(secret, "ann", "2")->name, "ann-2");
+  EXPECT_EQ(Join(secret, "ann", "3").status().code(), kUnauthenticated);
+  EXPECT_EQ(Join(secret, "ann", "1")->name, "ann");
+  EXPECT_EQ(Join(std::string(48, '0'), "ann", "4").status().code(), kUnauthenticated);
+  Open();  // as a coordinator that starts again
+  EXPECT_EQ(Join(secret, "ann", "3").status().code(), kUnauthenticated);
+  EXPECT_EQ(members_->List().size(), 2u);
+}
+
+TEST_F(MembersTest, ATokenHasItsTimeAndRole) {
+  const std::string secret = Token(Role::kUser, 5);
+  EXPECT_EQ(Join(secret, "late", "1", kUntil).status().code(), kUnauthenticated);
+  EXPECT_EQ(JoinWorker(secret, "id", "1").status().code(), absl::StatusCode::kPermissionDenied);
+  const std::string any = Token(Role::kAdmin, kAnyNumber, absl::InfiniteFuture());
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(Join(any, "some", std::to_string(i), kNow + absl::Hours(1'000'000)).ok());
+  }
+  EXPECT_TRUE(JoinWorker(any, "id", "x").ok());
+}
+
+TEST_F(MembersTest, AnIdOfAWorkerIsOnesOwn) {
+  const std::string secret = Token(Role::kWorker, 9);
+  EXPECT_EQ(JoinWorker(secret, "id", "1")->worker_id, "id");
+  const auto thief = JoinWorker(secret, "id", "2");
+  EXPECT_EQ(thief.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(thief.status().message()), HasSubstr("longhaul members revoke w"));
+  EXPECT_TRUE(members_->Check({"w", Role::kWorker, "id"}).ok());
+  EXPECT_EQ(members_->Check({"w", Role::kWorker, "other"}).code(), kUnauthenticated);
+  EXPECT_EQ(members_->Check({"w", Role::kAdmin, ""}).code(), kUnauthenticated);
+  // When it is sent away, another may have the id, and never the name.
+  ASSERT_TRUE(members_->Revoke("w", kNow).ok());
+  EXPECT_EQ(JoinWorker(secret, "id", "2")->name, "w-2");
+  EXPECT_EQ(members_->Check({"w", Role::kWorker, "id"}).code(), kUnauthenticated);
+}
+
+TEST_F(MembersTest, WhoIsSentAwayStaysAway) {
+  const std::string secret = Token(Role::kUser, 9);
+  ASSERT_TRUE(Join(secret, "bob", "1").ok());
+  ASSERT_TRUE(members_->Renew("bob", kUntil + absl::Hours(1)).ok());
+  EXPECT_EQ(members_->List()[0].until_unix_ms(), absl::ToUnixMillis(kUntil + absl::Hours(1)));
+  ASSERT_TRUE(members_->Revoke("bob", kNow).ok());
+  EXPECT_EQ(members_->Revoke("bob", kNow).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(members_->Revoke("eve", kNow).code(), absl::StatusCode::kNotFound);
+  Open();
+  EXPECT_THAT(std::string(members_->Check({"bob", Role::kUser, ""}).message()),
+              HasSubstr("was revoked"));
+  EXPECT_EQ(Join(secret, "bob", "1")->name, "bob-2");
+}
+
+// A store of version 4 has none of this.
+TEST_F(MembersTest, AnOlderStoreGetsItsTables) {
+  members_.reset();
+  {
+    auto database =
+        sqlite::Database::Open(folder_.path() + "/store.db", SQLITE_OPEN_READWRITE).value();
+    ASSERT_TRUE(database
+                    .Execute("DROP TABLE members; DROP TABLE join_tokens; ALTER TABLE runs RENAME "
+                             "COLUMN owner TO unused; PRAGMA user_version=4")
+                    .ok());
+  }
+  ASSERT_TRUE(Store::Open(folder_.path()).ok());
+  Open();
+  EXPECT_TRUE(Join(Token(Role::kUser, 1), "ann", "1").ok());
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

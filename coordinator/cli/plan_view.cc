@@ -161,14 +161,14 @@ void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
   const double fill_and_drain = prediction.lower_bound_seconds - prediction.floor_seconds;
   terminal.out << fmt::format(
       "steady-state floor: {}, {}% of the predicted step, in which the {} {}; fill and drain of "
-      "one "
-      "synchronous step: {}\n",
+      "one synchronous step{}: {}\n",
       SecondsText(prediction.floor_seconds),
       fmt::format("{:.1f}", 100 * prediction.floor_seconds / prediction.step_seconds),
       Printable(prediction.busiest),
       prediction.busiest_bytes > 0
           ? fmt::format("carries {}", FormatBytes(static_cast<double>(prediction.busiest_bytes)))
           : "is at work",
+      prediction.exchange_seconds > 0 ? ", and what passes and exchange wait for each other" : "",
       SecondsText(fill_and_drain));
 }
 
@@ -239,6 +239,10 @@ void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) 
         SecondsText(prediction.step_seconds),
         GroupedText(static_cast<double>(tokens_per_step) / prediction.step_seconds),
         SecondsText(prediction.lower_bound_seconds));
+    if (prediction.exchange_seconds > 0) {
+      terminal.out << fmt::format("; {} of it replicas exchange gradients and parameters",
+                                  SecondsText(prediction.exchange_seconds));
+    }
     if (!prediction.bottleneck.empty()) {
       terminal.out << fmt::format("; what bounds it: {}", Printable(prediction.bottleneck));
     }

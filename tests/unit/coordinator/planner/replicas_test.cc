@@ -20,23 +20,6 @@ PlanRequest RequestOf(uint32_t replicas, uint32_t stages) {
   return request;
 }
 
-// One replica of a plan, as the simulator knows it: its cells, and the edges among these.
-Plan ReplicaOf(const Plan& plan, uint32_t replica) {
-  Plan one;
-  for (size_t c = 0; c < plan.assignment.cells.size(); ++c) {
-    if (plan.assignment.cells[c].id.replica != replica) continue;
-    one.assignment.cells.push_back(plan.assignment.cells[c]);
-    one.cells.push_back(plan.cells[c]);
-  }
-  for (size_t e = 0; e < plan.assignment.edges.size(); ++e) {
-    const Edge& edge = plan.assignment.edges[e];
-    if (edge.kind == EdgeKind::kReplicas || edge.from.replica != replica) continue;
-    one.assignment.edges.push_back(edge);
-    one.edges.push_back(plan.edges[e]);
-  }
-  return one;
-}
-
 TEST(PlanOfReplicas, IsAChainForEachWithEdgesBetweenThem) {
   const auto plan = MakePlan(RequestOf(2, 3));
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -65,7 +48,7 @@ TEST(PlanOfReplicas, SplitsForTheSlowestWorkerOfEachStage) {
   for (const Cell& cell : plan->assignment.cells) {
     EXPECT_EQ(cell.layers.count, cell.id.stage == 0 ? 6u : 2u) << ToString(cell.id);
   }
-  EXPECT_THAT(plan->explanation, HasSubstr("Replica 1 is the slowest"));
+  EXPECT_THAT(plan->explanation, HasSubstr("the passes of replica 1, the slowest"));
 }
 
 TEST(PlanOfReplicas, AStepEndsWithTheExchange) {

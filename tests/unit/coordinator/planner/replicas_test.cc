@@ -92,6 +92,37 @@ TEST(PlanOfReplicas, ReplicasCanBeSimulatedOneByOne) {
   }
 }
 
+// Of an interface: what it carries of the passes and of the exchange. Nothing is faster than that.
+TEST(PlanOfReplicas, BoundAndFloorKnowTheExchange) {
+  PlanRequest request = RequestOf(3, 2);
+  request.assumed_line_bits_per_second = 10'000'000;
+  request.assumed_delay = absl::Milliseconds(10);
+  for (const char* gradients : {"none", "sdp4bit", "local-sgd:steps=20"}) {
+    request.spec.replicas.gradients = replicas::ParseGradients(gradients).value();
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const Prediction& prediction = plan->prediction;
+    const uint32_t apart = request.spec.replicas.steps_apart();
+    double busiest = 0;
+    for (const Cell& cell : plan->assignment.cells) {
+      double sent = 0, received = 0;
+      for (const Edge& edge : plan->assignment.edges) {
+        if (edge.from != cell.id && edge.to != cell.id) continue;
+        const double times = edge.kind == EdgeKind::kReplicas ? 1.0 / apart : 16;
+        sent += times * static_cast<double>(WithChunkHeaders(edge.SentBy(cell.id).bytes));
+        received += times * static_cast<double>(WithChunkHeaders(edge.SentTo(cell.id).bytes));
+      }
+      busiest = std::max({busiest, sent, received});
+    }
+    EXPECT_NEAR(prediction.floor_seconds, busiest / GoodputBytesPerSecond(10'000'000), 1e-6);
+    EXPECT_NEAR(static_cast<double>(prediction.busiest_bytes), busiest, 2);
+    EXPECT_GE(prediction.lower_bound_seconds, prediction.floor_seconds);
+    EXPECT_LE(prediction.lower_bound_seconds, prediction.step_seconds);
+    // All but the optimizer's overlap and a few latencies.
+    EXPECT_GT(prediction.lower_bound_seconds, 0.8 * prediction.step_seconds) << gradients;
+  }
+}
+
 TEST(PlanOfReplicas, KeepsTheSplitOfItsCheckpoint) {
   PlanRequest request = RequestOf(2, 2);
   const auto first = MakePlan(request);

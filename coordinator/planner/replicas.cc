@@ -298,11 +298,11 @@ class ReplicasPlanner {
       if (edge.kind == EdgeKind::kReplicas) bytes += edge.forward.bytes + edge.backward.bytes;
     }
     std::string text = fmt::format(
-        "{} replicas of {} stages train together: {}. Layers by stage: {}.{} A step of {} "
+        "{} replicas of {} stage{} train together: {}. Layers by stage: {}.{} A step of {} "
         "microbatches in each ({} tokens in all) should take {} ({:.0f} tokens/s): {} for the "
         "passes of replica {}, the slowest, and {} behind them in which replicas exchange "
         "gradients ({}) and parameters ({}), {} a step in all.",
-        replicas_, stages_, who, layers, PlacedText(request_, plan), spec.train.microbatches,
+        replicas_, stages_, stages_ == 1 ? "" : "s", who, layers, PlacedText(request_, plan), spec.train.microbatches,
         spec.TokensPerStep(), seconds(step.step_seconds),
         static_cast<double>(spec.TokensPerStep()) / step.step_seconds,
         seconds(step.passes_seconds), step.slowest, seconds(step.exchange_seconds),

@@ -97,8 +97,8 @@ ExchangeBound::ExchangeBound(const PlacementProblem& problem)
   const double others = problem.replicas - 1;
   for (uint32_t one = 0; one < workers_; ++one) {
     const PlaceableWorker& worker = problem.workers[one];
-    interfaces_.push_back(others / std::min(worker.egress_bytes_per_second,
-                                            worker.ingress_bytes_per_second));
+    interfaces_.push_back(
+        others / std::min(worker.egress_bytes_per_second, worker.ingress_bytes_per_second));
     for (uint32_t other = 0; other < workers_; ++other) {
       if (other == one) continue;
       const PairCost &there = problem.Pair(one, other), &back = problem.Pair(other, one);

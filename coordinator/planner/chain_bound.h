@@ -79,10 +79,8 @@ class ChainBound {
     double round = 0, wire = 0;
   };
   static Segment Impossible(uint32_t worker) {
-    return {.round = kImpossibleSeconds,
-            .stage = kImpossibleSeconds,
-            .first = worker,
-            .last = worker};
+    return {
+        .round = kImpossibleSeconds, .stage = kImpossibleSeconds, .first = worker, .last = worker};
   }
 
   const PlacementProblem& problem_;

@@ -121,10 +121,9 @@ StatusOr<ExchangeSize> ExchangeOf(const PlanRequest& request, uint32_t stages) {
     const bool last = role == ChainRole::kLast || role == ChainRole::kOnly;
     for (uint32_t layers = 1; layers + stages <= all + 1; ++layers) {
       const LayerRange range{.first = first ? 0 : last ? all - layers : 1, .count = layers};
-      LH_ASSIGN_OR_RETURN(
-          const uint64_t bytes,
-          ExchangeBytes(request.spec, request.data.vocabulary, range,
-                        {.embedding = first, .head = last}));
+      LH_ASSIGN_OR_RETURN(const uint64_t bytes,
+                          ExchangeBytes(request.spec, request.data.vocabulary, range,
+                                        {.embedding = first, .head = last}));
       size.bytes[r].push_back(static_cast<double>(WithChunkHeaders(bytes)));
     }
   }

@@ -22,7 +22,7 @@ constexpr uint64_t kShareOfFinalists = 2;
 // Of a search, for each worker in each place.
 constexpr uint64_t kMovesOfAPair = 15'000;
 // In moves of one chain.
-constexpr uint64_t kCostOfAReplicasMove = 4;
+constexpr uint64_t kCostOfAReplicasMove = 2;
 
 // Of SimulatedStep.
 uint64_t WorkOfAStep(const PlacementProblem& problem) {
@@ -89,8 +89,8 @@ uint32_t MostLead(const schedule::PipelineCost& cost) {
 
 Status CheckProblem(const PlacementProblem& problem) {
   const size_t workers = problem.workers.size();
-  if (problem.stages == 0 || problem.replicas == 0 ||
-      problem.replicas > replicas::kMostReplicas || problem.microbatches == 0 || problem.layers < problem.stages ||
+  if (problem.stages == 0 || problem.replicas == 0 || problem.replicas > replicas::kMostReplicas ||
+      problem.microbatches == 0 || problem.layers < problem.stages ||
       workers < size_t{problem.stages} * problem.replicas ||
       problem.pairs.size() != workers * workers) {
     return absl::InvalidArgumentError(fmt::format(
@@ -178,8 +178,8 @@ std::optional<PlacedReplicas> WithBalancedLayers(const PlacementProblem& problem
     for (size_t at = place; at < workers.size(); at += stages) {
       const StageOption* option = OptionOf(problem, workers[at], count, RoleAt(place, stages));
       if (option == nullptr) return kNoChain;
-      slowest = std::max(slowest, problem.microbatches * (option->forward + option->backward) +
-                                      option->optimizer);
+      slowest = std::max(
+          slowest, problem.microbatches * (option->forward + option->backward) + option->optimizer);
     }
     return slowest;
   };
@@ -238,9 +238,9 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
   }
   PlacementOptions search = options;
   const uint64_t cells = uint64_t{problem.stages} * problem.replicas;
-  search.most_moves = std::min(problem.replicas > 1 ? options.most_moves / kCostOfAReplicasMove
-                                                    : options.most_moves,
-                               kMovesOfAPair * cells * problem.workers.size());
+  search.most_moves = std::min(
+      problem.replicas > 1 ? options.most_moves / kCostOfAReplicasMove : options.most_moves,
+      kMovesOfAPair * cells * problem.workers.size());
   if (cells > 1) {
     LH_ASSIGN_OR_RETURN(const SearchResult found, SearchReplicas(problem, bound, exchange, search));
     best.moves += found.moves;
@@ -259,8 +259,7 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
     }
   }
   if (WaysToPlace(problem) <= options.exact_up_to && options.random_restarts == 0) {
-    LH_ASSIGN_OR_RETURN(best.is_exact,
-                        SearchAllReplicas(problem, bound, exchange, options, &best));
+    LH_ASSIGN_OR_RETURN(best.is_exact, SearchAllReplicas(problem, bound, exchange, options, &best));
   }
   if (best.replicas.empty()) {
     return absl::FailedPreconditionError(fmt::format(

@@ -1,6 +1,6 @@
-// Which workers hold the stages of a pipeline, or of several replicas of it, in which order, and how
-// many layers each stage has, by the step time that the simulator predicts. Pure; knows numbers,
-// not workers.
+// Which workers hold the stages of a pipeline, or of several replicas of it, in which order, and
+// how many layers each stage has, by the step time that the simulator predicts. Pure; knows
+// numbers, not workers.
 //
 //   PlacementProblem problem = ...;                 // every candidate, every pair
 //   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/plan/chain.h"
 #include "transport/replicas/layout.h"
 
 namespace longhaul::coordinator {
@@ -95,20 +96,20 @@ void Descent::Rebuild(uint32_t replica) {
   }
   Segment* const up_to = &up_to_[replica * stages_];
   Segment* const from = &from_[replica * stages_];
-  for (uint32_t s = 0; s < stages_; ++s) {
-    const Segment own = InPlace(s, WorkerAt(replica, s));
-    up_to[s] = s == 0 ? own : bound_.Join(up_to[s - 1], own);
+  for (uint32_t place = 0; place < stages_; ++place) {
+    const Segment own = InPlace(place, WorkerAt(replica, place));
+    up_to[place] = place == 0 ? own : bound_.Join(up_to[place - 1], own);
   }
-  for (uint32_t s = stages_; s-- > 0;) {
-    const Segment own = InPlace(s, WorkerAt(replica, s));
-    from[s] = s + 1 == stages_ ? own : bound_.Join(own, from[s + 1]);
+  for (uint32_t place = stages_; place-- > 0;) {
+    const Segment own = InPlace(place, WorkerAt(replica, place));
+    from[place] = chain::IsLast(place, stages_) ? own : bound_.Join(own, from[place + 1]);
   }
 }
 
 void Descent::Recount() {
   Total total;
   for (uint32_t r = 0; r < count_; ++r) {
-    passes_[r] = PassesOf(UpTo(r, stages_ - 1));
+    passes_[r] = PassesOf(UpTo(r, chain::LastStage(stages_)));
     total.AddPasses(passes_[r]);
   }
   for (uint32_t s = 0; count_ > 1 && s < stages_; ++s) {
@@ -144,8 +145,8 @@ double Descent::PassesInPieces(uint32_t replica, const Pieces& pieces) const {
     const int begin = static_cast<int>(piece.begin) + (from_head ? step : 0);
     const int end = static_cast<int>(piece.end) - (to_tail ? step : 0);
     if ((end - begin) * step < 0) continue;
-    whole = bound_.Join(
-        whole, Along(replica, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)));
+    whole = bound_.Join(whole,
+                        Along(replica, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)));
   }
   whole = bound_.Join(whole, bound_.Stage(last, layers_of(tail, tail.end), ChainRole::kLast));
   return whole.Bound() + bound_.After(first, first_layers, last);
@@ -170,8 +171,9 @@ double Descent::PassesSwapped(uint32_t replica, uint32_t one, uint32_t other) co
 double Descent::PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin,
                                uint32_t end) const {
   const bool to_last = end + 1 == stages_;
-  Segment whole = begin == 0 ? UpTo(other, end) : to_last ? From(other, begin)
-                                                          : Along(other, begin, end);
+  Segment whole = begin == 0 ? UpTo(other, end)
+                  : to_last  ? From(other, begin)
+                             : Along(other, begin, end);
   if (begin > 0) whole = bound_.Join(UpTo(replica, begin - 1), whole);
   if (!to_last) whole = bound_.Join(whole, From(replica, end + 1));
   return PassesOf(whole);
@@ -203,9 +205,9 @@ double Descent::Judge(const Pieces& pieces) {
     for (int from = static_cast<int>(piece.begin);; from += step, ++place) {
       const auto column = static_cast<uint32_t>(from);
       const uint32_t layers = piece.new_layers > 0 ? piece.new_layers : LayersAt(column);
-      total.AddStage(exchange_.Bytes(bound_.RoleAt(place), layers) *
-                         columns_[column].seconds_per_byte,
-                     columns_[column].latency);
+      total.AddStage(
+          exchange_.Bytes(bound_.RoleAt(place), layers) * columns_[column].seconds_per_byte,
+          columns_[column].latency);
       if (column == piece.end) break;
     }
     ++place;

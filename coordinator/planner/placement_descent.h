@@ -1,10 +1,11 @@
-// One descent of the local search for replicas: from given ones by moves that each shorten the bound
-// of a step, until none does. Private to placement*.cc; for one thread.
+// One descent of the local search for replicas: from given ones by moves that each shorten the
+// bound of a step, until none does. Private to placement*.cc; for one thread.
 //
-// Moves of stages, in all replicas at once, with their layers: swap two, move up to three elsewhere,
-// reverse a part, move a layer to another stage. Moves of workers: exchange one with a spare; with
-// several replicas swap any two, and exchange what two replicas have between two stages. A table of
-// the segments of each chain makes the passes after a move a few joins (chain_bound.h).
+// Moves of stages, in all replicas at once, with their layers: swap two, move up to three
+// elsewhere, reverse a part, move a layer to another stage. Moves of workers: exchange one with a
+// spare; with several replicas swap any two, and exchange what two replicas have between two
+// stages. A table of the segments of each chain makes the passes after a move a few joins
+// (chain_bound.h).
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_DESCENT_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_DESCENT_H_
 
@@ -53,7 +54,7 @@ class Descent {
   };
   // What a value is made of.
   struct Total {
-    double longest_passes = 0, all_passes = 0;      // of the replicas
+    double longest_passes = 0, all_passes = 0;       // of the replicas
     double longest_transfer = 0, all_transfers = 0;  // of the stages
     double latency = 0;
     void AddPasses(double seconds);

@@ -80,8 +80,8 @@ class AllReplicas {
     double transfer = 0, latency = 0;
     const std::vector<uint32_t>& layers = replicas_.front().layers;
     for (uint32_t s = 0; s < layers.size(); ++s) {
-      transfer = std::max(transfer, exchange_.Bytes(bound_.RoleAt(s), layers[s]) *
-                                        columns_[s].seconds_per_byte);
+      transfer = std::max(
+          transfer, exchange_.Bytes(bound_.RoleAt(s), layers[s]) * columns_[s].seconds_per_byte);
       latency = std::max(latency, columns_[s].latency);
     }
     return exchange_.Seconds(transfer, latency);

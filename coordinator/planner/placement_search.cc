@@ -11,8 +11,9 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr size_t kKept = 12;             // of the best chains
-constexpr uint32_t kFruitless = 40;      // descents in a row before the search begins elsewhere
+constexpr size_t kKept = 12;  // of the best chains
+// Descents in a row before the search begins elsewhere; with replicas starts differ more.
+constexpr uint32_t kFruitless = 40, kFruitlessOfReplicas = 15;
 constexpr double kAcceptedLoss = 1.003;  // of a descent that is followed although it is worse
 constexpr uint64_t kMovesBetweenLooks = 1 << 14;
 
@@ -68,9 +69,9 @@ class Search {
     uint32_t greedy = 0;  // starts so far
     const size_t most_greedy = problem_.workers.size() * (problem_.replicas > 1 ? 2 : 1);
     while (descent_.moves() < options_.most_moves && descents_ < 4 * kMovesBetweenLooks) {
-      std::vector<uint32_t> workers =
-          greedy < most_greedy && greedy % 2 == descents_ % 2 ? GreedyWorkers(greedy++)
-                                                              : RandomWorkers();
+      std::vector<uint32_t> workers = greedy < most_greedy && greedy % 2 == descents_ % 2
+                                          ? GreedyWorkers(greedy++)
+                                          : RandomWorkers();
       const auto start = WithBalancedLayers(problem_, std::move(workers));
       if (start) {
         Descend(*start);
@@ -81,7 +82,8 @@ class Search {
       double bound = descent_.bound();
       if (!start || bound == kNoChain) continue;
       double nearest = bound;
-      for (uint32_t fruitless = 0; fruitless < kFruitless && descent_.moves() < options_.most_moves;
+      const uint32_t patience = problem_.replicas > 1 ? kFruitlessOfReplicas : kFruitless;
+      for (uint32_t fruitless = 0; fruitless < patience && descent_.moves() < options_.most_moves;
            ++fruitless) {
         LH_RETURN_IF_ERROR(
             Look(static_cast<double>(descent_.moves()) / static_cast<double>(options_.most_moves)));

@@ -23,9 +23,9 @@ struct SearchResult {
   uint32_t descents = 0;
 };
 
-// Descents of a local search by the bound (placement_descent.h). A descent from a local optimum that
-// was changed at random follows the one before; without success for long the search begins anew
-// elsewhere. kCancelled once options.stop is requested.
+// Descents of a local search by the bound (placement_descent.h). A descent from a local optimum
+// that was changed at random follows the one before; without success for long the search begins
+// anew elsewhere. kCancelled once options.stop is requested.
 StatusOr<SearchResult> SearchReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                       const ExchangeBound& exchange,
                                       const PlacementOptions& options);

@@ -52,8 +52,7 @@ StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                                .embedding = roles.embedding,
                                                .head = roles.head});
   return replicas::Layout::Make(
-      replicas::ReplicatedParameters(parameters,
-                                     spec.train.optimizer.kind == OptimizerKind::kMuon),
+      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
       {.replicas = spec.replicas.count,
        .gradients = spec.replicas.gradients,
        .parameters = spec.replicas.parameters});
@@ -195,9 +194,8 @@ class ReplicasPlanner {
     for (Edge& edge : plan->assignment.edges) {
       if (edge.kind != EdgeKind::kReplicas) continue;
       const Cell& cell = *plan->assignment.Find(edge.from);
-      LH_ASSIGN_OR_RETURN(
-          const replicas::Layout layout,
-          LayoutOf(spec, request_.data.vocabulary, cell.layers, cell.roles));
+      LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
+                          LayoutOf(spec, request_.data.vocabulary, cell.layers, cell.roles));
       const CandidateWorker& from = WorkersOf(edge.from.replica)[edge.from.stage];
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
       LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec, from, to, edge.kind));
@@ -302,11 +300,11 @@ class ReplicasPlanner {
         "microbatches in each ({} tokens in all) should take {} ({:.0f} tokens/s): {} for the "
         "passes of replica {}, the slowest, and {} behind them in which replicas exchange "
         "gradients ({}) and parameters ({}), {} a step in all.",
-        replicas_, stages_, stages_ == 1 ? "" : "s", who, layers, PlacedText(request_, plan), spec.train.microbatches,
-        spec.TokensPerStep(), seconds(step.step_seconds),
-        static_cast<double>(spec.TokensPerStep()) / step.step_seconds,
-        seconds(step.passes_seconds), step.slowest, seconds(step.exchange_seconds),
-        replicas::ToString(spec.replicas.gradients), replicas::ToString(spec.replicas.parameters),
+        replicas_, stages_, stages_ == 1 ? "" : "s", who, layers, PlacedText(request_, plan),
+        spec.train.microbatches, spec.TokensPerStep(), seconds(step.step_seconds),
+        static_cast<double>(spec.TokensPerStep()) / step.step_seconds, seconds(step.passes_seconds),
+        step.slowest, seconds(step.exchange_seconds), replicas::ToString(spec.replicas.gradients),
+        replicas::ToString(spec.replicas.parameters),
         FormatBytes(static_cast<double>(bytes) / spec.replicas.steps_apart()));
     text += fmt::format(
         " No schedule could be below {}, and what sets that bound is the {}; for {} of it the {} "
@@ -375,8 +373,7 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
                                        const std::stop_token& stop) {
   const uint32_t replicas = ReplicasOf(plan.assignment), apart = spec.replicas.steps_apart();
   const Exchange exchange(plan);
-  ReplicasStep step{.exchange_seconds =
-                        exchange.Seconds(std::nullopt, kExchangeMessages) / apart};
+  ReplicasStep step{.exchange_seconds = exchange.Seconds(std::nullopt, kExchangeMessages) / apart};
   const auto of_replica = [](const std::string& name, uint32_t replica) {
     return replica == 0 ? name : fmt::format("{} of replica {}", name, replica);
   };

@@ -78,10 +78,11 @@ std::string Problem(const SweepPoint& point, const SweepSpec& sweep, uint32_t wo
   }
   const uint32_t stages = spec.pipeline.stages.value_or(1), replicas = spec.replicas.count;
   if (stages * replicas > workers) {
-    return fmt::format("its {}{} stages need as many workers, and the sweep's cluster has {}; raise "
-                       "workers or lower pipeline.stages{}",
-                       replicas > 1 ? fmt::format("{} times ", replicas) : "", stages, workers,
-                       replicas > 1 ? " or pipeline.replicas" : "");
+    return fmt::format(
+        "its {}{} stages need as many workers, and the sweep's cluster has {}; raise "
+        "workers or lower pipeline.stages{}",
+        replicas > 1 ? fmt::format("{} times ", replicas) : "", stages, workers,
+        replicas > 1 ? " or pipeline.replicas" : "");
   }
   return "";
 }

@@ -181,12 +181,11 @@ PointResult PointFromJson(const json& from) {
   from.at("explanation").get_to(point.explanation);
   from.at("link_bytes_per_step").get_to(point.link_bytes_per_step);
   from.at("payload_bytes_per_step").get_to(point.payload_bytes_per_step);
+  uint32_t place = 0;  // by which results of an older version number their stages
   for (const json& stage : from.at("stages")) {
     point.stages.push_back(StageFromJson(stage));
-    // Results of an older version number their stages by the order.
-    if (!stage.contains("stage")) {
-      point.stages.back().id.stage = static_cast<uint32_t>(point.stages.size() - 1);
-    }
+    if (!stage.contains("stage")) point.stages.back().id.stage = place;
+    ++place;
   }
   for (const json& link : from.at("link_bytes")) point.link_bytes.push_back(LinkFromJson(link));
   for (const json& step : from.at("curve")) point.curve.push_back(StepFromJson(step));

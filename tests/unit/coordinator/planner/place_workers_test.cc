@@ -113,8 +113,7 @@ TEST(PlaceWorkers, ReplicasArePredictedAsTheyWereChosen) {
     const auto placed = Place(*problem);
     const auto plan = MakePlan(request);
     ASSERT_TRUE(placed.ok() && plan.ok()) << placed.status() << plan.status();
-    EXPECT_NEAR(plan->prediction.step_seconds, placed->step_seconds,
-                0.02 * placed->step_seconds);
+    EXPECT_NEAR(plan->prediction.step_seconds, placed->step_seconds, 0.02 * placed->step_seconds);
     EXPECT_EQ(plan->assignment.cells.size(), 6u);
     // Two replicas do without the slow one. Of three each fits into a region with it.
     EXPECT_EQ(std::ranges::count(NamesOf(*plan), "w2"), replicas == 2 ? 0 : 1);

@@ -36,21 +36,22 @@ PlacementProblem RandomReplicas(const Sizes& sizes, uint32_t replicas, uint64_t 
 double ExchangeBySelf(const PlacementProblem& problem, const PlacedReplicas& replicas) {
   double longest = 0, latency = 0;
   for (uint32_t s = 0; s < problem.stages; ++s) {
-    const double bytes = problem.exchange.bytes[static_cast<size_t>(
-        RoleAt(s, problem.stages))][replicas[0].layers[s] - 1];
+    const double bytes =
+        problem.exchange
+            .bytes[static_cast<size_t>(RoleAt(s, problem.stages))][replicas[0].layers[s] - 1];
     for (const PlacedChain& from : replicas) {
       const PlaceableWorker& sender = problem.workers[from.workers[s]];
       const double all = bytes * (problem.replicas - 1);
-      longest = std::max({longest, all / sender.egress_bytes_per_second,
-                          all / sender.ingress_bytes_per_second});
+      longest = std::max(
+          {longest, all / sender.egress_bytes_per_second, all / sender.ingress_bytes_per_second});
       for (const PlacedChain& to : replicas) {
         if (&from == &to) continue;
         const PairCost& pair = problem.Pair(from.workers[s], to.workers[s]);
         if (!pair.may_exchange) return std::numeric_limits<double>::infinity();
         const PlaceableWorker& receiver = problem.workers[to.workers[s]];
-        longest = std::max(
-            longest, bytes / std::min({pair.bytes_per_second, sender.egress_bytes_per_second,
-                                       receiver.ingress_bytes_per_second}));
+        longest = std::max(longest,
+                           bytes / std::min({pair.bytes_per_second, sender.egress_bytes_per_second,
+                                             receiver.ingress_bytes_per_second}));
         latency = std::max(latency, pair.latency);
       }
     }
@@ -71,7 +72,7 @@ double StepBySelf(const PlacementProblem& problem, const PlacedReplicas& replica
 }
 
 PlacedReplicas CutIntoReplicas(const PlacementProblem& problem, const std::vector<uint32_t>& order,
-                   const std::vector<uint32_t>& layers) {
+                               const std::vector<uint32_t>& layers) {
   PlacedReplicas replicas;
   for (uint32_t r = 0; r < problem.replicas; ++r) {
     const auto first = order.begin() + r * problem.stages;
@@ -94,8 +95,9 @@ double BestOfAll(const PlacementProblem& problem) {
       in_order &= order[(r - 1) * problem.stages] < order[r * problem.stages];
     }
     if (!in_order) continue;
-    EachSplit(problem.stages, problem.layers, &layers,
-              [&] { best = std::min(best, StepBySelf(problem, CutIntoReplicas(problem, order, layers))); });
+    EachSplit(problem.stages, problem.layers, &layers, [&] {
+      best = std::min(best, StepBySelf(problem, CutIntoReplicas(problem, order, layers)));
+    });
   } while (std::ranges::next_permutation(order).found);
   return best;
 }

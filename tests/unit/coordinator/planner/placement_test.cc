@@ -71,8 +71,7 @@ TEST(Placement, SmallProblemsAreSolvedAsByTryingAllChains) {
     ASSERT_TRUE(placed.ok()) << placed.status();
     EXPECT_TRUE(placed->is_exact);
     EXPECT_NEAR(placed->step_seconds, Oracle(problem), 1e-9) << "seed " << seed;
-    EXPECT_NEAR(SimulatedStep(problem, placed->replicas).value(), placed->step_seconds,
-                1e-12);
+    EXPECT_NEAR(SimulatedStep(problem, placed->replicas).value(), placed->step_seconds, 1e-12);
   }
 }
 

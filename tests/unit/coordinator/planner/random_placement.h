@@ -72,7 +72,7 @@ inline PlacementProblem RandomProblem(const Sizes& sizes, uint64_t seed) {
 
 // Every way to give so many layers to the stages that are left.
 inline void EachSplit(uint32_t stages, uint32_t layers, std::vector<uint32_t>* split,
-               const std::function<void()>& use) {
+                      const std::function<void()>& use) {
   if (stages == 1) {
     split->push_back(layers);
     use();

@@ -227,8 +227,7 @@ TEST(MeasuredPoint, AStepOfReplicasIsPredictedWithTheirExchange) {
   }
   plan.assignment.edges = chain::MakeEdges(2, 2);
   for (Edge& edge : plan.assignment.edges) {
-    edge.forward.bytes = edge.backward.bytes =
-        edge.kind == EdgeKind::kReplicas ? 500'000 : 25'000;
+    edge.forward.bytes = edge.backward.bytes = edge.kind == EdgeKind::kReplicas ? 500'000 : 25'000;
   }
   plan.edges.resize(plan.assignment.edges.size());
   SweepPoint point = Point();

@@ -235,14 +235,13 @@ void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) 
   if (!prediction.codecs.empty()) PrintCodecs(terminal, prediction);
   if (prediction.step_seconds > 0) {
     terminal.out << fmt::format(
-        "\npredicted step: {} ({} tokens/s); no schedule is faster than {} here",
+        "\npredicted step: {} ({} tokens/s{}); no schedule is faster than {} here",
         SecondsText(prediction.step_seconds),
         GroupedText(static_cast<double>(tokens_per_step) / prediction.step_seconds),
+        prediction.exchange_seconds > 0 ? fmt::format(", {} of exchange between replicas",
+                                                      SecondsText(prediction.exchange_seconds))
+                                        : "",
         SecondsText(prediction.lower_bound_seconds));
-    if (prediction.exchange_seconds > 0) {
-      terminal.out << fmt::format("; {} of it replicas exchange gradients and parameters",
-                                  SecondsText(prediction.exchange_seconds));
-    }
     if (!prediction.bottleneck.empty()) {
       terminal.out << fmt::format("; what bounds it: {}", Printable(prediction.bottleneck));
     }

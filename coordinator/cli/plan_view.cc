@@ -167,8 +167,13 @@ void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
       prediction.busiest_bytes > 0
           ? fmt::format("carries {}", FormatBytes(static_cast<double>(prediction.busiest_bytes)))
           : "is at work",
-      fill_and_drain > 0 ? " of one synchronous step: " + SecondsText(fill_and_drain)
-                         : std::string(": none, because steps overlap"));
+      fill_and_drain > 0
+          ? fmt::format(" of one synchronous step{}: {}",
+                        prediction.exchange_seconds > 0
+                            ? ", and what passes and exchange wait for each other"
+                            : "",
+                        SecondsText(fill_and_drain))
+          : std::string(": none, because steps overlap"));
 }
 
 // What a stage does all step long, and what it waits for.
@@ -234,9 +239,12 @@ void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) 
   if (!prediction.codecs.empty()) PrintCodecs(terminal, prediction);
   if (prediction.step_seconds > 0) {
     terminal.out << fmt::format(
-        "\npredicted step: {} ({} tokens/s); no schedule is faster than {} here",
+        "\npredicted step: {} ({} tokens/s{}); no schedule is faster than {} here",
         SecondsText(prediction.step_seconds),
         GroupedText(static_cast<double>(tokens_per_step) / prediction.step_seconds),
+        prediction.exchange_seconds > 0 ? fmt::format(", {} of exchange between replicas",
+                                                      SecondsText(prediction.exchange_seconds))
+                                        : "",
         SecondsText(prediction.lower_bound_seconds));
     if (!prediction.bottleneck.empty()) {
       terminal.out << fmt::format("; what bounds it: {}", Printable(prediction.bottleneck));

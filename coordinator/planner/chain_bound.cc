@@ -54,7 +54,7 @@ ChainBound::ChainBound(const PlacementProblem& problem)
     for (uint32_t lower = 0; lower < workers_; ++lower) {
       Boundary& between = boundaries_[w * workers_ + lower];
       if (lower == w || !problem.Pair(w, lower).may_be_joined) {
-        between = {kNoChain, 0};
+        between = {kImpossibleSeconds, 0};
         continue;
       }
       const PlaceableWorker& below = problem.workers[lower];
@@ -67,16 +67,13 @@ ChainBound::ChainBound(const PlacementProblem& problem)
   }
 }
 
-Segment ChainBound::Impossible(uint32_t worker) {
-  return {.round = kNoChain, .stage = kNoChain, .first = worker, .last = worker};
-}
-
 double ChainBound::After(uint32_t first, uint32_t first_layers, uint32_t last) const {
   const ChainRole role = RoleAt(0);
   const auto& options = problem_.workers[first].options[static_cast<size_t>(role)];
+  if (first_layers > options.size()) return kImpossibleSeconds;
   double after = options[first_layers - 1].optimizer;
   if (problem_.tied_bytes && first != last) {
-    if (!problem_.Pair(first, last).may_hold_tied) return kNoChain;
+    if (!problem_.Pair(first, last).may_hold_tied) return kImpossibleSeconds;
     // What the first stage sends leaves when its passes have ended.
     after += (*problem_.tied_bytes)[0] / RateOf(problem_, first, last) +
              problem_.Pair(first, last).latency;
@@ -89,13 +86,56 @@ double ChainBound::Of(const PlacedChain& chain) const {
   for (uint32_t s = 1; s < problem_.stages; ++s) {
     whole = Join(whole, Stage(chain.workers[s], chain.layers[s], RoleAt(s)));
   }
-  const double passes = whole.Bound();
-  if (passes == kNoChain) return kNoChain;
-  return passes + After(chain.workers.front(), chain.layers.front(), chain.workers.back());
+  const double seconds =
+      whole.Bound() + After(chain.workers.front(), chain.layers.front(), chain.workers.back());
+  return IsPossible(seconds) ? seconds : kNoChain;
 }
 
-double BoundOf(const PlacementProblem& problem, const PlacedChain& chain) {
-  return ChainBound(problem).Of(chain);
+ExchangeBound::ExchangeBound(const PlacementProblem& problem)
+    : problem_(problem), workers_(problem.workers.size()) {
+  pairs_.resize(workers_ * workers_);
+  const double others = problem.replicas - 1;
+  for (uint32_t one = 0; one < workers_; ++one) {
+    const PlaceableWorker& worker = problem.workers[one];
+    interfaces_.push_back(
+        others / std::min(worker.egress_bytes_per_second, worker.ingress_bytes_per_second));
+    for (uint32_t other = 0; other < workers_; ++other) {
+      if (other == one) continue;
+      const PairCost &there = problem.Pair(one, other), &back = problem.Pair(other, one);
+      Column& pair = pairs_[one * workers_ + other];
+      pair.latency = std::max(there.latency, back.latency);
+      pair.seconds_per_byte =
+          there.may_exchange && back.may_exchange
+              ? 1 / std::min(RateOf(problem, one, other), RateOf(problem, other, one))
+              : kImpossibleSeconds;
+    }
+  }
+}
+
+double ExchangeBound::Of(const PlacedReplicas& replicas) const {
+  if (replicas.size() < 2) return 0;
+  double transfer = 0, latency = 0;
+  for (uint32_t s = 0; s < problem_.stages; ++s) {
+    std::vector<uint32_t> workers;
+    Column column;
+    for (const PlacedChain& chain : replicas) {
+      column = With(column, workers, chain.workers[s]);
+      workers.push_back(chain.workers[s]);
+    }
+    const ChainRole role = RoleAt(s, problem_.stages);
+    transfer =
+        std::max(transfer, Bytes(role, replicas.front().layers[s]) * column.seconds_per_byte);
+    latency = std::max(latency, column.latency);
+  }
+  const double seconds = Seconds(transfer, latency);
+  return IsPossible(seconds) ? seconds : kNoChain;
+}
+
+double BoundOf(const PlacementProblem& problem, const PlacedReplicas& replicas) {
+  const ChainBound bound(problem);
+  double passes = 0;
+  for (const PlacedChain& chain : replicas) passes = std::max(passes, bound.Of(chain));
+  return passes + ExchangeBound(problem).Of(replicas);
 }
 
 }  // namespace longhaul::coordinator

@@ -1,24 +1,34 @@
 // The lower bound of a chain of workers, put together of segments in constant time. Pure; private
 // to placement*.cc.
 //
-// A step is bound by what is busy the longest: a stage or its interface, for as long as all
+// Passes are bound by what is busy the longest: a stage or its interface, for as long as all
 // microbatches take there, behind the way of the first one down to it and before the way of the
 // last one back; or one direction of a boundary. Two segments and the boundary between them have a
 // bound that follows from the bounds of both, so that a changed chain costs as many joins as it has
-// pieces.
+// pieces. Replicas exchange behind the passes of the slowest one: ExchangeBound.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_
 #define LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "coordinator/planner/placement.h"
+#include "coordinator/planner/replicas.h"
 
 namespace longhaul::coordinator {
 
 // The bound of what does not fit or may not be joined.
 inline constexpr double kNoChain = std::numeric_limits<double>::infinity();
+// While it is put together each stage that does not fit, and each two workers that may not be
+// joined, count as so many seconds. So a search sees which of two impossible chains is nearer to
+// one that can be.
+inline constexpr double kImpossibleSeconds = 1e9;
+constexpr bool IsPossible(double seconds) {
+  return seconds < kImpossibleSeconds / 2;
+}
 
 // Seconds.
 struct Segment {
@@ -34,7 +44,6 @@ class ChainBound {
  public:
   explicit ChainBound(const PlacementProblem& problem);
 
-  // Infinite where it does not fit.
   Segment Stage(uint32_t worker, uint32_t layers, ChainRole role) const {
     const std::vector<Segment>& by_layers =
         by_layers_[worker * kChainRoles + static_cast<size_t>(role)];
@@ -55,6 +64,7 @@ class ChainBound {
   }
   // What comes after the passes of a whole chain.
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
+  // The passes of one chain, and what comes after them.
   double Of(const PlacedChain& chain) const;
 
   ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
@@ -68,12 +78,54 @@ class ChainBound {
   struct Boundary {
     double round = 0, wire = 0;
   };
-  static Segment Impossible(uint32_t worker);
+  static Segment Impossible(uint32_t worker) {
+    return {
+        .round = kImpossibleSeconds, .stage = kImpossibleSeconds, .first = worker, .last = worker};
+  }
 
   const PlacementProblem& problem_;
   const size_t workers_;
   std::vector<std::vector<Segment>> by_layers_;  // [worker * kChainRoles + role][layers - 1]
   std::vector<Boundary> boundaries_;             // [upper * workers + lower]
+};
+
+// What workers that hold the same stage of all replicas exchange; the longest of the stages counts.
+class ExchangeBound {
+ public:
+  explicit ExchangeBound(const PlacementProblem& problem);
+
+  struct Column {
+    double seconds_per_byte = 0;  // of those that a replica sends another one
+    double latency = 0;           // the longest, one way
+  };
+  // Between two of them.
+  Column Between(uint32_t one, uint32_t other) const { return pairs_[one * workers_ + other]; }
+  // The slowest of the pairs so far and of the interfaces, which carry what goes to all others.
+  Column With(const Column& column, std::span<const uint32_t> others, uint32_t worker) const {
+    Column all = column;
+    all.seconds_per_byte = std::max(all.seconds_per_byte, interfaces_[worker]);
+    for (const uint32_t other : others) {
+      const Column& pair = pairs_[worker * workers_ + other];
+      all.seconds_per_byte = std::max(all.seconds_per_byte, pair.seconds_per_byte);
+      all.latency = std::max(all.latency, pair.latency);
+    }
+    return all;
+  }
+  double Bytes(ChainRole role, uint32_t layers) const {
+    const std::vector<double>& bytes = problem_.exchange.bytes[static_cast<size_t>(role)];
+    return bytes[std::min<size_t>(layers, bytes.size()) - 1];
+  }
+  // A step's part of an exchange whose longest transfer and latency are these.
+  double Seconds(double transfer, double latency) const {
+    return (transfer + kExchangeMessages * latency) / problem_.exchange.every;
+  }
+  double Of(const PlacedReplicas& replicas) const;
+
+ private:
+  const PlacementProblem& problem_;
+  const size_t workers_;
+  std::vector<Column> pairs_;       // [one * workers + other], the slower way
+  std::vector<double> interfaces_;  // [worker], a byte to each other replica
 };
 
 }  // namespace longhaul::coordinator

@@ -34,49 +34,6 @@ std::string Split(const Plan& plan) {
   return text + ".";
 }
 
-// Which workers were left out, and what the choice gains.
-std::string Placed(const PlanRequest& request, const Plan& plan) {
-  if (!request.placement || plan.assignment.cells.size() < 2) return "";
-  const PlacementSummary& placed = *request.placement;
-  const size_t stages = plan.assignment.cells.size();
-  std::string text = fmt::format(" Workers and their order were chosen among {} candidates{}",
-                                 placed.candidates, placed.is_exact ? ", all ways considered" : "");
-  const auto than = [&](double seconds) {
-    return fmt::format("a step would take {} ({:+.0f}%)", Seconds(seconds),
-                       100 * (seconds / placed.step_seconds - 1));
-  };
-  const bool is_named = placed.step_seconds == placed.name_order_seconds;
-  if (is_named && placed.step_seconds == placed.first_by_name_seconds) {
-    return text +
-           ": no others, and no other order, are faster by 3% or more than the first by "
-           "name in the order of their names.";
-  }
-  if (!is_named) {
-    text +=
-        placed.name_order_seconds > 0
-            ? "; of these workers in the order of their names " + than(placed.name_order_seconds)
-            : "; in the order of their names these workers could not be a pipeline";
-  }
-  if (placed.candidates > stages) {
-    text += placed.first_by_name_seconds > 0
-                ? "; of the first by name " + than(placed.first_by_name_seconds)
-                : "; the first by name could not be a pipeline in that order";
-  }
-  std::string guessed;
-  for (const Edge& edge : plan.assignment.edges) {
-    const CandidateWorker& from = request.workers[edge.from.stage];
-    const auto known = from.to.find(request.workers[edge.to.stage].id);
-    if (known == from.to.end() || !known->second.is_estimate) continue;
-    guessed += fmt::format("{}{} and {}", guessed.empty() ? "" : ", ", from.name,
-                           request.workers[edge.to.stage].name);
-  }
-  if (!guessed.empty()) {
-    text += fmt::format(". Not measured but estimated from other links between their regions: {}",
-                        guessed);
-  }
-  return text + ".";
-}
-
 // Stages that take turns on a device.
 std::string Shared(const PlanRequest& request, const Plan& plan) {
   if (request.spec.replay) return "";
@@ -388,11 +345,55 @@ std::string Oddities(const PlanRequest& request) {
 
 }  // namespace
 
+std::string PlacedText(const PlanRequest& request, const Plan& plan) {
+  if (!request.placement || plan.assignment.cells.size() < 2) return "";
+  const PlacementSummary& placed = *request.placement;
+  const size_t needed = plan.assignment.cells.size();
+  std::string text = fmt::format(" Workers and their order were chosen among {} candidates{}",
+                                 placed.candidates, placed.is_exact ? ", all ways considered" : "");
+  const auto than = [&](double seconds) {
+    return fmt::format("a step would take {} ({:+.0f}%)", Seconds(seconds),
+                       100 * (seconds / placed.step_seconds - 1));
+  };
+  const bool is_named = placed.step_seconds == placed.name_order_seconds;
+  if (is_named && placed.step_seconds == placed.first_by_name_seconds) {
+    return text + fmt::format(
+                      ": no others, and no other order, are faster by {:.0f}% or more than the "
+                      "first by name in the order of their names.",
+                      100 * kLeastGainOfPlacement);
+  }
+  if (!is_named) {
+    text +=
+        placed.name_order_seconds > 0
+            ? "; of these workers in the order of their names " + than(placed.name_order_seconds)
+            : "; in the order of their names these workers could not be a pipeline";
+  }
+  if (placed.candidates > needed) {
+    text += placed.first_by_name_seconds > 0
+                ? "; of the first by name " + than(placed.first_by_name_seconds)
+                : "; the first by name could not be a pipeline in that order";
+  }
+  std::string guessed;
+  for (const Edge& edge : plan.assignment.edges) {
+    const CandidateWorker& from = request.workers[plan.assignment.PlaceOf(edge.from)];
+    const CandidateWorker& to = request.workers[plan.assignment.PlaceOf(edge.to)];
+    const auto known = from.to.find(to.id);
+    if (known == from.to.end() || !known->second.is_estimate) continue;
+    guessed += fmt::format("{}{} and {}", guessed.empty() ? "" : ", ", from.name, to.name);
+  }
+  if (!guessed.empty()) {
+    text += fmt::format(". Not measured but estimated from other links between their regions: {}",
+                        guessed);
+  }
+  return text + ".";
+}
+
 std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  std::string text = Split(plan) + Placed(request, plan) + Shared(request, plan) +
-                     Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
-  if (prediction.step_seconds > 0) {
+  const bool is_alone = request.spec.replicas.count == 1;
+  std::string text = is_alone ? Split(plan) + PlacedText(request, plan) : "";
+  text += Shared(request, plan) + Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
+  if (is_alone && prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
         "schedule could be below {}, and what sets that bound is the {}.",

@@ -8,7 +8,12 @@
 
 namespace longhaul::coordinator {
 
+// Of one of several replicas what is left when those, their placement and their step are described.
 std::string Explain(const PlanRequest& request, const Plan& plan);
+
+// Among how many workers was chosen, and what others would take; "" where nothing was. With a space
+// before it.
+std::string PlacedText(const PlanRequest& request, const Plan& plan);
 
 }  // namespace longhaul::coordinator
 

@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "coordinator/planner/link_estimates.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/prediction.h"
+#include "coordinator/planner/replicas.h"
 #include "coordinator/planner/stage_costs.h"
 #include "run/plan/chain.h"
 
 namespace longhaul::coordinator {
 namespace {
+
+// Of the rate of a pair that was not measured, in the last plan of a survey.
+constexpr double kTrustInGuesses = 0.1;
 
 bool HasTimedGroup(const RunSpec& spec, const CandidateWorker& worker) {
   const v1::GroupTimes* const group = TimesOfGroup(worker, spec.group);
@@ -62,10 +67,12 @@ StatusOr<PlaceableWorker> WorkerOf(const PlanRequest& request, const StageCosts&
   return one;
 }
 
-PlanRequest WithChain(const PlanRequest& request, const PlacedChain& chain) {
+PlanRequest WithReplicas(const PlanRequest& request, const PlacedReplicas& replicas) {
   PlanRequest placed = request;
   placed.workers.clear();
-  for (const uint32_t worker : chain.workers) placed.workers.push_back(request.workers[worker]);
+  for (const PlacedChain& chain : replicas) {
+    for (const uint32_t worker : chain.workers) placed.workers.push_back(request.workers[worker]);
+  }
   // What is known of interfaces by links to workers that have no stage.
   for (CandidateWorker& worker : placed.workers) {
     const InterfaceRates rates = InterfaceOf(request, worker);
@@ -75,22 +82,52 @@ PlanRequest WithChain(const PlanRequest& request, const PlacedChain& chain) {
     worker.egress_bits_per_second = bits(rates.egress_bytes_per_second);
     worker.ingress_bits_per_second = bits(rates.ingress_bytes_per_second);
   }
-  placed.layers = chain.layers;
+  placed.layers = replicas.front().layers;
   placed.candidates_for.reset();
   return placed;
 }
 
-PlacedChain FirstByName(uint32_t stages) {
-  PlacedChain chain;
-  for (uint32_t w = 0; w < stages; ++w) chain.workers.push_back(w);
-  return chain;
+std::vector<uint32_t> FirstByName(uint32_t count) {
+  std::vector<uint32_t> workers(count);
+  std::iota(workers.begin(), workers.end(), 0);
+  return workers;
+}
+
+std::vector<uint32_t> SortedWorkersOf(const PlacedReplicas& replicas) {
+  std::vector<uint32_t> workers;
+  for (const PlacedChain& chain : replicas) {
+    workers.insert(workers.end(), chain.workers.begin(), chain.workers.end());
+  }
+  std::ranges::sort(workers);
+  return workers;
 }
 
 // 0: they cannot be a pipeline in this order.
-StatusOr<double> StepOf(const PlacementProblem& problem, const std::optional<PlacedChain>& chain,
+StatusOr<double> StepOf(const PlacementProblem& problem,
+                        const std::optional<PlacedReplicas>& replicas,
                         const std::stop_token& stop) {
-  if (!chain || BoundOf(problem, *chain) == schedule::kUnlimited) return 0;
-  return SimulatedStep(problem, *chain, stop);
+  if (!replicas || BoundOf(problem, *replicas) == schedule::kUnlimited) return 0;
+  return SimulatedStep(problem, *replicas, stop);
+}
+
+// What replicas of a stage exchange, whichever of those with so many layers it is.
+StatusOr<ExchangeSize> ExchangeOf(const PlanRequest& request, uint32_t stages) {
+  ExchangeSize size{.every = request.spec.replicas.steps_apart()};
+  const uint32_t all = request.spec.model.layers;
+  for (size_t r = 0; r < kChainRoles; ++r) {
+    const auto role = static_cast<ChainRole>(r);
+    if ((role == ChainRole::kOnly) != (stages == 1)) continue;
+    const bool first = role == ChainRole::kFirst || role == ChainRole::kOnly;
+    const bool last = role == ChainRole::kLast || role == ChainRole::kOnly;
+    for (uint32_t layers = 1; layers + stages <= all + 1; ++layers) {
+      const LayerRange range{.first = first ? 0 : last ? all - layers : 1, .count = layers};
+      LH_ASSIGN_OR_RETURN(const uint64_t bytes,
+                          ExchangeBytes(request.spec, request.data.vocabulary, range,
+                                        {.embedding = first, .head = last}));
+      size.bytes[r].push_back(static_cast<double>(WithChunkHeaders(bytes)));
+    }
+  }
+  return size;
 }
 
 // Whether a chain of these may be made longer to `stages`. `tries` bounds the search.
@@ -126,15 +163,19 @@ bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candid
 
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
   const RunSpec& spec = request.spec;
-  const uint32_t stages = *request.candidates_for;
+  const uint32_t replicas = spec.replicas.count, stages = *request.candidates_for / replicas;
   // What is best where the pipeline runs empty after each step is nearly so where it does not.
   const ScheduleKind schedule =
       OverlapsSteps(spec.pipeline.schedule) ? ScheduleKind::kLinkAware : spec.pipeline.schedule;
   PlacementProblem problem{.schedule = schedule,
                            .send_order = spec.pipeline.send_order,
                            .microbatches = spec.train.microbatches,
+                           .replicas = replicas,
                            .stages = stages,
                            .layers = spec.model.layers};
+  if (replicas > 1) {
+    LH_ASSIGN_OR_RETURN(problem.exchange, ExchangeOf(request, stages));
+  }
   const StageCosts costs(spec, request.data.vocabulary);
   for (const CandidateWorker& worker : request.workers) {
     LH_ASSIGN_OR_RETURN(PlaceableWorker one, WorkerOf(request, costs, worker, stages));
@@ -163,10 +204,15 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
       const FlowRates rates = RatesBetween(request, from, to);
       pair.bytes_per_second = rates.bytes_per_second;
       pair.latency = absl::ToDoubleSeconds(rates.latency);
-      const bool failed = has_failed(from, to) || has_failed(to, from) ||
-                          (request.only_measured && !is_measured(from, to));
+      const bool is_guess = request.only_measured && !is_measured(from, to);
+      // So many pairs have to be joined that there may be no way to use measured ones alone.
+      if (is_guess && replicas > 1) pair.bytes_per_second *= kTrustInGuesses;
+      const bool failed =
+          has_failed(from, to) || has_failed(to, from) || (is_guess && replicas == 1);
       pair.may_be_joined = !failed && MayBeJoined(spec, from, to, EdgeKind::kActivations);
       pair.may_hold_tied = !tied || (!failed && MayBeJoined(spec, from, to, EdgeKind::kTied));
+      pair.may_exchange =
+          replicas == 1 || (!failed && MayBeJoined(spec, from, to, EdgeKind::kReplicas));
     }
   }
   return problem;
@@ -175,11 +221,13 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop) {
   PlanRequest known = request;
   EstimateLinks(&known.workers);
-  const uint32_t stages = *request.candidates_for;
-  PlanRequest by_name = WithChain(known, FirstByName(stages));
+  const uint32_t count = *request.candidates_for, stages = count / request.spec.replicas.count;
+  PlanRequest by_name = WithReplicas(known, {{.workers = FirstByName(count)}});
   by_name.layers.reset();
   // Then the plan says so.
-  if (stages > request.spec.model.layers || request.spec.train.microbatches == 0) return by_name;
+  if (stages == 0 || stages > request.spec.model.layers || request.spec.train.microbatches == 0) {
+    return by_name;
+  }
   LH_ASSIGN_OR_RETURN(const PlacementProblem problem, ProblemOf(known));
   const StatusOr<Placement> best = Place(problem, {.stop = stop});
   if (absl::IsFailedPrecondition(best.status()) && request.only_measured) {
@@ -197,17 +245,16 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
            best->step_seconds > (1 - kLeastGainOfPlacement) * by_name_seconds;
   };
   const bool stays = is_not_worth_it(summary.first_by_name_seconds);
-  PlacedChain chain = best->replicas.front();
-  std::vector<uint32_t> sorted = stays ? FirstByName(stages).workers : chain.workers;
-  std::ranges::sort(sorted);
-  const std::optional<PlacedChain> in_name_order = WithBalancedLayers(problem, std::move(sorted));
+  PlacedReplicas replicas = best->replicas;
+  const std::optional<PlacedReplicas> in_name_order =
+      WithBalancedLayers(problem, stays ? FirstByName(count) : SortedWorkersOf(replicas));
   LH_ASSIGN_OR_RETURN(summary.name_order_seconds, StepOf(problem, in_name_order, stop));
   summary.step_seconds = best->step_seconds;
   if (is_not_worth_it(summary.name_order_seconds)) {
-    chain = *in_name_order;
+    replicas = *in_name_order;
     summary.step_seconds = summary.name_order_seconds;
   }
-  PlanRequest placed = stays ? std::move(by_name) : WithChain(known, chain);
+  PlanRequest placed = stays ? std::move(by_name) : WithReplicas(known, replicas);
   placed.placement = summary;
   return placed;
 }

@@ -10,20 +10,20 @@
 
 namespace longhaul::coordinator {
 
-// A chain that gains less over the order of names is not worth it: layer times and rates are not
-// measured any better.
+// What gains less over the order of names is not worth it: layer times and rates are not measured
+// any better.
 inline constexpr double kLeastGainOfPlacement = 0.05;
 
 // What placement.h needs to know of the candidates: layers as they were timed, memory, links as
-// measured or estimated, who may talk to whom. kFailedPrecondition where a codec of the run file is
-// none.
+// measured or estimated, who may talk to whom, what replicas exchange. kFailedPrecondition where a
+// codec of the run file is none.
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 
-// A request whose `candidates_for` is set becomes one of so many workers in pipeline order, with
-// their layers and a summary of the choice. The first by name in the order of their names stay
-// unless another chain is faster by kLeastGainOfPlacement, and others stand in the order of theirs
-// unless another order is. Where no chain works the first by name stay, too: the plan then says
-// what is wrong with them.
+// A request whose `candidates_for` is set becomes one of so many workers in pipeline order, replica
+// by replica, with their layers and a summary of the choice. The first by name in the order of
+// their names stay unless others are faster by kLeastGainOfPlacement, and others stand in the order
+// of theirs unless another order is. Where nothing works the first by name stay, too: the plan then
+// says what is wrong with them.
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
 
 // Whether so many of the candidates, in some order, can talk to their neighbours, as far as is

@@ -1,13 +1,18 @@
-// Which workers hold the stages of a pipeline, in which order, and how many layers each has, by the
-// step time that the simulator predicts. Pure; knows numbers, not workers.
+// Which workers hold the stages of a pipeline, or of several replicas of it, in which order, and
+// how many layers each stage has, by the step time that the simulator predicts. Pure; knows
+// numbers, not workers.
 //
 //   PlacementProblem problem = ...;                 // every candidate, every pair
 //   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));
 //   for (uint32_t worker : best.replicas[0].workers) ...   // places in problem.workers
 //
+// A step of several replicas is the passes of the slowest one and the exchange of the slowest stage
+// behind them. So workers are wanted near each other along a chain and across the replicas of a
+// stage.
+//
 // Small problems are solved exactly, by branch and bound on simulated steps (placement_exact.cc).
 // Others by local search on the lower bound of a step, from many starts (placement_search.cc); the
-// best chains are then simulated, and layers moved between their stages while that helps.
+// best ones are then simulated, and layers moved between their stages while that helps.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_H_
 
@@ -60,18 +65,28 @@ struct PairCost {
   double latency = 0;         // one way
   bool may_be_joined = true;  // by a boundary; both ways alike
   bool may_hold_tied = true;  // the one first, the other last, of a tied matrix
+  bool may_exchange = true;   // the same stage of two replicas; both ways alike
+};
+
+// What replicas of a stage send each other once their passes have ended.
+struct ExchangeSize {
+  // From one replica to each other one, headers included; by role and by layers less one.
+  std::array<std::vector<double>, kChainRoles> bytes;
+  uint32_t every = 1;  // in so many steps there is one exchange
 };
 
 struct PlacementProblem {
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   SendOrder send_order = SendOrder::kAuto;
   uint32_t microbatches = 1;
-  uint32_t stages = 1;
+  uint32_t replicas = 1;
+  uint32_t stages = 1;  // of each
   uint32_t layers = 1;
   std::vector<PlaceableWorker> workers;  // in the order of their names
   std::vector<PairCost> pairs;           // [from * workers.size() + to]
   // Bytes of a tied matrix that the first stage and the last one send each other in a step.
   std::optional<std::array<double, 2>> tied_bytes;
+  ExchangeSize exchange;  // of several replicas
 
   const PairCost& Pair(uint32_t from, uint32_t to) const {
     return pairs[from * workers.size() + to];
@@ -85,12 +100,15 @@ struct PlacedChain {
   friend bool operator==(const PlacedChain&, const PlacedChain&) = default;
 };
 
+// All of a run, which have the same layers at the same stage.
+using PlacedReplicas = std::vector<PlacedChain>;
+
 struct Placement {
-  std::vector<PlacedChain> replicas;  // one today
-  double step_seconds = 0;            // simulated
-  bool is_exact = false;              // no chain has a shorter simulated step
-  uint64_t moves = 0;                 // that were judged by the bound
-  uint32_t descents = 0;              // of the local search
+  PlacedReplicas replicas;
+  double step_seconds = 0;  // simulated
+  bool is_exact = false;    // no others have a shorter simulated step
+  uint64_t moves = 0;       // that were judged by the bound
+  uint32_t descents = 0;    // of the local search
 };
 
 // How much of a search is done, 0 to 1, and the shortest step so far by the bound.
@@ -103,31 +121,33 @@ struct PlacementOptions {
   uint64_t most_moves = 30'000'000;
   // Of the simulations, in schedule::WorkOf's unit.
   uint64_t most_work = 4'000'000;
-  // Above 0: so many descents from random chains, and nothing else; to compare with.
+  // Above 0: so many descents from random replicas, and nothing else; to compare with.
   uint32_t random_restarts = 0;
-  // Chains with all their splits that are still tried one by one.
+  // Replicas with all their splits that are still tried one by one.
   double exact_up_to = 300'000;
   PlacementProgress progress;  // called now and then, on the caller's thread
   std::stop_token stop;
 };
 
-// The best chain found. Never worse, simulated, than NameOrder. The same problem and seed have the
-// same placement. kInvalidArgument for a problem that makes no sense; kFailedPrecondition where no
-// chain fits or may be joined; kCancelled once `stop` is requested.
+// The best replicas found. Never worse, simulated, than NameOrder. The same problem and seed have
+// the same placement. kInvalidArgument for a problem that makes no sense; kFailedPrecondition where
+// nothing fits or may be joined; kCancelled once `stop` is requested.
 StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOptions& options = {});
 
-// These workers in this order, with layers balanced by compute; nullopt: they do not fit.
-std::optional<PlacedChain> WithBalancedLayers(const PlacementProblem& problem,
-                                              std::vector<uint32_t> workers);
+// These workers in this order, replica by replica, with layers balanced by the compute of each
+// stage's slowest; nullopt: they do not fit.
+std::optional<PlacedReplicas> WithBalancedLayers(const PlacementProblem& problem,
+                                                 const std::vector<uint32_t>& workers);
 // The first workers by name.
-std::optional<PlacedChain> NameOrder(const PlacementProblem& problem);
+std::optional<PlacedReplicas> NameOrder(const PlacementProblem& problem);
 
-// The lower bound of a step, as the search ranks chains: never above SimulatedStep. Infinite for a
-// chain that does not fit or may not be joined.
-double BoundOf(const PlacementProblem& problem, const PlacedChain& chain);
+// The lower bound of a step, as the search ranks replicas: never above SimulatedStep. Infinite for
+// those that do not fit or may not be joined.
+double BoundOf(const PlacementProblem& problem, const PlacedReplicas& replicas);
 
-// A step of a chain that fits, with the depths that memory allows and the better of few leads.
-StatusOr<double> SimulatedStep(const PlacementProblem& problem, const PlacedChain& chain,
+// A step of replicas that fit, with the depths that memory allows and for each the better of few
+// leads.
+StatusOr<double> SimulatedStep(const PlacementProblem& problem, const PlacedReplicas& replicas,
                                const std::stop_token& stop = {});
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,5 @@
-// Local search for chains, from many starts, and search of all chains one by one. Pure; private to
-// placement*.cc.
+// Local search for replicas, from many starts, and search of all of them one by one. Pure; private
+// to placement*.cc.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_SEARCH_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_SEARCH_H_
 
@@ -12,32 +12,33 @@
 
 namespace longhaul::coordinator {
 
-struct RankedChain {
-  PlacedChain chain;
+struct RankedReplicas {
+  PlacedReplicas replicas;
   double bound = 0;
 };
 
 struct SearchResult {
-  std::vector<RankedChain> best;  // different ones, the best first; empty: none fits
+  std::vector<RankedReplicas> best;  // different ones, the best first; empty: none fits
   uint64_t moves = 0;
   uint32_t descents = 0;
 };
 
-// Descents of a local search by the bound. Its moves: swap two workers, move up to three of them
-// elsewhere, reverse a part, exchange a worker with a spare, move a layer to another stage. A
-// descent from a local optimum that was changed at random follows the one before; without success
-// for long the search begins anew elsewhere. kCancelled once options.stop is requested.
-StatusOr<SearchResult> SearchChains(const PlacementProblem& problem, const ChainBound& bound,
-                                    const PlacementOptions& options);
+// Descents of a local search by the bound (placement_descent.h). A descent from a local optimum
+// that was changed at random follows the one before; without success for long the search begins
+// anew elsewhere. kCancelled once options.stop is requested.
+StatusOr<SearchResult> SearchReplicas(const PlacementProblem& problem, const ChainBound& bound,
+                                      const ExchangeBound& exchange,
+                                      const PlacementOptions& options);
 
-// Chains with all their splits: how many there are.
-double ChainsOf(const PlacementProblem& problem);
+// Replicas with all their splits: how many there are, however replicas are numbered.
+double WaysToPlace(const PlacementProblem& problem);
 
-// Branch and bound: chains whose bound is below the best simulated step so far are simulated.
-// `result` holds the best chain known and gets a better one where there is one. False: the budget
-// of work was not enough, and a better one may exist.
-StatusOr<bool> SearchAllChains(const PlacementProblem& problem, const ChainBound& bound,
-                               const PlacementOptions& options, Placement* result);
+// Branch and bound: replicas whose bound is below the best simulated step so far are simulated.
+// `result` holds the best known and gets a better one where there is one. False: the budget of work
+// was not enough, and a better one may exist.
+StatusOr<bool> SearchAllReplicas(const PlacementProblem& problem, const ChainBound& bound,
+                                 const ExchangeBound& exchange, const PlacementOptions& options,
+                                 Placement* result);
 
 }  // namespace longhaul::coordinator
 

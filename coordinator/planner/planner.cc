@@ -329,10 +329,12 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
   if (!request.spec.pipeline.slices) return MakePlanOfBestSlices(request, stop);
   if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
+  if (request.candidates_for) {
+    LH_ASSIGN_OR_RETURN(const PlanRequest placed, PlaceWorkers(request, stop));
+    return MakePlan(placed, stop);
+  }
   if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
-  if (!request.candidates_for) return MakePlanOfOneReplica(request, stop);
-  LH_ASSIGN_OR_RETURN(const PlanRequest placed, PlaceWorkers(request, stop));
-  return MakePlanOfOneReplica(placed, stop);
+  return MakePlanOfOneReplica(request, stop);
 }
 
 StatusOr<Plan> MakePlanOfOneReplica(const PlanRequest& request, const std::stop_token& stop) {

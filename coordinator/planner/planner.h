@@ -83,8 +83,8 @@ struct PlanRequest {
   // Also predict what other codecs would do.
   bool with_codec_table = false;
 
-  // Set: `workers` are candidates in the order of their names, and the plan takes so many of them
-  // in an order that it chooses (place_workers.h).
+  // Set: `workers` are candidates in the order of their names, and the plan takes so many of them,
+  // for all replicas together, in an order that it chooses (place_workers.h).
   std::optional<uint32_t> candidates_for;
   // Then only workers whose link was measured are put side by side, if that is possible.
   bool only_measured = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,11 +11,13 @@
 #include <vector>
 
 #include "base/units.h"
+#include "coordinator/planner/explain.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/prediction.h"
 #include "run/model/family.h"
 #include "run/plan/chain.h"
+#include "run/schedule/simulator.h"
 #include "transport/replicas/parameters.h"
 #include "transport/replicas/traffic.h"
 
@@ -59,6 +62,87 @@ void TakeLess(uint64_t other, uint64_t* bytes) {
   if (other > 0) *bytes = *bytes == 0 ? other : std::min(*bytes, other);
 }
 
+StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
+                                    const LayerRange& layers, const Roles& roles) {
+  const auto parameters = model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
+                                              {.first_layer = layers.first,
+                                               .layers = layers.count,
+                                               .embedding = roles.embedding,
+                                               .head = roles.head});
+  return replicas::Layout::Make(
+      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
+      {.replicas = spec.replicas.count,
+       .gradients = spec.replicas.gradients,
+       .parameters = spec.replicas.parameters});
+}
+
+// What the replicas of each stage send each other in one exchange, on the plan's network.
+class Exchange {
+ public:
+  struct Transfer {
+    CellId from, to;
+    double bytes = 0;
+    double link_bytes_per_second = 0;  // of the pair, whatever the interfaces do
+    double seconds = 0;                // alone
+    double latency = 0;
+  };
+
+  explicit Exchange(const Plan& plan)
+      : assignment_(plan.assignment),
+        network_(NetworkOf(plan)),
+        sent_(assignment_.cells.size()),
+        received_(assignment_.cells.size()) {
+    for (size_t e = 0; e < assignment_.edges.size(); ++e) {
+      const Edge& edge = assignment_.edges[e];
+      if (edge.kind != EdgeKind::kReplicas) continue;
+      const LinkRates& link = network_.links[e];
+      Add(edge.from, edge.to, edge.forward, link.forward,
+          AloneBytesPerSecond(network_, assignment_, e, Direction::kForward));
+      Add(edge.to, edge.from, edge.backward, link.backward,
+          AloneBytesPerSecond(network_, assignment_, e, Direction::kBackward));
+    }
+  }
+
+  const std::vector<Transfer>& pairs() const { return pairs_; }
+  double sent(size_t cell) const { return sent_[cell]; }
+  double received(size_t cell) const { return received_[cell]; }
+
+  // Of the slowest stage, or of one alone. So many messages wait for each other.
+  double Seconds(std::optional<uint32_t> stage, double messages) const {
+    double transfer = 0, latency = 0;
+    for (const Transfer& pair : pairs_) {
+      if (stage && pair.from.stage != *stage) continue;
+      transfer = std::max(transfer, pair.seconds);
+      latency = std::max(latency, pair.latency);
+    }
+    for (size_t c = 0; c < sent_.size(); ++c) {
+      if (stage && assignment_.cells[c].id.stage != *stage) continue;
+      transfer = std::max({transfer, sent_[c] / network_.interfaces[c].egress_bytes_per_second,
+                           received_[c] / network_.interfaces[c].ingress_bytes_per_second});
+    }
+    return transfer + messages * latency;
+  }
+
+ private:
+  void Add(const CellId& from, const CellId& to, const Flow& flow, const FlowRates& link,
+           double alone) {
+    const auto bytes = static_cast<double>(WithChunkHeaders(flow.bytes));
+    sent_[assignment_.PlaceOf(from)] += bytes;
+    received_[assignment_.PlaceOf(to)] += bytes;
+    pairs_.push_back({.from = from,
+                      .to = to,
+                      .bytes = bytes,
+                      .link_bytes_per_second = link.bytes_per_second,
+                      .seconds = bytes / alone,
+                      .latency = absl::ToDoubleSeconds(link.latency)});
+  }
+
+  const Assignment& assignment_;
+  const NetworkRates network_;
+  std::vector<double> sent_, received_;  // as the assignment's cells
+  std::vector<Transfer> pairs_;
+};
+
 class ReplicasPlanner {
  public:
   ReplicasPlanner(const PlanRequest& request, const std::stop_token& stop)
@@ -80,6 +164,7 @@ class ReplicasPlanner {
       one.layers = layers;
       // The common split has kept that of the checkpoint where it could.
       if (one.resume) one.resume->cells.clear();
+      one.placement.reset();  // what is said of it is said of all
       one.with_codec_table = request_.with_codec_table && replica == 0;
       auto plan = MakePlanOfOneReplica(one, stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
@@ -127,7 +212,8 @@ class ReplicasPlanner {
     for (Edge& edge : plan->assignment.edges) {
       if (edge.kind != EdgeKind::kReplicas) continue;
       const Cell& cell = *plan->assignment.Find(edge.from);
-      LH_ASSIGN_OR_RETURN(const replicas::Layout layout, LayoutOf(cell));
+      LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
+                          LayoutOf(spec, request_.data.vocabulary, cell.layers, cell.roles));
       const CandidateWorker& from = WorkersOf(edge.from.replica)[edge.from.stage];
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
       LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec, from, to, edge.kind));
@@ -140,22 +226,6 @@ class ReplicasPlanner {
                        .bytes = UsualBytes(layout, edge.to.replica, edge.from.replica)};
     }
     return absl::OkStatus();
-  }
-
-  StatusOr<replicas::Layout> LayoutOf(const Cell& cell) const {
-    const RunSpec& spec = request_.spec;
-    const auto parameters =
-        model::ParametersOf(spec.model, spec.model.VocabularyOver(request_.data.vocabulary),
-                            {.first_layer = cell.layers.first,
-                             .layers = cell.layers.count,
-                             .embedding = cell.roles.embedding,
-                             .head = cell.roles.head});
-    return replicas::Layout::Make(
-        replicas::ReplicatedParameters(parameters,
-                                       spec.train.optimizer.kind == OptimizerKind::kMuon),
-        {.replicas = replicas_,
-         .gradients = spec.replicas.gradients,
-         .parameters = spec.replicas.parameters});
   }
 
   // What the replicas' plans say, one behind the other.
@@ -199,50 +269,74 @@ class ReplicasPlanner {
     plan.prediction.edges.resize(assignment.edges.size());
     LH_RETURN_IF_ERROR(AddEdgesOfReplicas(&plan));
     SetNetwork(NetworkFor(request_, assignment), &plan);
-    AddExchange(&plan, static_cast<uint32_t>(slowest));
+    LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(plan, request_.spec, stop_));
+    AddStep(step, &plan);
+    plan.explanation = Explanation(step, plan);
     return plan;
   }
 
-  void AddExchange(Plan* plan, uint32_t slowest) const {
-    Prediction& prediction = plan->prediction;
-    // Replicas that train apart exchange once in `apart` steps: this is a step's part of it.
-    const uint32_t apart = request_.spec.replicas.steps_apart();
-    const double exchange = ExchangeSeconds(*plan) / apart;
-    uint64_t& copy_every = plan->assignment.copy_every;
+  void AddStep(const ReplicasStep& step, Plan* plan) const {
     // Copies of states are taken where replicas are alike.
+    const uint32_t apart = request_.spec.replicas.steps_apart();
+    uint64_t& copy_every = plan->assignment.copy_every;
     copy_every = (copy_every + apart - 1) / apart * apart;
-    prediction.exchange_seconds = exchange;
-    prediction.step_seconds += exchange;
-    prediction.unlimited_depth_step_seconds += exchange;
+    Prediction& prediction = plan->prediction;
+    prediction.exchange_seconds = step.exchange_seconds;
+    prediction.step_seconds = step.step_seconds;
+    prediction.unlimited_depth_step_seconds += step.exchange_seconds;
+    prediction.lower_bound_seconds = step.lower_bound_seconds;
+    prediction.bottleneck = step.bottleneck;
+    prediction.floor_seconds = step.floor_seconds;
+    prediction.busiest = step.busiest;
+    prediction.busiest_bytes = step.busiest_bytes;
     for (CodecPrediction& row : prediction.codecs) {
-      row.step_seconds += exchange;
+      row.step_seconds += step.exchange_seconds;
       row.tokens_per_second = static_cast<double>(request_.spec.TokensPerStep()) / row.step_seconds;
     }
-    uint64_t bytes = 0;
-    for (const Edge& edge : plan->assignment.edges) {
-      if (edge.kind == EdgeKind::kReplicas) bytes += edge.forward.bytes + edge.backward.bytes;
-    }
-    const uint32_t ranks = request_.spec.group.tensor;
-    plan->explanation = fmt::format(
-        "{} replicas of {} stages{} train together, {:.0f} tokens/s in all. Replica {} is the "
-        "slowest; workers stand in the order of their names, replica by replica. "
-        "{} After the passes replicas exchange gradients ({}) and parameters ({}), {} a step in "
-        "all, which takes {}. {} Depths stay as planned while the run trains.",
-        replicas_, stages_, ranks == 1 ? "" : fmt::format(" of {} ranks", ranks),
-        static_cast<double>(request_.spec.TokensPerStep()) / prediction.step_seconds, slowest,
-        plan->explanation, replicas::ToString(request_.spec.replicas.gradients),
-        replicas::ToString(request_.spec.replicas.parameters),
-        FormatBytes(static_cast<double>(bytes) / apart),
-        longhaul::FormatDuration(absl::Seconds(exchange)), Bottleneck(prediction));
   }
 
-  static std::string Bottleneck(const Prediction& prediction) {
-    const double share = prediction.exchange_seconds / prediction.step_seconds;
-    if (share > 0.5) {
-      return fmt::format("That is {:.0f}% of a step, and its bottleneck.", 100 * share);
+  std::string Explanation(const ReplicasStep& step, const Plan& plan) const {
+    const RunSpec& spec = request_.spec;
+    const auto seconds = [](double value) {
+      return longhaul::FormatDuration(absl::Seconds(value));
+    };
+    std::string who, layers;
+    for (const Cell& cell : plan.assignment.cells) {
+      const bool is_first = cell.id.stage == 0;
+      who += is_first ? fmt::format("{}replica {} is {}", cell.id.replica == 0 ? "" : "; ",
+                                    cell.id.replica, cell.worker_name)
+                      : ", " + cell.worker_name;
+      if (cell.id.replica > 0) continue;
+      layers += fmt::format("{}{}", is_first ? "" : ", ", cell.layers.count);
     }
-    return fmt::format("That is {:.0f}% of a step; its bottleneck is the {}.", 100 * share,
-                       prediction.bottleneck);
+    uint64_t bytes = 0;
+    for (const Edge& edge : plan.assignment.edges) {
+      if (edge.kind == EdgeKind::kReplicas) bytes += edge.forward.bytes + edge.backward.bytes;
+    }
+    const uint32_t ranks = spec.group.tensor;
+    std::string text = fmt::format(
+        "{} replicas of {} stage{}{} train together: {}. Layers by stage: {}.{} A step of {} "
+        "microbatches in each ({} tokens in all) should take {} ({:.0f} tokens/s): {} for the "
+        "passes of replica {}, the slowest, and {} behind them in which replicas exchange "
+        "gradients ({}) and parameters ({}), {} a step in all.",
+        replicas_, stages_, stages_ == 1 ? "" : "s",
+        ranks == 1 ? "" : fmt::format(" of {} ranks", ranks), who, layers, PlacedText(request_, plan),
+        spec.train.microbatches, spec.TokensPerStep(), seconds(step.step_seconds),
+        static_cast<double>(spec.TokensPerStep()) / step.step_seconds, seconds(step.passes_seconds),
+        step.slowest, seconds(step.exchange_seconds), replicas::ToString(spec.replicas.gradients),
+        replicas::ToString(spec.replicas.parameters),
+        FormatBytes(static_cast<double>(bytes) / spec.replicas.steps_apart()));
+    text += fmt::format(
+        " No schedule could be below {}, and what sets that bound is the {}; for {} of it the {} "
+        "is at work{}.",
+        seconds(step.lower_bound_seconds), step.bottleneck, seconds(step.floor_seconds),
+        step.busiest,
+        step.busiest_bytes == 0
+            ? ""
+            : fmt::format(" and carries {}", FormatBytes(static_cast<double>(step.busiest_bytes))));
+    // What the slowest replica's plan says beside that.
+    return text + fmt::format(" Of replica {}:{} Depths stay as planned while the run trains.",
+                              step.slowest, plan.explanation);
   }
 
   const PlanRequest& request_;
@@ -256,40 +350,97 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
   return ReplicasPlanner(request, stop).Make();
 }
 
+Plan ReplicaOf(const Plan& plan, uint32_t replica) {
+  Plan one;
+  one.assignment.slices = plan.assignment.slices;
+  for (size_t c = 0; c < plan.assignment.cells.size(); ++c) {
+    if (plan.assignment.cells[c].id.replica != replica) continue;
+    one.assignment.cells.push_back(plan.assignment.cells[c]);
+    one.cells.push_back(plan.cells[c]);
+  }
+  for (size_t e = 0; e < plan.assignment.edges.size(); ++e) {
+    const Edge& edge = plan.assignment.edges[e];
+    if (edge.kind == EdgeKind::kReplicas || edge.from.replica != replica) continue;
+    one.assignment.edges.push_back(edge);
+    one.edges.push_back(plan.edges[e]);
+  }
+  return one;
+}
+
 uint32_t ReplicasOf(const Assignment& assignment) {
   uint32_t replicas = 0;
   for (const Cell& cell : assignment.cells) replicas = std::max(replicas, cell.id.replica + 1);
   return replicas;
 }
 
+StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
+                                 const Roles& roles) {
+  LH_ASSIGN_OR_RETURN(const replicas::Layout layout, LayoutOf(spec, vocabulary, layers, roles));
+  uint64_t most = 0;
+  for (uint32_t from = 0; from < spec.replicas.count; ++from) {
+    for (uint32_t to = 0; to < spec.replicas.count; ++to) {
+      if (to != from) most = std::max(most, UsualBytes(layout, from, to));
+    }
+  }
+  return most;
+}
+
 double ExchangeSeconds(const Plan& plan) {
-  const Assignment& assignment = plan.assignment;
-  const NetworkRates network = NetworkOf(plan);
-  std::vector<double> sent(assignment.cells.size()), received(assignment.cells.size());
-  double alone = 0, latency = 0;
-  for (size_t e = 0; e < assignment.edges.size(); ++e) {
-    const Edge& edge = assignment.edges[e];
-    if (edge.kind != EdgeKind::kReplicas) continue;
-    const size_t from = assignment.PlaceOf(edge.from), to = assignment.PlaceOf(edge.to);
-    const auto forward = static_cast<double>(WithChunkHeaders(edge.forward.bytes));
-    const auto backward = static_cast<double>(WithChunkHeaders(edge.backward.bytes));
-    sent[from] += forward;
-    received[to] += forward;
-    sent[to] += backward;
-    received[from] += backward;
-    alone =
-        std::max({alone, forward / AloneBytesPerSecond(network, assignment, e, Direction::kForward),
-                  backward / AloneBytesPerSecond(network, assignment, e, Direction::kBackward)});
-    latency = std::max({latency, edge.forward.latency_seconds, edge.backward.latency_seconds});
+  return Exchange(plan).Seconds(std::nullopt, kExchangeMessages);
+}
+
+StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
+                                       const std::stop_token& stop) {
+  const uint32_t replicas = ReplicasOf(plan.assignment), apart = spec.replicas.steps_apart();
+  const Exchange exchange(plan);
+  ReplicasStep step{.exchange_seconds = exchange.Seconds(std::nullopt, kExchangeMessages) / apart};
+  const auto of_replica = [](const std::string& name, uint32_t replica) {
+    return replica == 0 ? name : fmt::format("{} of replica {}", name, replica);
+  };
+  const auto consider = [&step](double seconds, double bytes, std::string name) {
+    if (!(seconds > step.floor_seconds)) return;
+    step.floor_seconds = seconds;
+    step.busiest_bytes = static_cast<uint64_t>(std::llround(bytes));
+    step.busiest = std::move(name);
+  };
+  double overlap = 0;  // of the replica that sets the bound
+  for (uint32_t r = 0; r < replicas; ++r) {
+    const Plan one = ReplicaOf(plan, r);
+    schedule::PipelineCost cost = PipelineCostOf(one, spec, NetworkOf(one));
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(cost, stop));
+    const double passes = absl::ToDoubleSeconds(simulation.step);
+    const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
+    if (passes > step.passes_seconds) step.passes_seconds = passes, step.slowest = r;
+    if (bound > step.lower_bound_seconds) {
+      step.lower_bound_seconds = bound;
+      step.bottleneck = of_replica(simulation.bottleneck, r);
+      overlap = absl::ToDoubleSeconds(cost.stages.front().backward);
+    }
+    for (size_t s = 0; s < cost.stages.size(); ++s) {
+      const size_t cell = plan.assignment.PlaceOf(one.assignment.cells[s].id);
+      cost.stages[s].exchange_sent_bytes = exchange.sent(cell) / apart;
+      cost.stages[s].exchange_received_bytes = exchange.received(cell) / apart;
+    }
+    const schedule::BusiestResource busiest = schedule::FindBusiestResource(cost);
+    consider(absl::ToDoubleSeconds(busiest.step), busiest.bytes, of_replica(busiest.name, r));
   }
-  double shared = 0;
-  for (size_t c = 0; c < sent.size(); ++c) {
-    shared = std::max({shared, sent[c] / network.interfaces[c].egress_bytes_per_second,
-                       received[c] / network.interfaces[c].ingress_bytes_per_second});
+  step.step_seconds = step.passes_seconds + step.exchange_seconds;
+  for (const Exchange::Transfer& pair : exchange.pairs()) {
+    consider(pair.bytes / pair.link_bytes_per_second / apart, pair.bytes / apart,
+             fmt::format("link from stage {} of replica {} to the same of replica {}",
+                         pair.from.stage, pair.from.replica, pair.to.replica));
   }
-  // Gradients, the norm there and back, parameters: each waits for the one before.
-  constexpr double kMessagesInARow = 4;
-  return std::max(alone, shared) + kMessagesInARow * latency;
+  // Gradients and parameters, there and back.
+  const double first = exchange.Seconds(0, /*messages=*/2) / apart - overlap;
+  if (first > step.lower_bound_seconds) {
+    step.bottleneck = "exchange of stage 0 between replicas";
+  }
+  step.lower_bound_seconds += std::max(first, 0.0);
+  if (step.floor_seconds > step.lower_bound_seconds) {
+    step.lower_bound_seconds = step.floor_seconds;
+    step.bottleneck = step.busiest;
+  }
+  return step;
 }
 
 }  // namespace longhaul::coordinator

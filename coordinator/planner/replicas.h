@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <stop_token>
+#include <string>
 
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
@@ -16,12 +17,42 @@ namespace longhaul::coordinator {
 // stage by stage.
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
 
+// Messages of an exchange each of which waits for the one before: gradients, the norm there and
+// back, parameters.
+inline constexpr double kExchangeMessages = 4;
+
 // How many replicas an assignment has.
 uint32_t ReplicasOf(const Assignment& assignment);
+// One replica of a plan as a plan of its own: its cells, and the edges among these.
+Plan ReplicaOf(const Plan& plan, uint32_t replica);
+
+// The most bytes that a replica of a stage sends another one in an exchange, without headers.
+StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
+                                 const Roles& roles);
 
 // How long one exchange of gradients and parameters takes after the passes of a step, at the rates
 // that the plan's edges and cells have. One replica exchanges nothing: 0.
 double ExchangeSeconds(const Plan& plan);
+
+// A step of all replicas, on the network and with the depths that the plan has. Where replicas
+// exchange once in some steps, what is said of a step is that part of it.
+struct ReplicasStep {
+  uint32_t slowest = 0;       // the replica whose passes take longest
+  double passes_seconds = 0;  // of that one
+  double exchange_seconds = 0;
+  double step_seconds = 0;
+  // As Prediction's. The floor counts what an interface carries of passes and of the exchange. The
+  // bound has the exchange of the first stage behind the passes, but for the last backward there,
+  // which it may overlap; the other stages' may hide behind passes.
+  double lower_bound_seconds = 0;
+  std::string bottleneck;
+  double floor_seconds = 0;
+  std::string busiest;
+  uint64_t busiest_bytes = 0;
+};
+// kCancelled once `stop` is requested.
+StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
+                                       const std::stop_token& stop = {});
 
 }  // namespace longhaul::coordinator
 

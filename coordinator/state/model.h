@@ -92,7 +92,7 @@ struct Draft {
 // Workers for a run.
 struct Candidates {
   std::vector<Worker*> workers;  // in pipeline order
-  // Set: by name, and the plan takes so many of them in an order of its own.
+  // Set: by name, and the plan takes so many of them, for all replicas, in an order of its own.
   std::optional<uint32_t> choose;
 };
 

@@ -111,7 +111,8 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candida
   }
   const Status by_name = CheckNeighbours(spec, workers);
   if (by_name.ok() || !candidates->choose) return by_name;
-  return MayBePlaced(spec, all, *candidates->choose) ? absl::OkStatus() : by_name;
+  const uint32_t stages = *candidates->choose / spec.replicas.count;
+  return MayBePlaced(spec, all, stages) ? absl::OkStatus() : by_name;
 }
 
 Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,

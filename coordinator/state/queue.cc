@@ -318,17 +318,16 @@ StatusOr<Candidates> Core::ChooseWorkers(const RunSpec& spec) {
   const std::optional<uint32_t> stages =
       StageCount(spec, static_cast<uint32_t>(free.size() - apart));
   if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
-  const uint32_t replicas = spec.replicas.count;
-  // Replicas are not placed yet.
-  if (spec.pipeline.placement == PlacementKind::kNames || free.size() == 1 || replicas > 1) {
-    free.resize(size_t{*stages} * replicas);
+  const uint32_t needed = *stages * spec.replicas.count;
+  if (spec.pipeline.placement == PlacementKind::kNames || free.size() == 1) {
+    free.resize(needed);
     return Candidates{std::move(free), std::nullopt};
   }
   // Where there are enough of the better kind none of the other one are considered: those decide
   // what type a run computes in, and whether it may have its ranks.
   const auto keep = [&](const auto& is_good) {
     const auto rest = std::ranges::stable_partition(free, is_good);
-    if (static_cast<size_t>(rest.begin() - free.begin()) >= *stages) {
+    if (static_cast<size_t>(rest.begin() - free.begin()) >= needed) {
       free.erase(rest.begin(), free.end());
     } else {
       std::ranges::sort(free, NameLess());
@@ -336,8 +335,8 @@ StatusOr<Candidates> Core::ChooseWorkers(const RunSpec& spec) {
   };
   keep([&](const Worker* worker) { return HasDevicesFor(spec, *worker); });
   keep([&](const Worker* worker) { return CandidateOf(spec, *worker).on_gpu; });
-  if (free.size() > kMostCandidates) free.resize(std::max<size_t>(kMostCandidates, *stages));
-  return Candidates{std::move(free), stages};
+  if (free.size() > kMostCandidates) free.resize(std::max<size_t>(kMostCandidates, needed));
+  return Candidates{std::move(free), needed};
 }
 
 // Every shard must be within reach. Those who hold some come first, in their old places where there

@@ -122,7 +122,7 @@ PointResult FailedPoint(const SweepPoint& point, const SweepSpec& sweep, std::st
 
 void StageShares::Add(const v1::RunStatus& run) {
   for (const v1::StageStatus& stage : run.stages()) {
-    Sums& sums = sums_[stage.stage()];
+    Sums& sums = sums_[{.replica = stage.replica(), .stage = stage.stage()}];
     if (stage.step() <= warm_up_ || stage.step() <= sums.last_step) continue;
     sums.last_step = stage.step();
     sums.count += 1;
@@ -139,7 +139,7 @@ std::vector<StageResult> StageShares::Means(const Assignment& assignment) const 
   std::vector<StageResult> stages;
   for (const Cell& cell : assignment.cells) {
     StageResult stage;
-    if (const auto it = sums_.find(cell.id.stage); it != sums_.end() && it->second.count > 0) {
+    if (const auto it = sums_.find(cell.id); it != sums_.end() && it->second.count > 0) {
       stage = it->second.shares;
       for (double* share :
            {&stage.compute_share, &stage.optimizer_share, &stage.wait_input_share,
@@ -147,6 +147,7 @@ std::vector<StageResult> StageShares::Means(const Assignment& assignment) const 
         *share /= it->second.count;
       }
     }
+    stage.id = cell.id;
     stage.worker = cell.worker_name;
     stage.first_layer = cell.layers.first;
     stage.layers = cell.layers.count;

@@ -28,7 +28,7 @@ class StageShares {
   explicit StageShares(uint64_t warm_up) : warm_up_(warm_up) {}
   // Looks at the run; each step of a stage counts once, those of the warm-up do not.
   void Add(const v1::RunStatus& run);
-  // Of the stages of `plan`.
+  // Of the stages of all replicas.
   std::vector<StageResult> Means(const Assignment& assignment) const;
 
  private:
@@ -38,7 +38,7 @@ class StageShares {
     StageResult shares;  // of all counted steps together
   };
   const uint64_t warm_up_;
-  std::map<uint32_t, Sums> sums_;  // by stage
+  std::map<CellId, Sums> sums_;
 };
 
 // What went over the links between two looks at the cluster.

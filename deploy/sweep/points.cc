@@ -76,21 +76,18 @@ std::string Problem(const SweepPoint& point, const SweepSpec& sweep, uint32_t wo
         "train.steps or lower warm_up",
         spec.train.steps, sweep.warm_up);
   }
-  if (spec.replicas.count > 1) {
+  const uint32_t stages = spec.pipeline.stages.value_or(1), replicas = spec.replicas.count;
+  if (stages * replicas > workers) {
     return fmt::format(
-        "a sweep predicts and measures one replica, and pipeline.replicas is {}; set it to 1",
-        spec.replicas.count);
-  }
-  if (spec.pipeline.stages.value_or(1) > workers) {
-    return fmt::format(
-        "its {} stages need as many workers, and the sweep's cluster has {}; raise "
-        "workers or lower pipeline.stages",
-        *spec.pipeline.stages, workers);
+        "its {}{} stages need as many workers, and the sweep's cluster has {}; raise "
+        "workers or lower pipeline.stages{}",
+        replicas > 1 ? fmt::format("{} times ", replicas) : "", stages, workers,
+        replicas > 1 ? " or pipeline.replicas" : "");
   }
   return "";
 }
 
-// As many as the runs that say it have stages.
+// As many as the runs that say it have stages in all replicas.
 StatusOr<uint32_t> WorkersOf(const SweepSpec& sweep, const std::vector<SweepPoint>& points) {
   if (sweep.workers) return *sweep.workers;
   uint32_t workers = 1;
@@ -101,7 +98,7 @@ StatusOr<uint32_t> WorkersOf(const SweepSpec& sweep, const std::vector<SweepPoin
           "pipeline.stages of the base run is auto, so the sweep does not know how many workers "
           "its cluster shall have; add `workers: 4` to the sweep file, or set pipeline.stages");
     }
-    workers = std::max(workers, *point.spec.pipeline.stages);
+    workers = std::max(workers, *point.spec.pipeline.stages * point.spec.replicas.count);
   }
   // More are then impossible points.
   return std::min(workers, kMostWorkers);

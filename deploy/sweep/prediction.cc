@@ -14,12 +14,18 @@ namespace longhaul::cli {
 
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay) {
-  if (coordinator::ReplicasOf(plan.assignment) > 1) {
-    return absl::UnimplementedError(
-        "sweeps do not predict runs with several replicas; set pipeline.replicas to 1");
-  }
   const auto network = coordinator::UniformNetwork(
       plan.assignment, coordinator::GoodputBytesPerSecond(rate_bits_per_second), delay);
+  if (coordinator::ReplicasOf(plan.assignment) > 1) {
+    Plan there = plan;
+    coordinator::SetNetwork(network, &there);
+    LH_ASSIGN_OR_RETURN(const coordinator::ReplicasStep step,
+                        coordinator::PredictReplicas(there, spec));
+    return PointPrediction{.simulated_seconds = step.step_seconds,
+                           .bound_seconds = step.lower_bound_seconds,
+                           .floor_seconds = step.floor_seconds,
+                           .bottleneck = step.bottleneck};
+  }
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,
                       schedule::Simulate(coordinator::PipelineCostOf(plan, spec, network)));
   return PointPrediction{.simulated_seconds = absl::ToDoubleSeconds(simulation.step),

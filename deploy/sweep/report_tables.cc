@@ -205,13 +205,15 @@ std::string StagesTable(const ReportModel& model) {
                    {"waiting for the codec", true},
                    {"codec thread", true}});
   for (const PointResult* point : model.Done()) {
-    for (size_t i = 0; i < point->stages.size(); ++i) {
-      const StageResult& stage = point->stages[i];
-      table.AddRow({Name(model, *point), fmt::format("{} ({})", i, EscapeHtml(stage.worker)),
-                    fmt::format("{}", stage.layers), fmt::format("{}", stage.depth),
-                    PerCentText(stage.compute_share), PerCentText(stage.optimizer_share),
-                    PerCentText(stage.wait_input_share), PerCentText(stage.wait_gradient_share),
-                    PerCentText(stage.codec_wait_share), PerCentText(stage.codec_share)});
+    const bool of_replicas = !point->stages.empty() && point->stages.back().id.replica > 0;
+    for (const StageResult& stage : point->stages) {
+      table.AddRow(
+          {Name(model, *point),
+           fmt::format("{} ({})", ShortName(stage.id, of_replicas), EscapeHtml(stage.worker)),
+           fmt::format("{}", stage.layers), fmt::format("{}", stage.depth),
+           PerCentText(stage.compute_share), PerCentText(stage.optimizer_share),
+           PerCentText(stage.wait_input_share), PerCentText(stage.wait_gradient_share),
+           PerCentText(stage.codec_wait_share), PerCentText(stage.codec_share)});
     }
   }
   return table.empty() ? "" : table.ToHtml("Shares of the step time, of every stage");

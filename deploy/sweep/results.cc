@@ -32,7 +32,9 @@ std::optional<T> Optional(const json& value) {
 }
 
 json StageToJson(const StageResult& stage) {
-  return {{"worker", stage.worker},
+  return {{"replica", stage.id.replica},
+          {"stage", stage.id.stage},
+          {"worker", stage.worker},
           {"first_layer", stage.first_layer},
           {"layers", stage.layers},
           {"depth", stage.depth},
@@ -45,7 +47,8 @@ json StageToJson(const StageResult& stage) {
 }
 
 StageResult StageFromJson(const json& from) {
-  return {.worker = from.at("worker"),
+  return {.id = {.replica = from.value("replica", 0u), .stage = from.value("stage", 0u)},
+          .worker = from.at("worker"),
           .first_layer = from.at("first_layer"),
           .layers = from.at("layers"),
           .depth = from.at("depth"),
@@ -178,7 +181,12 @@ PointResult PointFromJson(const json& from) {
   from.at("explanation").get_to(point.explanation);
   from.at("link_bytes_per_step").get_to(point.link_bytes_per_step);
   from.at("payload_bytes_per_step").get_to(point.payload_bytes_per_step);
-  for (const json& stage : from.at("stages")) point.stages.push_back(StageFromJson(stage));
+  uint32_t place = 0;  // by which results of an older version number their stages
+  for (const json& stage : from.at("stages")) {
+    point.stages.push_back(StageFromJson(stage));
+    if (!stage.contains("stage")) point.stages.back().id.stage = place;
+    ++place;
+  }
   for (const json& link : from.at("link_bytes")) point.link_bytes.push_back(LinkFromJson(link));
   for (const json& step : from.at("curve")) point.curve.push_back(StepFromJson(step));
   return point;

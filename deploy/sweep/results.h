@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::cli {
 
@@ -26,6 +27,7 @@ std::string_view ToString(PointState state);  // "waiting", "done", "failed", "i
 
 // A stage of a point's run. Shares of the step time, means over the observed steps after warm-up.
 struct StageResult {
+  CellId id;
   std::string worker;
   uint32_t first_layer = 0, layers = 0, depth = 0;
   // These five add up to 1, less time that no stage accounts for.

@@ -182,6 +182,8 @@ BusiestResource FindBusiestResource(const PipelineCost& cost) {
   }
   for (uint32_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
+    sent[s] += stage.exchange_sent_bytes;
+    received[s] += stage.exchange_received_bytes;
     consider(absl::ToDoubleSeconds(slices * (stage.forward + stage.backward) + stage.optimizer), 0,
              [&] { return fmt::format("compute of stage {}", s); });
     consider(sent[s] / stage.egress_bytes_per_second, sent[s],

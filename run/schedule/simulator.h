@@ -38,6 +38,9 @@ struct StageCost {
   uint32_t depth = 1;  // microbatches
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
+  // With other replicas of the stage, a step, headers included. Of all that is here the
+  // steady-state floor alone knows them.
+  double exchange_sent_bytes = 0, exchange_received_bytes = 0;
 };
 
 // One direction of a boundary.

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
+#include <ctime>
+#include <initializer_list>
+#include <string_view>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "base/status.h"
 #include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/placement.h"
@@ -17,7 +18,7 @@
 namespace longhaul::bench {
 namespace {
 
-using coordinator::PlacedChain;
+using coordinator::PlacedReplicas;
 using coordinator::Placement;
 using coordinator::PlacementOptions;
 using coordinator::PlacementProblem;
@@ -28,6 +29,21 @@ T Need(StatusOr<T> value) {
   if (value.ok()) return *std::move(value);
   fmt::print(stderr, "longhaul-planner-bench: {}\n", Message(value.status()));
   std::exit(1);
+}
+
+// Of this process: a search has one thread, and others may use the machine.
+double CpuSeconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+// The same workers as so many replicas, which exchange in 4 bits.
+PlanRequest AsReplicas(PlanRequest request, uint32_t replicas, uint32_t stages) {
+  request.spec.replicas = {.count = replicas};
+  request.spec.replicas.gradients.form = replicas::GradientForm::kSdp4bit;
+  request.spec.replicas.parameters = replicas::ParameterForm::kDifference4;
+  request.spec.pipeline.stages = stages;
+  request.candidates_for = replicas * stages;
+  return request;
 }
 
 class Case {
@@ -52,31 +68,39 @@ class Case {
     return took;
   }
   double Search(const std::string& what, const PlacementOptions& options) {
-    const absl::Time begin = absl::Now();
+    const double begin = CpuSeconds();
     const Placement placed = Need(Place(problem_, options));
-    const double took = absl::ToDoubleSeconds(absl::Now() - begin);
+    const double took = CpuSeconds() - begin;
     step_ = placed.step_seconds;
     Row(what, step_, took,
         fmt::format("{} moves in {} descents{}", placed.moves, placed.descents,
                     placed.is_exact ? ", exact" : ""));
     return took;
   }
-  void Chain(const std::string& what, std::vector<uint32_t> workers) {
-    Row(what, StepOf(*WithBalancedLayers(problem_, std::move(workers))), 0, "");
+  void Order(const std::string& what, const std::vector<uint32_t>& workers) {
+    Row(what, StepOf(*WithBalancedLayers(problem_, workers)), 0, "");
+  }
+  // So many, and then as many as take `times` as long as placement did.
+  void Restarts(const PlacementFlags& flags, double took) {
+    const double restarts_took = Search(fmt::format("{} random restarts", flags.restarts),
+                                        {.seed = 2, .random_restarts = flags.restarts});
+    const double as_many = flags.restarts * flags.times * took / restarts_took;
+    if (as_many <= flags.restarts) return;
+    Search(fmt::format("random restarts for {} times as long", flags.times),
+           {.seed = 3, .random_restarts = static_cast<uint32_t>(as_many)});
   }
 
  private:
-  double StepOf(const PlacedChain& chain) { return Need(SimulatedStep(problem_, chain)); }
+  double StepOf(const PlacedReplicas& replicas) { return Need(SimulatedStep(problem_, replicas)); }
   // As the coordinator asks for it: with depths, order of data and explanation.
   void Whole() {
-    const absl::Time begin = absl::Now();
+    const double begin = CpuSeconds();
     const Plan plan = Need(MakePlan(request_));
-    Row("the whole plan", plan.prediction.step_seconds, absl::ToDoubleSeconds(absl::Now() - begin),
-        "");
+    Row("the whole plan", plan.prediction.step_seconds, CpuSeconds() - begin, "");
   }
   void Row(const std::string& what, double step, double took, const std::string& note) {
-    fmt::print("{},{},{},{},{:.4f},{:.2f},{:.2f},{}\n", name_, problem_.workers.size(),
-               problem_.stages, what, step, named_ / step, took, note);
+    fmt::print("{},{},{},{},{},{:.4f},{:.2f},{:.2f},{}\n", name_, problem_.workers.size(),
+               problem_.replicas, problem_.stages, what, step, named_ / step, took, note);
     std::fflush(stdout);
   }
 
@@ -86,35 +110,57 @@ class Case {
   double named_ = 0, step_ = 0;
 };
 
-}  // namespace
-
-int PrintPlacements(const PlacementFlags& flags) {
-  fmt::print("case,workers,stages,order,step seconds,times faster than names,seconds to find,\n");
-  const std::string run_file = flags.folder + "/four_regions.yaml";
-  const PlanRequest regions = coordinator::TopologyRequest(run_file);
-  Case four("four regions", regions);
-  four.Print(flags);
-  std::vector<uint32_t> by_hand;
-  for (const char* region : {"north", "west", "east", "south"}) {
-    for (const TopologyRegion& one : regions.spec.topology->regions) {
+// The workers of these regions, one region behind the other.
+std::vector<uint32_t> OfRegions(const PlanRequest& request,
+                                std::initializer_list<std::string_view> regions) {
+  std::vector<uint32_t> workers;
+  for (const std::string_view region : regions) {
+    for (const TopologyRegion& one : request.spec.topology->regions) {
       if (one.name != region) continue;
-      for (uint32_t w = 0; w < regions.workers.size(); ++w) {
-        if (std::ranges::count(one.workers, regions.workers[w].name) > 0) by_hand.push_back(w);
+      for (uint32_t w = 0; w < request.workers.size(); ++w) {
+        if (std::ranges::count(one.workers, request.workers[w].name) > 0) workers.push_back(w);
       }
     }
   }
-  four.Chain("by hand: north; west; east; south", by_hand);
+  return workers;
+}
 
-  Case ten("ten regions",
-           coordinator::MatrixRequest(flags.folder + "/regions_64.csv", run_file, flags.stages));
-  const double took = ten.Print(flags);
-  const double restarts_took = ten.Search(fmt::format("{} random restarts", flags.restarts),
-                                          {.seed = 2, .random_restarts = flags.restarts});
-  const double as_many = flags.restarts * flags.times * took / restarts_took;
-  if (as_many > flags.restarts) {
-    ten.Search(fmt::format("random restarts for {} times as long", flags.times),
-               {.seed = 3, .random_restarts = static_cast<uint32_t>(as_many)});
+// Replicas beside each other: of workers in a row each region has the same stages of all replicas.
+std::vector<uint32_t> StageByStage(const std::vector<uint32_t>& row, uint32_t replicas) {
+  std::vector<uint32_t> workers;
+  for (uint32_t r = 0; r < replicas; ++r) {
+    for (size_t at = r; at < row.size(); at += replicas) workers.push_back(row[at]);
   }
+  return workers;
+}
+
+}  // namespace
+
+int PrintPlacements(const PlacementFlags& flags) {
+  fmt::print(
+      "case,workers,replicas,stages,order,step seconds,times faster than names,seconds to find,\n");
+  const std::string run_file = flags.folder + "/four_regions.yaml";
+  const PlanRequest regions = coordinator::TopologyRequest(run_file);
+  const std::vector<uint32_t> in_a_row = OfRegions(regions, {"north", "west", "east", "south"});
+  const PlanRequest matrix =
+      coordinator::MatrixRequest(flags.folder + "/regions_64.csv", run_file, flags.stages);
+  if (flags.replicas == 1) {
+    Case four("four regions", regions);
+    four.Print(flags);
+    four.Order("by hand: north; west; east; south", in_a_row);
+    Case ten("ten regions", matrix);
+    ten.Restarts(flags, ten.Print(flags));
+    return 0;
+  }
+  const uint32_t in_four = static_cast<uint32_t>(regions.workers.size()) / flags.replicas;
+  Case four("four regions", AsReplicas(regions, flags.replicas, in_four));
+  const double took = four.Print(flags);
+  four.Order("by hand: each region has stages of all replicas",
+             StageByStage(in_a_row, flags.replicas));
+  four.Restarts(flags, took);
+  const uint32_t in_ten = static_cast<uint32_t>(matrix.workers.size()) / flags.replicas;
+  Case ten("ten regions", AsReplicas(matrix, flags.replicas, in_ten));
+  ten.Restarts(flags, ten.Print(flags));
   return 0;
 }
 

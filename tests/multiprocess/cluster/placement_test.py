@@ -1,5 +1,5 @@
 """Two regions whose workers' names alternate, on a real cluster: the run's order crosses the slow
-links once, and steps take what the plan predicts.
+links once, replicas cross them with what is less, and steps take what the plan predicts.
 
 usage: placement_test.py BIN_DIR
 """
@@ -17,11 +17,11 @@ EAST, WEST = {"worker1", "worker3"}, {"worker2", "worker4"}
 # A replay, so that compute takes what it says on a busy machine, too. 128 KiB a tensor in bf16.
 RUN = """\
 name: {name}
-model: {{ family: gpt, layers: 8, hidden: 512, heads: 8, context: 128 }}
+model: {{ family: gpt, layers: 8, hidden: {hidden}, heads: 8, context: {context} }}
 data: {{ text: [text.txt], tokenizer: bytes }}
 train: {{ steps: {steps}, microbatches: {microbatches} }}
 validation: {{ every: 0 }}
-pipeline: {{ stages: {stages}, placement: {placement} }}
+pipeline: {{ stages: {stages}, placement: {placement}{replicas} }}
 links: {{ forward: {codec}, backward: {codec} }}
 checkpoint: {{ every: 0, keep: 1, at_end: false }}
 replay:
@@ -37,6 +37,7 @@ topology:
     - {{ within: west, rate: 200mbit }}
 """
 STEPS, WARM_UP = 10, 3
+DEFAULTS = {"hidden": 512, "context": 128, "replicas": ""}
 # Bound by the slow link, by compute, and by both nearly alike.
 CELLS = [
     {"name": "linkbound", "codec": "bf16", "microbatches": 6, "block_ms": 2, "stages": 4},
@@ -44,6 +45,14 @@ CELLS = [
     {"name": "even", "codec": "bf16", "microbatches": 12, "block_ms": 13, "stages": 4},
     {"name": "uncompressed", "codec": "none", "microbatches": 6, "block_ms": 5, "stages": 4},
     {"name": "two", "codec": "bf16", "microbatches": 8, "block_ms": 4, "stages": 2},
+]
+# Two replicas of two stages: 128 KiB a tensor, and 1.7 million parameters. Neighbours are near each
+# other where what replicas exchange is little beside activations, and else replicas are.
+REPLICAS = [
+    {"name": "coded", "codec": "none", "microbatches": 10, "block_ms": 2, "stages": 2,
+     "gradients": "sdp4bit", "parameters": "difference4", "near": "neighbours"},
+    {"name": "exact", "codec": "bf16", "microbatches": 6, "block_ms": 4, "stages": 2,
+     "gradients": "none", "parameters": "fp32", "near": "replicas"},
 ]
 
 
@@ -80,7 +89,8 @@ class Cluster:
     def train(self, folder, placement="auto", **cell):
         name = f"{cell['name']}-{placement}"
         run_file = folder / f"{name}.yaml"
-        run_file.write_text(RUN.format(**{**cell, "name": name}, placement=placement, steps=STEPS))
+        cell = {**DEFAULTS, **cell, "name": name}
+        run_file.write_text(RUN.format(**cell, placement=placement, steps=STEPS))
         run = self.cli("submit", run_file, "--watch").split()[0]
         status = json.loads(self.cli("status", run, "--json"))
         steps = [json.loads(line)["seconds"]
@@ -91,6 +101,23 @@ class Cluster:
 
 def order(plan):
     return [cell["worker_name"] for cell in plan["assignment"]["cells"]]
+
+
+def are_near(one, other):
+    return (one in EAST) == (other in EAST)
+
+
+def check_replicas(cell, plan, measured):
+    """Who is near whom, what the plan says of it, and that bound and floor have the exchange."""
+    workers, prediction = order(plan), plan["prediction"]
+    chains = [are_near(workers[0], workers[1]), are_near(workers[2], workers[3])]
+    stages = [are_near(workers[0], workers[2]), are_near(workers[1], workers[3])]
+    check(all(chains if cell["near"] == "neighbours" else stages), cell, workers)
+    check(not any(stages if cell["near"] == "neighbours" else chains), cell, workers)
+    check(prediction["exchange_seconds"] > 0, prediction)
+    check(prediction["floor_seconds"] <= prediction["lower_bound_seconds"] <=
+          prediction["step_seconds"], prediction)
+    check(measured >= 0.97 * prediction["lower_bound_seconds"], measured, prediction)
 
 
 def crossings(workers):
@@ -119,6 +146,16 @@ def main():
                     check(measured * 1.2 < by_name_s, measured, by_name_s)
                     check("in the order of their names" in plan["explanation"],
                           plan["explanation"])
+            for cell in REPLICAS:
+                shape = {"hidden": 128, "context": 256, "replicas": ", replicas: 2, gradients: "
+                         f"{cell['gradients']}, parameters: {cell['parameters']}"}
+                plan, measured = cluster.train(folder, **cell, **shape)
+                predicted = plan["prediction"]["step_seconds"]
+                errors.append(abs(measured / predicted - 1))
+                print(f"{cell['name']} replicas: {' '.join(order(plan))}: predicted "
+                      f"{predicted:.3f} s, measured {measured:.3f} s, of which the exchange was to "
+                      f"take {plan['prediction']['exchange_seconds']:.3f} s", flush=True)
+                check_replicas(cell, plan, measured)
             links = cluster.cli("workers", "--links")
             check("worker4" in links and "Mbit/s" in links, links)
     print(f"prediction against measurement: median {100 * statistics.median(errors):.1f}%, worst "

@@ -1,7 +1,7 @@
 """`longhaul sweep` on real clusters: to the end, killed with kill -9 and restarted, interrupted,
 with points that cannot be.
 
-usage: sweep_test.py BIN_DIR whole|killed|interrupted|refused|failed
+usage: sweep_test.py BIN_DIR whole|killed|interrupted|refused|failed|replicas
 """
 import csv
 import hashlib
@@ -105,11 +105,11 @@ class Folder:
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def check_point(point):
+def check_point(point, replicas=1):
     check(point["steps"] == 6 and len(point["curve"]) == 6, "steps", point["id"])
     after = sorted(step["seconds"] for step in point["curve"][2:])
     check(abs(point["step_seconds"] - (after[1] + after[2]) / 2) < 1e-9, "median", point["id"])
-    check(abs(point["tokens_per_second"] - 4 * 32 / point["step_seconds"]) < 1e-6, "tokens/s")
+    check(abs(point["tokens_per_second"] - replicas * 4 * 32 / point["step_seconds"]) < 1e-6, "tokens/s")
     check(point["simulated_seconds"] >= point["bound_seconds"] > 0, "prediction", point["id"])
     check(all(step["loss"] > 0 for step in point["curve"]), "losses", point["id"])
     check(sum(step["validation_loss"] is not None for step in point["curve"]) == 3, "validation")
@@ -259,6 +259,37 @@ def failed(files):
     files.nothing_left()
 
 
+def parameters(hidden=32, layers=2, context=32, vocabulary=257):
+    """Of RUN's model: embedding, positions, blocks, the last norm, head."""
+    block = 12 * hidden * hidden + 13 * hidden
+    return (2 * vocabulary + context) * hidden + layers * block + 2 * hidden
+
+
+def replicas(files):
+    """What replicas exchange is predicted, and counted on the wire."""
+    files.write(RUN.replace("stages: 2", "stages: 1, replicas: 2"),
+                SWEEP.replace("[0ms, 30ms]", "[0ms]").replace("[20mbit, 5mbit]", "[1mbit]") +
+                "variants:\n  exact: {}\n"
+                "  coded: { pipeline.gradients: sdp4bit, pipeline.parameters: difference4 }\n")
+    files.run(0)
+    points = files.points()
+    # Each replica sends gradients of the other one's half, and parameters of its own; 4.25 and
+    # 4.016 bits where they are coded, in whole groups.
+    for variant, bits, slack in (("exact", 64, 0.01), ("coded", 4.25 + 4.016, 0.06)):
+        point = points[f"1mbit/0ms/default/link-aware/{variant}/r1"]
+        check_point(point, replicas=2)
+        expected = parameters() * bits / 8
+        check(abs(point["payload_bytes_per_step"] / expected - 1) < slack, variant, expected, point)
+        line = point["payload_bytes_per_step"] / 2 / (1e6 / 8)
+        for time in ("floor_seconds", "bound_seconds", "simulated_seconds", "step_seconds"):
+            check(point[time] > 0.99 * line, variant, time, line, point)
+        check(point["floor_seconds"] <= point["bound_seconds"] <= point["simulated_seconds"], point)
+        check([(stage["replica"], stage["stage"]) for stage in point["stages"]] ==
+              [(0, 0), (1, 0)], point["stages"])
+        check("2 replicas of 1 stage " in point["explanation"], point["explanation"])
+    files.nothing_left()
+
+
 def main():
     programs, case = sys.argv[1:]
     # As `longhaul cluster` does.
@@ -272,7 +303,7 @@ def main():
         files = Folder(programs, folder)
         try:
             {"whole": whole, "killed": killed, "interrupted": interrupted, "refused": refused,
-             "failed": failed}[case](files)
+             "failed": failed, "replicas": replicas}[case](files)
         finally:
             files.clean_up()
     print(case, "is fine")

@@ -3,6 +3,7 @@
 usage: composition_test.py BIN_DIR parity|compressed|planned
 """
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -100,11 +101,12 @@ def planned(cluster):
     for part in ["2 replicas of 2 stages of 2 ranks train together",
                  "hidden states by taco over host, their gradients by zip", "with tah", "and fixed",
                  "replicas exchange gradients (sdp4bit", "and parameters (difference4)",
-                 "of a step; its bottleneck is the"]:
+                 "No schedule could be below", "what sets that bound is the"]:
         if part not in text.splitlines()[-1]:
             raise AssertionError(f"no {part!r} in\n{text}")
     for cell in range(4):
-        if f"{cell // 2}:{cell % 2}\tworker{cell + 1}\t2 ranks on cpu 0-1" not in text:
+        # Whichever worker it is: of four that are alike a busy machine makes some slower.
+        if not re.search(rf"^{cell // 2}:{cell % 2}\tworker\d\t2 ranks on cpu 0-1", text, re.MULTILINE):
             raise AssertionError(text)
     print(f"ok: {text.splitlines()[-1]}", flush=True)
 

@@ -62,6 +62,99 @@ TEST(PlaceWorkers, NamesThatAlternateBetweenRegionsCrossTheOceanOnce) {
   EXPECT_LT(plan->prediction.step_seconds, by_name->prediction.step_seconds);
 }
 
+// As `request`, as so many replicas.
+PlanRequest AsReplicas(PlanRequest request, uint32_t replicas, const char* gradients) {
+  request.spec.replicas = {.count = replicas,
+                           .gradients = replicas::ParseGradients(gradients).value()};
+  return request;
+}
+
+bool AreNear(const Edge& edge) {
+  return edge.forward.bits_per_second > 1e8;
+}
+
+// Gradients are more than activations here, unless replicas train apart for long.
+TEST(PlaceWorkers, ReplicasOfAStageStandNearEachOtherWhereTheyExchangeMuch) {
+  PlanRequest request = TwoRegions(4);
+  // In the order of names a replica would be a region.
+  std::swap(request.workers[1], request.workers[2]);
+  for (size_t w = 0; w < 4; ++w) request.workers[w].name = "w" + std::to_string(w);
+  const auto near_edges = [](const Plan& plan, EdgeKind kind) {
+    return std::ranges::count_if(plan.assignment.edges, [&](const Edge& edge) {
+      return edge.kind == kind && AreNear(edge);
+    });
+  };
+  const auto much = MakePlan(AsReplicas(request, 2, "none"));
+  ASSERT_TRUE(much.ok()) << much.status();
+  EXPECT_EQ(CheckAssignment(much->assignment), absl::OkStatus());
+  EXPECT_EQ(near_edges(*much, EdgeKind::kReplicas), 2);
+  EXPECT_EQ(near_edges(*much, EdgeKind::kActivations), 0);
+  EXPECT_THAT(much->explanation, HasSubstr("in the order of their names a step would take"));
+  EXPECT_THAT(much->explanation, HasSubstr("all ways considered"));
+  PlanRequest named = AsReplicas(request, 2, "none");
+  named.candidates_for.reset();
+  const auto by_name = MakePlan(named);
+  ASSERT_TRUE(by_name.ok());
+  EXPECT_LT(much->prediction.step_seconds, 0.5 * by_name->prediction.step_seconds);
+  const auto little = MakePlan(AsReplicas(request, 2, "local-sgd:steps=1000"));
+  ASSERT_TRUE(little.ok()) << little.status();
+  EXPECT_EQ(near_edges(*little, EdgeKind::kActivations), 2);
+  EXPECT_THAT(NamesOf(*little), ElementsAre("w0", "w1", "w2", "w3"));
+}
+
+TEST(PlaceWorkers, ReplicasArePredictedAsTheyWereChosen) {
+  for (const uint32_t replicas : {2u, 3u}) {
+    PlanRequest request = AsReplicas(TwoRegions(7), replicas, "local-sgd:steps=100");
+    request.candidates_for = 6;
+    request.workers[2].times.set_block_forward(0.03);
+    request.workers[2].times.set_block_backward(0.06);
+    const auto problem = ProblemOf(request);
+    ASSERT_TRUE(problem.ok()) << problem.status();
+    const auto placed = Place(*problem);
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(placed.ok() && plan.ok()) << placed.status() << plan.status();
+    EXPECT_NEAR(plan->prediction.step_seconds, placed->step_seconds, 0.02 * placed->step_seconds);
+    EXPECT_EQ(plan->assignment.cells.size(), 6u);
+    // Two replicas do without the slow one. Of three each fits into a region with it.
+    EXPECT_EQ(std::ranges::count(NamesOf(*plan), "w2"), replicas == 2 ? 0 : 1);
+    for (const Edge& edge : plan->assignment.edges) {
+      EXPECT_TRUE(edge.kind != EdgeKind::kActivations || AreNear(edge)) << ToString(edge.from);
+    }
+  }
+}
+
+TEST(PlaceWorkers, ReplicasThatCannotTalkDoNotHoldOneStage) {
+  PlanRequest request = AsReplicas(Request(4), 2, "none");
+  request.candidates_for = 4;
+  for (const auto& [from, to] : {std::pair(0, 2), std::pair(2, 0)}) {
+    CandidateWorker& worker = request.workers[static_cast<size_t>(from)];
+    const WorkerId& other = request.workers[static_cast<size_t>(to)].id;
+    worker.does_not_reach[{other, TransportKind::kUcx}] = "no route";
+  }
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const Edge& edge : plan->assignment.edges) {
+    const std::set<std::string> ends = {plan->assignment.Find(edge.from)->worker_name,
+                                        plan->assignment.Find(edge.to)->worker_name};
+    EXPECT_NE(ends, (std::set<std::string>{"w0", "w2"}));
+  }
+}
+
+// Nothing else would be left to use where so many pairs have to be joined.
+TEST(PlaceWorkers, TheLastPlanOfASurveyTrustsGuessesOfReplicasLittle) {
+  PlanRequest request = AsReplicas(TwoRegions(8), 2, "none");
+  request.candidates_for = 8;
+  request.only_measured = true;
+  request.workers[0].to.at(request.workers[2].id).bits_per_second = 0;
+  PlanRequest known = request;
+  EstimateLinks(&known.workers);
+  const auto trusted = ProblemOf(known);
+  ASSERT_TRUE(trusted.ok());
+  EXPECT_TRUE(trusted->Pair(0, 2).may_be_joined);
+  EXPECT_DOUBLE_EQ(trusted->Pair(0, 2).bytes_per_second, 1e9 / 8 / 10);
+  EXPECT_DOUBLE_EQ(trusted->Pair(0, 4).bytes_per_second, 1e9 / 8);
+}
+
 TEST(PlaceWorkers, AFastSpareWithTheLastNameIsUsed) {
   PlanRequest request = Request(3);
   request.candidates_for = 2;
@@ -157,6 +250,27 @@ TEST(PlaceWorkers, SixteenWorkersInFourRegionsAvoidTheSlowPairs) {
   const auto known = WithBalancedLayers(*problem, best);
   ASSERT_TRUE(known);
   EXPECT_LE(placed->step_seconds, 1.03 * SimulatedStep(*problem, *known).value());
+}
+
+TEST(PlaceWorkers, FourReplicasInFourRegionsExchangeInsideThem) {
+  PlanRequest request = AsReplicas(TopologyRequest(kFixtures + "four_regions.yaml"), 4, "sdp4bit");
+  const auto problem = ProblemOf(request);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  ASSERT_EQ(problem->stages, 4u);
+  const auto placed = Place(*problem);
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_GE(SimulatedStep(*problem, *NameOrder(*problem)).value() / placed->step_seconds, 2);
+  const auto region_of = [&](uint32_t worker) {
+    for (const TopologyRegion& one : request.spec.topology->regions) {
+      if (std::ranges::count(one.workers, request.workers[worker].name) > 0) return one.name;
+    }
+    return std::string();
+  };
+  for (uint32_t s = 0; s < 4; ++s) {
+    for (const PlacedChain& chain : placed->replicas) {
+      EXPECT_EQ(region_of(chain.workers[s]), region_of(placed->replicas[0].workers[s]));
+    }
+  }
 }
 
 TEST(PlaceWorkers, SixtyFourWorkersInTenRegionsBeatRestartsAndNames) {

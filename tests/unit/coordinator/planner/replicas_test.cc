@@ -22,23 +22,6 @@ PlanRequest RequestOf(uint32_t replicas, uint32_t stages) {
   return request;
 }
 
-// One replica of a plan, as the simulator knows it: its cells, and the edges among these.
-Plan ReplicaOf(const Plan& plan, uint32_t replica) {
-  Plan one;
-  for (size_t c = 0; c < plan.assignment.cells.size(); ++c) {
-    if (plan.assignment.cells[c].id.replica != replica) continue;
-    one.assignment.cells.push_back(plan.assignment.cells[c]);
-    one.cells.push_back(plan.cells[c]);
-  }
-  for (size_t e = 0; e < plan.assignment.edges.size(); ++e) {
-    const Edge& edge = plan.assignment.edges[e];
-    if (edge.kind == EdgeKind::kReplicas || edge.from.replica != replica) continue;
-    one.assignment.edges.push_back(edge);
-    one.edges.push_back(plan.edges[e]);
-  }
-  return one;
-}
-
 TEST(PlanOfReplicas, IsAChainForEachWithEdgesBetweenThem) {
   const auto plan = MakePlan(RequestOf(2, 3));
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -67,7 +50,7 @@ TEST(PlanOfReplicas, SplitsForTheSlowestWorkerOfEachStage) {
   for (const Cell& cell : plan->assignment.cells) {
     EXPECT_EQ(cell.layers.count, cell.id.stage == 0 ? 6u : 2u) << ToString(cell.id);
   }
-  EXPECT_THAT(plan->explanation, HasSubstr("Replica 1 is the slowest"));
+  EXPECT_THAT(plan->explanation, HasSubstr("the passes of replica 1, the slowest"));
 }
 
 TEST(PlanOfReplicas, AStepEndsWithTheExchange) {
@@ -108,6 +91,37 @@ TEST(PlanOfReplicas, ReplicasCanBeSimulatedOneByOne) {
     ASSERT_TRUE(simulation.ok()) << simulation.status();
     EXPECT_NEAR(absl::ToDoubleSeconds(simulation->step) + plan->prediction.exchange_seconds,
                 plan->prediction.step_seconds, 1e-9);
+  }
+}
+
+// Of an interface: what it carries of the passes and of the exchange. Nothing is faster than that.
+TEST(PlanOfReplicas, BoundAndFloorKnowTheExchange) {
+  PlanRequest request = RequestOf(3, 2);
+  request.assumed_line_bits_per_second = 10'000'000;
+  request.assumed_delay = absl::Milliseconds(10);
+  for (const char* gradients : {"none", "sdp4bit", "local-sgd:steps=20"}) {
+    request.spec.replicas.gradients = replicas::ParseGradients(gradients).value();
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const Prediction& prediction = plan->prediction;
+    const uint32_t apart = request.spec.replicas.steps_apart();
+    double busiest = 0;
+    for (const Cell& cell : plan->assignment.cells) {
+      double sent = 0, received = 0;
+      for (const Edge& edge : plan->assignment.edges) {
+        if (edge.from != cell.id && edge.to != cell.id) continue;
+        const double times = edge.kind == EdgeKind::kReplicas ? 1.0 / apart : 16;
+        sent += times * static_cast<double>(WithChunkHeaders(edge.SentBy(cell.id).bytes));
+        received += times * static_cast<double>(WithChunkHeaders(edge.SentTo(cell.id).bytes));
+      }
+      busiest = std::max({busiest, sent, received});
+    }
+    EXPECT_NEAR(prediction.floor_seconds, busiest / GoodputBytesPerSecond(10'000'000), 1e-6);
+    EXPECT_NEAR(static_cast<double>(prediction.busiest_bytes), busiest, 2);
+    EXPECT_GE(prediction.lower_bound_seconds, prediction.floor_seconds);
+    EXPECT_LE(prediction.lower_bound_seconds, prediction.step_seconds);
+    // All but the optimizer's overlap and a few latencies.
+    EXPECT_GT(prediction.lower_bound_seconds, 0.8 * prediction.step_seconds) << gradients;
   }
 }
 
@@ -166,7 +180,7 @@ TEST(PlanOfReplicas, RanksShareEachStageOfEachReplica) {
               AllOf(HasSubstr("2 replicas of 2 stages of 2 ranks"),
                     HasSubstr("hidden states by host, their gradients by zip over host"),
                     HasSubstr("(with none and none)"), HasSubstr("gradients (sdp4bit"),
-                    HasSubstr("its bottleneck is the compute of stage")));
+                    HasSubstr("what sets that bound is the ")));
 }
 
 TEST(PlanOfReplicas, SplitsForTheSlowestGroupOfEachStage) {

@@ -65,6 +65,23 @@ TEST(LinkSurvey, ManyBeginWithRoundTripsAndEndWithWhatPlansUse) {
   EXPECT_TRUE(survey.NotMeasured(plan).empty());
 }
 
+TEST(LinkSurvey, PairsOfOneStageAreMeasuredAsSuch) {
+  LinkSurvey survey;
+  const auto workers = Workers(6);
+  while (!survey.Next(workers).empty()) {
+  }
+  Assignment plan = Chain({"a"});
+  Cell& other = plan.cells.emplace_back();
+  other.id.replica = 1;
+  other.worker = WorkerId("f");
+  Edge& edge = plan.edges.emplace_back();
+  edge.kind = EdgeKind::kReplicas;
+  edge.to = {1, 0};
+  const auto asked = survey.NotMeasured(plan);
+  ASSERT_EQ(PairsOf(asked), std::set<std::string>{"af"});
+  EXPECT_EQ(asked[0].kind, EdgeKind::kReplicas);
+}
+
 TEST(LinkSurvey, EndsThoughPlansKeepChanging) {
   LinkSurvey survey;
   std::vector<CandidateWorker> workers = Workers(26);

@@ -214,6 +214,50 @@ TEST(Unmeasured, IsWaitingOrSaysWhyNot) {
   EXPECT_EQ(failed.run_id, "run-1");
 }
 
+// Each replica sends the other one 500 KB in a step, behind the passes.
+TEST(MeasuredPoint, AStepOfReplicasIsPredictedWithTheirExchange) {
+  const Plan alone = TwoStages();
+  Plan plan = alone;
+  for (uint32_t stage = 0; stage < 2; ++stage) {
+    Cell cell = alone.assignment.cells[stage];
+    cell.id.replica = 1;
+    cell.worker_name = "worker" + std::to_string(stage + 3);
+    plan.assignment.cells.push_back(cell);
+    plan.cells.push_back(alone.cells[stage]);
+  }
+  plan.assignment.edges = chain::MakeEdges(2, 2);
+  for (Edge& edge : plan.assignment.edges) {
+    edge.forward.bytes = edge.backward.bytes = edge.kind == EdgeKind::kReplicas ? 500'000 : 25'000;
+  }
+  plan.edges.resize(plan.assignment.edges.size());
+  SweepPoint point = Point();
+  const auto one = PredictPoint(alone, point.spec, 10'000'000, absl::Milliseconds(25));
+  point.spec.replicas.count = 2;
+  v1::RunStatus run = DoneRun();
+  *run.mutable_plan() = ToProto(plan);
+  StageShares shares(0);
+  for (const uint32_t replica : {0u, 1u}) {
+    v1::StageStatus& stage = *run.add_stages();
+    stage.set_replica(replica);
+    stage.set_step(1);
+    stage.set_compute_share(0.25 * (replica + 1));
+  }
+  shares.Add(run);
+  const auto result = MeasuredPoint(point, MeasuredSpec(), run, Steps({1, 1, 1}), shares, {});
+  ASSERT_TRUE(one.ok() && result.ok()) << result.status();
+  const double exchange = 500'000 / (10e6 / 8 * 0.956) + 4 * 0.025;
+  EXPECT_NEAR(result->simulated_seconds - one->simulated_seconds, exchange, 0.002);
+  EXPECT_GT(result->bound_seconds, one->bound_seconds + 0.8 * exchange);
+  EXPECT_LE(result->bound_seconds, result->simulated_seconds);
+  EXPECT_GT(result->floor_seconds, one->floor_seconds + 0.8 * (exchange - 0.1));
+  EXPECT_EQ(result->tokens_per_step, 800u);
+  ASSERT_EQ(result->stages.size(), 4u);
+  EXPECT_EQ(result->stages[2].id, (CellId{1, 0}));
+  EXPECT_DOUBLE_EQ(result->stages[0].compute_share, 0.25);
+  EXPECT_DOUBLE_EQ(result->stages[2].compute_share, 0.5);
+  EXPECT_EQ(ResultsFromJson(ToJson({.points = {*result}}))->points[0], *result);
+}
+
 TEST(NetworkSeconds, IsWhatTheBusiestInterfaceNeeds) {
   RunSpec spec = Point().spec;
   const double two = NetworkSeconds(spec, 10'000'000);

@@ -39,6 +39,23 @@ StatusOr<SweepPlan> Make(const SweepSpec& spec, std::string_view run = kRun,
   return MakeSweepPlan(spec, run, "run.yaml", more, CheckCodec);
 }
 
+TEST(MakeSweepPlan, ReplicasAreVariantsThatNeedWorkersOfTheirOwn) {
+  SweepSpec spec = PointsSpec();
+  spec.variants = {{"one", {}}, {"two", {"pipeline.replicas=2", "pipeline.gradients=sdp4bit"}}};
+  const auto plan = Make(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->workers, 8u);
+  spec.workers = 7;
+  const auto too_few = Make(spec);
+  ASSERT_TRUE(too_few.ok()) << too_few.status();
+  for (const SweepPoint& point : too_few->points) {
+    const char* const expected =
+        point.variant == "one" ? "" : "its 2 times 4 stages need as many workers";
+    EXPECT_EQ(point.impossible.substr(0, std::string_view(expected).size()), expected);
+    EXPECT_EQ(point.impossible.empty(), point.variant == "one");
+  }
+}
+
 TEST(MakeSweepPlan, HasEveryCombinationOnce) {
   SweepSpec spec = PointsSpec();
   spec.schedules = {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB};

@@ -1,0 +1,138 @@
+// One descent of the local search for replicas: from given ones by moves that each shorten the
+// bound of a step, until none does. Private to placement*.cc; for one thread.
+//
+// Moves of stages, in all replicas at once, with their layers: swap two, move up to three
+// elsewhere, reverse a part, move a layer to another stage. Moves of workers: exchange one with a
+// spare; with several replicas swap any two, and exchange what two replicas have between two
+// stages. A table of the segments of each chain makes the passes after a move a few joins
+// (chain_bound.h).
+#ifndef LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_DESCENT_H_
+#define LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_DESCENT_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "coordinator/planner/chain_bound.h"
+#include "coordinator/planner/placement.h"
+
+namespace longhaul::coordinator {
+
+// A move that gains less is none: sums of doubles in another order differ by that.
+inline constexpr double kMoveGains = 1 - 1e-9;
+
+class Descent {
+ public:
+  Descent(const PlacementProblem& problem, const ChainBound& bound, const ExchangeBound& exchange);
+
+  void Set(PlacedReplicas replicas);
+  // Until no move gains, or `most_moves` were judged in all descents.
+  void Go(uint64_t most_moves);
+
+  const PlacedReplicas& replicas() const { return replicas_; }
+  // Of a step, as BoundOf's; kNoChain where something of it is impossible.
+  double bound() const;
+  uint64_t moves() const { return moves_; }
+
+ private:
+  // Places `begin` to `end` of each chain, both included; from the end to the begin where that is
+  // larger. Or the stage at `begin` with other layers.
+  struct Piece {
+    uint32_t begin = 0, end = 0;
+    uint32_t new_layers = 0;  // 0: as they are
+  };
+  // At most: two stages with other layers and what is left of the chain around them.
+  struct Pieces {
+    std::array<Piece, 5> of;
+    size_t count = 0;
+    void Add(uint32_t begin, uint32_t end) { of[count++] = {.begin = begin, .end = end}; }
+    // Of places [begin, end), which may be none.
+    void AddRange(uint32_t begin, uint32_t end) {
+      if (begin < end) Add(begin, end - 1);
+    }
+  };
+  // What a value is made of.
+  struct Total {
+    double longest_passes = 0, all_passes = 0;       // of the replicas
+    double longest_transfer = 0, all_transfers = 0;  // of the stages
+    double latency = 0;
+    void AddPasses(double seconds);
+    void AddStage(double transfer, double latency);
+  };
+  using Column = ExchangeBound::Column;
+
+  const Segment& Along(uint32_t replica, uint32_t begin, uint32_t end) const {
+    return segments_[(replica * stages_ + begin) * stages_ + end];
+  }
+  uint32_t WorkerAt(uint32_t replica, uint32_t place) const {
+    return replicas_[replica].workers[place];
+  }
+  uint32_t LayersAt(uint32_t place) const { return replicas_.front().layers[place]; }
+  // A worker in a place, in the role that this has.
+  Segment InPlace(uint32_t place, uint32_t worker) const {
+    return bound_.Stage(worker, LayersAt(place), bound_.RoleAt(place));
+  }
+  // Stages up to a place, and from one on, their ends in their roles.
+  const Segment& UpTo(uint32_t replica, uint32_t place) const {
+    return up_to_[replica * stages_ + place];
+  }
+  const Segment& From(uint32_t replica, uint32_t place) const {
+    return from_[replica * stages_ + place];
+  }
+  double PassesOf(const Segment& whole) const {
+    return whole.Bound() + bound_.After(whole.first, LayersAt(0), whole.last);
+  }
+
+  void Rebuild(uint32_t replica);
+  void Recount();  // passes, columns and value
+  double ValueOf(const Total& total) const;
+
+  // Passes of one replica after a move.
+  double PassesInPieces(uint32_t replica, const Pieces& pieces) const;
+  double PassesWith(uint32_t replica, uint32_t place, uint32_t worker) const;
+  double PassesSwapped(uint32_t replica, uint32_t one, uint32_t other) const;
+  // With another one's workers in places [begin, end].
+  double PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin, uint32_t end) const;
+  Column ColumnWith(uint32_t place, uint32_t replica, uint32_t worker) const;
+
+  // Values after a move. kNoChain where they are no better for certain.
+  double Judge(const Pieces& pieces);
+  struct ChangedChain {
+    uint32_t replica = 0;
+    double passes = 0;
+  };
+  struct ChangedColumn {
+    uint32_t place = 0;
+    Column column;
+  };
+  // What is left out has not changed: at most two chains and two columns have.
+  double JudgeCells(std::span<const ChangedChain> chains, std::span<const ChangedColumn> columns);
+
+  bool Try(const Pieces& pieces);
+  bool SwapAndReverse();
+  bool MoveParts();
+  bool MoveLayers();
+  bool ExchangeWithSpares();
+  bool SwapCells();
+  bool TrySwap(uint32_t replica, uint32_t place, uint32_t other_replica, uint32_t other_place);
+  bool ExchangeParts();
+
+  const PlacementProblem& problem_;
+  const ChainBound& bound_;
+  const ExchangeBound& exchange_;
+  const uint32_t stages_, count_;  // of replicas
+  PlacedReplicas replicas_;
+  double value_ = kNoChain;
+  std::vector<uint32_t> spares_;
+  // Along each part of each chain, either way, as stages in the middle.
+  std::vector<Segment> segments_;
+  std::vector<Segment> up_to_, from_;
+  std::vector<double> passes_;   // by replica
+  std::vector<Column> columns_;  // by stage
+  uint64_t moves_ = 0;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_DESCENT_H_

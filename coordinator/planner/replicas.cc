@@ -109,7 +109,8 @@ class ReplicasPlanner {
     for (Edge& edge : plan->assignment.edges) {
       if (edge.kind != EdgeKind::kReplicas) continue;
       const Cell& cell = *plan->assignment.Find(edge.from);
-      LH_ASSIGN_OR_RETURN(const replicas::Layout layout, LayoutOf(cell));
+      LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
+                          LayoutOf(spec, request_.data.vocabulary, cell));
       const CandidateWorker& from = WorkersOf(edge.from.replica)[edge.from.stage];
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
       LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec, from, to, edge.kind));
@@ -122,22 +123,6 @@ class ReplicasPlanner {
                        .bytes = UsualBytes(layout, edge.to.replica, edge.from.replica)};
     }
     return absl::OkStatus();
-  }
-
-  StatusOr<replicas::Layout> LayoutOf(const Cell& cell) const {
-    const RunSpec& spec = request_.spec;
-    const auto parameters =
-        model::ParametersOf(spec.model, spec.model.VocabularyOver(request_.data.vocabulary),
-                            {.first_layer = cell.layers.first,
-                             .layers = cell.layers.count,
-                             .embedding = cell.roles.embedding,
-                             .head = cell.roles.head});
-    return replicas::Layout::Make(
-        replicas::ReplicatedParameters(parameters,
-                                       spec.train.optimizer.kind == OptimizerKind::kMuon),
-        {.replicas = replicas_,
-         .gradients = spec.replicas.gradients,
-         .parameters = spec.replicas.parameters});
   }
 
   // What the replicas' plans say, one behind the other.
@@ -226,6 +211,19 @@ class ReplicasPlanner {
 
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop) {
   return ReplicasPlanner(request, stop).Make();
+}
+
+StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary, const Cell& cell) {
+  const auto parameters = model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
+                                              {.first_layer = cell.layers.first,
+                                               .layers = cell.layers.count,
+                                               .embedding = cell.roles.embedding,
+                                               .head = cell.roles.head});
+  return replicas::Layout::Make(
+      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
+      {.replicas = spec.replicas.count,
+       .gradients = spec.replicas.gradients,
+       .parameters = spec.replicas.parameters});
 }
 
 uint32_t ReplicasOf(const Assignment& assignment) {

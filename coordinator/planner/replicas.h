@@ -9,12 +9,16 @@
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
 #include "run/plan/plan.h"
+#include "transport/replicas/layout.h"
 
 namespace longhaul::coordinator {
 
 // MakePlan's, for spec.replicas.count above 1. Its workers stand as cells do: replica by replica,
 // stage by stage.
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
+
+// What the cell's replicas exchange, and in which parts.
+StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary, const Cell& cell);
 
 // How many replicas an assignment has.
 uint32_t ReplicasOf(const Assignment& assignment);

@@ -91,7 +91,9 @@ void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
       .Bind(16, int64_t{record.stop_asked})
       .Bind(17, int64_t{record.attempts.in_a_row})
       .Bind(18, record.attempts.best_step)
-      .Bind(19, record.attempts.error);
+      .Bind(19, record.attempts.error)
+      .Bind(20, int64_t{record.resize_asked})
+      .Bind(21, int64_t{record.replicas_wanted});
 }
 
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
@@ -126,6 +128,8 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.attempts = {.in_a_row = static_cast<uint32_t>(row.Int(15)),
                      .best_step = static_cast<uint64_t>(row.Int(16)),
                      .error = std::string(row.Bytes(17))};
+  record.resize_asked = row.Int(18) != 0;
+  record.replicas_wanted = static_cast<uint32_t>(row.Int(19));
   if (const auto what = WhatCannotBe(record)) return unreadable(*what);
   return record;
 }

@@ -35,7 +35,9 @@ CREATE TABLE runs(
   stop_asked INTEGER NOT NULL DEFAULT 0,
   attempts INTEGER NOT NULL DEFAULT 0,   -- in a row, without a new step
   best_step INTEGER NOT NULL DEFAULT 0,
-  last_error TEXT NOT NULL DEFAULT '');  -- of a stage, which was the cause of the last attempt
+  last_error TEXT NOT NULL DEFAULT '',   -- of a stage, which was the cause of the last attempt
+  resize_asked INTEGER NOT NULL DEFAULT 0,
+  replicas_wanted INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE events(
   sequence INTEGER PRIMARY KEY NOT NULL,
   unix_ms INTEGER NOT NULL,

@@ -13,7 +13,7 @@
 namespace longhaul::coordinator {
 
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
-inline constexpr uint32_t kStoreSchemaVersion = 4;
+inline constexpr uint32_t kStoreSchemaVersion = 5;
 
 // What is said of a store that cannot be used as it is; kDataLoss.
 Status DamagedStore(const std::string& path, std::string_view detail);

@@ -23,6 +23,7 @@ namespace {
 // Version 1 knew one data transport, and a stage's addresses were texts. Version 2 had endpoints.
 // Both had stages and links as arrays, where now a plan is a graph of cells. Version 3 and before
 // knew two places where a file of a checkpoint may lie, and of a run not how often it began again.
+// Version 4 knew of no run that changes its number of replicas.
 constexpr char kTransportOf1[] = "ucx";
 
 // False where `bytes` are something else.
@@ -234,19 +235,25 @@ std::optional<Columns> ColumnsOf(const sqlite::Statement& row, uint32_t version)
   return columns;
 }
 
-constexpr char kNewColumns[] = R"sql(
+constexpr char kColumnsOfAttempts[] = R"sql(
 ALTER TABLE runs ADD COLUMN stop_asked INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN best_step INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN last_error TEXT NOT NULL DEFAULT '';
 )sql";
 
+constexpr char kColumnsOfReplicas[] = R"sql(
+ALTER TABLE runs ADD COLUMN resize_asked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN replicas_wanted INTEGER NOT NULL DEFAULT 0;
+)sql";
+
 // A version that is wrong, in a store that has them, is put right.
-Status AddColumns(sqlite::Database* database) {
+Status AddColumns(sqlite::Database* database, std::string_view first, const char* add) {
   LH_ASSIGN_OR_RETURN(
       const int64_t there,
-      database->QueryInt("SELECT count(*) FROM pragma_table_info('runs') WHERE name='stop_asked'"));
-  return there > 0 ? absl::OkStatus() : database->Execute(kNewColumns);
+      database->QueryInt(
+          fmt::format("SELECT count(*) FROM pragma_table_info('runs') WHERE name='{}'", first)));
+  return there > 0 ? absl::OkStatus() : database->Execute(add);
 }
 
 // A row that cannot be read stays as it is: Store::LoadRuns sets it aside.
@@ -274,8 +281,9 @@ Status UpgradeRows(sqlite::Database* database, uint32_t version) {
 Status UpgradeStore(sqlite::Database* database, uint32_t version) {
   if (version == kStoreSchemaVersion) return absl::OkStatus();
   LH_RETURN_IF_ERROR(database->Execute("BEGIN IMMEDIATE"));
-  Status status = UpgradeRows(database, version);
-  if (status.ok()) status = AddColumns(database);
+  Status status = version < 4 ? UpgradeRows(database, version) : absl::OkStatus();
+  if (status.ok()) status = AddColumns(database, "stop_asked", kColumnsOfAttempts);
+  if (status.ok()) status = AddColumns(database, "resize_asked", kColumnsOfReplicas);
   if (status.ok()) {
     status = database->Execute(fmt::format("PRAGMA user_version={}", kStoreSchemaVersion));
   }

@@ -266,7 +266,12 @@ void Chaos::UserActs() {
   if (world_.faults.curable_alone) spec.recovery.attempts = 1000;
   if (random.Chance(0.3)) spec.recovery.every = 3;
   if (random.Chance(0.2)) spec.recovery.spares = 1;
-  switch (random.Below(10)) {
+  if (random.Chance(0.4) && 2 * stages <= cluster_.workers.size()) {
+    spec.replicas.count = 2;
+    const bool may_continue = spec.recovery.attempts > 0 && random.Chance(0.7);
+    if (may_continue) spec.recovery.replicas = LostReplica::kContinue;
+  }
+  switch (random.Below(11)) {
     case 0:
     case 1:
     case 2:
@@ -289,6 +294,9 @@ void Chaos::UserActs() {
       return;
     case 7:
       cluster_.Stop(name, /*now=*/true);
+      return;
+    case 8:
+      cluster_.SetReplicas(name, static_cast<uint32_t>(1 + random.Below(2)));
       return;
     default:
       cluster_.Stop(name, /*now=*/false);

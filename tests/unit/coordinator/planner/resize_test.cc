@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-PlanRequest RequestOf(uint32_t replicas, uint32_t stages) {
+PlanRequest ResizeRequest(uint32_t replicas, uint32_t stages) {
   PlanRequest request = Request(replicas * stages);
   request.spec.replicas.count = replicas;
   request.spec.replicas.gradients.form = replicas::GradientForm::kSdp4bit;
@@ -24,11 +24,11 @@ PlanRequest RequestOf(uint32_t replicas, uint32_t stages) {
 
 // As if it had been planned so, of the same workers with the same split.
 TEST(ResizePlan, IsThePlanOfThatManyReplicas) {
-  const PlanRequest two = RequestOf(2, 2);
+  const PlanRequest two = ResizeRequest(2, 2);
   const auto plan = MakePlan(two);
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const uint32_t replicas : {1U, 3U, 4U}) {
-    const PlanRequest request = RequestOf(replicas, 2);
+    const PlanRequest request = ResizeRequest(replicas, 2);
     const auto expected = MakePlan(request);
     ASSERT_TRUE(expected.ok()) << expected.status();
     const auto resized = ResizePlan(*plan, two.spec.WithReplicas(replicas), request.workers);
@@ -62,7 +62,7 @@ TEST(ResizePlan, IsThePlanOfThatManyReplicas) {
 }
 
 TEST(ResizePlan, KeepsWhatIsKnownOfWorkersThatStay) {
-  PlanRequest request = RequestOf(2, 2);
+  PlanRequest request = ResizeRequest(2, 2);
   request.workers[2].times.set_block_forward(0.02);
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();

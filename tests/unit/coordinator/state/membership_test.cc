@@ -220,9 +220,9 @@ TEST_F(Membership, WithoutAWholeReplicaItWaits) {
   Begin(2, LostReplica::kContinue);
   Steps(1, 4);
   Checkpoint(4);
-  c.Leave("b");
   c.Leave("c");
-  Die("d");
+  c.Leave("d");
+  Die("b");
   EXPECT_EQ(c.StateOf(kRun), "recovering");
   c.Join(HelloOf("d", "2"));
   ASSERT_EQ(c.StateOf(kRun), "preparing") << c.ReasonOf(kRun);
@@ -332,7 +332,9 @@ TEST_F(Membership, PlannedAnewItTakesFewer) {
   c.Pass(absl::Seconds(3), {"a", "b", "c"});
   ASSERT_EQ(c.StateOf(kRun), "planning") << c.ReasonOf(kRun);
   c.ToPreparing({"a", "b"}, kRun);
-  c.Checked("c");  // which holds files, too
+  c.Checked("c");  // which holds files, too, as the coordinator does
+  const auto asked = *c.LastReply<command::CheckCopies>();
+  c.Tick(event::CopiesChecked{asked.check, std::vector<std::string>(asked.files.size())});
   ASSERT_EQ(c.StateOf(kRun), "preparing") << c.ReasonOf(kRun);
   EXPECT_EQ(Names().size(), 2u);
   EXPECT_EQ(assignment().microbatches_before, 16u);

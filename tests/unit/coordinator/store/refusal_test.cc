@@ -42,8 +42,8 @@ class RefusalTest : public ::testing::Test {
 };
 
 TEST_F(RefusalTest, NewerSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=5");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 5");
+  Sql(folder_.path(), "PRAGMA user_version=6");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 6");
 }
 
 TEST_F(RefusalTest, SchemaOfNoVersion) {

@@ -48,6 +48,11 @@ std::string ExactText(double value) {
   return fmt::format("{:.17g}", value);
 }
 
+std::string ReplicasText(const v1::RunStatus& run) {
+  if (run.replicas() == 0 || (run.replicas() == 1 && run.replicas_wanted() <= 1)) return "";
+  return fmt::format("{}/{}", run.replicas(), run.replicas_wanted());
+}
+
 std::string StepText(const v1::RunStatus& run) {
   return run.steps() > 0 ? fmt::format("{}/{}", run.step(), run.steps())
                          : fmt::format("{}", run.step());

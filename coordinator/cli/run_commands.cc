@@ -2,8 +2,11 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/flags/command_line.h"
 #include "coordinator/cli/format.h"
@@ -18,6 +21,7 @@ struct RunOptions {
   std::string run;
   bool now = false;
   std::optional<uint64_t> after;
+  uint32_t replicas = 0;
 };
 
 void AddRun(CLI::App* command, RunOptions& options) {
@@ -37,22 +41,32 @@ StatusOr<int> ListRuns(Invocation& invocation) {
     terminal.out << "No runs yet. Start one with: longhaul submit run.yaml\n";
     return kDone;
   }
-  Table table({{"RUN"},
-               {"STATE"},
-               {"STEP", Align::kRight},
-               {"LOSS", Align::kRight},
-               {"TOKENS/S", Align::kRight},
-               {"LEFT", Align::kRight},
-               {"STAGES", Align::kRight},
-               {"SUBMITTED"},
-               {"REASON"}});
+  const bool replicas = std::ranges::any_of(
+      reply.runs(), [](const v1::RunStatus& run) { return !ReplicasText(run).empty(); });
+  std::vector<Column> columns = {{"RUN"},
+                                 {"STATE"},
+                                 {"STEP", Align::kRight},
+                                 {"LOSS", Align::kRight},
+                                 {"TOKENS/S", Align::kRight},
+                                 {"LEFT", Align::kRight},
+                                 {"STAGES", Align::kRight}};
+  if (replicas) columns.push_back({"REPLICAS", Align::kRight});
+  columns.insert(columns.end(), {{"SUBMITTED"}, {"REASON"}});
+  Table table(std::move(columns));
   for (const v1::RunStatus& run : reply.runs()) {
     const double rate = run.tokens_per_second();
-    table.AddRow({run.run_id(), TableCell(run.state(), StateStyle(run.state())), StepText(run),
-                  run.step() > 0 ? RunLossText(run) : "", rate > 0 ? GroupedText(rate) : "",
-                  SecondsText(run.seconds_left()),
-                  run.stages_size() > 0 ? fmt::format("{}", run.stages_size()) : "",
-                  TimeText(run.submitted_unix_ms(), terminal.out_is_terminal), run.reason()});
+    std::vector<TableCell> row = {
+        run.run_id(),
+        TableCell(run.state(), StateStyle(run.state())),
+        StepText(run),
+        run.step() > 0 ? RunLossText(run) : "",
+        rate > 0 ? GroupedText(rate) : "",
+        SecondsText(run.seconds_left()),
+        run.stages_size() > 0 ? fmt::format("{}", run.stages_size()) : ""};
+    if (replicas) row.emplace_back(ReplicasText(run));
+    row.emplace_back(TimeText(run.submitted_unix_ms(), terminal.out_is_terminal));
+    row.emplace_back(run.reason());
+    table.AddRow(std::move(row));
   }
   table.Print(terminal);
   return kDone;
@@ -87,6 +101,21 @@ StatusOr<int> Stop(Invocation& invocation, const RunOptions& options) {
   request.set_now(options.now);
   LH_ASSIGN_OR_RETURN(const v1::StopReply reply,
                       client->Get(&v1::ControlService::Stub::StopRun, request));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+  } else {
+    invocation.terminal().out << PrintableLines(reply.message()) << '\n';
+  }
+  return kDone;
+}
+
+StatusOr<int> SetReplicas(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::ReplicasRequest request;
+  request.set_run(options.run);
+  request.set_replicas(options.replicas);
+  LH_ASSIGN_OR_RETURN(const v1::ReplicasReply reply,
+                      client->Get(&v1::ControlService::Stub::SetReplicas, request));
   if (invocation.json()) {
     invocation.PrintJson(reply);
   } else {
@@ -148,6 +177,18 @@ void AddRunCommands(Program& program) {
   AddRun(command, *stop);
   command->add_flag("--now", stop->now,
                     "At once, without a checkpoint: what was trained since the last one is lost");
+
+  const auto replicas = std::make_shared<RunOptions>();
+  command = program.AddCommand(
+      "replicas", "Let a run go on with another number of replicas, from its next steps on",
+      [replicas](Invocation& invocation) { return SetReplicas(invocation, *replicas); });
+  AddRun(command, *replicas);
+  command->add_option("N", replicas->replicas, "How many replicas are to train")
+      ->required()
+      ->check(WholeNumber());
+  command->footer(
+      "More begin when enough workers are free. train.microbatches is that of one replica, so the "
+      "steps\nto come read more or fewer sequences; the learning rate stays.");
 
   const auto steps = std::make_shared<RunOptions>();
   command =

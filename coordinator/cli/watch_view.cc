@@ -281,6 +281,9 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
   if (!run.replay_source().empty()) {
     print("replay of", Printable(run.replay_source()));
   }
+  print("replicas",
+        ReplicasText(run) +
+            (run.replicas_reason().empty() ? "" : ": " + Printable(run.replicas_reason())));
   print("schedule", Printable(run.schedule()));
   if (run.epoch() > 0) print("epoch", fmt::format("{}", run.epoch()));
   print("submitted", TimeText(run.submitted_unix_ms(), human));

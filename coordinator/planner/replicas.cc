@@ -62,20 +62,6 @@ void TakeLess(uint64_t other, uint64_t* bytes) {
   if (other > 0) *bytes = *bytes == 0 ? other : std::min(*bytes, other);
 }
 
-StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
-                                    const LayerRange& layers, const Roles& roles) {
-  const auto parameters = model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
-                                              {.first_layer = layers.first,
-                                               .layers = layers.count,
-                                               .embedding = roles.embedding,
-                                               .head = roles.head});
-  return replicas::Layout::Make(
-      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
-      {.replicas = spec.replicas.count,
-       .gradients = spec.replicas.gradients,
-       .parameters = spec.replicas.parameters});
-}
-
 // What the replicas of each stage send each other in one exchange, on the plan's network.
 class Exchange {
  public:
@@ -281,14 +267,7 @@ class ReplicasPlanner {
     uint64_t& copy_every = plan->assignment.copy_every;
     copy_every = (copy_every + apart - 1) / apart * apart;
     Prediction& prediction = plan->prediction;
-    prediction.exchange_seconds = step.exchange_seconds;
-    prediction.step_seconds = step.step_seconds;
-    prediction.unlimited_depth_step_seconds += step.exchange_seconds;
-    prediction.lower_bound_seconds = step.lower_bound_seconds;
-    prediction.bottleneck = step.bottleneck;
-    prediction.floor_seconds = step.floor_seconds;
-    prediction.busiest = step.busiest;
-    prediction.busiest_bytes = step.busiest_bytes;
+    step.Set(&prediction);
     for (CodecPrediction& row : prediction.codecs) {
       row.step_seconds += step.exchange_seconds;
       row.tokens_per_second = static_cast<double>(request_.spec.TokensPerStep()) / row.step_seconds;
@@ -350,6 +329,20 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
   return ReplicasPlanner(request, stop).Make();
 }
 
+StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
+                                    const LayerRange& layers, const Roles& roles) {
+  const auto parameters = model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
+                                              {.first_layer = layers.first,
+                                               .layers = layers.count,
+                                               .embedding = roles.embedding,
+                                               .head = roles.head});
+  return replicas::Layout::Make(
+      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
+      {.replicas = spec.replicas.count,
+       .gradients = spec.replicas.gradients,
+       .parameters = spec.replicas.parameters});
+}
+
 Plan ReplicaOf(const Plan& plan, uint32_t replica) {
   Plan one;
   one.assignment.slices = plan.assignment.slices;
@@ -387,6 +380,17 @@ StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const
 
 double ExchangeSeconds(const Plan& plan) {
   return Exchange(plan).Seconds(std::nullopt, kExchangeMessages);
+}
+
+void ReplicasStep::Set(Prediction* prediction) const {
+  prediction->unlimited_depth_step_seconds += exchange_seconds - prediction->exchange_seconds;
+  prediction->exchange_seconds = exchange_seconds;
+  prediction->step_seconds = step_seconds;
+  prediction->lower_bound_seconds = lower_bound_seconds;
+  prediction->bottleneck = bottleneck;
+  prediction->floor_seconds = floor_seconds;
+  prediction->busiest = busiest;
+  prediction->busiest_bytes = busiest_bytes;
 }
 
 StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
 #include "run/plan/plan.h"
+#include "transport/replicas/layout.h"
 
 namespace longhaul::coordinator {
 
@@ -20,6 +21,9 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
 // Messages of an exchange each of which waits for the one before: gradients, the norm there and
 // back, parameters.
 inline constexpr double kExchangeMessages = 4;
+// What the replicas of a stage exchange, and in which parts.
+StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
+                                    const LayerRange& layers, const Roles& roles);
 
 // How many replicas an assignment has.
 uint32_t ReplicasOf(const Assignment& assignment);
@@ -49,6 +53,9 @@ struct ReplicasStep {
   double floor_seconds = 0;
   std::string busiest;
   uint64_t busiest_bytes = 0;
+
+  // All of it that a prediction has.
+  void Set(Prediction* prediction) const;
 };
 // kCancelled once `stop` is requested.
 StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,

@@ -141,6 +141,18 @@ grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
       [&](Shell::StopDone done) { return shell_->StopRun(*run, request->now(), std::move(done)); });
 }
 
+grpc::ServerUnaryReactor* ControlServiceImpl::SetReplicas(Context* context,
+                                                          const v1::ReplicasRequest* request,
+                                                          v1::ReplicasReply* reply) {
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
+  auto* call = new WaitingCall<v1::ReplicasReply>(shell_, reply);
+  return call->Start([&](Shell::ReplicasDone done) {
+    return shell_->SetReplicas(request->run(), request->replicas(), std::move(done));
+  });
+}
+
 grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
                                                               const v1::CheckpointsRequest* request,
                                                               v1::CheckpointsReply* reply) {

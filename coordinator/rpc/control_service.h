@@ -38,6 +38,8 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
                                                     const v1::RunRequest* request) override;
   grpc::ServerUnaryReactor* StopRun(Context* context, const v1::StopRequest* request,
                                     v1::StopReply* reply) override;
+  grpc::ServerUnaryReactor* SetReplicas(Context* context, const v1::ReplicasRequest* request,
+                                        v1::ReplicasReply* reply) override;
   grpc::ServerWriteReactor<v1::Event>* ListEvents(Context* context,
                                                   const v1::EventsRequest* request) override;
   grpc::ServerWriteReactor<v1::LogEntry>* ListLogs(Context* context,

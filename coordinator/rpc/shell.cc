@@ -82,6 +82,7 @@ bool Shell::Stop(Deadline deadline) {
   submits_.FailAll(Stopping());
   plans_.FailAll(Stopping());
   stops_.FailAll(Stopping());
+  replicas_.FailAll(Stopping());
   checkpoints_.FailAll(Stopping());
   traces_.FailAll(Stopping());
   planner_.Stop();
@@ -166,6 +167,12 @@ RequestId Shell::StopRun(std::string run, bool now, StopDone done) {
   });
 }
 
+RequestId Shell::SetReplicas(std::string run, uint32_t replicas, ReplicasDone done) {
+  return Ask(&replicas_, std::move(done), [&](RequestId id) {
+    return event::ReplicasAsked{id, std::move(run), replicas};
+  });
+}
+
 RequestId Shell::ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done) {
   return Ask(&checkpoints_, std::move(done), [&](RequestId id) {
     event::CheckpointsAsked asked{id, request.run(), request.verify()};
@@ -182,7 +189,7 @@ RequestId Shell::TraceRun(std::string run, uint32_t steps, TraceDone done) {
 
 bool Shell::Drop(RequestId request) {
   return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request) ||
-         checkpoints_.Drop(request) || traces_.Drop(request);
+         replicas_.Drop(request) || checkpoints_.Drop(request) || traces_.Drop(request);
 }
 
 std::vector<v1::RunStatus> Shell::Runs() const {
@@ -347,6 +354,8 @@ void Shell::Execute(Command command) {
           checkpoints_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplyTrace>) {
           traces_.Answer(c.request, std::move(c.reply));
+        } else if constexpr (std::is_same_v<C, command::ReplyReplicas>) {
+          replicas_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplySubmit>) {
           submits_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplyPlan>) {

@@ -73,9 +73,11 @@ class Shell {
   using SubmitDone = PendingCalls<v1::SubmitReply>::Done;
   using PlanDone = PendingCalls<v1::PlanReply>::Done;
   using StopDone = PendingCalls<v1::StopReply>::Done;
+  using ReplicasDone = PendingCalls<v1::ReplicasReply>::Done;
   RequestId Submit(RunSpec spec, v1::SubmitRequest request, Submitter by, SubmitDone done);
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
   RequestId StopRun(std::string run, bool now, StopDone done);
+  RequestId SetReplicas(std::string run, uint32_t replicas, ReplicasDone done);
   using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
   using TraceDone = PendingCalls<v1::TraceReply>::Done;
   RequestId ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done);
@@ -126,6 +128,7 @@ class Shell {
   PendingCalls<v1::SubmitReply> submits_;
   PendingCalls<v1::PlanReply> plans_;
   PendingCalls<v1::StopReply> stops_;
+  PendingCalls<v1::ReplicasReply> replicas_;
   PendingCalls<v1::CheckpointsReply> checkpoints_;
   PendingCalls<v1::TraceReply> traces_;
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "coordinator/planner/replicas.h"
 #include "coordinator/state/core.h"
 
 namespace longhaul::coordinator {
@@ -15,8 +16,9 @@ void Core::Compute(Draft& draft) {
 
 void Core::Compute(Run& run, const Seen& seen) {
   run.tuning.computation = ComputationId(next_computation_++);
-  out_.commands.emplace_back(
-      command::ComputeRetune{*run.tuning.computation, run.record.spec, *run.record.plan, seen});
+  out_.commands.emplace_back(command::ComputeRetune{
+      *run.tuning.computation, run.record.spec.WithReplicas(ReplicasOf(run.assignment())),
+      *run.record.plan, seen});
 }
 
 void Core::Cancel(std::optional<ComputationId>& computation) {

@@ -104,6 +104,7 @@ TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) 
   AdvanceRecoveries();
   AdvanceQueue();
   AdvanceSpares();
+  AdvanceReplicas();
   AdvanceCopies();
   AnswerSubmits();
   for (auto& [id, run] : runs_) {
@@ -272,6 +273,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
            ToString(from), ToString(trigger));
   run.record.state = row->to;
   run.record.reason = reason;
+  if (row->to != RunState::kFinishing) run.record.resize_asked = false;
   run.progressed_at = now_;
   run.waiting.clear();
   if (row->to != RunState::kPlanning) {

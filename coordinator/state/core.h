@@ -9,6 +9,8 @@
 //   probes.cc      neighbours measure their links before they are planned for
 //   detached.cc    stages whose workers have no session
 //   recovery.cc    a run goes on by itself after a loss
+//   crew.cc        who has the cells of the next epoch
+//   replicas.cc    replicas come and go between steps
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   repeats.cc     steps that are trained again must give the same numbers
@@ -157,6 +159,8 @@ class Core {
   // without its full stop, by value because run.suspicion, which is forgotten, may hold it.
   // `is_error`: a stage's own, which may come again.
   void Interrupt(Run& run, std::string cause, bool is_error = false);
+  // Attempts in a row end with a step that no epoch had finished before.
+  void NoteProgress(Run& run);
   // False: too often, and the run has failed.
   bool CountAttempt(Run& run, const std::string& cause, const std::string& error);
   // The same for a plan in the making: the run goes back to the queue; a request to plan is
@@ -165,21 +169,45 @@ class Core {
   void ForgetEpoch(Run& run);
   void AdvanceRecoveries();
   void AdvanceRecovery(Run& run);
-  // Reserves who is free of the workers of the run's cells, or may take the place of one that is
-  // away. In the cells' order; null where there is nobody.
-  std::vector<Worker*> CrewOf(Run& run);
-  Worker* ReplacementFor(Run& run, const StageRecord& stage, const std::vector<Worker*>& crew);
-  bool CanTake(const Run& run, const StageRecord& stage, const Worker& worker,
-               const std::vector<Worker*>& crew) const;
+  void NoteWhoIsThere(Run& run);
+  std::vector<std::string> Away(const Run& run) const;
+  std::string WhomItWaitsFor(const Run& run) const;
+  std::string ChangesTo(const Run& run, const Assignment& next) const;
   // The newest whole checkpoint of which somebody who is connected holds each file.
   const v1::CheckpointManifest* NewestWithinReach(const RunRecord& record) const;
-  // The cells of the next epoch, with these workers.
-  Assignment WithCrew(const Run& run, const std::vector<Worker*>& crew) const;
-  void BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t step);
+  void BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step);
   absl::Duration PatienceFor(const Run& run, const v1::CheckpointManifest* newest,
-                             const v1::CheckpointManifest* within_reach, bool by_spare) const;
+                             const v1::CheckpointManifest* within_reach, bool at_once) const;
   void Wait(Run& run, const std::string& sentence);
   void PlanAnew(Run& run, const std::string& why);
+
+  // crew.cc
+  // With as many replicas as are wanted or, where that cannot be, as can be whole; at least
+  // LeastReplicas, of which places may be empty. Reserves the run's own workers that are free.
+  Crew CrewOf(Run& run);
+  uint32_t LeastReplicas(const Run& run) const;
+  static void DropLeastWhole(uint32_t stages, Crew* crew);
+  // Empties places whose worker lacks the memory, and fills empty ones as far as it can.
+  void Fill(const Run& run, Crew* crew);
+  Worker* ReplacementFor(const Run& run, const CellId& id, const Crew& crew);
+  bool HasMemory(const Run& run, const CellId& id, const Worker& worker, const Crew& crew) const;
+  bool CanTake(const Run& run, const CellId& id, const Worker& worker, const Crew& crew) const;
+  // The plan of the next epoch, whose epoch and first step are not set yet. `crew` is whole.
+  StatusOr<Plan> PlanWith(const Run& run, const Crew& crew) const;
+  Assignment WithCrew(const Run& run, const Crew& crew) const;
+
+  // replicas.cc
+  void On(event::ReplicasAsked& asked);
+  StatusOr<v1::ReplicasReply> SetReplicas(const event::ReplicasAsked& asked);
+  // Runs that could train with another number of replicas stop for that.
+  void AdvanceReplicas();
+  bool AreWarm(const Run& run, const Crew& crew) const;
+  void Resize(Run& run, uint64_t step);
+  // Of those that are wanted.
+  uint32_t ReplicasMissing(const Run& run) const;
+  // "" where as many train as are wanted.
+  std::string WhyFewerReplicas(const Run& run) const;
+  void LogReplicas(const Run& run, uint32_t before, const std::string& away);
 
   // queue.cc
   void On(event::Submitted& submitted);
@@ -194,6 +222,9 @@ class Core {
   void AnswerSubmits();
   // The workers, or the sentence that says what is missing. `resume_step`: of the
   // checkpoint that the run goes on from, 0 for none.
+  // For as many of `*replicas` as there are workers; it is brought down to that.
+  StatusOr<Candidates> WorkersForAsManyAs(const RunRecord& record, uint64_t step,
+                                          uint32_t* replicas);
   StatusOr<Candidates> WorkersFor(const RunSpec& spec, const RunRecord& record,
                                   uint64_t resume_step);
   // Those that have a device for each rank of a stage come first. Where the count of stages is left
@@ -419,6 +450,8 @@ class Core {
   // spares.cc
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run);
+  // Those that the run file asks for, and the workers of replicas that are missing.
+  size_t SparesWanted(const Run& run) const;
   void ReleaseSparesBeyond(const Run& run, size_t wanted);
   void AdvanceSpares();
   // A spare has timed the layers.

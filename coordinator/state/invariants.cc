@@ -51,7 +51,7 @@ void Core::CheckWorkers() const {
     const bool measured = draft && std::any_of(draft->workers.begin(), draft->workers.end(), is_it);
     // Also one that is to take a place, while it gets the shards.
     const bool spare =
-        (recovers || run->second.record.spec.recovery.spares > 0) && IsSpareOf(worker, run->second);
+        (recovers || SparesWanted(run->second) > 0) && IsSpareOf(worker, run->second);
     LH_CHECK(planned || measured || spare, "worker {} has no part in run {}, which holds it",
              id.value(), worker.held->value());
   }

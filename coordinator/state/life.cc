@@ -62,7 +62,9 @@ void Core::OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& fin
     stopped = stopped || one.stopped;
   }
   run.record.step = std::max(run.record.step, step);
-  if (stopped && step < steps) {
+  if (stopped && step < steps && run.record.resize_asked) {
+    Resize(run, step);
+  } else if (stopped && step < steps) {
     Move(run, Trigger::kAllStopped,
          fmt::format("stopped by request after step {}{}", step, HowToResume(run)));
   } else {
@@ -88,6 +90,13 @@ void Core::On(event::StopAsked& asked) {
     run.record.stop_asked = true;
     Move(run, Trigger::kEndAsked, "",
          "stop asked, ends after the step under way, with a checkpoint");
+    message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,
+                          run.record.step + 1);
+  } else if (!asked.now && run.record.state == RunState::kFinishing && run.record.resize_asked) {
+    run.record.resize_asked = false;
+    run.record.stop_asked = true;
+    Store(run);
+    Log(&run, "state", "finishing: stop asked, so it does not go on with other replicas");
     message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,
                           run.record.step + 1);
   } else if (!asked.now && run.record.state == RunState::kFinishing) {

@@ -182,6 +182,13 @@ struct Recovery {
   std::string move_failure;  // why shards did not get to a new worker; "": they did, or may yet
 };
 
+// Who has the cells of an epoch: replica by replica, stage by stage. Null: nobody is there.
+using Crew = std::vector<Worker*>;
+bool IsWhole(const Crew& crew);
+
+// A process that died is often started again at once. Others take its place only after that.
+inline constexpr absl::Duration kReturnPatience = absl::Seconds(5);
+
 struct Run {
   RunRecord record;
   uint64_t order = 0;                   // of submission
@@ -225,6 +232,12 @@ struct Run {
   }
   const StageRecord* Find(const CellId& id) const { return const_cast<Run*>(this)->Find(id); }
 };
+
+// How many microbatches the run has read, over all replicas, up to the checkpoint of `step`; and up
+// to a step of its present epoch. The steps that follow read those that follow, whatever the number
+// of replicas is then.
+uint64_t MicrobatchesAt(const RunRecord& record, uint64_t step);
+uint64_t MicrobatchesAt(const Run& run, uint64_t step);
 
 bool IsActive(
     RunState state);  // holds workers: planning, preparing, running, finishing, recovering

@@ -9,6 +9,7 @@
 #include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/replicas.h"
+#include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/resume.h"
@@ -420,6 +421,7 @@ void Core::AdoptPlan(Run& run, Plan plan) {
         plan.assignment.cells, [&](const Cell& cell) { return cell.worker == candidate.id; });
     if (!is_taken) FindWorker(candidate.id)->held.reset();
   }
+  plan.assignment.microbatches_before = MicrobatchesAt(run.record, plan.assignment.start_step);
   run.record.data = run.draft->data;
   run.stages = StagesOf(plan.assignment);
   for (StageRecord& stage : run.stages) stage.attached = true;
@@ -440,6 +442,9 @@ void Core::AdoptPlan(Run& run, Plan plan) {
   run.record.plan = std::move(plan);
   run.ready_until = now_ + options_.ready_timeout;
   NoteCutShort(run, *run.record.plan);
+  if (const auto* manifest = FindCheckpoint(run.record, run.assignment().start_step)) {
+    LogReplicas(run, ReplicasOf(*manifest), "");
+  }
   Move(run, Trigger::kPlanMade, "", explanation);
 }
 

@@ -187,7 +187,8 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   record.data_files = files;
   record.link_secret = std::move(submitted.link_secret);
   record.step = step;
-  record.stop_asked = false;
+  record.stop_asked = record.resize_asked = false;
+  record.replicas_wanted = 0;
   record.attempts = {};
   record.ended_unix_ms = 0;
   record.plan.reset();
@@ -245,7 +246,8 @@ void Core::AdvanceQueue() {
       const v1::CheckpointManifest* manifest = NewestWithinReach(record);
       if (manifest != nullptr) step = manifest->step();
     }
-    const StatusOr<Candidates> candidates = WorkersFor(record.spec, record, step);
+    uint32_t replicas = record.ReplicasWanted();
+    const StatusOr<Candidates> candidates = WorkersForAsManyAs(record, step, &replicas);
     if (!candidates.ok()) {
       const std::string sentence(Message(candidates.status()));
       if (sentence == run->waiting) continue;
@@ -264,8 +266,8 @@ void Core::AdvanceQueue() {
         Log(run, "note", "train.dtype: all workers compute on GPUs, so products are in bf16");
       }
     }
-    run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files,
-                          record.link_secret, *candidates);
+    run->draft = NewDraft(record.id, record.epoch, record.spec.WithReplicas(replicas),
+                          record.data_files, record.link_secret, *candidates);
     run->draft->resume_step = record.step;
     std::vector<std::string> names;
     for (const Worker* worker : candidates->workers) names.push_back(Label(*worker));
@@ -282,6 +284,28 @@ bool Core::NameLess::operator()(const Worker* a, const Worker* b) const {
 
 std::vector<const Worker*> Core::ConnectedByName() const {
   return {connected_.begin(), connected_.end()};
+}
+
+// A run that begins waits for all its replicas. One that goes on by itself does with those that it
+// had or, where recovery.replicas says continue, with one.
+StatusOr<Candidates> Core::WorkersForAsManyAs(const RunRecord& record, uint64_t step,
+                                              uint32_t* replicas) {
+  uint32_t least = *replicas;
+  const v1::CheckpointManifest* manifest = FindCheckpoint(record, step);
+  const bool goes_on = record.attempts.in_a_row > 0 && record.started_unix_ms != 0;
+  if (goes_on && record.spec.recovery.replicas == LostReplica::kContinue) {
+    least = 1;
+  } else if (goes_on && manifest != nullptr) {
+    least = std::min(least, ReplicasOf(*manifest));
+  }
+  const uint32_t wanted = *replicas;
+  StatusOr<Candidates> of_all = WorkersFor(record.spec.WithReplicas(wanted), record, step);
+  if (of_all.ok()) return of_all;
+  while (--*replicas >= std::max(least, 1U)) {
+    StatusOr<Candidates> found = WorkersFor(record.spec.WithReplicas(*replicas), record, step);
+    if (found.ok()) return found;
+  }
+  return of_all;
 }
 
 StatusOr<Candidates> Core::WorkersFor(const RunSpec& spec, const RunRecord& record,

@@ -6,10 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
-#include "coordinator/planner/memory.h"
+#include "coordinator/planner/replicas.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
@@ -18,8 +17,6 @@
 namespace longhaul::coordinator {
 namespace {
 
-// A process that died is often started again at once. Others take its place only after that.
-constexpr absl::Duration kReturnPatience = absl::Seconds(5);
 constexpr absl::Duration kLongestPause = absl::Seconds(60);
 
 // Before the nth attempt in a row.
@@ -28,21 +25,19 @@ absl::Duration PauseBefore(uint32_t attempt) {
   return std::min(kLongestPause, absl::Seconds(1) * (1 << std::min(attempt - 2, 10U)));
 }
 
-// Between two workers that the plan did not know as neighbours.
-void TakeMeasured(const LinkRecord* link, Flow* flow) {
-  flow->bits_per_second = link == nullptr ? 0 : link->bits_per_second;
-  flow->latency_seconds = link == nullptr ? 0 : absl::ToDoubleSeconds(link->round_trip) / 2;
-}
-
 }  // namespace
 
+void Core::NoteProgress(Run& run) {
+  Attempts& attempts = run.record.attempts;
+  if (run.record.step <= attempts.best_step) return;
+  attempts.best_step = run.record.step;
+  attempts.in_a_row = 0;
+}
+
 bool Core::CountAttempt(Run& run, const std::string& cause, const std::string& error) {
+  NoteProgress(run);
   Attempts& attempts = run.record.attempts;
   const uint32_t most = run.record.spec.recovery.attempts;
-  if (run.record.step > attempts.best_step) {
-    attempts.best_step = run.record.step;
-    attempts.in_a_row = 0;
-  }
   const bool again = !error.empty() && error == attempts.error;
   attempts.error = error;
   if (most > 0 && again) {
@@ -108,27 +103,25 @@ void Core::AdvanceRecoveries() {
 }
 
 void Core::AdvanceRecovery(Run& run) {
-  const std::vector<Worker*> crew = CrewOf(run);
+  NoteWhoIsThere(run);
+  const Crew crew = CrewOf(run);
   if (shards_.IsCheckingToResume(run.record.id)) return;  // they are on their way
   if (now_ < run.recovery.not_before) return;
   const v1::CheckpointManifest* newest = NewestWhole(run.record);
   if (newest == nullptr && !run.record.checkpoints.empty()) {
     return Fail(run, run.record.reason + "; no checkpoint is whole");
   }
-  std::vector<std::string> missing;
-  bool by_spare = false;
-  for (const StageRecord& stage : run.stages) {
-    const Worker* worker = crew[stage.place];
-    if (worker == nullptr) missing.push_back(Label(stage) + LeftOutText(stage.worker));
-    by_spare = by_spare || (worker != nullptr && IsSpareOf(*worker, run));
-  }
+  // Of a run that goes on with fewer replicas whoever is away is missed only where none is whole.
+  const std::string missing = IsWhole(crew) ? "" : WhomItWaitsFor(run);
+  const bool at_once = run.record.spec.recovery.replicas == LostReplica::kContinue ||
+                       std::ranges::any_of(crew, [&](const Worker* worker) {
+                         return worker != nullptr && IsSpareOf(*worker, run);
+                       });
   const v1::CheckpointManifest* manifest = NewestWithinReach(run.record);
-  const MonoTime patient_until = run.recovery.since + PatienceFor(run, newest, manifest, by_spare);
+  const MonoTime patient_until = run.recovery.since + PatienceFor(run, newest, manifest, at_once);
   if (newest != nullptr && (manifest == nullptr || (manifest != newest && now_ < patient_until))) {
     run.recovery.until = std::max(run.recovery.until, patient_until);
-    if (!missing.empty()) {
-      return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
-    }
+    if (!missing.empty()) return Wait(run, missing);
     const v1::CheckpointFile* file = UnreachableFile(*newest);
     return Wait(run, fmt::format("waits for {}, which holds stage {} of the checkpoint of step {}",
                                  HoldersText(*file), file->stage(), newest->step()));
@@ -139,29 +132,30 @@ void Core::AdvanceRecovery(Run& run) {
                                 run.record.spec.recovery.attempts));
   }
   if (!run.recovery.move_failure.empty()) return PlanAnew(run, run.recovery.move_failure);
-  if (!missing.empty()) {
-    return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
-  }
+  if (!missing.empty()) return Wait(run, missing);
   const uint64_t step = manifest == nullptr ? 0 : manifest->step();
+  StatusOr<Plan> plan = PlanWith(run, crew);
+  if (!plan.ok()) return PlanAnew(run, std::string(Message(plan.status())));
   if (manifest != nullptr) {
-    const std::vector<ShardMove> moves = MovesFor(*manifest, WithCrew(run, crew).cells);
+    const std::vector<ShardMove> moves = MovesFor(*manifest, plan->assignment.cells);
     BeginMoves(run, step, moves);
     if (!moves.empty()) {
       for (Worker* worker : crew) worker->held = run.record.id;
       return;
     }
   }
-  BeginNextEpoch(run, crew, step);
+  BeginNextEpoch(run, crew, *std::move(plan), step);
 }
 
 // For a newer checkpoint, of which somebody is away: no longer than its steps take to repeat. Where
-// a spare stands ready, no longer than a process takes that is started again either.
+// a spare stands ready, or the run goes on without, no longer than a process takes that is started
+// again either.
 absl::Duration Core::PatienceFor(const Run& run, const v1::CheckpointManifest* newest,
-                                 const v1::CheckpointManifest* within_reach, bool by_spare) const {
+                                 const v1::CheckpointManifest* within_reach, bool at_once) const {
   if (newest == nullptr || within_reach == nullptr) return absl::ZeroDuration();
   const auto steps = static_cast<double>(newest->step() - within_reach->step());
   const absl::Duration repeated = absl::Seconds(steps * run.record.plan->prediction.step_seconds);
-  return by_spare ? std::min(kReturnPatience, repeated) : std::max(kReturnPatience, repeated);
+  return at_once ? std::min(kReturnPatience, repeated) : std::max(kReturnPatience, repeated);
 }
 
 void Core::Wait(Run& run, const std::string& sentence) {
@@ -179,124 +173,62 @@ const v1::CheckpointManifest* Core::NewestWithinReach(const RunRecord& record) c
   return nullptr;
 }
 
-std::vector<Worker*> Core::CrewOf(Run& run) {
-  std::vector<Worker*> crew(run.stages.size(), nullptr);
+// Workers that were away and are back show as such.
+void Core::NoteWhoIsThere(Run& run) {
   for (StageRecord& stage : run.stages) {
-    Worker* worker = FindWorker(stage.worker);
+    const Worker* worker = FindWorker(stage.worker);
     const bool free = worker != nullptr && MayTake(*worker, &run.record.id);
     if (std::exchange(stage.attached, free) != free) Changed(run);
-    if (!free) continue;
-    worker->held = run.record.id;
-    crew[stage.place] = worker;
   }
+}
+
+std::vector<std::string> Core::Away(const Run& run) const {
+  std::vector<std::string> away;
   for (const StageRecord& stage : run.stages) {
-    if (crew[stage.place] != nullptr) continue;
-    Worker* worker = ReplacementFor(run, stage, crew);
-    if (worker != nullptr) crew[stage.place] = worker;
+    if (!stage.attached) away.push_back(Label(stage) + LeftOutText(stage.worker));
   }
-  return crew;
+  return away;
 }
 
-// A spare at once; others when the worker had time to come back.
-Worker* Core::ReplacementFor(Run& run, const StageRecord& stage, const std::vector<Worker*>& crew) {
-  const auto takes = [&](const Worker& worker) {
-    return std::ranges::find(crew, &worker) == crew.end() && CanTake(run, stage, worker, crew);
-  };
-  for (Worker* spare : SparesOf(run)) {
-    if (MayTake(*spare, &run.record.id) && takes(*spare)) return spare;
-  }
-  const bool is_left_out = health_.LeftOutUntil(stage.worker, now_).has_value();
-  if (!is_left_out && now_ < run.recovery.since + kReturnPatience) return nullptr;
-  for (const Worker* one : ConnectedByName()) {
-    if (MayTake(*one) && takes(*one)) return FindWorker(one->id);
-  }
-  return nullptr;
+std::string Core::WhomItWaitsFor(const Run& run) const {
+  const std::vector<std::string> away = Away(run);
+  return away.empty() ? "waits for a worker with the memory for a stage"
+                      : fmt::format("waits for {} to come back", Join(away));
 }
 
-// Its device is of the same kind and large enough, and its neighbours are within reach.
-bool Core::CanTake(const Run& run, const StageRecord& stage, const Worker& worker,
-                   const std::vector<Worker*>& crew) const {
-  const Cell& cell = run.assignment().cells[stage.place];
-  const CandidateWorker candidate = CandidateOf(run.record.spec, worker);
-  const StageMemory needs =
-      MemoryOf(run.record.spec, run.assignment().data.vocabulary, cell.layers.count,
-               cell.roles.embedding, cell.roles.head, candidate.on_gpu);
-  const auto holds = [](uint64_t available, uint64_t needed) {
-    return available == 0 || needed <= available;  // 0: unknown
-  };
-  if (worker.hello.devices().empty() || candidate.devices.size() < cell.group.tensor ||
-      !holds(candidate.memory_bytes, cell.memory_bytes) ||
-      !holds(candidate.host_memory_bytes, needs.host)) {
-    return false;
-  }
-  const Worker* before = FindWorker(stage.worker);
-  if (before != nullptr && !before->hello.devices().empty() &&
-      before->hello.devices(0).kind() != worker.hello.devices(0).kind()) {
-    return false;
-  }
-  return std::ranges::all_of(run.assignment().edges, [&](const Edge& edge) {
-    if (edge.from != stage.id && edge.to != stage.id) return true;
-    const Worker* peer = crew[run.Find(edge.PeerOf(stage.id))->place];
-    if (peer == nullptr) return true;  // seen to when its place is taken
-    return edge.from == stage.id ? PathBetween(run, worker, *peer, edge.kind).ok()
-                                 : PathBetween(run, *peer, worker, edge.kind).ok();
-  });
-}
-
-Assignment Core::WithCrew(const Run& run, const std::vector<Worker*>& crew) const {
-  Assignment assignment = run.assignment();
-  std::set<CellId> replaced;
-  for (size_t place = 0; place < crew.size(); ++place) {
-    Cell& cell = assignment.cells[place];
-    const Worker& worker = *crew[place];
-    if (cell.worker != worker.id) replaced.insert(cell.id);
-    cell.worker = worker.id;
-    cell.incarnation = worker.incarnation;
-    cell.worker_name = worker.hello.name();
-    cell.endpoints = FromProto(worker.hello.endpoints());
-    const std::vector<uint32_t> devices = CandidateOf(run.record.spec, worker).devices;
-    if (devices.size() >= cell.devices.size()) {
-      cell.devices.assign(devices.begin(),
-                          devices.begin() + static_cast<long>(cell.devices.size()));
-    }
-  }
-  for (Edge& edge : assignment.edges) {
-    if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
-    const StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],
-                                                *crew[assignment.PlaceOf(edge.to)], edge.kind);
-    if (!ends.ok()) continue;  // CanTake has seen that there is a way
-    edge.transport = std::string(ToString(ends->transport));
-    edge.to_dials = ends->downstream_dials;
-    const WorkerId& from = assignment.Find(edge.from)->worker;
-    const WorkerId& to = assignment.Find(edge.to)->worker;
-    TakeMeasured(links_.Find(from, to), &edge.forward);
-    TakeMeasured(links_.Find(to, from), &edge.backward);
-  }
-  return assignment;
-}
-
-void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t step) {
-  RunRecord& record = run.record;
-  Assignment assignment = WithCrew(run, crew);
+// Who takes whose place; of a cell that goes with its replica, nobody does.
+std::string Core::ChangesTo(const Run& run, const Assignment& next) const {
   std::string changes;
-  for (const StageRecord& stage : run.stages) {
-    if (crew[stage.place]->id == stage.worker) continue;
-    Worker* before = FindWorker(stage.worker);
-    if (before != nullptr && before->held == record.id) before->held.reset();
-    crew[stage.place]->held = record.id;
-    changes +=
-        fmt::format("; worker {} takes the place of {}", Label(*crew[stage.place]), Label(stage));
+  for (const Cell& cell : next.cells) {
+    const StageRecord* before = run.Find(cell.id);
+    const bool had_stage = std::ranges::any_of(
+        run.stages, [&](const StageRecord& one) { return one.worker == cell.worker; });
+    if (had_stage) continue;
+    const std::string worker = Label(*FindWorker(cell.worker));
+    changes += before == nullptr
+                   ? fmt::format("; worker {} is {}", worker, ToString(cell.id))
+                   : fmt::format("; worker {} takes the place of {}", worker, Label(*before));
   }
+  return changes;
+}
+
+void Core::BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step) {
+  RunRecord& record = run.record;
+  const uint32_t replicas = ReplicasOf(run.assignment());
+  const std::string away = Join(Away(run)), changes = ChangesTo(run, plan.assignment);
+  for (Worker* worker : crew) worker->held = record.id;
   record.epoch = record.epoch.Next();
-  assignment.epoch = record.epoch;
-  assignment.start_step = step;
-  record.plan->assignment = std::move(assignment);
+  plan.assignment.epoch = record.epoch;
+  plan.assignment.start_step = step;
+  plan.assignment.microbatches_before = MicrobatchesAt(record, step);
+  record.plan = std::move(plan);
   const uint64_t before = std::exchange(record.step, step);
   DropCheckpointsAfter(run, step);
   run.stages = StagesOf(run.assignment());
   for (StageRecord& stage : run.stages) stage.attached = true;
-  ReleaseSparesBeyond(run, record.spec.recovery.spares);
+  ReleaseSparesBeyond(run, SparesWanted(run));
   run.ready_until = now_ + options_.ready_timeout;
+  LogReplicas(run, replicas, away);
   Move(run, Trigger::kReplaced, "",
        fmt::format("epoch {} goes on from step {}, in place{}{}", record.epoch.value(), step,
                    before > step ? fmt::format(": {} steps are repeated", before - step) : "",

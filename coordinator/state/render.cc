@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/planner/replicas.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/layer_times.h"
@@ -164,10 +165,18 @@ v1::RunStatus Core::Render(const Run& run) const {
       status.set_clean_validation_loss(run.validation->clean_loss());
     }
   }
+  status.set_replicas_wanted(record.ReplicasWanted());
+  if (record.plan) {
+    status.set_replicas(ReplicasOf(run.assignment()));
+    status.set_replicas_reason(WhyFewerReplicas(run));
+  }
   const double seconds = MedianStepSeconds(run.recent);
   status.set_step_seconds(seconds);
   if (seconds > 0) {
-    status.set_tokens_per_second(static_cast<double>(record.spec.TokensPerStep()) / seconds);
+    const uint32_t replicas =
+        record.plan ? ReplicasOf(record.plan->assignment) : record.spec.replicas.count;
+    status.set_tokens_per_second(static_cast<double>(replicas * record.spec.TokensOfReplica()) /
+                                 seconds);
     if (!HasEnded(record.state) && record.spec.train.steps > record.step) {
       status.set_seconds_left(static_cast<double>(record.spec.train.steps - record.step) * seconds);
     }

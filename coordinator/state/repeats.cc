@@ -22,7 +22,8 @@ std::string Sentence(const RepeatedSteps& steps) {
              " other numbers from step {} on: losses differ by up to {:.3g}, gradient norms by up "
              "to {:.3g}; {}",
              steps.differs_at, steps.loss_difference, steps.norm_difference,
-             steps.in_order ? "devices, threads or the split of layers are others than before"
+             steps.in_order ? "devices, threads, the split of layers or the number of "
+                              "replicas are others than before"
                             : "some stages compute sums in any order, or codecs have begun anew");
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "coordinator/planner/replicas.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
 #include "run/plan/proto/plan_proto.h"
@@ -144,6 +145,8 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   v1::StepRecord record;
   record.set_step(step);
   record.set_epoch(run.record.epoch.value());
+  record.set_replicas(ReplicasOf(run.assignment()));
+  record.set_first_microbatch(MicrobatchesAt(run, step - 1));
   double seconds = 0, loss = 0;
   uint32_t losses = 0;
   uint64_t link_bytes = 0, payload_bytes = 0;
@@ -276,6 +279,7 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   manifest.set_step(step);
   manifest.set_committed_unix_ms(unix_ms_);
   manifest.set_interim(true);
+  manifest.set_microbatches(MicrobatchesAt(run, step));
   for (const Cell& cell : run.assignment().cells) *manifest.add_cells() = ToProto(cell);
   for (const StageRecord& stage : run.stages) {
     if (!partial.shards[stage.place]->interim()) manifest.set_interim(false);

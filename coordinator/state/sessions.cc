@@ -13,7 +13,7 @@ namespace longhaul::coordinator {
 namespace {
 
 // 5: assignments are graphs of cells.
-constexpr uint32_t kProtocolMin = 7, kProtocolMax = 7;
+constexpr uint32_t kProtocolMin = 8, kProtocolMax = 8;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;
@@ -246,7 +246,8 @@ void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
   } else if (!stage.finished) {
     if (!stage.started) SendStart(worker, run);
     SendRetune(worker, run, stage);
-    if (run.record.stop_asked && stage.is_first) SendStop(run);
+    const bool stops = run.record.stop_asked || run.record.resize_asked;
+    if (stops && stage.is_first) SendStop(run);
   }
 }
 

@@ -30,8 +30,8 @@ std::vector<Worker*> Core::SparesOf(const Run& run) {
 
 void Core::AdvanceSpares() {
   for (Run* run : RunsInOrder()) {
-    const uint32_t wanted = run->record.spec.recovery.spares;
     const RunState state = run->record.state;
+    const size_t wanted = SparesWanted(*run);
     if (wanted == 0 || (!HasStages(state) && state != RunState::kRecovering)) continue;
     size_t have = SparesOf(*run).size();
     for (const Worker* one : ConnectedByName()) {

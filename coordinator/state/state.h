@@ -94,6 +94,12 @@ struct StopAsked {
   std::string run;
   bool now;
 };
+// So many replicas are to train from the next steps on.
+struct ReplicasAsked {
+  RequestId request;
+  std::string run;
+  uint32_t replicas = 0;
+};
 // Answer to command::PrepareData.
 struct DataPrepared {
   RunId run;
@@ -131,10 +137,11 @@ struct CopiesChecked {
 };
 }  // namespace event
 
-using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
-                           event::Submitted, event::PlanAsked, event::StopAsked,
-                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked,
-                           event::TraceAsked, event::PlanComputed, event::RetuneComputed>;
+using Event =
+    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
+                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
+                 event::CopiesChecked, event::TraceAsked, event::PlanComputed,
+                 event::RetuneComputed, event::ReplicasAsked>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -160,9 +167,16 @@ struct RunRecord {
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
   uint64_t step = 0;                                // last finished by all stages
   bool stop_asked = false;                          // it ends after the step under way
+  // It stops after the step under way, and goes on from there with another number of replicas.
+  bool resize_asked = false;
+  uint32_t replicas_wanted = 0;  // by `longhaul replicas`; 0: as many as the run file says
   Attempts attempts;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
   std::string owner = {};  // the member that submitted it; empty: without TLS
+
+  uint32_t ReplicasWanted() const {
+    return replicas_wanted > 0 ? replicas_wanted : spec.replicas.count;
+  }
 };
 
 // A run of the store that this version cannot read. Its row stays as it is.
@@ -253,6 +267,10 @@ struct ReplyStop {
   RequestId request;
   StatusOr<v1::StopReply> reply;
 };
+struct ReplyReplicas {
+  RequestId request;
+  StatusOr<v1::ReplicasReply> reply;
+};
 struct ReplyCheckpoints {
   RequestId request;
   StatusOr<v1::CheckpointsReply> reply;
@@ -266,7 +284,7 @@ using Command = std::variant<command::ToWorker, command::CloseSession, command::
                              command::CheckCopies, command::DropCopies, command::ReplySubmit,
                              command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints,
                              command::ReplyTrace, command::ComputePlan, command::ComputeRetune,
-                             command::CancelComputation>;
+                             command::CancelComputation, command::ReplyReplicas>;
 
 struct TickResult {
   std::vector<Write> writes;

@@ -26,7 +26,7 @@ constexpr std::array kTransitions = {
                "no stage may send before all links are open"},
     Transition{kRunning, kFinishing, Trigger::kStageFinished, "the first stage to end has ended",
                Action::kNone, "the pipeline drains; nothing more can be asked of it"},
-    Transition{kRunning, kFinishing, Trigger::kEndAsked, "`stop`", Action::kStop,
+    Transition{kRunning, kFinishing, Trigger::kEndAsked, "`stop`, or another number of replicas", Action::kStop,
                "what a user was promised is stored: a restarted coordinator repeats the word"},
     Transition{kFinishing, kDone, Trigger::kAllFinished, "every stage ended at the last step",
                Action::kAbortAndRelease, "only now does no neighbour need their links any more"},
@@ -64,9 +64,11 @@ constexpr std::array kTransitions = {
                Action::kAbort, "the others keep their models for the next epoch"},
     Transition{kFinishing, kRecovering, Trigger::kInterrupted, "as for a running one, unless a stop was asked",
                Action::kAbort, "the others keep their models for the next epoch"},
+    Transition{kFinishing, kRecovering, Trigger::kResized, "every stage ended, early, for another number of replicas",
+               Action::kAbort, "the others keep their models for the next epoch"},
     Transition{kRecovering, kPreparing, Trigger::kReplaced,
-               "every cell has its worker again, or a new process of it, with its shards", Action::kAssign,
-               "next epoch of the same assignment: nothing to measure, nothing to plan"},
+               "every cell has a worker, of as many replicas as can be whole, with its shards", Action::kAssign,
+               "next epoch of the same split: nothing to measure, nothing to search"},
     Transition{kRecovering, kQueued, Trigger::kNobodyThere, "a worker stays away, or the first attempt was in vain",
                Action::kAbortAndRelease, "from there it is planned anew, with whoever is there"},
     Transition{kRecovering, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
@@ -106,6 +108,8 @@ std::string_view ToString(Trigger trigger) {
       return "failure";
     case Trigger::kInterrupted:
       return "interrupted";
+    case Trigger::kResized:
+      return "resized";
     case Trigger::kReplaced:
       return "replaced";
     case Trigger::kNobodyThere:

@@ -23,6 +23,7 @@ enum class Trigger : uint8_t {
   kStopAsked,  // `stop --now`, or a stop before there is a step under way
   kFailure,
   kInterrupted,  // a loss or an error that the run may recover from
+  kResized,      // stopped for another number of replicas
   kReplaced,     // every cell has a worker again
   kNobodyThere,  // a cell has no worker, so the run has to be planned anew
   kCoordinatorRestarted,

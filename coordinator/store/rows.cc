@@ -92,7 +92,9 @@ void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
       .Bind(17, int64_t{record.attempts.in_a_row})
       .Bind(18, record.attempts.best_step)
       .Bind(19, record.attempts.error)
-      .Bind(20, record.owner);
+      .Bind(20, record.owner)
+      .Bind(21, int64_t{record.resize_asked})
+      .Bind(22, int64_t{record.replicas_wanted});
 }
 
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
@@ -128,6 +130,8 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
                      .best_step = static_cast<uint64_t>(row.Int(16)),
                      .error = std::string(row.Bytes(17))};
   record.owner = row.Bytes(18);
+  record.resize_asked = row.Int(19) != 0;
+  record.replicas_wanted = static_cast<uint32_t>(row.Int(20));
   if (const auto what = WhatCannotBe(record)) return unreadable(*what);
   return record;
 }

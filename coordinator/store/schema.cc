@@ -36,7 +36,9 @@ CREATE TABLE runs(
   attempts INTEGER NOT NULL DEFAULT 0,   -- in a row, without a new step
   best_step INTEGER NOT NULL DEFAULT 0,
   last_error TEXT NOT NULL DEFAULT '',   -- of a stage, which was the cause of the last attempt
-  owner TEXT NOT NULL DEFAULT '');       -- the member that submitted it; empty: without TLS
+  owner TEXT NOT NULL DEFAULT '',        -- the member that submitted it; empty: without TLS
+  resize_asked INTEGER NOT NULL DEFAULT 0,
+  replicas_wanted INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE events(
   sequence INTEGER PRIMARY KEY NOT NULL,
   unix_ms INTEGER NOT NULL,

@@ -23,7 +23,8 @@ namespace {
 // Version 1 knew one data transport, and a stage's addresses were texts. Version 2 had endpoints.
 // Both had stages and links as arrays, where now a plan is a graph of cells. Version 3 and before
 // knew two places where a file of a checkpoint may lie, and of a run not how often it began again.
-// Version 4 and before knew neither members nor owners of runs.
+// Version 4 and before knew neither members nor owners of runs, and no run that changes its number
+// of replicas.
 constexpr char kTransportOf1[] = "ucx";
 
 // False where `bytes` are something else.
@@ -235,7 +236,7 @@ std::optional<Columns> ColumnsOf(const sqlite::Statement& row, uint32_t version)
   return columns;
 }
 
-constexpr char kNewColumns[] = R"sql(
+constexpr char kColumnsOfAttempts[] = R"sql(
 ALTER TABLE runs ADD COLUMN stop_asked INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN best_step INTEGER NOT NULL DEFAULT 0;
@@ -243,20 +244,24 @@ ALTER TABLE runs ADD COLUMN last_error TEXT NOT NULL DEFAULT '';
 )sql";
 
 constexpr char kOwnerColumn[] = "ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT ''";
-
-StatusOr<bool> HasColumn(sqlite::Database* database, std::string_view name) {
-  LH_ASSIGN_OR_RETURN(const int64_t there,
-                      database->QueryInt(fmt::format(
-                          "SELECT count(*) FROM pragma_table_info('runs') WHERE name='{}'", name)));
-  return there > 0;
-}
+constexpr char kColumnsOfReplicas[] = R"sql(
+ALTER TABLE runs ADD COLUMN resize_asked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN replicas_wanted INTEGER NOT NULL DEFAULT 0;
+)sql";
 
 // A version that is wrong, in a store that has them, is put right.
 Status AddColumns(sqlite::Database* database) {
-  LH_ASSIGN_OR_RETURN(const bool has_attempts, HasColumn(database, "stop_asked"));
-  if (!has_attempts) LH_RETURN_IF_ERROR(database->Execute(kNewColumns));
-  LH_ASSIGN_OR_RETURN(const bool has_owner, HasColumn(database, "owner"));
-  if (!has_owner) LH_RETURN_IF_ERROR(database->Execute(kOwnerColumn));
+  constexpr std::pair<std::string_view, const char*> kAdded[] = {
+      {"stop_asked", kColumnsOfAttempts},
+      {"owner", kOwnerColumn},
+      {"resize_asked", kColumnsOfReplicas}};
+  for (const auto& [first, add] : kAdded) {
+    LH_ASSIGN_OR_RETURN(
+        const int64_t there,
+        database->QueryInt(
+            fmt::format("SELECT count(*) FROM pragma_table_info('runs') WHERE name='{}'", first)));
+    if (there == 0) LH_RETURN_IF_ERROR(database->Execute(add));
+  }
   return database->Execute(kMemberTables);
 }
 

@@ -11,7 +11,7 @@ using replicas::GradientForm;
 using replicas::ParameterForm;
 
 constexpr std::string_view kReplicas = "pipeline.replicas", kGradients = "pipeline.gradients",
-                           kParameters = "pipeline.parameters";
+                           kParameters = "pipeline.parameters", kLost = "recovery.replicas";
 
 // A field whose text `parse` understands, or says what is wrong with it.
 template <typename Value, typename Parse>
@@ -89,6 +89,23 @@ void CheckSupported(const RunSpec& spec, Reader& reader) {
   }
 }
 
+// What going on with fewer replicas needs.
+void CheckContinue(const RunSpec& spec, Reader& reader) {
+  if (spec.recovery.replicas == LostReplica::kExact) return;
+  if (spec.recovery.attempts == 0 && reader.Sound({kLost, "recovery.attempts"})) {
+    reader.Fail(reader.PlaceOf(kLost),
+                fmt::format("{}: continue goes on after a loss, and recovery.attempts 0 ends the "
+                            "run at the first one; raise recovery.attempts, or leave {} out",
+                            kLost, kLost));
+  }
+  if (spec.replicas.trains_apart()) {
+    reader.Fail(reader.PlaceOf(kLost),
+                fmt::format("{}: in this version replicas that train apart ({} local-sgd) keep "
+                            "their number, because each has an optimizer of its own; leave {} out",
+                            kLost, kGradients, kLost));
+  }
+}
+
 }  // namespace
 
 Field Gradients(replicas::GradientOptions* gradients) {
@@ -104,6 +121,7 @@ Field ReplicatedParameters(ParameterForm* parameters) {
 
 void CheckReplicas(const RunSpec& spec, Reader& reader) {
   if (!reader.Sound({kReplicas, kGradients, kParameters})) return;
+  CheckContinue(spec, reader);
   if (spec.replicas.count == 1) {
     CheckOneReplica(spec.replicas, reader);
     return;
@@ -120,3 +138,14 @@ std::string ReplicasYaml(const ReplicasSpec& replicas) {
 }
 
 }  // namespace longhaul::config
+
+namespace longhaul {
+
+RunSpec RunSpec::WithReplicas(uint32_t count) const {
+  RunSpec spec = *this;
+  if (count == 1) spec.replicas = ReplicasSpec();
+  spec.replicas.count = count;
+  return spec;
+}
+
+}  // namespace longhaul

@@ -21,6 +21,12 @@
 
 namespace longhaul {
 
+// What a run of several replicas does about a worker that is lost and has no replacement.
+enum class LostReplica : uint8_t {
+  kExact,     // it waits for one; the losses are those of an unbroken run, bit for bit
+  kContinue,  // it goes on with the replicas that are whole, and takes others in when it can
+};
+
 // Of products: "fp32", "bf16", "auto".
 enum class ComputeDtype : uint8_t {
   kFp32,
@@ -104,6 +110,7 @@ std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(SendOrder order);
 std::string_view ToString(PlacementKind kind);
+std::string_view ToString(LostReplica what);
 std::string_view ToString(Recompute what);
 std::string_view ToString(TransportKind kind);
 std::string_view ToString(OptimizerKind kind);
@@ -298,6 +305,7 @@ struct RecoverySpec {
   // Further workers that are reserved for the run: they hold its copies, and take the place of a
   // worker that is lost.
   uint32_t spares = 0;
+  LostReplica replicas = LostReplica::kExact;
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };
 
@@ -362,7 +370,10 @@ struct RunSpec {
   absl::Duration session_timeout = absl::Seconds(10);
   absl::Duration reattach_timeout = absl::Seconds(60);
 
+  // The same run with so many replicas. One alone has no forms of gradients and parameters.
+  RunSpec WithReplicas(uint32_t count) const;
   // Of all replicas.
+  uint64_t MicrobatchesPerStep() const { return uint64_t{replicas.count} * train.microbatches; }
   uint64_t TokensPerStep() const { return replicas.count * TokensOfReplica(); }
   // Of one replica, in a step.
   uint64_t TokensOfReplica() const {
@@ -402,10 +413,10 @@ std::string DataOverride(const RunSpec& spec);
 
 // The run file with every default written out, but for keys that neighbours of an older version do
 // not know (validation.clean and .at_start, train.dtype where it is auto, train.deterministic,
-// train.on_nonfinite, train.lora, train.optimizer.momentum and .moments, train.schedule.decay,
-// pipeline.placement where it is auto, group of more than one rank, checkpoint.at_end);
-// ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints it and the control
-// plane carries it.
+// train.on_nonfinite, train.lora, recovery.replicas where it is exact, train.optimizer.momentum and
+// .moments, train.schedule.decay, pipeline.placement where it is auto, group of more than one rank,
+// checkpoint.at_end); ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints
+// it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);
 
 // The files that the spec's globs match, sorted and without doubles, each glob relative to

@@ -55,6 +55,10 @@ std::string_view ToString(SendOrder order) {
   return "";
 }
 
+std::string_view ToString(LostReplica what) {
+  return what == LostReplica::kExact ? "exact" : "continue";
+}
+
 std::string_view ToString(PlacementKind kind) {
   return kind == PlacementKind::kAuto ? "auto" : "names";
 }

@@ -168,8 +168,11 @@ std::string LinksYaml(const LinksSpec& links) {
 }
 
 std::string RecoveryYaml(const RecoverySpec& recovery) {
-  return fmt::format("recovery:\n  attempts: {}\n  every: {}\n  spares: {}\n", recovery.attempts,
-                     OrAuto(recovery.every), recovery.spares);
+  return fmt::format("recovery:\n  attempts: {}\n  every: {}\n  spares: {}\n{}", recovery.attempts,
+                     OrAuto(recovery.every), recovery.spares,
+                     recovery.replicas == LostReplica::kExact
+                         ? ""
+                         : fmt::format("  replicas: {}\n", ToString(recovery.replicas)));
 }
 
 }  // namespace

@@ -161,6 +161,9 @@ struct Assignment {
   // what the plan chose where that says auto.
   uint32_t slices = 1;
   DataSet data;
+  // Of all replicas, that the run has read up to start_step. nullopt, of an older version: as many
+  // as the run file's replicas read in so many steps.
+  std::optional<uint64_t> microbatches_before;
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
 

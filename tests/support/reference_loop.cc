@@ -61,13 +61,12 @@ class Reference {
     }
   }
 
-  void TrainStep(uint64_t step, ReferenceRun* run) {
-    const uint32_t microbatches = spec_.train.microbatches;
+  void TrainStep(uint64_t step, uint32_t microbatches, ReferenceRun* run) {
     const std::vector<Tensor> newest = Values();
     if (OverlapsSteps(spec_.pipeline.schedule) && !older_.empty()) SetValues(older_);
     double sum = 0;
     for (uint32_t m = 0; m < microbatches; ++m) {
-      const Tensor loss = Loss(TrainingBatch((step - 1) * microbatches + m));
+      const Tensor loss = Loss(TrainingBatch(read_++));
       const Tensor of_experts = std::exchange(auxiliary_, {});
       ((of_experts.defined() ? loss + of_experts : loss) * (1.0 / microbatches)).backward();
       sum += loss.item<float>();
@@ -326,13 +325,14 @@ class Reference {
   const std::unique_ptr<worker::Optimizer> optimizer_;
   std::map<std::string, Tensor> by_name_;
   mutable std::map<std::string, Tensor> loads_;  // of this step, where biases balance experts
+  uint64_t read_ = 0;                            // microbatches, so far
   mutable Tensor auxiliary_;  // loss of the forward before this, where there are experts
 };
 
 }  // namespace
 
 StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& token_file,
-                                    uint64_t steps) {
+                                    uint64_t steps, const std::vector<uint32_t>& microbatches) {
   LH_ASSIGN_OR_RETURN(const TokenFile tokens, TokenFile::Open(token_file, /*verify=*/true));
   if (tokens.TrainingWindows(spec.model.context) == 0) {
     return absl::InvalidArgumentError("the token file is too short for the model's context");
@@ -341,7 +341,10 @@ StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& toke
     Reference reference(spec, tokens);
     ReferenceRun run;
     for (uint64_t step = 1; step <= steps; ++step) {
-      reference.TrainStep(step, &run);
+      const uint32_t of_step = microbatches.empty()
+                                   ? spec.train.microbatches
+                                   : microbatches[std::min<size_t>(step, microbatches.size()) - 1];
+      reference.TrainStep(step, of_step, &run);
       const uint32_t every = spec.validation.every;
       if (every == 0 || (step % every != 0 && step != spec.train.steps)) continue;
       if (const std::optional<double> loss = reference.Validate()) {
@@ -354,8 +357,9 @@ StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& toke
 }
 
 StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::string& token_file,
-                                              uint64_t steps) {
-  LH_ASSIGN_OR_RETURN(ReferenceRun run, RunReference(spec, token_file, steps));
+                                              uint64_t steps,
+                                              const std::vector<uint32_t>& microbatches) {
+  LH_ASSIGN_OR_RETURN(ReferenceRun run, RunReference(spec, token_file, steps, microbatches));
   return std::move(run.losses);
 }
 

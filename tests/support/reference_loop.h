@@ -29,13 +29,14 @@ struct ReferenceRun {
 };
 
 // Steps 1..`steps` of the run on the tokens of `token_file`, with pipeline.threads_per_stage
-// threads.
+// threads. `microbatches`: of each step, the last one of all that follow; empty: the run's.
 StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& token_file,
-                                    uint64_t steps);
+                                    uint64_t steps, const std::vector<uint32_t>& microbatches = {});
 
 // The losses alone.
 StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::string& token_file,
-                                              uint64_t steps);
+                                              uint64_t steps,
+                                              const std::vector<uint32_t>& microbatches = {});
 
 }  // namespace longhaul::testing
 

@@ -16,13 +16,21 @@ constexpr uint64_t kStepsAhead = 3, kMostAhead = 4096, kSamplesAhead = 512;
 
 }  // namespace
 
+ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec) {
+  const uint64_t step = assignment.start_step;
+  return {
+      .step = step,
+      .microbatches = assignment.microbatches_before.value_or(step * spec.MicrobatchesPerStep())};
+}
+
 SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
-                          uint32_t replica) {
+                          uint32_t replica, const ReadSoFar& before) {
   SampleOrder order{.windows = nullptr,
                     .microbatches = spec.train.microbatches,
                     .microbatch_size = spec.train.microbatch_size,
                     .replica = replica,
-                    .replicas = spec.replicas.count};
+                    .replicas = spec.replicas.count,
+                    .before = before};
   if (mixture == nullptr) {
     order.windows = data::ShuffledOrder(spec.data.seed, windows);
   } else {
@@ -33,10 +41,10 @@ SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uin
 }
 
 Batches::Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source,
-                 const data::Mixture* mixture, uint32_t replica)
+                 const data::Mixture* mixture, uint32_t replica, const ReadSoFar& before)
     : spec_(spec),
       source_(std::move(source)),
-      order_(SampleOrderOf(spec, mixture, source_->WindowsOf(Text::kTraining), replica)),
+      order_(SampleOrderOf(spec, mixture, source_->WindowsOf(Text::kTraining), replica, before)),
       validation_windows_(source_->WindowsOf(Text::kValidation)),
       inputs_(size_t{spec.train.microbatch_size} * spec.model.context),
       targets_(inputs_.size()) {

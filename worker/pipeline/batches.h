@@ -14,10 +14,18 @@
 #include "base/ids.h"
 #include "run/data/sample_order.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 #include "worker/data/window_source.h"
 #include "worker/pipeline/pass.h"
 
 namespace longhaul::worker {
+
+// What all replicas of a run have read by the end of a step. The number of replicas may have
+// changed before that, so it does not follow from the step.
+struct ReadSoFar {
+  uint64_t step = 0, microbatches = 0;
+};
+ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 
 // Which windows of the training text the sequences of a microbatch are. The same on every stage.
 // One thread at a time, and no other copy meanwhile.
@@ -27,29 +35,32 @@ struct SampleOrder {
   // The replica that reads, and how many there are. A step has the microbatches of replica 0, then
   // those of replica 1, and so on. One replica with as many microbatches in all reads the same.
   uint32_t replica = 0, replicas = 1;
+  ReadSoFar before = {};  // these steps
 
-  // The number of this replica's first microbatch in the step, counted over the run.
+  // The number of the step's first microbatch, and of this replica's, counted over the run.
+  uint64_t FirstOfAll(Step step) const {
+    return before.microbatches + (step.value() - 1 - before.step) * replicas * microbatches;
+  }
   uint64_t FirstMicrobatchOf(Step step) const {
-    return ((step.value() - 1) * replicas + replica) * microbatches;
+    return FirstOfAll(step) + uint64_t{replica} * microbatches;
   }
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
   // `microbatch` counts those of all replicas in this step.
   uint64_t WindowOfAll(Step step, uint64_t microbatch, uint32_t row) const {
-    const uint64_t before = (step.value() - 1) * replicas * microbatches;
-    return windows->WindowOf((before + microbatch) * microbatch_size + row);
+    return windows->WindowOf((FirstOfAll(step) + microbatch) * microbatch_size + row);
   }
 };
 // `mixture`: the data sets that the run reads; null: a token file with `windows` windows.
 SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
-                          uint32_t replica);
+                          uint32_t replica, const ReadSoFar& before = {});
 
 class Batches {
  public:
   // `mixture` as SampleOrderOf's.
   Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture,
-          uint32_t replica = 0);
+          uint32_t replica = 0, const ReadSoFar& before = {});
 
   // microbatch_size x context ids each, valid until the next call.
   struct Tokens {

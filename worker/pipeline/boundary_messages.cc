@@ -55,7 +55,7 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
       .record_bytes = record_bytes};
   const std::string folder = store.folder;
   LH_ASSIGN_OR_RETURN(auto opened, codec::FileStore::Open(std::move(store)));
-  LH_RETURN_IF_ERROR(opened->RollBack(Step(options.start_step)).status());
+  LH_RETURN_IF_ERROR(opened->RollBack(Step(options.before.step)).status());
   LH_RETURN_IF_ERROR(CheckRoomForJournal(folder, FootprintOf(spec, options.windows, record_bytes)));
   return opened;
 }
@@ -64,9 +64,10 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
 
 StatusOr<std::unique_ptr<BoundaryMessages>> BoundaryMessages::Open(
     const BoundaryMessagesOptions& options) {
-  auto messages = std::unique_ptr<BoundaryMessages>(new BoundaryMessages(
-      SampleOrderOf(options.spec, options.mixture, options.windows, options.replica),
-      options.start_step));
+  auto messages = std::unique_ptr<BoundaryMessages>(
+      new BoundaryMessages(SampleOrderOf(options.spec, options.mixture, options.windows,
+                                         options.replica, options.before),
+                           options.before.step));
   LH_ASSIGN_OR_RETURN(messages->forward_,
                       OpenStore(options, *options.forward, Direction::kForward));
   LH_ASSIGN_OR_RETURN(messages->backward_,

@@ -37,8 +37,8 @@ struct BoundaryMessagesOptions {
   bool upstream = false;                   // the peer is above
   const data::Mixture* mixture = nullptr;  // that the run reads; not kept; null: a token file
   uint64_t windows = 0;                    // of the training text
-  uint64_t start_step = 0;
-  const codec::Codec* forward = nullptr;  // not kept
+  ReadSoFar before = {};                   // these steps
+  const codec::Codec* forward = nullptr;   // not kept
   const codec::Codec* backward = nullptr;
 };
 

@@ -240,7 +240,7 @@ StatusOr<std::shared_ptr<BoundaryMessages>> EpochPorts::OpenMessages(const RunSp
        .upstream = edge.to == cell_,
        .mixture = mixture_,
        .windows = WindowsOf(data.tokens - data.validation_tokens, spec.model.context),
-       .start_step = assignment_.start_step,
+       .before = ReadBefore(assignment_, spec),
        .forward = forward.get(),
        .backward = backward.get()});
 }

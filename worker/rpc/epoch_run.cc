@@ -328,9 +328,9 @@ Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSna
       .compresses_activations = ports_.CompressesActivations(),
       .numerics = Numerics(),
       .resident = resident_.get(),
-      .batches =
-          text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get(), cell_.replica)
-               : nullptr,
+      .batches = text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get(),
+                                                  cell_.replica, ReadBefore(assignment_, spec_))
+                      : nullptr,
       .ports = ports_.ports(),
       .replica_ports = ports_.replica_ports(),
       .exchange = std::move(exchange),

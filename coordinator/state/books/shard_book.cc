@@ -20,7 +20,7 @@ uint32_t ReplicaIn(const Cell& cell) {
   return cell.id.replica;
 }
 template <typename Cells>
-uint32_t ReplicasOf(const Cells& cells) {
+uint32_t ReplicasIn(const Cells& cells) {
   uint32_t replicas = 1;
   for (const auto& cell : cells) replicas = std::max(replicas, ReplicaIn(cell) + 1);
   return replicas;
@@ -118,10 +118,14 @@ std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
   return checks;
 }
 
+uint32_t ReplicasOf(const v1::CheckpointManifest& manifest) {
+  return ReplicasIn(manifest.cells());
+}
+
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell, uint32_t replicas) {
   std::vector<v1::CheckpointFile> files;
-  const bool same_replicas = ReplicasOf(manifest.cells()) == replicas;
+  const bool same_replicas = ReplicasOf(manifest) == replicas;
   for (const v1::CheckpointFile& file : manifest.files()) {
     const v1::Cell* writer = WriterOf(manifest, file);
     if (writer == nullptr) continue;
@@ -142,7 +146,7 @@ std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manife
 std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
                                 std::span<const Cell> cells) {
   std::vector<ShardMove> moves;
-  const uint32_t replicas = ReplicasOf(cells);
+  const uint32_t replicas = ReplicasIn(cells);
   for (const Cell& cell : cells) {
     for (v1::CheckpointFile& file : FilesOfCell(manifest, cell, replicas)) {
       if (IsHeldBy(file, cell.worker.value()) || IsCopied(file)) continue;

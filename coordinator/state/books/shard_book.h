@@ -78,6 +78,8 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
 // sends a copy.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
+// That wrote it.
+uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
 // The files of a checkpoint with tensors of this cell, whichever split wrote them, and with tables
 // of its boundaries. `replicas`: of the run that goes on. Where as many with the same split wrote
 // the checkpoint, each goes on with its own part of the state; else all parts are needed.

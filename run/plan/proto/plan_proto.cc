@@ -431,6 +431,9 @@ v1::Assignment ToProto(const Assignment& assignment) {
   out.set_run_yaml(assignment.run_yaml);
   out.set_slices(assignment.slices);
   *out.mutable_data() = ToProto(assignment.data);
+  if (assignment.microbatches_before) {
+    out.set_microbatches_before(*assignment.microbatches_before);
+  }
   AddAll(assignment.cells, out.mutable_cells());
   AddAll(assignment.edges, out.mutable_edges());
   return out;
@@ -444,6 +447,9 @@ Assignment FromProto(const v1::Assignment& assignment) {
           .copy_every = assignment.copy_every(),
           .slices = std::max(assignment.slices(), 1u),
           .data = FromProto(assignment.data()),
+          .microbatches_before = assignment.has_microbatches_before()
+                                     ? std::optional(assignment.microbatches_before())
+                                     : std::nullopt,
           .cells = AllOf<Cell>(assignment.cells()),
           .edges = AllOf<Edge>(assignment.edges())};
 }

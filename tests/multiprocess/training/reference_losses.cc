@@ -1,9 +1,11 @@
-// reference_losses RUN.yaml TEXT STEPS: trains with the plain unpipelined loop and prints a loss a
-// line, 17 significant digits, to compare with `longhaul steps --json` bit by bit.
+// reference_losses RUN.yaml TEXT STEPS [MICROBATCHES...]: trains with the plain unpipelined loop
+// and prints a loss a line, 17 significant digits, to compare with `longhaul steps --json` bit by
+// bit. MICROBATCHES: of each step, the last one of all that follow, instead of the run file's.
 #include <fmt/core.h>
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "codec/registry.h"
@@ -13,8 +15,8 @@
 
 int main(int argc, char** argv) {
   using namespace longhaul;
-  if (argc != 4) {
-    fmt::print(stderr, "usage: reference_losses RUN.yaml TEXT STEPS\n");
+  if (argc < 4) {
+    fmt::print(stderr, "usage: reference_losses RUN.yaml TEXT STEPS [MICROBATCHES...]\n");
     return 2;
   }
   const auto fail = [](const Status& status) {
@@ -30,7 +32,12 @@ int main(int argc, char** argv) {
   const std::string tokens = std::string(argv[2]) + ".reference-tokens";
   const auto info = WriteTokenFile({argv[2]}, spec->data.tokenizer, spec->validation.share, tokens);
   if (!info.ok()) return fail(info.status());
-  const auto losses = testing::ReferenceLosses(*spec, tokens, std::strtoull(argv[3], nullptr, 10));
+  std::vector<uint32_t> microbatches;
+  for (int i = 4; i < argc; ++i) {
+    microbatches.push_back(static_cast<uint32_t>(std::strtoul(argv[i], nullptr, 10)));
+  }
+  const auto losses =
+      testing::ReferenceLosses(*spec, tokens, std::strtoull(argv[3], nullptr, 10), microbatches);
   if (!losses.ok()) return fail(losses.status());
   for (const double loss : *losses) fmt::print("{:.17g}\n", loss);
   return 0;

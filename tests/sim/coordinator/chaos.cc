@@ -256,7 +256,9 @@ void Chaos::UserActs() {
   Random& random = world_.random;
   const std::vector<std::string> names = cluster_.RunNames();
   const std::string& name = names[random.Below(names.size())];
-  const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, kMostStages);
+  const uint64_t workers = cluster_.workers.size();
+  const bool two = workers >= 2 && random.Chance(0.5);  // replicas
+  const auto most = std::min<uint64_t>(two ? workers / 2 : workers + 1, kMostStages);
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
   RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
   if (random.Chance(0.5)) spec.pipeline.placement = PlacementKind::kAuto;
@@ -266,7 +268,13 @@ void Chaos::UserActs() {
   if (world_.faults.curable_alone) spec.recovery.attempts = 1000;
   if (random.Chance(0.3)) spec.recovery.every = 3;
   if (random.Chance(0.2)) spec.recovery.spares = 1;
-  switch (random.Below(10)) {
+  if (two) {
+    spec.replicas.count = 2;
+    spec.checkpoint.keep_copy = random.Chance(0.7);
+    const bool may_continue = spec.recovery.attempts > 0 && random.Chance(0.8);
+    if (may_continue) spec.recovery.replicas = LostReplica::kContinue;
+  }
+  switch (random.Below(12)) {
     case 0:
     case 1:
     case 2:
@@ -289,6 +297,10 @@ void Chaos::UserActs() {
       return;
     case 7:
       cluster_.Stop(name, /*now=*/true);
+      return;
+    case 8:
+    case 9:
+      cluster_.SetReplicas(name, static_cast<uint32_t>(1 + random.Below(2)));
       return;
     default:
       cluster_.Stop(name, /*now=*/false);

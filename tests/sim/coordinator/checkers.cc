@@ -233,13 +233,13 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     if (record.checkpoints.empty()) world_->Violate("{} lost its checkpoints", id);
   }
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
-    std::set<uint32_t> stages;
+    std::set<CellId> stages;
     for (const v1::CheckpointFile& file : manifest.files()) {
-      stages.insert(file.stage());
+      stages.insert({.replica = file.replica(), .stage = file.stage()});
       for (const v1::ShardHolder& holder : file.holders()) {
         if (holder.worker_id().empty() || !holder.problem().empty()) continue;
         const Disk& disk = world_->disks[holder.worker_id()];
-        const ShardName name{id, manifest.step(), file.stage()};
+        const ShardName name{id, manifest.step(), file.stage(), file.replica()};
         const std::optional<std::string> content = disk.Find(name);
         if (content == file.sha256() || disk.WasHarmed(name)) continue;
         world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} at {} {}",
@@ -285,7 +285,36 @@ void Checkers::CheckStep(const write::StepDone& done) {
                     row.loss(), row.epoch(), done.step.loss());
   }
   row = done.step;
+  CheckSamples(done);
   recovery_.CheckCheckpoints(record->second, done.step);
+}
+
+// Each step reads on where the one before has ended, whatever the number of replicas was and is.
+void Checkers::CheckSamples(const write::StepDone& done) {
+  const v1::StepRecord& step = done.step;
+  const auto& rows = steps_[done.run];
+  const auto before = rows.find(step.step() - 1);
+  const uint64_t expected = before == rows.end() ? 0 : ReadBy(done.run, before->second);
+  if (before == rows.end() && step.step() > 1) return;
+  if (step.replicas() > 0 && step.first_microbatch() == expected) return;
+  world_->Violate("step {} of {}@{} reads from microbatch {} on, and those before {} are read",
+                  step.step(), done.run.value(), step.epoch(), step.first_microbatch(), expected);
+}
+
+void Checkers::CheckReadSoFar(const RunRecord& record, const Assignment& assignment) {
+  const auto& rows = steps_[record.id];
+  const auto last = rows.find(assignment.start_step);
+  if (assignment.start_step > 0 && last == rows.end()) return;
+  const uint64_t expected = last == rows.end() ? 0 : ReadBy(record.id, last->second);
+  if (assignment.microbatches_before == expected) return;
+  world_->Violate("{}@{} goes on from step {} as if {} microbatches were read; {} are",
+                  record.id.value(), assignment.epoch.value(), assignment.start_step,
+                  assignment.microbatches_before.value_or(0), expected);
+}
+
+uint64_t Checkers::ReadBy(const RunId& run, const v1::StepRecord& step) const {
+  return step.first_microbatch() +
+         uint64_t{step.replicas()} * records_.at(run).spec.train.microbatches;
 }
 
 // One incarnation, one stage of one run.
@@ -334,6 +363,8 @@ void Checkers::Executes(const Command& command) {
   } else if (const auto* stop = std::get_if<command::ReplyStop>(&command)) {
     Answered(stop->request);
     CheckReply(*stop);
+  } else if (const auto* replicas = std::get_if<command::ReplyReplicas>(&command)) {
+    Answered(replicas->request);
   }
 }
 
@@ -367,6 +398,7 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
   // Moved on in this very tick.
   if (record.epoch.value() > command.epoch() || moved_on_.contains(record.id)) return;
   if (command.has_assign()) {
+    CheckReadSoFar(record, FromProto(command.assign().assignment()));
     const Cell* const cell =
         record.plan ? record.plan->assignment.Find(FromProto(command.assign().cell())) : nullptr;
     because(cell != nullptr && record.plan->assignment.epoch.value() == command.epoch() &&

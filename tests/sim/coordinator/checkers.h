@@ -53,6 +53,10 @@ class Checkers {
   void CheckBlame(const RunRecord& record);
   void CheckCheckpoints(const RunRecord* before, const RunRecord& record);
   void CheckStep(const write::StepDone& done);
+  void CheckSamples(const write::StepDone& done);
+  void CheckReadSoFar(const RunRecord& record, const Assignment& assignment);
+  // Microbatches up to the end of this step.
+  uint64_t ReadBy(const RunId& run, const v1::StepRecord& step) const;
   void CheckStages();
   void CheckWorkerCommand(const command::ToWorker& to);
   void CheckWelcome(const std::string& incarnation);

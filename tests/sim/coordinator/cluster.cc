@@ -113,6 +113,15 @@ void Cluster::Stop(const std::string& run, bool now) {
       [](const Command*) {});
 }
 
+void Cluster::SetReplicas(const std::string& run, uint32_t replicas) {
+  world.timeline.Note("a user wants {} replicas of {}", replicas, run);
+  Ask(
+      [run, replicas](RequestId request) {
+        return event::ReplicasAsked{request, run, replicas};
+      },
+      [](const Command*) {});
+}
+
 int64_t Cluster::UnendedRuns() const {
   return std::count_if(checkers.records().begin(), checkers.records().end(),
                        [](const auto& entry) { return !HasEnded(entry.second.state); });

@@ -18,6 +18,7 @@ struct ShardName {
   std::string run;
   uint64_t step = 0;
   uint32_t stage = 0;
+  uint32_t replica = 0;
   auto operator<=>(const ShardName&) const = default;
 };
 

@@ -13,6 +13,11 @@ constexpr absl::Duration kHealLookEvery = absl::Seconds(1);
 // anew.
 constexpr absl::Duration kLongestWayBack = absl::Seconds(240);
 
+// Of a run that may go on with fewer replicas: until it knows that a worker is away, and until the
+// files that it needs are where it needs them.
+constexpr absl::Duration kLongestDetection = absl::Seconds(20);
+constexpr absl::Duration kLongestWaitForFewer = absl::Seconds(20);
+
 }  // namespace
 
 void HealChecker::Look() {
@@ -23,6 +28,7 @@ void HealChecker::Look() {
   for (const auto& [id, record] : cluster_.checkers.records()) {
     const auto [known, is_new] = training_.try_emplace(id);
     Training& training = known->second;
+    LookForFewer(record, training);
     const uint64_t best_step = cluster_.checkers.best_step(id);
     if (best_step > training.best_step) {
       training.best_step = best_step;
@@ -55,8 +61,28 @@ std::string HealChecker::ExcuseOf(const RunRecord& record) const {
     const bool is_free = worker.run_id().empty() || worker.run_id() == record.id.value();
     if (worker.connected() && is_free) ++free;
   }
-  if (free < *record.spec.pipeline.stages) return "too few workers are free";
+  if (free < WorkersFor(record)) return "too few workers are free";
   return ExcuseByCheckpoints(record);
+}
+
+uint64_t HealChecker::WorkersFor(const RunRecord& record) {
+  const bool goes_on = record.attempts.in_a_row > 0 && record.started_unix_ms != 0;
+  const bool with_fewer = goes_on && record.spec.recovery.replicas == LostReplica::kContinue;
+  return uint64_t{*record.spec.pipeline.stages} * (with_fewer ? 1 : record.ReplicasWanted());
+}
+
+void HealChecker::LookForFewer(const RunRecord& record, Training& training) {
+  const MonoTime now = cluster_.world.timeline.now();
+  const bool waits = record.state == RunState::kRecovering && record.attempts.in_a_row == 1 &&
+                     record.spec.recovery.replicas == LostReplica::kContinue;
+  const bool may_wait =
+      !waits || now - cluster_.world.LastFault() < kLongestDetection || !ExcuseOf(record).empty();
+  if (may_wait || record.epoch != training.waits_in) training.waits_since = now;
+  training.waits_in = record.epoch;
+  if (now - training.waits_since < kLongestWaitForFewer) return;
+  cluster_.world.Violate("{} waits for {} though a whole replica could go on: {}",
+                         record.id.value(), absl::FormatDuration(now - training.waits_since),
+                         cluster_.Describe());
 }
 
 std::string HealChecker::ExcuseByCheckpoints(const RunRecord& record) const {
@@ -69,7 +95,7 @@ std::string HealChecker::ExcuseByCheckpoints(const RunRecord& record) const {
       bool here = false;
       for (const v1::ShardHolder& holder : file.holders()) {
         const std::string& id = holder.worker_id();
-        const ShardName name{record.id.value(), manifest->step(), file.stage()};
+        const ShardName name{record.id.value(), manifest->step(), file.stage(), file.replica()};
         if (id.empty()) {
           here = here || cluster_.world.copies.contains(file.sha256());
         } else if (!IsConnected(id)) {

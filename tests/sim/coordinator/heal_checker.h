@@ -30,7 +30,13 @@ class HealChecker {
     uint64_t best_step = 0;
     MonoTime since;    // when it last had a reason not to go on, or went on
     MonoTime trained;  // when best_step grew
+    Epoch waits_in;    // recovering since, though it could go on with fewer replicas
+    MonoTime waits_since;
   };
+  // As many as it must have to train.
+  static uint64_t WorkersFor(const RunRecord& record);
+  // A run that may do with fewer replicas does not wait for others.
+  void LookForFewer(const RunRecord& record, Training& training);
   bool IsConnected(const std::string& worker_id) const;
 
   Cluster& cluster_;

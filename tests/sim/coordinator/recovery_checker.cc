@@ -54,6 +54,8 @@ void RecoveryChecker::Stored(const RunRecord& before, const RunRecord& record, b
   if (resumed) {
     tries = {.interrupted = world_->timeline.now()};
   }
+  // What is begun for another number of replicas is no attempt.
+  if (before.resize_asked && !record.resize_asked) tries.first = true;
   if (record.epoch != before.epoch) CountEpoch(tries, before, record);
   const bool begins = record.state == RunState::kPreparing &&
                       (before.state != RunState::kPreparing || before.epoch != record.epoch);
@@ -88,7 +90,7 @@ void RecoveryChecker::CheckStart(const Tries& tries, const RunRecord& before,
       return std::ranges::any_of(file.holders(), [&](const v1::ShardHolder& holder) {
         if (!holder.problem().empty()) return false;
         const auto connected = connected_at_.find(holder.worker_id());
-        const ShardName name{record.id.value(), manifest.step(), file.stage()};
+        const ShardName name{record.id.value(), manifest.step(), file.stage(), file.replica()};
         return connected != connected_at_.end() && connected->second <= tries.interrupted &&
                world_->disks[holder.worker_id()].Find(name) == file.sha256();
       });

@@ -226,6 +226,8 @@ void SimCoordinator::Execute(const Command& command) {
     Answer(planned->request, command);
   } else if (const auto* stop = std::get_if<command::ReplyStop>(&command)) {
     Answer(stop->request, command);
+  } else if (const auto* replicas = std::get_if<command::ReplyReplicas>(&command)) {
+    Answer(replicas->request, command);
   }
 }
 

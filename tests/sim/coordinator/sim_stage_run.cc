@@ -100,7 +100,7 @@ void SimWorker::Prepared() {
     return;
   }
   for (const v1::CheckpointFile& file : run_->resume_files) {
-    const ShardName name{run_->key.run, run_->start_step, file.stage()};
+    const ShardName name{run_->key.run, run_->start_step, file.stage(), file.replica()};
     const bool own = IsHeldBy(file, id());
     if (own ? disk().Find(name) == file.sha256() : world_->copies.contains(file.sha256())) continue;
     if (own ? disk().WasHarmed(name) : world_->copies_harmed.contains(file.sha256())) {
@@ -281,7 +281,9 @@ bool SimWorker::MayStep() const {
                           : member != truth().members.end()  ? member->second.step
                                                              : 0;
     // The first stage needs everybody's gradients of the step before, the others its decisions.
-    const bool decides = above != nullptr && above->from == peer.id;
+    // Of replicas the first one decides for all.
+    const bool decides =
+        above == nullptr ? peer.id < run_->cell && peer.roles.embedding : above->from == peer.id;
     if (step + 1 < next || (decides && step < next)) return false;
   }
   return true;
@@ -319,7 +321,8 @@ void SimWorker::OneStep() {
   // Every stage of the step sees the same.
   const bool nonfinite =
       world_->faults.nonfinite > 0 && LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
-  if (last && random.Chance(world_->faults.miscompute)) {
+  // Of replicas each says its own loss.
+  if (last && !run_->assignment.HasReplicas() && random.Chance(world_->faults.miscompute)) {
     world_->timeline.Note("step {} of {}@{} is computed wrongly", step, run_->key.run,
                           run_->key.epoch);
     world_->miscomputed.insert({run_->key, step});
@@ -342,9 +345,9 @@ void SimWorker::OneStep() {
     Fail("the gradient norm is not finite");
     return;
   }
-  if (run_->is_first() && run_->stop_requested && !epoch.stop_at) epoch.stop_at = step;
+  if (run_->decides() && run_->stop_requested && !epoch.stop_at) epoch.stop_at = step;
   const bool stops = epoch.stop_at && step >= *epoch.stop_at;
-  if (last && step % 5 == 0 && !stops) {
+  if (last && run_->cell.replica == 0 && step % 5 == 0 && !stops) {
     v1::WorkerMessage validation;
     validation.mutable_validation()->set_step(step);
     validation.mutable_validation()->set_loss(world_->LossAt(run_->key, step));
@@ -373,30 +376,37 @@ void SimWorker::SubmitCheckpoint(bool interim) {
   const bool fails = world_->random.Chance(world_->faults.disk_full);
   // It is there before it is sure to stay there.
   const absl::Duration sync = takes * world_->random.Unit();
+  const EpochKey key = run_->key;
+  const ShardName name{key.run, run_->step, run_->cell.stage, run_->cell.replica};
   if (!fails) {
     After(run_->writer_free - now - sync,
-          [this, key = run_->key, step = run_->step, stage = run_->cell.stage] {
-            disk().Write({key.run, step, stage}, ShardHash(key, step, stage));
-          });
+          [this, key, name] { disk().Write(name, ShardHash(key, name)); });
   }
   After(run_->writer_free - now,
-        [this, key = run_->key, step = run_->step, stage = run_->cell.stage, fails, interim] {
+        [this, key, name, fails, interim, of_replicas = run_->assignment.HasReplicas()] {
           const bool current = run_ && run_->key == key;
           if (current) --run_->writes;
           if (!fails) {
-            SyncShard(key, step, stage, interim);
+            SyncShard(key, name, of_replicas, interim);
           } else if (current) {
             Fail("no space left on the device");
           }
         });
 }
 
-void SimWorker::SyncShard(const EpochKey& key, uint64_t step, uint32_t stage, bool interim) {
-  disk().Sync({key.run, step, stage});
+// Of replicas each has a file of its own: no two have the same state.
+void SimWorker::SyncShard(const EpochKey& key, const ShardName& name, bool of_replicas,
+                          bool interim) {
+  disk().Sync(name);
   v1::WorkerMessage message;
-  *message.mutable_shard() = ShardOf(step, stage);
+  *message.mutable_shard() = ShardOf(name.step, name.stage);
   message.mutable_shard()->set_interim(interim);
-  message.mutable_shard()->mutable_files(0)->set_sha256(ShardHash(key, step, stage));
+  v1::CheckpointFile& file = *message.mutable_shard()->mutable_files(0);
+  file.set_sha256(ShardHash(key, name));
+  if (of_replicas) {
+    file.set_replica(name.replica);
+    file.set_name(fmt::format("stage-{}.replica-{}.optim.safetensors", name.stage, name.replica));
+  }
   Say(key, std::move(message));
 }
 

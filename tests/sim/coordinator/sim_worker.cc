@@ -300,7 +300,8 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
     for (const v1::CheckpointFile& file : check.files()) {
       v1::ShardState& state = *answer.add_shards();
       state.set_name(file.name());
-      const auto content = disk().Find({command.run_id(), check.step(), file.stage()});
+      const auto content =
+          disk().Find({command.run_id(), check.step(), file.stage(), file.replica()});
       if (!content) {
         state.set_problem("it is missing");
       } else if (*content != file.sha256()) {
@@ -311,7 +312,7 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
           state.set_copy_error("nobody expects it");
         } else {
           Disk& other = world_->disks[taker->second.worker];
-          const ShardName name{command.run_id(), check.step(), file.stage()};
+          const ShardName name{command.run_id(), check.step(), file.stage(), file.replica()};
           other.Write(name, file.sha256());
           other.Sync(name);
           state.set_copied(true);

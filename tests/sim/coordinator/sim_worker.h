@@ -3,7 +3,9 @@
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,8 +71,12 @@ class SimWorker {
 
     // The ways to the neighbours, of which there are up to two.
     std::vector<const Edge*> edges() const {
-      return assignment.EdgesOf(cell, EdgeKind::kActivations);
+      std::vector<const Edge*> all = assignment.EdgesOf(cell, EdgeKind::kActivations);
+      std::ranges::move(assignment.EdgesOf(cell, EdgeKind::kReplicas), std::back_inserter(all));
+      return all;
     }
+    // Which decides for all replicas when a run stops.
+    bool decides() const { return is_first() && cell.replica == 0; }
     bool is_first() const { return assignment.Find(cell)->roles.embedding; }
     bool is_last() const { return assignment.Find(cell)->roles.head; }
   };
@@ -136,7 +142,7 @@ class SimWorker {
   void OneStep();
   bool FailsForEver() const;
   void SubmitCheckpoint(bool interim);
-  void SyncShard(const EpochKey& key, uint64_t step, uint32_t stage, bool interim);
+  void SyncShard(const EpochKey& key, const ShardName& name, bool of_replicas, bool interim);
   void Finish();
   void Fail(const std::string& text, std::optional<EdgeId> lost = std::nullopt);
   void EndRun();

@@ -165,14 +165,16 @@ class Simulation {
         break;
       }
       if (newest == nullptr && done != nullptr && !done->checkpoints.empty()) newest = done;
-      if (newest == nullptr || *newest->spec.pipeline.stages > cluster_.workers.size()) continue;
+      if (newest == nullptr) continue;
+      const uint32_t replicas = newest->spec.replicas.count;
+      if (*newest->spec.pipeline.stages * replicas > cluster_.workers.size()) continue;
       if (!heal_.ExcuseByCheckpoints(*newest).empty()) continue;
       const RunId id = newest->id;
       const uint64_t from = newest->checkpoints.empty() ? 0 : newest->checkpoints.back().step();
       RunSpec spec = newest->spec;
       spec.train.steps = (newest == done ? std::max(from, spec.train.steps) : from) + 6;
       if (world().random.Chance(0.5)) {
-        const auto most = std::min<uint64_t>(cluster_.workers.size(), 4);
+        const auto most = std::min<uint64_t>(cluster_.workers.size() / replicas, 4);
         spec.pipeline.stages = static_cast<uint32_t>(1 + world().random.Below(most));
       }
       cluster_.Submit(spec, /*resume=*/true);
@@ -259,7 +261,10 @@ class Simulation {
                                "planned anew",
                                "takes the place of",
                                "copies of every stage",
-                               "is a spare"}) {
+                               "is a spare",
+                               "1 of 2 replicas from step",
+                               "2 of 2 replicas from step",
+                               "goes on from there with"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";

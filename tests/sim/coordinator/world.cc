@@ -92,8 +92,8 @@ double LossOf(const EpochKey& key, uint64_t step) {
   return 1 + static_cast<double>(Mix(key, step, 1'000'000) % 1'000'000) * 1e-6;
 }
 
-std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage) {
-  const uint64_t mix = Mix(key, step, stage);
+std::string ShardHash(const EpochKey& key, const ShardName& name) {
+  const uint64_t mix = Mix(key, name.step, name.stage + 100 * name.replica);
   return fmt::format("{:016x}{:016x}{:016x}{:016x}", mix, mix, mix, mix);
 }
 

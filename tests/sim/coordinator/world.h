@@ -151,7 +151,7 @@ double ForwardSecondsOf(const EpochKey& key, uint64_t step);
 // Another plan, of any depths and leads that can be.
 Plan AnyRetune(const RunSpec& spec, const Plan& plan);
 double LossOf(const EpochKey& key, uint64_t step);
-std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage);
+std::string ShardHash(const EpochKey& key, const ShardName& name);
 
 }  // namespace longhaul::coordinator::sim
 

@@ -112,6 +112,11 @@ class FakeControl : public v1::ControlService::Service {
     reply->set_message(request->run() + (request->now() ? " stops now" : " stops after its step"));
     return grpc::Status::OK;
   }
+  grpc::Status SetReplicas(grpc::ServerContext*, const v1::ReplicasRequest* request,
+                           v1::ReplicasReply* reply) override {
+    reply->set_message(request->run() + " goes on with " + std::to_string(request->replicas()));
+    return grpc::Status::OK;
+  }
   grpc::Status ListEvents(grpc::ServerContext*, const v1::EventsRequest*,
                           grpc::ServerWriter<v1::Event>* writer) override {
     for (const v1::Event& event : events) writer->Write(event);

@@ -7,6 +7,7 @@ namespace longhaul::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST_F(CliTest, PsForPeoplePipesAndMachines) {
@@ -43,6 +44,22 @@ TEST_F(CliTest, Stop) {
   EXPECT_EQ(Ask({"stop", "a", "--now"}).out, "a stops now\n");
   EXPECT_EQ(nlohmann::json::parse(Ask({"stop", "a", "--json"}).out)["message"],
             "a stops after its step");
+}
+
+TEST_F(CliTest, Replicas) {
+  EXPECT_EQ(Ask({"replicas", "a", "3"}).out, "a goes on with 3\n");
+  EXPECT_EQ(nlohmann::json::parse(Ask({"replicas", "a", "3", "--json"}).out)["message"],
+            "a goes on with 3");
+  EXPECT_EQ(Ask({"replicas", "a"}).code, 2);
+  EXPECT_EQ(Ask({"replicas", "a", "many"}).code, 2);
+  control_.runs = {State("running", 7), State("running", 7)};
+  EXPECT_THAT(Ask({"ps"}).out, Not(HasSubstr("REPLICAS")));
+  control_.runs[0].set_replicas(1);
+  control_.runs[0].set_replicas_wanted(2);
+  control_.runs[0].set_replicas_reason("1 of 2 replicas train");
+  EXPECT_THAT(Ask({"ps"}).out, HasSubstr("STAGES\tREPLICAS\t"));
+  EXPECT_THAT(Ask({"ps"}).out, HasSubstr("\t1/2\t"));
+  EXPECT_THAT(Ask({"status", "tiny-abc123"}).out, HasSubstr("replicas\t1/2: 1 of 2 replicas train\n"));
 }
 
 TEST_F(CliTest, StepsKeepEveryBitOfTheLosses) {

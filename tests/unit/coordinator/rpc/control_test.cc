@@ -54,6 +54,7 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
   unary(&Stub::ListRuns, v1::ListRunsRequest(), v1::ListRunsReply());
   unary(&Stub::GetRun, v1::RunRequest(), v1::RunStatus());
   unary(&Stub::StopRun, v1::StopRequest(), v1::StopReply());
+  unary(&Stub::SetReplicas, v1::ReplicasRequest(), v1::ReplicasReply());
   unary(&Stub::ListWorkers, v1::ListWorkersRequest(), v1::ListWorkersReply());
   unary(&Stub::ListCheckpoints, v1::CheckpointsRequest(), v1::CheckpointsReply());
   const auto stream = [&](auto message, auto method, auto request) {

@@ -88,14 +88,14 @@ TEST_F(SessionTest, AnotherProtocolIsRefusedWithBothRanges) {
   Start();
   Session session(server_->address());
   v1::Hello hello = HelloOf("worker1");
-  hello.set_protocol_min(8);
-  hello.set_protocol_max(9);
+  hello.set_protocol_min(9);
+  hello.set_protocol_max(10);
   session.SayHello(hello);
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_reject());
   EXPECT_TRUE(command.reject().fatal());
-  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("7 to 7"), HasSubstr("8 to 9")));
+  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("8 to 8"), HasSubstr("9 to 10")));
   EXPECT_EQ(EndOf(session).error_code(), grpc::StatusCode::ABORTED);
 }
 

@@ -52,12 +52,14 @@ inline RunRecord FullRecord(const std::string& id) {
   record.checkpoints.resize(2);
   for (v1::CheckpointManifest& manifest : record.checkpoints) {
     manifest.set_step(50);
+    manifest.set_microbatches(700);
     manifest.add_files()->set_name("stage-0.params.safetensors");
     *manifest.add_cells() = ToProto(cell);
   }
   record.checkpoints[1].set_step(100);
   record.step = 117;
-  record.stop_asked = true;
+  record.stop_asked = record.resize_asked = true;
+  record.replicas_wanted = 3;
   record.attempts = {.in_a_row = 2, .best_step = 119, .error = "no room"};
   record.submitted_unix_ms = 1'700'000'000'001;
   record.started_unix_ms = 1'700'000'000'002;
@@ -90,6 +92,8 @@ inline void ExpectEqual(const RunRecord& a, const RunRecord& b) {
   }
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.stop_asked, b.stop_asked);
+  EXPECT_EQ(a.resize_asked, b.resize_asked);
+  EXPECT_EQ(a.replicas_wanted, b.replicas_wanted);
   EXPECT_EQ(a.attempts, b.attempts);
   EXPECT_EQ(a.submitted_unix_ms, b.submitted_unix_ms);
   EXPECT_EQ(a.started_unix_ms, b.started_unix_ms);

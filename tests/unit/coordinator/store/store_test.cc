@@ -55,6 +55,9 @@ TEST(StoreTest, AManifestIsAsItAlwaysWas) {
   cell.message_journal_bytes = 18;
   *manifest.add_cells() = ToProto(cell);
   ExpectGolden(GOLDEN_DIR, "checkpoint_manifest", kManifestFormat, manifest.SerializeAsString());
+  manifest.set_microbatches(936);
+  ExpectGolden(GOLDEN_DIR, "checkpoint_manifest,microbatches", kManifestFormat,
+               manifest.SerializeAsString());
 }
 
 TEST(StoreTest, AnEmptyStoreHasNothing) {

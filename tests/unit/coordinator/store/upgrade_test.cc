@@ -174,6 +174,27 @@ TEST(UpgradeTest, TheBytesThatVersion3WroteOpen) {
   }
 }
 
+// As a coordinator of version 4 left version3.db.
+TEST(UpgradeTest, TheBytesThatVersion4WroteOpen) {
+  const TempDir folder;
+  Put("version4.db", folder);
+  for (int i = 0; i < 2; ++i) {  // upgraded, and as it then is
+    const auto store = OpenStore(folder.path());
+    const auto stored = store->LoadRuns();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_TRUE(stored->unreadable.empty());
+    ASSERT_EQ(stored->runs.size(), 3u);
+    const RunRecord& running = stored->runs[0];
+    EXPECT_EQ(running.state, RunState::kRunning);
+    EXPECT_FALSE(running.resize_asked);
+    EXPECT_EQ(running.ReplicasWanted(), 1u);
+    EXPECT_EQ(running.plan->assignment.microbatches_before, std::nullopt);
+    ASSERT_EQ(stored->runs[1].checkpoints.size(), 1u);
+    EXPECT_FALSE(stored->runs[1].checkpoints[0].has_microbatches());
+    EXPECT_EQ(stored->runs[1].checkpoints[0].files(1).holders_size(), 2);
+  }
+}
+
 // Its workers speak another protocol by then; the same ones made anew go on, and nobody asks them
 // to.
 TEST(UpgradeTest, AnUnfinishedRunOfAnOlderStoreGoesOn) {

@@ -72,6 +72,42 @@ TEST(ReplicaFields, NameWhatIsWrong) {
   EXPECT_THAT(Error("{ replicas: 65 }"), HasSubstr("pipeline.replicas: expected"));
 }
 
+TEST(ReplicaFields, SayWhatBecomesOfALostReplica) {
+  const auto usual = Parsed("{ replicas: 2 }");
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_EQ(usual->recovery.replicas, LostReplica::kExact);
+  EXPECT_EQ(ToYaml(*usual).find("exact"), std::string::npos) << "older workers do not know the key";
+  const auto spec = Parsed("{ replicas: 2 }", {.rest = "recovery: { replicas: continue }\n"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->recovery.replicas, LostReplica::kContinue);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  EXPECT_THAT(Error("{ replicas: 2 }", {.rest = "recovery: { replicas: wait }\n"}),
+              HasSubstr("recovery.replicas: expected"));
+  EXPECT_THAT(Error("{ replicas: 2 }", {.rest = "recovery: { attempts: 0, replicas: continue }\n"}),
+              HasSubstr("recovery.attempts 0 ends the run at the first one"));
+  EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=2' }",
+                    {.rest = "recovery: { replicas: continue }\ncheckpoint: { every: 2 }\n"}),
+              HasSubstr("keep their number"));
+}
+
+// What a run has that goes on with another number.
+TEST(ReplicaFields, AnotherNumberLeavesTheirFormsAsTheyAre) {
+  const auto spec = Parsed("{ replicas: 3, gradients: sdp4bit, parameters: difference4 }",
+                           {.rest = "recovery: { replicas: continue }\n"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  for (const uint32_t count : {1U, 2U, 5U}) {
+    const RunSpec other = spec->WithReplicas(count);
+    const auto parsed = ParseRunSpec(ToYaml(other), "other.yaml", {}, nullptr);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->replicas.count, count);
+    EXPECT_EQ(parsed->MicrobatchesPerStep(), 3u * count);
+    EXPECT_EQ(parsed->replicas.gradients.form,
+              count == 1 ? replicas::GradientForm::kFp32 : replicas::GradientForm::kSdp4bit);
+  }
+}
+
 TEST(ReplicaFields, RefuseWhatReplicasCannotTrain) {
   // Of 4 steps.
   EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=3' }",

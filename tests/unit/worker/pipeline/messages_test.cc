@@ -70,7 +70,7 @@ class MessagesTest : public ::testing::Test {
             .layers_before = 2,
             .upstream = upstream,
             .windows = kWindows,
-            .start_step = start_step,
+            .before = {start_step, start_step * Spec().train.microbatches},
             .forward = forward_.get(),
             .backward = backward_.get()};
   }

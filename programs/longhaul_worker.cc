@@ -45,8 +45,8 @@ namespace {
 
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
-constexpr uint32_t kProtocolMin = 7;
-constexpr uint32_t kProtocolMax = 7;
+constexpr uint32_t kProtocolMin = 8;
+constexpr uint32_t kProtocolMax = 8;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 // Of a process that restarts itself. What does not arrive, the next one says.
 constexpr absl::Duration kLastWordsLimit = absl::Seconds(1);

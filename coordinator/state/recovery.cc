@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "coordinator/planner/links.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
@@ -260,6 +261,7 @@ Assignment Core::WithCrew(const Run& run, const std::vector<Worker*>& crew) cons
                           devices.begin() + static_cast<long>(cell.devices.size()));
     }
   }
+  assignment.sealed |= SealsLinks(run.record.spec, assignment.cells);
   for (Edge& edge : assignment.edges) {
     if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
     const StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],

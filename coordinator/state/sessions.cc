@@ -13,7 +13,7 @@ namespace longhaul::coordinator {
 namespace {
 
 // 5: assignments are graphs of cells.
-constexpr uint32_t kProtocolMin = 7, kProtocolMax = 7;
+constexpr uint32_t kProtocolMin = 8, kProtocolMax = 8;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;

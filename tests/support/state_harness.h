@@ -64,8 +64,8 @@ inline v1::LayerTimes SmallTimes() {
 
 inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello;
-  hello.set_protocol_min(7);
-  hello.set_protocol_max(7);
+  hello.set_protocol_min(8);
+  hello.set_protocol_max(8);
   hello.set_worker_id("id-" + name);
   hello.set_incarnation(name + "-" + incarnation);
   hello.set_name(name);

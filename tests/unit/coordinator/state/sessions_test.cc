@@ -37,7 +37,7 @@ class Sessions : public ::testing::Test {
 TEST_F(Sessions, WelcomeNamesVersionAndHeartbeat) {
   const v1::WorkerCommand* command = c.Last("a", v1::WorkerCommand::kWelcome);
   ASSERT_NE(command, nullptr);
-  EXPECT_EQ(command->welcome().protocol(), 7u);
+  EXPECT_EQ(command->welcome().protocol(), 8u);
   EXPECT_EQ(command->welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(command->welcome().heartbeat_seconds(), 1.0);
 }
@@ -53,7 +53,7 @@ TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
     ASSERT_NE(reject, nullptr);
     EXPECT_TRUE(reject->reject().fatal());
     EXPECT_THAT(reject->reject().reason(),
-                AllOf(HasSubstr("(version 1.2.3) speaks protocol versions 7 to 7"),
+                AllOf(HasSubstr("(version 1.2.3) speaks protocol versions 8 to 8"),
                       HasSubstr(fmt::format("(version 0.9) speaks {} to {}", min, max)),
                       HasSubstr("install the same version on both")));
     EXPECT_TRUE(Closed(c, session));
@@ -67,7 +67,7 @@ TEST_F(Sessions, WhoSpeaksMoreProtocolsSpeaksThisOne) {
   c.Join(hello);
   const v1::WorkerCommand* welcome = c.Last("newer", v1::WorkerCommand::kWelcome);
   ASSERT_NE(welcome, nullptr);
-  EXPECT_EQ(welcome->welcome().protocol(), 7u);
+  EXPECT_EQ(welcome->welcome().protocol(), 8u);
 }
 
 TEST_F(Sessions, AStageThatAWorkerKeepsIsShownAsLongAsItSaysSo) {

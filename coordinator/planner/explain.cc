@@ -174,6 +174,14 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
   return text + Rates(plan);
 }
 
+std::string Sealed(const RunSpec& spec, const Plan& plan) {
+  if (!plan.assignment.sealed) return "";
+  return spec.links.encrypt == EncryptKind::kRequired
+             ? " Links between workers are encrypted (links.encrypt: required)."
+             : " Links between workers are encrypted, because at least one listens on an address "
+               "that is not private (links.encrypt: auto).";
+}
+
 // What of the bound is not the busiest resource's own work.
 std::string Floor(const RunSpec& spec, const Prediction& prediction) {
   if (OverlapsSteps(spec.pipeline.schedule)) {
@@ -403,7 +411,7 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
         Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
     text += Floor(request.spec, prediction);
   }
-  text += Traffic(plan, request.spec) + Tied(request, plan);
+  text += Traffic(plan, request.spec) + Tied(request, plan) + Sealed(request.spec, plan);
   text += Depths(plan, request.spec) + Order(plan);
   if (request.resume) {
     text += fmt::format(" It goes on from the checkpoint of step {}, with the split that wrote it.",

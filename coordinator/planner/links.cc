@@ -13,6 +13,7 @@
 #include "codec/codec.h"
 #include "codec/predict/format.h"
 #include "codec/registry.h"
+#include "proto/rpc/address.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/message_footprint.h"
 #include "run/plan/chain.h"
@@ -136,7 +137,30 @@ uint64_t DifferentTokens(uint64_t tokens) {
   return static_cast<uint64_t>(30 * std::pow(static_cast<double>(tokens), 0.52));
 }
 
+// A name may be anybody's.
+bool IsPublic(const Endpoint& endpoint) {
+  return std::ranges::any_of(endpoint.addresses, [](const std::string& address) {
+    const StatusOr<HostPort> parsed = ParseHostPort(address);
+    return !parsed.ok() || !(IsPrivate(parsed->host) || IsLoopback(parsed->host));
+  });
+}
+
 }  // namespace
+
+bool SealsLinks(const RunSpec& spec, std::span<const std::vector<Endpoint>> endpoints) {
+  if (spec.links.encrypt != EncryptKind::kAuto) {
+    return spec.links.encrypt == EncryptKind::kRequired;
+  }
+  return std::ranges::any_of(endpoints, [](const std::vector<Endpoint>& of_worker) {
+    return std::ranges::any_of(of_worker, IsPublic);
+  });
+}
+
+bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells) {
+  std::vector<std::vector<Endpoint>> endpoints;
+  for (const Cell& cell : cells) endpoints.push_back(cell.endpoints);
+  return SealsLinks(spec, endpoints);
+}
 
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower, EdgeKind kind) {

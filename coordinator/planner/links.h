@@ -2,6 +2,9 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_LINKS_H_
 #define LONGHAUL_COORDINATOR_PLANNER_LINKS_H_
 
+#include <span>
+#include <vector>
+
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
 #include "run/plan/plan.h"
@@ -11,6 +14,9 @@ namespace longhaul::coordinator {
 // The edges of a plan that has cells: one for each pair of neighbours. kFailedPrecondition where
 // they cannot reach each other.
 Status AddEdges(const PlanRequest& request, Plan* plan);
+// Whether links between workers with these endpoints are encrypted.
+bool SealsLinks(const RunSpec& spec, std::span<const std::vector<Endpoint>> endpoints);
+bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells);
 // What a worker would send of each microbatch over a boundary, in either direction.
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
                         Direction direction);

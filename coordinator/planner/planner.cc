@@ -277,6 +277,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   if (request_.resume) assignment.start_step = request_.resume->step;
   LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, Split());
   AddCells(layers, &plan);
+  assignment.sealed = SealsLinks(spec_, assignment.cells);
   LH_RETURN_IF_ERROR(AddEdges(request_, &plan));
   LH_RETURN_IF_ERROR(CheckPredictions(request_, assignment));
   LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));

@@ -46,6 +46,7 @@ class Resizer {
     plan.cells.clear();
     plan.prediction.cells.clear();
     for (size_t place = 0; place < members_.size(); ++place) AddCell(place, &plan);
+    assignment.sealed |= SealsLinks(spec_, assignment.cells);
     assignment.edges =
         chain::MakeEdges(spec_.replicas.count, stages_, spec_.model.TrainsTiedMatrix());
     plan.edges.assign(assignment.edges.size(), {});

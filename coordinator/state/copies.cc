@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/units.h"
+#include "coordinator/planner/links.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
@@ -154,6 +155,9 @@ void Core::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand 
   v1::ShardPath path;
   path.set_transport(std::string(ToString(ends->transport)));
   path.set_link_secret(HmacSha256(run.record.link_secret, fmt::format("shards of check {}", id)));
+  const std::vector<Endpoint> both[] = {FromProto(source->hello.endpoints()),
+                                        FromProto(holder->hello.endpoints())};
+  path.set_sealed(run.assignment().sealed || SealsLinks(run.record.spec, both));
   path.set_limit_seconds(absl::ToDoubleSeconds(check.limit - kAnswerSlack));
   path.set_paced(paced);
   path.set_line_bits_per_second(LineBetween(run, *source, *holder));

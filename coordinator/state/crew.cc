@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "coordinator/planner/links.h"
 #include "coordinator/planner/replicas.h"
 #include "coordinator/planner/resize.h"
 #include "coordinator/state/checkpoints.h"
@@ -199,6 +200,7 @@ Assignment Core::WithCrew(const Run& run, const Crew& crew) const {
                           devices.begin() + static_cast<long>(cell.devices.size()));
     }
   }
+  assignment.sealed |= SealsLinks(run.record.spec, assignment.cells);
   for (Edge& edge : assignment.edges) {
     if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
     const StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],

@@ -459,9 +459,16 @@ void Core::SendAssign(const Worker& worker, const Run& run, const StageRecord& s
   const Assignment& assignment = run.assignment();
   *assign.mutable_assignment() = ToProto(assignment);
   *assign.mutable_cell() = ToProto(stage.id);
-  // Another one for each epoch: who knew that of an older epoch cannot open links of this one.
-  assign.set_link_secret(HmacSha256(run.record.link_secret,
-                                    fmt::format("links of epoch {}", run.record.epoch.value())));
+  // Others for each epoch: who knew those of an older epoch can open no link of this one. And for
+  // each edge: who is at its end can open no other.
+  const uint64_t epoch = run.record.epoch.value();
+  assign.set_link_secret(
+      HmacSha256(run.record.link_secret, fmt::format("links of epoch {}", epoch)));
+  for (const Edge& edge : assignment.edges) {
+    if (edge.from != stage.id && edge.to != stage.id) continue;
+    (*assign.mutable_edge_secrets())[edge.id.value()] = HmacSha256(
+        run.record.link_secret, fmt::format("edge {} of epoch {}", edge.id.value(), epoch));
+  }
   const uint32_t replicas = ReplicasOf(assignment);
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (assignment.start_step == 0 || manifest.step() != assignment.start_step) continue;

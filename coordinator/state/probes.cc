@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/units.h"
+#include "coordinator/planner/links.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
@@ -80,6 +81,9 @@ void Core::SendProbe(const Worker& worker, const Draft& draft, const Probe& prob
   ask.set_limit_seconds(absl::ToDoubleSeconds(options_.probe_limit));
   ask.set_link_secret(HmacSha256(
       draft.link_secret, fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value())));
+  const std::vector<Endpoint> ends[] = {FromProto(worker.hello.endpoints()),
+                                        FromProto(peer.hello.endpoints())};
+  ask.set_sealed(SealsLinks(draft.spec, ends));
   for (const v1::DataEndpoint& endpoint : peer.hello.endpoints()) {
     if (!ask.dial() || endpoint.transport() != ask.transport()) continue;
     *ask.mutable_addresses() = endpoint.addresses();

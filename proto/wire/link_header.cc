@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint32_t kLinkMagic = 0x4B4C484C;  // "LHLK"
 constexpr size_t kChecksumAt = 32;
-constexpr size_t kTagAt = 48;
 constexpr uint8_t kLanes = 2;
 
 uint64_t ChecksumOf(std::span<const std::byte> header, std::span<const std::byte> head,
@@ -32,7 +31,7 @@ uint64_t ChecksumOf(std::span<const std::byte> header, std::span<const std::byte
 
 void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> payload_head,
                       std::span<const std::byte> payload_tail,
-                      std::span<std::byte, kLinkHeaderBytes> out) {
+                      std::span<std::byte, kLinkHeaderBytes> out, LinkGuard guard) {
   std::ranges::fill(out, std::byte{0});
   PutLe<uint32_t>(out, 0, kLinkMagic);
   PutLe<uint16_t>(out, 4, header.version);
@@ -43,11 +42,29 @@ void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> paylo
   PutLe<uint32_t>(out, 24, header.credits);
   PutLe<uint32_t>(out, 28, static_cast<uint32_t>(payload_head.size() + payload_tail.size()));
   PutLe<uint64_t>(out, 40, header.link_id);
+  if (guard == LinkGuard::kSeal) return;
   PutLe<uint64_t>(out, kChecksumAt, ChecksumOf(out, payload_head, payload_tail));
 }
 
+namespace {
+
+Status CheckSum(std::span<const std::byte> header, std::span<const std::byte> payload) {
+  std::array<std::byte, kLinkHeaderBytes> blank;
+  std::ranges::copy(header, blank.begin());
+  PutLe<uint64_t>(blank, kChecksumAt, 0);
+  std::ranges::fill(std::span(blank).subspan(kLinkTagAt), std::byte{0});
+  const auto stated = GetLe<uint64_t>(header, kChecksumAt);
+  const uint64_t actual = ChecksumOf(blank, payload, {});
+  if (stated == actual) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("frame of {} bytes arrived damaged: checksum {:016x}, its bytes give {:016x}",
+                  payload.size(), stated, actual));
+}
+
+}  // namespace
+
 StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
-                                      std::span<const std::byte> payload) {
+                                      std::span<const std::byte> payload, LinkGuard guard) {
   if (header.size() != kLinkHeaderBytes) {
     return absl::InvalidArgumentError(fmt::format(
         "expected a link header of {} bytes, got {} bytes", kLinkHeaderBytes, header.size()));
@@ -68,17 +85,7 @@ StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
   }
   // The checksum comes before the other fields: a damaged frame is called damaged, whatever its
   // fields look like.
-  std::array<std::byte, kLinkHeaderBytes> blank;
-  std::ranges::copy(header, blank.begin());
-  PutLe<uint64_t>(blank, kChecksumAt, 0);
-  std::ranges::fill(std::span(blank).subspan(kTagAt), std::byte{0});
-  const auto stated = GetLe<uint64_t>(header, kChecksumAt);
-  const uint64_t actual = ChecksumOf(blank, payload, {});
-  if (stated != actual) {
-    return absl::DataLossError(
-        fmt::format("frame of {} bytes arrived damaged: checksum {:016x}, its bytes give {:016x}",
-                    payload.size(), stated, actual));
-  }
+  if (guard == LinkGuard::kChecksum) LH_RETURN_IF_ERROR(CheckSum(header, payload));
   const auto kind = GetLe<uint8_t>(header, 6);
   if (kind < static_cast<uint8_t>(LinkKind::kHello) ||
       kind > static_cast<uint8_t>(LinkKind::kGoodbye)) {

@@ -3,7 +3,7 @@
 //
 //   offset size  field
 //        0    4  magic "LHLK"
-//        4    2  version (2)
+//        4    2  version (2 or 3)
 //        6    1  kind
 //        7    1  lane
 //        8    8  sequence          of this frame in its lane and direction, from 1, the same each
@@ -13,10 +13,12 @@
 //                                  `acknowledgement`
 //       28    4  payload_bytes     after the header
 //       32    8  checksum          XXH3-64 of the header with this field and the tag zero, then
-//                                  the payload
+//                                  the payload; of a sealed frame zero
 //       40    8  link_id           chosen by the dialling side at Hello; 0 before
-//       48   16  tag               room for an authentication tag; zero in version 2
+//       48   16  tag               of a sealed frame (transport/p2p/core/sealed_connection.h), else
+//                                  zero
 //
+// Version 3: links may be sealed, and a hello says so.
 // Version 2: data and goodbyes are held by their sender until acknowledged, and a broken link goes
 // on over new connections (transport/p2p/core/hello.h). Version 1 could not, and is not spoken.
 #ifndef LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
@@ -33,7 +35,10 @@ namespace longhaul::wire {
 
 inline constexpr size_t kLinkHeaderBytes = 64;
 inline constexpr uint16_t kLinkVersionMin = 2;
-inline constexpr uint16_t kLinkVersionMax = 2;
+inline constexpr uint16_t kLinkVersionMax = 3;
+// The first one that knows sealed links.
+inline constexpr uint16_t kLinkVersionOfSeals = 3;
+inline constexpr size_t kLinkTagAt = 48, kLinkTagBytes = 16;  // the header's last field
 
 enum class LinkKind : uint8_t {
   kHello = 1,      // dialler -> listener: LinkHello
@@ -56,15 +61,24 @@ struct LinkHeader {
   uint64_t link_id = 0;
 };
 
+// What shows that a frame arrived as it was sent.
+enum class LinkGuard : uint8_t {
+  kChecksum,
+  kSeal,  // whoever opens it has found it whole: there is no checksum, which would tell of what is
+          // encrypted
+};
+
 // Writes header and checksum for a payload in up to two pieces.
 void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> payload_head,
                       std::span<const std::byte> payload_tail,
-                      std::span<std::byte, kLinkHeaderBytes> out);
+                      std::span<std::byte, kLinkHeaderBytes> out,
+                      LinkGuard guard = LinkGuard::kChecksum);
 
 // Checks magic, version, kind, lane, payload_bytes == payload.size() and the checksum.
 // kInvalidArgument, kUnimplemented (version; the message has both ranges) or kDataLoss.
 StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
-                                      std::span<const std::byte> payload);
+                                      std::span<const std::byte> payload,
+                                      LinkGuard guard = LinkGuard::kChecksum);
 
 }  // namespace longhaul::wire
 

@@ -246,6 +246,9 @@ Field Links(LinksSpec* links, const CodecCheck& check) {
   Table table = PairTable(&links->codecs, check);
   table.push_back(BytesField("cache_limit", &links->cache_limit_bytes));
   table.push_back(Flag("measure", &links->measure));
+  table.push_back(
+      Choice("encrypt", &links->encrypt,
+             std::vector{EncryptKind::kAuto, EncryptKind::kRequired, EncryptKind::kOff}));
   table.push_back(WorkerExceptions(links, check));
   Field field = Section("links", table);
   field.read = [links, table](Reader& reader, const YAML::Node& node, const std::string& path) {
@@ -253,7 +256,8 @@ Field Links(LinksSpec* links, const CodecCheck& check) {
       links->codecs = CodecPair{"tah", "fixed:bits=6"};
     } else if (node.IsScalar()) {
       reader.FailExpected(
-          node, path, "'paper' or a mapping with forward, backward, cache_limit, measure, workers");
+          node, path,
+          "'paper' or a mapping with forward, backward, cache_limit, measure, encrypt, workers");
     } else {
       reader.ReadMap(node, path, table);
     }

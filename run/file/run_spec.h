@@ -44,6 +44,8 @@ constexpr bool IsLinkAware(ScheduleKind kind) {
 constexpr bool OverlapsSteps(ScheduleKind kind) {
   return kind == ScheduleKind::kTwoVersions;
 }
+// "auto": where a worker of the run listens on an address that is not private.
+enum class EncryptKind : uint8_t { kAuto, kRequired, kOff };  // "auto" "required" "off"
 // When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
 // busy both with activations going down and with gradients going up shares itself between
 // connections as TCP happens to: seconds of bad luck at 10 Mbit/s, and a pipeline that starves.
@@ -108,6 +110,7 @@ enum class GroupCollective : uint8_t {
 
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
+std::string_view ToString(EncryptKind kind);
 std::string_view ToString(SendOrder order);
 std::string_view ToString(PlacementKind kind);
 std::string_view ToString(LostReplica what);
@@ -293,6 +296,7 @@ struct LinksSpec {
   // Neighbours measure the links between them before each plan (some seconds of traffic). Without,
   // a plan knows what earlier ones measured.
   bool measure = true;
+  EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 

@@ -75,6 +75,18 @@ std::string_view ToString(MomentDtype dtype) {
   return dtype == MomentDtype::kBf16 ? "bf16" : "fp32";
 }
 
+std::string_view ToString(EncryptKind kind) {
+  switch (kind) {
+    case EncryptKind::kAuto:
+      return "auto";
+    case EncryptKind::kRequired:
+      return "required";
+    case EncryptKind::kOff:
+      return "off";
+  }
+  return "?";
+}
+
 std::string_view ToString(LrScheduleKind kind) {
   switch (kind) {
     case LrScheduleKind::kConstant:

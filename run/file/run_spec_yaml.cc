@@ -156,6 +156,10 @@ std::string LinksYaml(const LinksSpec& links) {
       "  measure: {}\n",
       Quote(links.codecs.forward), Quote(links.codecs.backward),
       ExactBytes(links.cache_limit_bytes), links.measure);
+  // Neighbours of an older version do not know it.
+  if (links.encrypt != EncryptKind::kAuto) {
+    out += fmt::format("  encrypt: {}\n", ToString(links.encrypt));
+  }
   if (links.by_worker.empty()) return out;
   out += "  workers:\n";
   for (const auto& [worker, exception] : links.by_worker) {

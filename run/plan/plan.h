@@ -160,6 +160,8 @@ struct Assignment {
   // Of each microbatch, in which it goes through the pipeline: the run file's pipeline.slices, or
   // what the plan chose where that says auto.
   uint32_t slices = 1;
+  // Links between its workers, whatever they carry, are encrypted (transport::LinkOptions::sealed).
+  bool sealed = false;
   DataSet data;
   // Of all replicas, that the run has read up to start_step. nullopt, of an older version: as many
   // as the run file's replicas read in so many steps.

@@ -61,7 +61,8 @@ ALLOWED = {
                                      "worker/data", "worker/stage", "worker/checkpoint"],
     "worker/rpc": BASE + ["base/http"] + RUN + ["proto/member", "proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
                                 "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
-    "coordinator/planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
+    # Whether a worker listens where anybody can reach it decides whether links are encrypted.
+    "coordinator/planner": BASE + RUN + ["messages", "codec", "proto/rpc/address.h", "transport/replicas"],
     # The pace of copies, which the limits reckon with.
     "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h", "coordinator/planner",
                                        "coordinator/state/books"],

@@ -113,6 +113,8 @@ struct LinkOptions {
   absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
   // Bulk frames that the peer may have under way to this side, at first.
   uint32_t credits = kDefaultCredits;
+  // Frames are encrypted and authenticated. Both ends say the same, or the link does not open.
+  bool sealed = false;
 };
 
 class Link {

@@ -157,7 +157,8 @@ void ChunkPeers::Peer::Begin(const ChunkPeersOptions& options) {
   const transport::LinkOptions link{.heartbeat_interval = kHeartbeat,
                                     .suspect_after = kSuspectAfter,
                                     .peer_timeout = options.peer_timeout,
-                                    .credits = 2 * kPiecesUnderWay};
+                                    .credits = 2 * kPiecesUnderWay,
+                                    .sealed = options.sealed};
   for (size_t i = 0; i < pair_.ways.size(); ++i) {
     const auto handler = std::make_shared<Way>(shared_from_this(), i);
     const auto opened = [self = shared_from_this(), i](StatusOr<std::shared_ptr<Link>> open) {

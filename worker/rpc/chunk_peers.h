@@ -35,6 +35,7 @@ struct ChunkPeersOptions {
   RunId run;
   Epoch epoch;
   std::string link_secret;
+  bool sealed = false;  // links are encrypted
   absl::Duration peer_timeout = absl::Seconds(10);
   std::vector<ChunkPair> pairs;
   // For tests: kSilence.

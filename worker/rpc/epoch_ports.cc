@@ -88,12 +88,12 @@ auto HealthReporter(const Resources& resources, const Assignment& assignment, Ed
 }  // namespace
 
 EpochPorts::EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
-                       std::string link_secret, std::shared_ptr<EventQueue> events,
+                       EdgeSecrets secrets, std::shared_ptr<EventQueue> events,
                        std::shared_ptr<TraceLog> trace)
     : resources_(resources),
       assignment_(assignment),
       cell_(cell),
-      link_secret_(std::move(link_secret)),
+      secrets_(std::move(secrets)),
       events_(std::move(events)),
       trace_(std::move(trace)) {}
 
@@ -253,9 +253,11 @@ void EpochPorts::BeginToOpen(const RunSpec& spec, const Opening& opening, Deadli
     answer->changed.notify_all();
   };
   const transport::LinkOptions options{.peer_timeout = spec.peer_timeout,
-                                       .credits = opening.port->credits()};
+                                       .credits = opening.port->credits(),
+                                       .sealed = assignment_.sealed};
+  const std::string& secret = secrets_.at(edge.id);
   if (edge.dialler() != cell_) {
-    TransportOf(edge)->Expect(KeyOf(edge.id), link_secret_, opening.port, options, deadline, done);
+    TransportOf(edge)->Expect(KeyOf(edge.id), secret, opening.port, options, deadline, done);
     return;
   }
   std::vector<std::string> addresses;
@@ -263,8 +265,7 @@ void EpochPorts::BeginToOpen(const RunSpec& spec, const Opening& opening, Deadli
   if (endpoint != nullptr) addresses = endpoint->addresses;
   const std::lock_guard lock(mutex_);  // Readdress comes before or after, not between
   if (const auto moved = moved_.find(edge.id); moved != moved_.end()) addresses = moved->second;
-  TransportOf(edge)->Dial(addresses, KeyOf(edge.id), link_secret_, opening.port, options, deadline,
-                          done);
+  TransportOf(edge)->Dial(addresses, KeyOf(edge.id), secret, opening.port, options, deadline, done);
 }
 
 Status EpochPorts::RestoreTables(const std::vector<NamedArray>& arrays) {

@@ -29,13 +29,17 @@
 
 namespace longhaul::worker {
 
+// Each edge of the cell has its own.
+using EdgeSecrets = std::map<EdgeId, std::string>;
+
 class EpochPorts {
  public:
   // `resources` and `assignment` outlive it; `cell` is one of the assignment's.
   EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
-             std::string link_secret, std::shared_ptr<EventQueue> events,
+             EdgeSecrets secrets, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
 
+  bool HasSecretOf(EdgeId edge) const { return secrets_.contains(edge); }
   // Makes the ports and begins to open their links. `gpu`: where the stage's tensors are.
   // `mixture`: the data sets that the run reads; null: a token file.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
@@ -92,7 +96,7 @@ class EpochPorts {
   const Resources& resources_;
   const Assignment& assignment_;
   const CellId cell_;
-  const std::string link_secret_;
+  const EdgeSecrets secrets_;
   const std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
   std::vector<Opening> openings_;

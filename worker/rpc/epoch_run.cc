@@ -35,6 +35,12 @@ std::string_view ForParameters(ResidentStage::Source source) {
   return "for parameters, from files";
 }
 
+EdgeSecrets SecretsOf(const v1::Assign& assign) {
+  EdgeSecrets secrets;
+  for (const auto& [edge, secret] : assign.edge_secrets()) secrets.emplace(EdgeId(edge), secret);
+  return secrets;
+}
+
 }  // namespace
 
 EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
@@ -45,7 +51,7 @@ EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
       link_secret_(assign.link_secret()),
       inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
-      ports_(resources_, assignment_, cell_, link_secret_, events_, trace_) {
+      ports_(resources_, assignment_, cell_, SecretsOf(assign), events_, trace_) {
   for (const v1::CheckpointFile& file : assign.resume_files()) {
     (HoldsTables(file.name()) ? table_files_ : resume_files_).push_back(file);
   }
@@ -196,6 +202,12 @@ Status EpochRun::Check() {
                     "{} and {}",
                     ToString(cell_), spec_.group.tensor, spec_.group.expert, mine->group.tensor,
                     mine->group.expert));
+  }
+  for (const Edge& edge : assignment_.edges) {
+    if ((edge.from != cell_ && edge.to != cell_) || ports_.HasSecretOf(edge.id)) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("expected a secret for each edge of {}, got none for edge {}", ToString(cell_),
+                    edge.id.value()));
   }
   if (spec_.pipeline.slices != assignment_.slices) {
     return absl::InvalidArgumentError(fmt::format(
@@ -402,6 +414,7 @@ void EpochRun::MeetReaders() {
                         .run = run(),
                         .epoch = epoch(),
                         .link_secret = link_secret_,
+                        .sealed = assignment_.sealed,
                         .peer_timeout = spec_.peer_timeout,
                         .pairs = ChunkPairsOf(assignment_, cell_, spec_.data.mask_documents)});
   const std::lock_guard lock(mutex_);

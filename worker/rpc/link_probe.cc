@@ -329,11 +329,13 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
   const auto opened = [conversation = conversation_](StatusOr<std::shared_ptr<Link>> link) {
     conversation->Opened(std::move(link));
   };
+  const transport::LinkOptions options{.sealed = asked.sealed()};
   if (asked.dial()) {
     transport->second->Dial({asked.addresses().begin(), asked.addresses().end()}, key,
-                            asked.link_secret(), conversation_, {}, open_deadline, opened);
+                            asked.link_secret(), conversation_, options, open_deadline, opened);
   } else {
-    transport->second->Expect(key, asked.link_secret(), conversation_, {}, open_deadline, opened);
+    transport->second->Expect(key, asked.link_secret(), conversation_, options, open_deadline,
+                              opened);
   }
   const StatusOr<Conversation::Result> result = conversation_->Wait(deadline);
   conversation_->End();

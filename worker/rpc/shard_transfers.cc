@@ -269,11 +269,12 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
   const auto opened = [conversation](StatusOr<std::shared_ptr<Link>> link) {
     conversation->OnOpened(std::move(link));
   };
+  const transport::LinkOptions options{.sealed = path.sealed()};
   if (path.dial()) {
     transport->second->Dial({path.addresses().begin(), path.addresses().end()}, key,
-                            path.link_secret(), conversation, {}, deadline, opened);
+                            path.link_secret(), conversation, options, deadline, opened);
   } else {
-    transport->second->Expect(key, path.link_secret(), conversation, {}, deadline, opened);
+    transport->second->Expect(key, path.link_secret(), conversation, options, deadline, opened);
   }
 }
 

@@ -430,6 +430,7 @@ v1::Assignment ToProto(const Assignment& assignment) {
   out.set_copy_every(assignment.copy_every);
   out.set_run_yaml(assignment.run_yaml);
   out.set_slices(assignment.slices);
+  out.set_sealed(assignment.sealed);
   *out.mutable_data() = ToProto(assignment.data);
   if (assignment.microbatches_before) {
     out.set_microbatches_before(*assignment.microbatches_before);
@@ -446,6 +447,7 @@ Assignment FromProto(const v1::Assignment& assignment) {
           .run_yaml = assignment.run_yaml(),
           .copy_every = assignment.copy_every(),
           .slices = std::max(assignment.slices(), 1u),
+          .sealed = assignment.sealed(),
           .data = FromProto(assignment.data()),
           .microbatches_before = assignment.has_microbatches_before()
                                      ? std::optional(assignment.microbatches_before())

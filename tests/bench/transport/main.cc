@@ -26,6 +26,7 @@ constexpr int kInterrupted = 130;
 
 struct Options {
   std::string transports = "ucx,grpc";
+  std::string links = "plain,sealed";
   std::string rates = "100mbit,500mbit,1gbit";
   std::string delays = "0ms";
   double seconds = 5;
@@ -35,11 +36,12 @@ struct Options {
 // Goodput in percent of the rate, each way; the direction that sends nothing has 0.
 struct Result {
   std::string transport;
+  bool sealed = false;
   uint64_t rate = 0;
   absl::Duration delay;
   bool both = false;
   double there_percent = 0, back_percent = 0;
-  double cpu_seconds_per_gb = 0;  // of the busier process, per GB that it sent and received
+  double cpu_seconds_per_gb = 0;  // of both processes, per GB that one sent to the other
   double control_round_trip_ms = 0;
   double longest_silence_ms = 0;
 };
@@ -52,12 +54,14 @@ std::string Self() {
 
 StatusOr<std::unique_ptr<Process>> StartPeer(const Namespaces& namespaces, int end,
                                              const PeerOptions& options) {
-  std::vector<std::string> command = {"ip",        "netns",
-                                      "exec",      namespaces.name(end),
-                                      Self(),      "--peer",
-                                      "--bind",    Namespaces::Ip(end) + ":0",
-                                      "--seconds", fmt::format("{}", options.seconds),
-                                      "--warm-up", fmt::format("{}", options.warm_up_seconds)};
+  std::vector<std::string> command = {"ip",           "netns",
+                                      "exec",         namespaces.name(end),
+                                      Self(),         "--peer",
+                                      "--bind",       Namespaces::Ip(end) + ":0",
+                                      "--transports", options.transport,
+                                      "--links",      options.sealed ? "sealed" : "plain",
+                                      "--seconds",    fmt::format("{}", options.seconds),
+                                      "--warm-up",    fmt::format("{}", options.warm_up_seconds)};
   if (!options.dial.empty()) command.insert(command.end(), {"--dial", options.dial});
   if (options.send) command.push_back("--send");
   return Process::Start(command);
@@ -70,9 +74,11 @@ std::vector<std::string> Parts(const std::string& list) {
   return parts;
 }
 
-double CpuPerGb(const nlohmann::json& peer) {
-  const double gb = (peer["sent_bytes"].get<double>() + peer["received_bytes"].get<double>()) / 1e9;
-  return gb > 0 ? peer["cpu_seconds"].get<double>() / gb : 0;
+double CpuPerGb(const nlohmann::json& one, const nlohmann::json& other) {
+  const double gb =
+      (one["received_bytes"].get<double>() + other["received_bytes"].get<double>()) / 1e9;
+  const double seconds = one["cpu_seconds"].get<double>() + other["cpu_seconds"].get<double>();
+  return gb > 0 ? seconds / gb : 0;
 }
 
 double Percent(const nlohmann::json& receiver, uint64_t rate) {
@@ -85,20 +91,32 @@ double WarmUpSeconds(absl::Duration delay) {
   return 0.3 + 40 * absl::ToDoubleSeconds(2 * delay);
 }
 
-StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, uint64_t rate,
-                         absl::Duration delay, bool both, double seconds) {
+// What a peer says of itself: that it is what it was asked to be.
+Status CheckLink(const nlohmann::json& peer, const std::string& transport, bool sealed) {
+  const auto link = peer["link"].get<std::string>();
+  if (link.starts_with(transport + " ") && link.ends_with(", sealed") == sealed) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(fmt::format("expected a {} link over {}, got '{}'",
+                                         sealed ? "sealed" : "plain", transport, link));
+}
+
+StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, bool sealed,
+                         uint64_t rate, absl::Duration delay, bool both, double seconds) {
   const double warm_up = WarmUpSeconds(delay);
   LH_RETURN_IF_ERROR(namespaces.Shape(rate));
-  LH_ASSIGN_OR_RETURN(
-      const auto listener,
-      StartPeer(
-          namespaces, 1,
-          {.transport = transport, .send = both, .seconds = seconds, .warm_up_seconds = warm_up}));
+  LH_ASSIGN_OR_RETURN(const auto listener, StartPeer(namespaces, 1,
+                                                     {.transport = transport,
+                                                      .sealed = sealed,
+                                                      .send = both,
+                                                      .seconds = seconds,
+                                                      .warm_up_seconds = warm_up}));
   LH_ASSIGN_OR_RETURN(const std::string line, listener->ReadLine(10));
   const std::string prefix = "address ";
   if (!line.starts_with(prefix)) return absl::InternalError("the peer process said: " + line);
   LH_ASSIGN_OR_RETURN(const auto dialler, StartPeer(namespaces, 0,
                                                     {.transport = transport,
+                                                     .sealed = sealed,
                                                      .dial = line.substr(prefix.size()),
                                                      .send = true,
                                                      .seconds = seconds,
@@ -107,13 +125,16 @@ StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, u
   LH_ASSIGN_OR_RETURN(const std::string here, dialler->ReadLine(warm_up + seconds + 20));
   const auto at_listener = nlohmann::json::parse(there);
   const auto at_dialler = nlohmann::json::parse(here);
+  LH_RETURN_IF_ERROR(CheckLink(at_listener, transport, sealed));
+  LH_RETURN_IF_ERROR(CheckLink(at_dialler, transport, sealed));
   return Result{.transport = transport,
+                .sealed = sealed,
                 .rate = rate,
                 .delay = delay,
                 .both = both,
                 .there_percent = Percent(at_listener, rate),
                 .back_percent = Percent(at_dialler, rate),
-                .cpu_seconds_per_gb = std::max(CpuPerGb(at_listener), CpuPerGb(at_dialler)),
+                .cpu_seconds_per_gb = CpuPerGb(at_listener, at_dialler),
                 .control_round_trip_ms = at_dialler["control_round_trip_ms"].get<double>(),
                 .longest_silence_ms = std::max(at_listener["longest_silence_ms"].get<double>(),
                                                at_dialler["longest_silence_ms"].get<double>())};
@@ -121,8 +142,9 @@ StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, u
 
 void Print(const Result& r) {
   fmt::print(
-      "{:<9}  {:>12}  {:>6}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} ms\n",
-      r.transport, FormatBitsPerSecond(static_cast<double>(r.rate)),
+      "{:<9}  {:<6}  {:>12}  {:>6}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} "
+      "ms\n",
+      r.transport, r.sealed ? "sealed" : "plain", FormatBitsPerSecond(static_cast<double>(r.rate)),
       longhaul::FormatDuration(r.delay), r.both ? "both" : "one way", r.there_percent,
       r.both ? fmt::format("{:.1f} %", r.back_percent) : "-", r.cpu_seconds_per_gb,
       r.control_round_trip_ms, r.longest_silence_ms);
@@ -131,6 +153,7 @@ void Print(const Result& r) {
 
 nlohmann::json ToJson(const Result& r) {
   return {{"transport", r.transport},
+          {"sealed", r.sealed},
           {"rate_bits_per_second", r.rate},
           {"delay_seconds", absl::ToDoubleSeconds(r.delay)},
           {"both_ways", r.both},
@@ -147,12 +170,14 @@ Status MeasureDelay(Namespaces& namespaces, const Options& options, absl::Durati
     LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseBitsPerSecond(text));
     for (const bool both : {false, true}) {
       for (const std::string& transport : Parts(options.transports)) {
-        LH_ASSIGN_OR_RETURN(const Result result,
-                            Measure(namespaces, transport, rate, delay, both, options.seconds));
-        if (result.there_percent <= 0 || (both && result.back_percent <= 0)) {
-          return absl::InternalError("no bytes arrived");
+        for (const std::string& links : Parts(options.links)) {
+          LH_ASSIGN_OR_RETURN(const Result result, Measure(namespaces, transport, links == "sealed",
+                                                           rate, delay, both, options.seconds));
+          if (result.there_percent <= 0 || (both && result.back_percent <= 0)) {
+            return absl::InternalError("no bytes arrived");
+          }
+          options.json ? all->push_back(ToJson(result)) : Print(result);
         }
-        options.json ? all->push_back(ToJson(result)) : Print(result);
       }
     }
   }
@@ -163,8 +188,9 @@ Status MeasureDelay(Namespaces& namespaces, const Options& options, absl::Durati
 Status MeasureAll(const Options& options, bool* possible) {
   nlohmann::json all = nlohmann::json::array();
   if (!options.json) {
-    fmt::print("{:<9}  {:>12}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n", "transport",
-               "rate", "delay", "traffic", "there", "back", "CPU s/GB", "control p50", "silence");
+    fmt::print("{:<9}  {:<6}  {:>12}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n",
+               "transport", "links", "rate", "delay", "traffic", "there", "back", "CPU s/GB",
+               "control p50", "silence");
   }
   for (const std::string& text : Parts(options.delays)) {
     LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseLinkDelay(text));
@@ -194,6 +220,15 @@ int Main(int argc, char** argv) {
         }
         return std::string();
       });
+  app.add_option("--links", options.links, "Of plain and sealed (encrypted), with commas between")
+      ->capture_default_str()
+      ->check([](const std::string& list) {
+        for (const std::string& one : Parts(list)) {
+          if (one != "plain" && one != "sealed")
+            return "expected plain or sealed, got '" + one + "'";
+        }
+        return std::string();
+      });
   app.add_option("--rates", options.rates, "Rates, with commas between")->capture_default_str();
   app.add_option(
          "--delays", options.delays,
@@ -215,6 +250,7 @@ int Main(int argc, char** argv) {
   if (!relay_socket.empty()) return relay::RunRelay(relay_socket).ok() ? 0 : 1;
   if (is_peer) {
     peer.transport = options.transports;
+    peer.sealed = options.links == "sealed";
     peer.seconds = options.seconds;
     const Status status = RunPeer(peer);
     if (!status.ok()) fmt::print(stderr, "{}\n", Message(status));

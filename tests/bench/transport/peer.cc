@@ -150,12 +150,13 @@ StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
     opened.Notify();
   };
   const Deadline deadline = Deadline::After(kOpenLimit);
+  const transport::LinkOptions link{.sealed = options.sealed};
   if (options.dial.empty()) {
-    transport.Expect(key, "bench", std::move(traffic), {}, deadline, done);
+    transport.Expect(key, "bench", std::move(traffic), link, deadline, done);
     fmt::print("address {}\n", transport.address());
     std::fflush(stdout);
   } else {
-    transport.Dial({options.dial}, key, "bench", std::move(traffic), {}, deadline, done);
+    transport.Dial({options.dial}, key, "bench", std::move(traffic), link, deadline, done);
   }
   opened.Wait();
   return result;
@@ -203,6 +204,7 @@ Status RunPeer(const PeerOptions& options) {
              nlohmann::json{
                  {"seconds", seconds},
                  {"cpu_seconds", cpu},
+                 {"link", link->Describe()},
                  {"sent_bytes", after.payload_bytes_sent - before.payload_bytes_sent},
                  {"received_bytes", after.payload_bytes_received - before.payload_bytes_received},
                  {"control_round_trip_ms", traffic->MedianRoundTripMs()},

@@ -10,7 +10,8 @@ namespace longhaul::bench {
 
 struct PeerOptions {
   std::string transport = "ucx";  // or "grpc"
-  std::string bind;               // "10.77.0.1:0"
+  bool sealed = false;
+  std::string bind;   // "10.77.0.1:0"
   std::string dial;   // the other's address; empty: waits to be dialled and prints its address
   bool send = false;  // tensors' worth of bulk frames, as fast as they go
   double seconds = 5;
@@ -18,7 +19,8 @@ struct PeerOptions {
 };
 
 // Prints "address <address>" (where it is dialled), then one line of JSON: payload bytes sent and
-// received, seconds, CPU seconds, and, where it dials, the median round trip of control frames.
+// received, seconds, CPU seconds, what the link is, and, where it dials, the median round trip of
+// control frames.
 Status RunPeer(const PeerOptions& options);
 
 }  // namespace longhaul::bench

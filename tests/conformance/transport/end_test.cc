@@ -179,8 +179,9 @@ TEST_P(LinkTest, DestroyingTheTransportEndsItsLinks) {
 TEST_P(LinkTest, DestroyingTheTransportEndsWhatIsOpening) {
   OpenResult expected;
   OpenResult dialled;
-  listener_->Expect(Key(), kSecret, at_listener_, {}, Deadline::After(kPatience), expected.Done());
-  listener_->Dial({GetParam().nobody}, Key(1), kSecret, at_listener_, {},
+  listener_->Expect(Key(), kSecret, at_listener_, With({}), Deadline::After(kPatience),
+                    expected.Done());
+  listener_->Dial({GetParam().nobody}, Key(1), kSecret, at_listener_, With({}),
                   Deadline::After(kPatience), dialled.Done());
   listener_.reset();
   EXPECT_EQ(expected.Wait().status().code(), absl::StatusCode::kCancelled);

@@ -69,7 +69,7 @@ class HealTest : public LinkTest {
   SendLedger sends_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Backend, HealTest, ::testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, HealTest, ::testing::Values(UnderTest(), SealedUnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(HealTest, GoesOnAfterAReset) {

@@ -6,7 +6,7 @@
 
 namespace longhaul::transport {
 
-INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, ::testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, ::testing::Values(UnderTest(), SealedUnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 void RecordingHandler::OnFrame(Lane lane, std::span<const std::byte> payload) {
@@ -215,12 +215,24 @@ LinkKey LinkTest::Key(uint32_t edge) {
   return {RunId("demo-ab12cd"), Epoch(3), EdgeId(edge)};
 }
 
+BackendUnderTest SealedUnderTest() {
+  BackendUnderTest backend = UnderTest();
+  backend.name += "_sealed";
+  backend.sealed = true;
+  return backend;
+}
+
+LinkOptions LinkTest::With(LinkOptions options) {
+  options.sealed = GetParam().sealed;
+  return options;
+}
+
 void LinkTest::Open(const LinkOptions& options, const LinkKey& key) {
   OpenResult expected;
   OpenResult dialled;
-  listener_->Expect(key, kSecret, at_listener_, options, Deadline::After(kPatience),
+  listener_->Expect(key, kSecret, at_listener_, With(options), Deadline::After(kPatience),
                     expected.Done());
-  dialler_->Dial({listener_->address()}, key, kSecret, at_dialler_, options,
+  dialler_->Dial({listener_->address()}, key, kSecret, at_dialler_, With(options),
                  Deadline::After(kPatience), dialled.Done());
   const auto there = dialled.Wait();
   const auto here = expected.Wait();

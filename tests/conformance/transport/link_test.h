@@ -28,6 +28,7 @@ struct BackendUnderTest {
   std::function<std::unique_ptr<internal::Backend>()> create_backend;
   // An address where nobody listens.
   std::string nobody;
+  bool sealed = false;  // LinkOptions'
   friend std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
     return out << backend.name;
   }
@@ -35,6 +36,8 @@ struct BackendUnderTest {
 
 // By the backend's file.
 BackendUnderTest UnderTest();
+// The same, with links that are sealed.
+BackendUnderTest SealedUnderTest();
 
 inline constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -130,6 +133,8 @@ class LinkTest : public ::testing::TestWithParam<BackendUnderTest> {
   void SetUp() override;
   std::unique_ptr<Transport> NewTransport();
   static LinkKey Key(uint32_t edge = 0);
+  // Sealed where the row says so.
+  static LinkOptions With(LinkOptions options);
   // Opens a link dialler_ -> listener_ with the handlers below; fails the test if it does not open.
   void Open(const LinkOptions& options = {}, const LinkKey& key = Key());
   // The dialler's network can be made to fail; before Open.

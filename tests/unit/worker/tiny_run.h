@@ -96,6 +96,9 @@ inline v1::WorkerCommand AssignOf(const Assignment& assignment, const CellId& ce
   *assign.mutable_assignment() = ToProto(assignment);
   *assign.mutable_cell() = ToProto(cell);
   assign.set_link_secret("a secret of the run");
+  for (const Edge& edge : assignment.edges) {
+    (*assign.mutable_edge_secrets())[edge.id.value()] = "a secret of the edge";
+  }
   return command;
 }
 // `stage` of a run as of TinyAssignment.

@@ -91,6 +91,7 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
 
   void Challenge(const LinkHello& hello, const Place& place) {
     if (introduced_) return RefuseOutOfTurn();
+    if (hello.sealed != place.sealed) return RefuseUnlike(hello);
     const StatusOr<uint16_t> version = ChooseVersion(wire::kLinkVersionMin, wire::kLinkVersionMax,
                                                      hello.version_min, hello.version_max);
     if (!version.ok())
@@ -106,7 +107,8 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
               .attempt = hello.attempt,
               .dialler_received = hello.received,
               .dialler_nonce = hello.nonce,
-              .listener_nonce = RandomBytes(kNonceBytes)};
+              .listener_nonce = ephemeral_.public_key(),
+              .sealed = hello.sealed};
     if (place.received) proof_.listener_received = place.received()[static_cast<size_t>(lane_)];
     SendHandshakeFrame(*connection_, LinkKind::kWelcome, lane_, link_id_, 0,
                        EncodeWelcome({.stage = kStageIntroduce,
@@ -118,7 +120,8 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
 
   void CheckProof(const LinkHeader& header, const LinkHello& hello, const Place& place) {
     if (!introduced_ || hello.key != proof_.key || lane_ != proof_.lane ||
-        link_id_ != proof_.link_id || link_id_ == 0 || hello.attempt != proof_.attempt) {
+        link_id_ != proof_.link_id || link_id_ == 0 || hello.attempt != proof_.attempt ||
+        hello.sealed != proof_.sealed) {
       return RefuseOutOfTurn();
     }
     if (!ConstantTimeEqual(hello.proof, Prove(place.secret, Side::kDialler, proof_))) {
@@ -132,6 +135,16 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
           {.code = absl::StatusCode::kInvalidArgument,
            .reason = fmt::format("{} credits; 1 to {} are allowed", header.credits, kMaxCredits)});
     }
+    std::shared_ptr<Connection> opens = connection_;
+    if (proof_.sealed) {
+      StatusOr<std::shared_ptr<Connection>> sealed =
+          SealedAfter(connection_, place.secret, Side::kListener, ephemeral_, proof_);
+      if (!sealed.ok()) {
+        return Refuse(
+            {.code = sealed.status().code(), .reason = std::string(Message(sealed.status()))});
+      }
+      opens = *std::move(sealed);
+    }
     SendHandshakeFrame(*connection_, LinkKind::kWelcome, lane_, link_id_, place.credits,
                        EncodeWelcome({.stage = kStageProve, .version = proof_.version}));
     over_ = true;
@@ -144,8 +157,17 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
     const auto l = static_cast<size_t>(lane_);
     proved.told[l] = proof_.listener_received;
     proved.received[l] = proof_.dialler_received;
-    proved.connections[l] = connection_;
+    proved.connections[l] = std::move(opens);
     acceptor_->OnProved(hello.key, lane_, std::move(proved));
+  }
+
+  // Neither side gives way: what a run's file asks for holds, or its links do not open.
+  void RefuseUnlike(const LinkHello& hello) {
+    const auto name = [](bool sealed) { return sealed ? "encrypted" : "plain"; };
+    Refuse({.code = absl::StatusCode::kFailedPrecondition,
+            .reason = fmt::format("{} is {} there, and the side that dials asks for {}; both need "
+                                  "the same plan and release",
+                                  Describe(hello.key), name(!hello.sealed), name(hello.sealed))});
   }
 
   void RefuseOutOfTurn() {
@@ -171,6 +193,7 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
   bool over_ = false;  // refused, dropped or proved
   Lane lane_ = Lane::kBulk;
   uint64_t link_id_ = 0;
+  const EphemeralKey ephemeral_;  // its public half is the nonce
   ProofInput proof_;
 };
 
@@ -210,8 +233,8 @@ Acceptor::Place* Acceptor::Find(const LinkKey& key, uint64_t link_id, uint32_t a
   return found == open_.end() ? nullptr : &found->second;
 }
 
-void Acceptor::Expect(const LinkKey& key, std::string secret, uint32_t credits, MonoTime deadline,
-                      Done done) {
+void Acceptor::Expect(const LinkKey& key, std::string secret, const LinkOptions& options,
+                      MonoTime deadline, Done done) {
   if (expected_.contains(key)) {
     loop_->Post([key, done = std::move(done)] {
       done(absl::AlreadyExistsError(
@@ -221,7 +244,8 @@ void Acceptor::Expect(const LinkKey& key, std::string secret, uint32_t credits, 
   }
   Place& place = expected_[key];
   place.secret = std::move(secret);
-  place.credits = credits;
+  place.credits = options.credits;
+  place.sealed = options.sealed;
   place.done = std::move(done);
   const MonoTime started = loop_->now();
   place.timer = loop_->AddTimer(deadline, [self = shared_from_this(), key, started] {
@@ -241,11 +265,12 @@ bool Acceptor::Cancel(const LinkKey& key) {
   return true;
 }
 
-void Acceptor::Hold(const LinkKey& key, uint64_t link_id, std::string secret, uint32_t credits,
-                    std::function<Received()> received, Done done) {
+void Acceptor::Hold(const LinkKey& key, uint64_t link_id, std::string secret,
+                    const LinkOptions& options, std::function<Received()> received, Done done) {
   Place& place = open_[{key, link_id}];
   place.secret = std::move(secret);
-  place.credits = credits;
+  place.credits = options.credits;
+  place.sealed = options.sealed;
   place.received = std::move(received);
   place.done = std::move(done);
 }

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "transport/p2p/core/flow.h"
 #include "transport/p2p/core/handshake.h"
+#include "transport/p2p/core/sealed_connection.h"
 
 namespace longhaul::transport::internal {
 namespace {
@@ -25,6 +26,18 @@ LinkClaim ClaimNewLink() {
   const std::string random = RandomBytes(sizeof(id));
   std::memcpy(&id, random.data(), sizeof(id));
   return {.link_id = std::max<uint64_t>(id, 1)};  // 0 means "none yet" in the header
+}
+
+StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> connection,
+                                                  std::string_view secret, Side side,
+                                                  const EphemeralKey& own,
+                                                  const ProofInput& input) {
+  const bool dials = side == Side::kDialler;
+  LH_ASSIGN_OR_RETURN(const std::string agreed,
+                      own.Agree(dials ? input.listener_nonce : input.dialler_nonce));
+  const std::string down = SealKeyOf(secret, agreed, Side::kDialler, input),
+                    up = SealKeyOf(secret, agreed, Side::kListener, input);
+  return SealConnection(std::move(connection), dials ? down : up, dials ? up : down);
 }
 
 void SendHandshakeFrame(Connection& channel, LinkKind kind, Lane lane, uint64_t link_id,
@@ -62,12 +75,13 @@ class DialAttempt::LaneEvents : public ConnectionEvents {
   const Lane lane_;
 };
 
-DialAttempt::DialAttempt(std::shared_ptr<EventLoop> loop, LinkKey key, std::string secret,
-                         uint32_t credits, const LinkClaim& claim, Done done)
+DialAttempt::DialAttempt(std::shared_ptr<EventLoop> loop, const DialOptions& options,
+                         const LinkClaim& claim, Done done)
     : loop_(std::move(loop)),
-      key_(std::move(key)),
-      secret_(std::move(secret)),
-      credits_(credits),
+      key_(options.key),
+      secret_(options.secret),
+      credits_(options.credits),
+      sealed_(options.sealed),
       claim_(claim),
       started_(loop_->now()),
       done_(std::move(done)) {}
@@ -86,8 +100,7 @@ void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime l
     }
     state.channel = *std::move(channel);
     state.channel->SetEvents(std::make_shared<LaneEvents>(shared_from_this(), l));
-    state.nonce = RandomBytes(kNonceBytes);
-    SendHello(l, {.stage = kStageIntroduce, .nonce = state.nonce});
+    SendHello(l, {.stage = kStageIntroduce, .nonce = state.ephemeral.public_key()});
   }
   timer_ = loop_->AddTimer(limit, [self = shared_from_this()] {
     self->timer_.reset();
@@ -97,7 +110,8 @@ void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime l
 
 void DialAttempt::SendHello(Lane lane, const LinkHello& hello) {
   LinkHello full = hello;
-  full.version_min = wire::kLinkVersionMin;
+  full.sealed = sealed_;
+  full.version_min = VersionMin();
   full.version_max = wire::kLinkVersionMax;
   full.key = key_;
   full.attempt = claim_.attempt;
@@ -136,7 +150,7 @@ void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
                     .peer_credits = peer_credits_,
                     .told = claim_.received,
                     .received = peer_received_,
-                    .connections = {lanes_[0].channel, lanes_[1].channel},
+                    .connections = {lanes_[0].opens, lanes_[1].opens},
                     .address = address_,
                     .handshake = loop_->now() - started_},
          false);
@@ -160,15 +174,16 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
   state.version = welcome.version;
   const ProofInput input{.lane = lane,
                          .link_id = claim_.link_id,
-                         .version_min = wire::kLinkVersionMin,
+                         .version_min = VersionMin(),
                          .version_max = wire::kLinkVersionMax,
                          .version = welcome.version,
                          .key = key_,
                          .attempt = claim_.attempt,
                          .dialler_received = claim_.received[static_cast<size_t>(lane)],
                          .listener_received = welcome.received,
-                         .dialler_nonce = state.nonce,
-                         .listener_nonce = welcome.nonce};
+                         .dialler_nonce = state.ephemeral.public_key(),
+                         .listener_nonce = welcome.nonce,
+                         .sealed = sealed_};
   if (!ConstantTimeEqual(welcome.proof, Prove(secret_, Side::kListener, input))) {
     return absl::PermissionDeniedError(
         fmt::format("the listener does not know the secret of {}; its worker is of another run or "
@@ -177,9 +192,13 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
   }
   peer_received_[static_cast<size_t>(lane)] = welcome.received;
   committed_ = true;
-  SendHello(
-      lane,
-      {.stage = kStageProve, .nonce = state.nonce, .proof = Prove(secret_, Side::kDialler, input)});
+  SendHello(lane, {.stage = kStageProve,
+                   .nonce = state.ephemeral.public_key(),
+                   .proof = Prove(secret_, Side::kDialler, input)});
+  state.opens = state.channel;
+  if (!sealed_) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(state.opens,
+                      SealedAfter(state.channel, secret_, Side::kDialler, state.ephemeral, input));
   return absl::OkStatus();
 }
 
@@ -195,7 +214,7 @@ void DialAttempt::Finish(StatusOr<OpenedLink> result, bool final) {
   if (timer_) loop_->CancelTimer(*timer_);
   timer_.reset();
   const Done done = std::exchange(done_, nullptr);
-  for (LaneState& state : lanes_) state.channel.reset();
+  for (LaneState& state : lanes_) state.channel = state.opens = nullptr;
   done(std::move(result), final);
 }
 
@@ -245,12 +264,12 @@ void Dialer::TryNext() {
   StopTimer(&pause_timer_);
   while (next_ < addresses_.size() && addresses_[next_].final) ++next_;
   if (next_ < addresses_.size()) {
-    attempt_ = std::make_shared<DialAttempt>(
-        loop_, options_.key, options_.secret, options_.credits, options_.claim(),
-        [self = shared_from_this(), address = addresses_[next_].text](StatusOr<OpenedLink> result,
-                                                                      bool final) {
-          self->OnAttempt(address, std::move(result), final);
-        });
+    attempt_ =
+        std::make_shared<DialAttempt>(loop_, options_, options_.claim(),
+                                      [self = shared_from_this(), address = addresses_[next_].text](
+                                          StatusOr<OpenedLink> result, bool final) {
+                                        self->OnAttempt(address, std::move(result), final);
+                                      });
     attempt_->Start(*backend_, addresses_[next_].text,
                     std::min(options_.deadline, loop_->now() + options_.attempt_limit));
     return;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/event_loop.h"
+#include "base/seal.h"
 #include "proto/wire/link_header.h"
 #include "transport/p2p/core/connection.h"
 #include "transport/p2p/core/hello.h"
@@ -49,17 +50,37 @@ struct OpenedLink {
       handshake;  // since the first connect, some round trips; zero on the listening side
 };
 
+// Where the link is sealed: what `side` goes on with once the proofs of `input` are exchanged. Its
+// own nonce there is the public half of `own`.
+StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> connection,
+                                                  std::string_view secret, Side side,
+                                                  const EphemeralKey& own, const ProofInput& input);
+
 // Sends a frame of the handshake and keeps its bytes until they are sent.
 void SendHandshakeFrame(Connection& channel, wire::LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload);
+
+struct DialOptions {
+  std::vector<std::string> addresses;
+  LinkKey key;
+  std::string secret;
+  uint32_t credits = 0;
+  bool sealed = false;
+  MonoTime deadline;
+  // One attempt: connect and four messages. The default allows for one or two lost packets on a
+  // long line. A silent host must not use up the time of the next address.
+  absl::Duration attempt_limit = absl::Seconds(3);
+  // Asked before each try.
+  std::function<LinkClaim()> claim = &ClaimNewLink;
+};
 
 // One try at one address: both lanes, or why not.
 class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
  public:
   // `final`: another try at this address would end the same way.
   using Done = std::function<void(StatusOr<OpenedLink>, bool final)>;
-  DialAttempt(std::shared_ptr<EventLoop> loop, LinkKey key, std::string secret, uint32_t credits,
-              const LinkClaim& claim, Done done);
+  DialAttempt(std::shared_ptr<EventLoop> loop, const DialOptions& options, const LinkClaim& claim,
+              Done done);
   void Start(Backend& backend, const std::string& address, MonoTime limit);
   // Drops the connections; `done` does not run.
   void Cancel();
@@ -70,13 +91,17 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   class LaneEvents;
   struct LaneState {
     std::shared_ptr<Connection> channel;
-    std::string nonce;
+    std::shared_ptr<Connection> opens;  // what the link goes on with: the channel, or it sealed
+    EphemeralKey ephemeral;             // its public half is the nonce
     uint16_t version = 0;
     bool open = false;
   };
   void OnMessage(Lane lane, std::span<const std::byte> header, std::span<const std::byte> payload);
   Status HandleWelcome(Lane lane, const wire::LinkHeader& header, const LinkWelcome& welcome);
   void SendHello(Lane lane, const LinkHello& hello);
+  uint16_t VersionMin() const {
+    return sealed_ ? wire::kLinkVersionOfSeals : wire::kLinkVersionMin;
+  }
   void Fail(const Status& status, bool final);
   void Finish(StatusOr<OpenedLink> result, bool final);
 
@@ -84,6 +109,7 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   const LinkKey key_;
   const std::string secret_;
   const uint32_t credits_;
+  const bool sealed_;
   const LinkClaim claim_;
   const MonoTime started_;
   std::string address_;
@@ -93,19 +119,6 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   uint32_t peer_credits_ = 0;
   bool committed_ = false;
   std::optional<EventLoop::TimerId> timer_;
-};
-
-struct DialOptions {
-  std::vector<std::string> addresses;
-  LinkKey key;
-  std::string secret;
-  uint32_t credits = 0;
-  MonoTime deadline;
-  // One attempt: connect and four messages. The default allows for one or two lost packets on a
-  // long line. A silent host must not use up the time of the next address.
-  absl::Duration attempt_limit = absl::Seconds(3);
-  // Asked before each try.
-  std::function<LinkClaim()> claim = &ClaimNewLink;
 };
 
 // Tries address after address, over and over with growing pauses, until one opens, all refuse for
@@ -153,13 +166,13 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   using Done = std::function<void(StatusOr<OpenedLink>)>;
   explicit Acceptor(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
   // kAlreadyExists (through `done`) for a key that is expected already.
-  void Expect(const LinkKey& key, std::string secret, uint32_t credits, MonoTime deadline,
+  void Expect(const LinkKey& key, std::string secret, const LinkOptions& options, MonoTime deadline,
               Done done);
   // False if it was not expected. Its `done` does not run.
   bool Cancel(const LinkKey& key);
   // Lets the dialler of an open link come back, any number of times until Release. `received`
   // returns what this side has, `done` gets the new connections.
-  void Hold(const LinkKey& key, uint64_t link_id, std::string secret, uint32_t credits,
+  void Hold(const LinkKey& key, uint64_t link_id, std::string secret, const LinkOptions& options,
             std::function<Received()> received, Done done);
   void Release(const LinkKey& key, uint64_t link_id);
   // A new connection.
@@ -174,6 +187,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   struct Place {
     std::string secret;
     uint32_t credits = 0;
+    bool sealed = false;
     Done done;
     std::optional<EventLoop::TimerId> timer;  // of one that is expected
     std::function<Received()> received;       // of one that is open

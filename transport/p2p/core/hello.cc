@@ -38,6 +38,7 @@ std::vector<std::byte> EncodeHello(const LinkHello& hello) {
   const size_t run_bytes = std::min(hello.key.run.value().size(), kMaxRunIdBytes);
   std::vector<std::byte> out(kHelloFixedBytes + run_bytes);
   PutLe<uint8_t>(out, 0, hello.stage);
+  PutLe<uint8_t>(out, 1, hello.sealed ? 1 : 0);
   PutLe<uint16_t>(out, 2, hello.version_min);
   PutLe<uint16_t>(out, 4, hello.version_max);
   PutLe<uint16_t>(out, 6, static_cast<uint16_t>(run_bytes));
@@ -66,6 +67,7 @@ StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload) {
   LinkHello hello;
   hello.stage = GetLe<uint8_t>(payload, 0);
   LH_RETURN_IF_ERROR(CheckStage("hello", hello.stage));
+  hello.sealed = GetLe<uint8_t>(payload, 1) != 0;
   hello.version_min = GetLe<uint16_t>(payload, 2);
   hello.version_max = GetLe<uint16_t>(payload, 4);
   if (hello.version_min == 0 || hello.version_min > hello.version_max) {
@@ -138,8 +140,9 @@ StatusOr<LinkRefusal> DecodeRefusal(std::span<const std::byte> payload) {
   return refusal;
 }
 
-std::string Prove(std::string_view secret, Side side, const ProofInput& input) {
-  constexpr std::string_view kPurpose = "longhaul link proof 2";
+namespace {
+
+std::string TranscriptOf(std::string_view purpose, Side side, const ProofInput& input) {
   std::array<std::byte, 48> fixed{};
   PutLe<uint8_t>(fixed, 0, static_cast<uint8_t>(side));
   PutLe<uint8_t>(fixed, 1, static_cast<uint8_t>(input.lane));
@@ -153,12 +156,27 @@ std::string Prove(std::string_view secret, Side side, const ProofInput& input) {
   PutLe<uint64_t>(fixed, 32, input.dialler_received);
   PutLe<uint64_t>(fixed, 40, input.listener_received);
   // All but the last part have fixed lengths, so no two inputs give the same bytes.
-  std::string message(kPurpose);
+  std::string message(purpose);
   message.append(reinterpret_cast<const char*>(fixed.data()), fixed.size());
   message += input.dialler_nonce;
   message += input.listener_nonce;
   message += input.key.run.value();
-  return HmacSha256(secret, message);
+  return message;
+}
+
+}  // namespace
+
+std::string Prove(std::string_view secret, Side side, const ProofInput& input) {
+  return HmacSha256(
+      secret,
+      TranscriptOf(input.sealed ? "longhaul link seal! 3" : "longhaul link proof 2", side, input));
+}
+
+// HKDF (RFC 5869): one block of output, with the secret as salt.
+std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side side,
+                      const ProofInput& input) {
+  const std::string extracted = HmacSha256(secret, agreed);
+  return HmacSha256(extracted, TranscriptOf("longhaul link keys! 3", side, input) + '\x01');
 }
 
 StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b) {

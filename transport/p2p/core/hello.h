@@ -16,10 +16,16 @@
 // the secret, and nothing that was heard can be said again, be it to open a link or to take one
 // over. Pure functions.
 //
+// Both sides know beforehand whether a link is sealed (sealed_connection.h); the hello says it so
+// that a difference has words, and the proofs cover it. The nonces of such a link are public keys
+// that are new each time, and its frames are sealed by keys that follow from them, the secret and
+// all that the proofs cover: who learns the secret later can read nothing of before.
+//
 //   hello                               welcome
 //   offset size  field                  offset size  field
 //        0    1  stage                       0    1  stage
-//        2    2  version_min                 2    2  version
+//        1    1  sealed                      2    2  version
+//        2    2  version_min
 //        4    2  version_max                 8    8  received
 //        6    2  run_bytes                  16   32  nonce
 //        8    8  epoch                      48   32  proof
@@ -53,6 +59,7 @@ inline constexpr uint8_t kStageProve = 2;
 
 struct LinkHello {
   uint8_t stage = kStageIntroduce;
+  bool sealed = false;
   uint16_t version_min = 0, version_max = 0;  // that the dialler speaks
   LinkKey key;
   uint32_t attempt = 0;   // 0: a new link
@@ -94,8 +101,12 @@ struct ProofInput {
   uint32_t attempt = 0;
   uint64_t dialler_received = 0, listener_received = 0;
   std::string dialler_nonce, listener_nonce;
+  bool sealed = false;
 };
 std::string Prove(std::string_view secret, Side side, const ProofInput& input);
+// Of what `side` sends on a lane of a sealed link. `agreed`: by the two keys (base/seal.h).
+std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side side,
+                      const ProofInput& input);
 
 // The highest version that both speak. kUnimplemented with both ranges.
 StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b);

@@ -52,7 +52,7 @@ void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHan
       Pending{key, secret, std::move(handler), options, {}, std::move(done)});
   const bool known = expects_.contains(key);
   if (!known) expects_.emplace(key, pending);
-  acceptor_->Expect(key, std::move(secret), options.credits, deadline.time(),
+  acceptor_->Expect(key, std::move(secret), options, deadline.time(),
                     [this, key, known, pending](StatusOr<OpenedLink> opened) {
                       if (!known) expects_.erase(key);
                       Open(*pending, /*dialled=*/false, std::move(opened));
@@ -75,6 +75,7 @@ void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, st
                                            .key = key,
                                            .secret = std::move(secret),
                                            .credits = options.credits,
+                                           .sealed = options.sealed,
                                            .deadline = deadline.time()},
                                [this, key, pending](StatusOr<OpenedLink> opened) {
                                  dials_.erase(key);
@@ -141,7 +142,7 @@ void Hub::Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened) {
   if (!dialled) {
     const std::weak_ptr<LinkCore> weak = core;  // it lets go of its place when it ends
     acceptor_->Hold(
-        pending.key, core->link_id(), pending.secret, pending.options.credits,
+        pending.key, core->link_id(), pending.secret, pending.options,
         [weak] {
           const auto link = weak.lock();
           return link ? link->ReceivedOnLoop() : Received{};
@@ -165,6 +166,7 @@ void Hub::PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* in
                       .key = pending.key,
                       .secret = pending.secret,
                       .credits = pending.options.credits,
+                      .sealed = pending.options.sealed,
                       .deadline = MonoTime::max()};  // the link knows when it is too late
   // What worked last time comes first.
   const auto worked = std::ranges::find(options.addresses, init->opened.address);

@@ -171,7 +171,7 @@ void LinkCore::Transmit(Lane over, const LinkHeader& header, const FrameView& pa
   if (over == Lane::kControl) receive.Told();
   auto operation = std::make_shared<Operation>();
   operation->done = std::move(done);
-  wire::EncodeLinkHeader(full, payload.header, payload.body, operation->header);
+  wire::EncodeLinkHeader(full, payload.header, payload.body, operation->header, guard());
   {
     const std::lock_guard lock(mutex_);
     stats_.link_bytes_sent += wire::kLinkHeaderBytes + payload.size();
@@ -203,7 +203,7 @@ void LinkCore::TellCredits(Lane about) {
 void LinkCore::OnMessage(const LanePairPtr& lane_pair, Lane over, std::span<const std::byte> header,
                          std::span<const std::byte> payload) {
   if (Over() || lane_pair != lane_pair_) return;
-  StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload);
+  StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload, guard());
   Status status = decoded.status();
   if (status.ok()) {
     {

@@ -123,6 +123,9 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   };
 
   LaneState& lane(Lane l) { return lanes_[static_cast<size_t>(l)]; }
+  wire::LinkGuard guard() const {
+    return init_.options.sealed ? wire::LinkGuard::kSeal : wire::LinkGuard::kChecksum;
+  }
   bool Over() const { return state_ >= State::kEnding; }
   bool GoodbyesReceived() const;
 

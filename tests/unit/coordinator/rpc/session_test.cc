@@ -58,7 +58,7 @@ TEST_F(SessionTest, HelloIsAnsweredByWelcome) {
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_welcome());
-  EXPECT_EQ(command.welcome().protocol(), 7u);
+  EXPECT_EQ(command.welcome().protocol(), 8u);
   EXPECT_EQ(command.welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(Connected(*control_), 1u);
 

@@ -38,6 +38,22 @@ Bytes Encode(const LinkHeader& header, const std::string& payload) {
 TEST(LinkHeaderTest, GoldenBytes) {
   longhaul::testing::ExpectGolden(GOLDEN_DIR, "link_header", kLinkVersionMax,
                                   Encode(Example(), "payload"));
+  LinkHeader old = Example();
+  old.version = kLinkVersionMin;
+  longhaul::testing::ExpectGolden(GOLDEN_DIR, "link_header", kLinkVersionMin,
+                                  Encode(old, "payload"));
+}
+
+// The tag is for whoever seals it; a checksum would tell of what he encrypts.
+TEST(LinkHeaderTest, OfASealedFrameHasNoChecksum) {
+  const std::string payload(1000, 'p');
+  Bytes bytes;
+  EncodeLinkHeader(Example(), BytesOf(payload), {}, bytes, LinkGuard::kSeal);
+  EXPECT_EQ(GetLe<uint64_t>(bytes, 32), 0u);
+  EXPECT_EQ(DecodeLinkHeader(bytes, BytesOf(payload)).status().code(), absl::StatusCode::kDataLoss);
+  const auto decoded = DecodeLinkHeader(bytes, BytesOf(payload), LinkGuard::kSeal);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->sequence, Example().sequence);
 }
 
 // The checksum is XXH3-64 of the header with checksum and tag zero, then the payload.
@@ -124,12 +140,12 @@ TEST(LinkHeaderTest, LanesThatThereAreNot) {
 }
 
 TEST(LinkHeaderTest, OtherVersionsNameTheRange) {
-  for (const uint16_t version : {0, 1, 3, 65535}) {
+  for (const uint16_t version : {0, 1, 4, 65535}) {
     LinkHeader header = Example();
     header.version = version;
     const Status status = DecodeLinkHeader(Encode(header, ""), {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(Message(status)), HasSubstr("versions 2 to 2"));
+    EXPECT_THAT(std::string(Message(status)), HasSubstr("versions 2 to 3"));
     EXPECT_THAT(std::string(Message(status)), HasSubstr(std::to_string(version)));
   }
 }

@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 
 LinkHello Example() {
   return {.stage = kStageProve,
+          .sealed = true,
           .version_min = 1,
           .version_max = 4,
           .key = {RunId("demo-ab12cd"), Epoch(7), EdgeId(2)},
@@ -40,6 +41,7 @@ TEST(HelloTest, RoundTrip) {
   ASSERT_TRUE(hello.ok()) << hello.status();
   EXPECT_EQ(hello->key, Example().key);
   EXPECT_EQ(hello->stage, kStageProve);
+  EXPECT_TRUE(hello->sealed);
   EXPECT_EQ(hello->version_max, 4);
   EXPECT_EQ(hello->attempt, Example().attempt);
   EXPECT_EQ(hello->received, Example().received);
@@ -128,6 +130,20 @@ TEST(HelloTest, ProofDependsOnEverything) {
   EXPECT_NE(proof, changed([](ProofInput& i) { i.key.run = RunId("demo-ab12ce"); }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.dialler_nonce[0] = 'x'; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.listener_nonce[31] = 'x'; }));
+  EXPECT_NE(proof, changed([](ProofInput& i) { i.sealed = true; }));
+}
+
+TEST(HelloTest, KeysOfASealDependOnEverything) {
+  ProofInput input = ExampleProof();
+  input.sealed = true;
+  const std::string agreed(32, 'a'), key = SealKeyOf("secret", agreed, Side::kDialler, input);
+  EXPECT_EQ(key.size(), 32u);
+  EXPECT_NE(key, SealKeyOf("secret", agreed, Side::kListener, input)) << "the other direction";
+  EXPECT_NE(key, SealKeyOf("other", agreed, Side::kDialler, input));
+  EXPECT_NE(key, SealKeyOf("secret", std::string(32, 'b'), Side::kDialler, input));
+  EXPECT_NE(key, Prove("secret", Side::kDialler, input));
+  input.lane = Lane::kBulk;
+  EXPECT_NE(key, SealKeyOf("secret", agreed, Side::kDialler, input)) << "the other lane";
 }
 
 TEST(HelloTest, ChoosesTheHighestCommonVersion) {

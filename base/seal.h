@@ -1,0 +1,68 @@
+// Authenticated encryption between two who share a secret: keys by X25519, messages by AES-256-GCM.
+//
+// Threads: an object is used by one at a time.
+#ifndef LONGHAUL_BASE_SEAL_H_
+#define LONGHAUL_BASE_SEAL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+inline constexpr size_t kSealKeyBytes = 32;
+inline constexpr size_t kSealTagBytes = 16;
+inline constexpr size_t kPublicKeyBytes = 32;
+
+// A key pair for one conversation. Its public half is 32 bytes that nobody can foresee.
+class EphemeralKey {
+ public:
+  EphemeralKey();
+  ~EphemeralKey();
+  EphemeralKey(EphemeralKey&&) noexcept;
+  EphemeralKey& operator=(EphemeralKey&&) noexcept;
+
+  const std::string& public_key() const { return public_key_; }
+  // What only the two ends of a conversation can compute, 32 bytes. kInvalidArgument: not a public
+  // key, or one that has the same result with everybody.
+  StatusOr<std::string> Agree(std::string_view peer_public_key) const;
+
+ private:
+  struct Key;
+  std::unique_ptr<Key> key_;
+  std::string public_key_;
+};
+
+// One direction of a conversation, at either end. Both count the messages: one that is lost,
+// repeated, out of order or changed does not open.
+class Sealer {
+ public:
+  explicit Sealer(std::string_view key);  // kSealKeyBytes
+  ~Sealer();
+  Sealer(const Sealer&) = delete;
+  Sealer& operator=(const Sealer&) = delete;
+
+  // The next message: `head` and `body`, one after the other, encrypted into `out`, which is as
+  // long as both. `open` stays readable and is authenticated with it.
+  void Seal(std::span<const std::byte> open, std::span<const std::byte> head,
+            std::span<const std::byte> body, std::byte* out,
+            std::span<std::byte, kSealTagBytes> tag);
+  // False: it is not the next message that the other end has sealed; `out` then holds nothing that
+  // may be used, and neither does any message after it. `out` is as long as `sealed`.
+  bool Open(std::span<const std::byte> open, std::span<const std::byte> sealed,
+            std::span<const std::byte, kSealTagBytes> tag, std::byte* out);
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_SEAL_H_

@@ -167,13 +167,12 @@ void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
       prediction.busiest_bytes > 0
           ? fmt::format("carries {}", FormatBytes(static_cast<double>(prediction.busiest_bytes)))
           : "is at work",
-      fill_and_drain > 0
-          ? fmt::format(" of one synchronous step{}: {}",
-                        prediction.exchange_seconds > 0
-                            ? ", and what passes and exchange wait for each other"
-                            : "",
-                        SecondsText(fill_and_drain))
-          : std::string(": none, because steps overlap"));
+      fill_and_drain > 0 ? fmt::format(" of one synchronous step{}: {}",
+                                       prediction.exchange_seconds > 0
+                                           ? ", and what passes and exchange wait for each other"
+                                           : "",
+                                       SecondsText(fill_and_drain))
+                         : std::string(": none, because steps overlap"));
 }
 
 // What a stage does all step long, and what it waits for.

@@ -299,11 +299,11 @@ class ReplicasPlanner {
         "passes of replica {}, the slowest, and {} behind them in which replicas exchange "
         "gradients ({}) and parameters ({}), {} a step in all.",
         replicas_, stages_, stages_ == 1 ? "" : "s",
-        ranks == 1 ? "" : fmt::format(" of {} ranks", ranks), who, layers, PlacedText(request_, plan),
-        spec.train.microbatches, spec.TokensPerStep(), seconds(step.step_seconds),
-        static_cast<double>(spec.TokensPerStep()) / step.step_seconds, seconds(step.passes_seconds),
-        step.slowest, seconds(step.exchange_seconds), replicas::ToString(spec.replicas.gradients),
-        replicas::ToString(spec.replicas.parameters),
+        ranks == 1 ? "" : fmt::format(" of {} ranks", ranks), who, layers,
+        PlacedText(request_, plan), spec.train.microbatches, spec.TokensPerStep(),
+        seconds(step.step_seconds), static_cast<double>(spec.TokensPerStep()) / step.step_seconds,
+        seconds(step.passes_seconds), step.slowest, seconds(step.exchange_seconds),
+        replicas::ToString(spec.replicas.gradients), replicas::ToString(spec.replicas.parameters),
         FormatBytes(static_cast<double>(bytes) / spec.replicas.steps_apart()));
     text += fmt::format(
         " No schedule could be below {}, and what sets that bound is the {}; for {} of it the {} "

@@ -144,12 +144,15 @@ grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
 grpc::ServerUnaryReactor* ControlServiceImpl::SetReplicas(Context* context,
                                                           const v1::ReplicasRequest* request,
                                                           v1::ReplicasReply* reply) {
-  if (Status status = port_->Check(*context); !status.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kSetReplicas);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
+  const StatusOr<std::string> run = gate_->OwnRun(*caller, request->run());
+  if (!run.ok()) return Answer(context, run.status());
   auto* call = new WaitingCall<v1::ReplicasReply>(shell_, reply);
   return call->Start([&](Shell::ReplicasDone done) {
-    return shell_->SetReplicas(request->run(), request->replicas(), std::move(done));
+    return shell_->SetReplicas(*run, request->replicas(), std::move(done));
   });
 }
 

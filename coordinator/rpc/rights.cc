@@ -19,6 +19,7 @@ constexpr std::array kRights = {
     Right{Call::kGetRun, "GetRun", false, true, true, Owned::kRun},
     Right{Call::kWatchRun, "WatchRun", false, true, true, Owned::kRun},
     Right{Call::kStopRun, "StopRun", false, true, true, Owned::kRun},
+    Right{Call::kSetReplicas, "SetReplicas", false, true, true, Owned::kRun},
     Right{Call::kListEvents, "ListEvents", false, true, true, Owned::kRun},
     Right{Call::kListLogs, "ListLogs", false, true, true, Owned::kRun},
     Right{Call::kListWorkers, "ListWorkers", true, true, true, Owned::kNothing},

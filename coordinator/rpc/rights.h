@@ -22,6 +22,7 @@ enum class Call : uint8_t {
   kGetRun,
   kWatchRun,
   kStopRun,
+  kSetReplicas,
   kListEvents,
   kListLogs,
   kListWorkers,

@@ -60,7 +60,9 @@ TEST(SealerTest, OpensWhatWasSealed) {
       for (std::byte& b : *bytes) b = static_cast<std::byte>(random());
     }
     const Sealed sealed = SealNext(here, open, text, text.empty() ? 0 : random() % text.size());
-    if (text.size() >= 16) EXPECT_NE(sealed.payload, text);
+    if (text.size() >= 16) {
+      EXPECT_NE(sealed.payload, text);
+    }
     Bytes opened;
     ASSERT_TRUE(OpenNext(there, sealed, &opened)) << "message " << i;
     EXPECT_EQ(opened, text);

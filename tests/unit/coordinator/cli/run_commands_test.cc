@@ -59,7 +59,8 @@ TEST_F(CliTest, Replicas) {
   control_.runs[0].set_replicas_reason("1 of 2 replicas train");
   EXPECT_THAT(Ask({"ps"}).out, HasSubstr("STAGES\tREPLICAS\t"));
   EXPECT_THAT(Ask({"ps"}).out, HasSubstr("\t1/2\t"));
-  EXPECT_THAT(Ask({"status", "tiny-abc123"}).out, HasSubstr("replicas\t1/2: 1 of 2 replicas train\n"));
+  EXPECT_THAT(Ask({"status", "tiny-abc123"}).out,
+              HasSubstr("replicas\t1/2: 1 of 2 replicas train\n"));
 }
 
 TEST_F(CliTest, StepsKeepEveryBitOfTheLosses) {

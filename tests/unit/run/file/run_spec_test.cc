@@ -221,7 +221,7 @@ TEST(RunSpec, LinksPaper) {
   EXPECT_EQ(spec->links.codecs, (CodecPair{"tah", "fixed:bits=6"}));
   EXPECT_EQ(ErrorOf(std::string(kMinimal) + "links: papers\n"),
             "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, "
-            "cache_limit, measure, workers, "
+            "cache_limit, measure, encrypt, workers, "
             "got 'papers'");
 }
 

@@ -34,6 +34,14 @@ std::set<std::string> PairsOf(const std::vector<ProbeEdge>& edges) {
   return pairs;
 }
 
+void PutInOneRegion(std::vector<CandidateWorker>* workers) {
+  for (CandidateWorker& from : *workers) {
+    for (const CandidateWorker& to : *workers) {
+      if (from.id != to.id) from.to[to.id].latency = absl::Milliseconds(1);
+    }
+  }
+}
+
 TEST(LinkSurvey, FewCandidatesMeasureAllTheirPairs) {
   LinkSurvey survey;
   const auto workers = Workers(3);
@@ -48,11 +56,7 @@ TEST(LinkSurvey, ManyBeginWithRoundTripsAndEndWithWhatPlansUse) {
   const std::vector<ProbeEdge> trips = survey.Next(workers);
   EXPECT_EQ(trips.size(), 15u);
   for (const ProbeEdge& edge : trips) EXPECT_TRUE(edge.round_trips_only);
-  for (CandidateWorker& from : workers) {
-    for (const CandidateWorker& to : workers) {
-      if (from.id != to.id) from.to[to.id].latency = absl::Milliseconds(1);
-    }
-  }
+  PutInOneRegion(&workers);
   const std::vector<ProbeEdge> telling = survey.Next(workers);
   EXPECT_EQ(telling.size(), 3u);  // each with a neighbour, all in one region
   for (const ProbeEdge& edge : telling) EXPECT_FALSE(edge.round_trips_only);
@@ -67,7 +71,8 @@ TEST(LinkSurvey, ManyBeginWithRoundTripsAndEndWithWhatPlansUse) {
 
 TEST(LinkSurvey, PairsOfOneStageAreMeasuredAsSuch) {
   LinkSurvey survey;
-  const auto workers = Workers(6);
+  std::vector<CandidateWorker> workers = Workers(6);
+  PutInOneRegion(&workers);
   while (!survey.Next(workers).empty()) {
   }
   Assignment plan = Chain({"a"});

@@ -284,6 +284,14 @@ def transports(cluster):
             raise AssertionError(f"the plan has {used}")
         run = cluster.cli("submit", path, "--watch").stdout.split()[0]
         expect_equal(f"worker2's links over grpc, {name}", cluster.losses(run), wanted)
+    # Encrypted, over both, and what the plan says of it.
+    mixed = cluster.write_run("encrypted", links=NONE.replace(" }", ", encrypt: required, workers: { "
+                                                              "worker2: { transport: grpc } } }"))
+    text = cluster.cli("plan", mixed).stdout
+    if "Links between workers are encrypted (links.encrypt: required)" not in text:
+        raise AssertionError(text)
+    run = cluster.cli("submit", mixed, "--watch").stdout.split()[0]
+    expect_equal("encrypted, over both", cluster.losses(run), cluster.losses("ucx-none"))
     # What a worker does not listen on is refused at once, never replaced.
     cluster.kill("worker3")
     cluster.start_worker(3, "--transport", "ucx")

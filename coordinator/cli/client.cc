@@ -103,7 +103,7 @@ StatusOr<std::unique_ptr<Client>> Client::Open(CoordinatorAccess access, Interru
     }
     return Explain(access, ToGrpc(opened.status()), kJoinLimit);
   }
-  // Without a new one the old one does for now; when it has ended, the next Open says so.
+  // The old certificate serves until it ends; then the next Open says so.
   if (const Status renewed = (*opened)->RenewIfDue(absl::ZeroDuration()); !renewed.ok()) {
     LogDebug("{}", Message(renewed));
   }

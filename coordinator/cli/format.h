@@ -26,7 +26,7 @@ std::string RunLossText(const v1::RunStatus& run);
 std::string ExactText(double value);
 // "57/200", or "57" where the end is not known.
 std::string StepText(const v1::RunStatus& run);
-// "1/2": of those that are wanted so many train. "" where it was never about more than one.
+// "1/2": one replica trains, and two are wanted. "" for runs that never wanted more than one.
 std::string ReplicasText(const v1::RunStatus& run);
 
 bool HasEnded(const v1::RunStatus& run);

@@ -10,8 +10,8 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr uint32_t kLongestMoved = 3;  // stages that move together
-// Of a mean over replicas or stages, beside the slowest one: else most moves would change nothing,
-// and the search could not go where the next one helps.
+// The slowest replica or stage decides, and the mean over all counts this much beside it. Without
+// the mean most moves would change nothing, and the search would not see the way.
 constexpr double kWeightOfMean = 0.02;
 
 }  // namespace

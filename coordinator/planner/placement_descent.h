@@ -92,7 +92,7 @@ class Descent {
   double PassesInPieces(uint32_t replica, const Pieces& pieces) const;
   double PassesWith(uint32_t replica, uint32_t place, uint32_t worker) const;
   double PassesSwapped(uint32_t replica, uint32_t one, uint32_t other) const;
-  // With another one's workers in places [begin, end].
+  // The replica has the other one's workers in places [begin, end].
   double PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin, uint32_t end) const;
   Column ColumnWith(uint32_t place, uint32_t replica, uint32_t worker) const;
 

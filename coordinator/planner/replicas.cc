@@ -29,7 +29,7 @@ void TakeLonger(const v1::GroupPass& other, v1::GroupPass* pass) {
   pass->set_backward(std::max(pass->backward(), other.backward()));
 }
 
-// Of groups that both have timed.
+// Both workers have timed a group of this kind; others stay as they are.
 void TakeLonger(const v1::GroupTimes& other, v1::GroupTimes* times) {
   const auto parts = [](const v1::GroupTimes& of) { return std::max(of.expert(), 1u); };
   if (times->tensor() != other.tensor() || parts(*times) != parts(other)) return;

@@ -450,7 +450,7 @@ class Core {
   // spares.cc
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run);
-  // Those that the run file asks for, and the workers of replicas that are missing.
+  // As many as the run file asks for, and the workers of replicas that are missing.
   size_t SparesWanted(const Run& run) const;
   void ReleaseSparesBeyond(const Run& run, size_t wanted);
   void AdvanceSpares();

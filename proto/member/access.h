@@ -52,7 +52,7 @@ class Access {
 
   const std::string& address() const { return options_.address; }
   bool insecure() const { return options_.insecure; }
-  // Of insecure access: the token. Before each call starts.
+  // Call it before each call starts. It adds the token where access is insecure, else nothing.
   void AddTo(grpc::ClientContext* context) const;
   std::shared_ptr<grpc::Channel> NewChannel() const;  // a connection of its own
   // Grows when there is a new certificate: then channels are to be made anew.

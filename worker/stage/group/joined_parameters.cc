@@ -26,7 +26,7 @@ std::vector<SharedParameter> JoinedParameters::Join(
         one.value = whole.value;
         one.gradient = whole.gradient;
       }
-      // Of ranks that hold the same numbers one counts them for the stage.
+      // Several ranks may hold the same numbers; one of them counts these for the stage.
       one.counted_elsewhere &= share.counted_elsewhere;
       shares_.Join(share.name, share.value, rank, whole.value);
       LH_CHECK(share.gradient.empty() == whole.gradient.empty(),

@@ -175,13 +175,7 @@ Status Access::Join(const JoinToken& token, Deadline deadline) {
   LH_RETURN_IF_ERROR(
       OfCall(stub->Join(Until(&context, deadline), request, &reply), options_.address));
   joining.certificate_pem = reply.certificate_pem();
-  LH_ASSIGN_OR_RETURN(joining, ParseCredentials(ToPem(joining)));
-  LH_RETURN_IF_ERROR(StoreCredentials(options_.credentials_file, joining));
-  const std::lock_guard lock(mutex_);
-  credentials_ = std::move(joining);
-  LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
-  ++generation_;
-  return absl::OkStatus();
+  return Keep(joining);
 }
 
 void Access::AddTo(grpc::ClientContext* context) const {
@@ -224,10 +218,14 @@ Status Access::Renew(const Credentials& old) {
       OfCall(stub->Renew(Until(&context, Deadline::After(kRenewLimit)), request, &reply),
              options_.address));
   renewed.certificate_pem = reply.certificate_pem();
-  LH_ASSIGN_OR_RETURN(renewed, ParseCredentials(ToPem(renewed)));
-  LH_RETURN_IF_ERROR(StoreCredentials(options_.credentials_file, renewed));
-  const std::lock_guard own(mutex_);
-  credentials_ = std::move(renewed);
+  return Keep(renewed);
+}
+
+Status Access::Keep(const Credentials& given) {
+  LH_ASSIGN_OR_RETURN(Credentials checked, ParseCredentials(ToPem(given)));
+  LH_RETURN_IF_ERROR(StoreCredentials(options_.credentials_file, checked));
+  const std::lock_guard lock(mutex_);
+  credentials_ = std::move(checked);
   LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
   renew_from_ = {};
   ++generation_;

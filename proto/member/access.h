@@ -68,6 +68,8 @@ class Access {
   StatusOr<bool> LoadStored(const std::optional<JoinToken>& token);
   Status Join(const JoinToken& token, Deadline deadline);
   Status Renew(const Credentials& old);
+  // Checks and stores what the coordinator gave; channels are made with it from now on.
+  Status Keep(const Credentials& given);
 
   const AccessOptions options_;
   std::string token_;         // insecure

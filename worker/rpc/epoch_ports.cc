@@ -97,6 +97,22 @@ EpochPorts::EpochPorts(const Resources& resources, const Assignment& assignment,
       events_(std::move(events)),
       trace_(std::move(trace)) {}
 
+EdgeSecrets EdgeSecretsOf(const v1::Assign& assign) {
+  EdgeSecrets secrets;
+  for (const auto& [edge, secret] : assign.edge_secrets()) secrets.emplace(EdgeId(edge), secret);
+  return secrets;
+}
+
+Status EpochPorts::CheckSecrets() const {
+  for (const Edge& edge : assignment_.edges) {
+    if ((edge.from != cell_ && edge.to != cell_) || secrets_.contains(edge.id)) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("expected a secret for each edge of {}, got none for edge {}", ToString(cell_),
+                    edge.id.value()));
+  }
+  return absl::OkStatus();
+}
+
 transport::Transport* EpochPorts::TransportOf(const Edge& edge) const {
   const auto found = resources_.transports.find(edge.transport);
   return found == resources_.transports.end() ? nullptr : found->second;

@@ -31,6 +31,7 @@ namespace longhaul::worker {
 
 // Each edge of the cell has its own.
 using EdgeSecrets = std::map<EdgeId, std::string>;
+EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
 
 class EpochPorts {
  public:
@@ -39,7 +40,8 @@ class EpochPorts {
              EdgeSecrets secrets, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
 
-  bool HasSecretOf(EdgeId edge) const { return secrets_.contains(edge); }
+  // kInvalidArgument: an edge of the cell has no secret.
+  Status CheckSecrets() const;
   // Makes the ports and begins to open their links. `gpu`: where the stage's tensors are.
   // `mixture`: the data sets that the run reads; null: a token file.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,

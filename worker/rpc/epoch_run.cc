@@ -35,12 +35,6 @@ std::string_view ForParameters(ResidentStage::Source source) {
   return "for parameters, from files";
 }
 
-EdgeSecrets SecretsOf(const v1::Assign& assign) {
-  EdgeSecrets secrets;
-  for (const auto& [edge, secret] : assign.edge_secrets()) secrets.emplace(EdgeId(edge), secret);
-  return secrets;
-}
-
 }  // namespace
 
 EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
@@ -51,7 +45,7 @@ EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
       link_secret_(assign.link_secret()),
       inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
-      ports_(resources_, assignment_, cell_, SecretsOf(assign), events_, trace_) {
+      ports_(resources_, assignment_, cell_, EdgeSecretsOf(assign), events_, trace_) {
   for (const v1::CheckpointFile& file : assign.resume_files()) {
     (HoldsTables(file.name()) ? table_files_ : resume_files_).push_back(file);
   }
@@ -203,12 +197,7 @@ Status EpochRun::Check() {
                     ToString(cell_), spec_.group.tensor, spec_.group.expert, mine->group.tensor,
                     mine->group.expert));
   }
-  for (const Edge& edge : assignment_.edges) {
-    if ((edge.from != cell_ && edge.to != cell_) || ports_.HasSecretOf(edge.id)) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("expected a secret for each edge of {}, got none for edge {}", ToString(cell_),
-                    edge.id.value()));
-  }
+  LH_RETURN_IF_ERROR(ports_.CheckSecrets());
   if (spec_.pipeline.slices != assignment_.slices) {
     return absl::InvalidArgumentError(fmt::format(
         "expected an assignment with the run file's pipeline.slices, which is {}; got one with {}",

@@ -321,7 +321,7 @@ void SimWorker::OneStep() {
   // Every stage of the step sees the same.
   const bool nonfinite =
       world_->faults.nonfinite > 0 && LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
-  // Each replica says a loss of its own, so a wrong one shows nowhere.
+  // Each replica says a loss of its own; only runs with one are made to compute wrongly.
   if (last && !run_->assignment.HasReplicas() && random.Chance(world_->faults.miscompute)) {
     world_->timeline.Note("step {} of {}@{} is computed wrongly", step, run_->key.run,
                           run_->key.epoch);

@@ -11,7 +11,6 @@ step; a run whose rows are there is not trained again.
 Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
 import argparse
-import csv
 import os
 import pathlib
 import statistics
@@ -19,7 +18,7 @@ import sys
 
 import needs
 from cluster import ROOT, Cluster, Failed
-from report import Table
+from report import Table, append_rows, read_rows
 
 RUN_FILE = ROOT / "deploy/runs/composition.yaml"
 WORKERS, RANKS = 4, 2
@@ -47,22 +46,6 @@ def parse():
     return arguments
 
 
-def read(path):
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def append(path, rows):
-    is_new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if is_new:
-            writer.writeheader()
-        writer.writerows(rows)
-
-
 def train(cluster, arguments, variant, seed):
     every = max(1, arguments.steps // 6)
     run = cluster.train(RUN_FILE, {
@@ -76,12 +59,12 @@ def train(cluster, arguments, variant, seed):
 
 
 def measure(arguments):
-    done = {(row["variant"], int(row["seed"])) for row in read(arguments.out)}
+    done = {(row["variant"], int(row["seed"])) for row in read_rows(arguments.out)}
     with Cluster(arguments.programs, workers=WORKERS, devices_per_worker=RANKS) as cluster:
         for seed in arguments.seeds:
             for variant in arguments.variants:
                 if (variant, seed) not in done:
-                    append(arguments.out, list(train(cluster, arguments, variant, seed)))
+                    append_rows(arguments.out, FIELDS, list(train(cluster, arguments, variant, seed)))
                     print(f"{variant}, seed {seed}", flush=True)
 
 
@@ -120,7 +103,7 @@ def main():
         try:
             measure(arguments)
         finally:
-            summary(read(arguments.out), arguments.variants)
+            summary(read_rows(arguments.out), arguments.variants)
     except Failed as failed:
         sys.exit(str(failed))
 

@@ -9,7 +9,6 @@ Every run that ends adds its row to --out; a run whose row is there is not train
 Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
 import argparse
-import csv
 import os
 import pathlib
 import statistics
@@ -17,7 +16,7 @@ import sys
 
 import needs
 from cluster import Cluster, Failed
-from report import Table
+from report import Table, append_rows, read_rows
 
 RUN = """\
 name: replicas
@@ -61,19 +60,7 @@ def parse():
 
 
 def read(path):
-    if not path.exists():
-        return {}
-    with path.open(encoding="utf-8", newline="") as file:
-        return {(row["form"], int(row["seed"]), int(row["steps"])): row for row in csv.DictReader(file)}
-
-
-def append(path, row):
-    is_new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
+    return {(row["form"], int(row["seed"]), int(row["steps"])): row for row in read_rows(path)}
 
 
 def train(cluster, file, form, seed):
@@ -102,7 +89,7 @@ def measure(arguments, known):
                 row = {"form": form, "seed": seed, "steps": arguments.steps, "first_20_relative": f"{apart:.3e}",
                        "train_loss": f"{statistics.mean(losses[-LAST:]):.5f}", "validation_loss": f"{validation:.5f}"}
                 if (form, seed, arguments.steps) not in known:
-                    append(arguments.out, row)
+                    append_rows(arguments.out, FIELDS, [row])
                 print(f"{form}, seed {seed}: {row}", flush=True)
     file.unlink()
 

@@ -1,4 +1,5 @@
 """Tables, and on which machine and beside what they were measured."""
+import csv
 import json
 import os
 import pathlib
@@ -6,6 +7,23 @@ import platform
 import statistics
 import sys
 import time
+
+
+def read_rows(path):
+    """Of a CSV file with a header; none where there is no file yet."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append_rows(path, fields, rows):
+    is_new = not path.exists()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fields)
+        if is_new:
+            writer.writeheader()
+        writer.writerows(rows)
 
 
 def cpu_model():

@@ -95,18 +95,8 @@ def worker_identity(cluster):
 def start(cluster, name):
     path = cluster.write_run(name, steps=STEPS, stages=2, transport="grpc")
     run = cluster.cli("submit", path).stdout.split()[0]
-    training.wait_for(f"step 3 of {run}", lambda: step(cluster, run) >= 3)
+    training.wait_for(f"step 3 of {run}", lambda: cluster.step(run) >= 3)
     return run
-
-
-def step(cluster, run):
-    return int(cluster.status(run).get("step", 0))
-
-
-def end(cluster, run):
-    cluster.cli("stop", run)
-    training.wait_for(f"the end of {run}", lambda: cluster.status(run)["state"] == "stopped")
-    return cluster.losses(run)
 
 
 class Storm:
@@ -116,13 +106,13 @@ class Storm:
         self.cluster, self.run, self.memory = cluster, run, memory
 
     def attack(self, attack, targets, *arguments):
-        before = step(self.cluster, self.run)
+        before = self.cluster.step(self.run)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             outcomes = list(pool.map(lambda target: attack(target, *arguments), targets))
         self.survived(f"{attack.__name__}: {' | '.join(outcomes)}", before)
 
     def survived(self, what, before):
-        training.wait_for("two more steps", lambda: step(self.cluster, self.run) > before + 1)
+        training.wait_for("two more steps", lambda: self.cluster.step(self.run) > before + 1)
         grown = ", ".join(f"{n} {mb:+.1f} MB" for n, mb in self.memory.growth().items())
         print(f"{what}; {grown}", flush=True)
 
@@ -131,7 +121,7 @@ def flip_a_bit(cluster, proxies):
     """In what goes between the workers: a damaged tensor ends the run with a reason; where HTTP/2
     was hit, the link comes back and the run goes on."""
     run = start(cluster, "damaged")
-    dialled, before = sum(proxy.connections for proxy in proxies), step(cluster, run)
+    dialled, before = sum(proxy.connections for proxy in proxies), cluster.step(run)
     for proxy in proxies:
         proxy.wanted = 1
 
@@ -193,13 +183,13 @@ def main():
             assert "\x1b" not in logs, "a forged line steers the terminal"
             assert "forged" not in logs, "a worker logs into a run that it has no part in"
             check_logs(cluster, token)
-            stormy = end(cluster, run)
+            stormy = cluster.end(run)
             for name, mb in memory.growth().items():
                 print(f"{name}: {memory.begin[name]:.1f} MB, grew by {mb:.1f} MB", flush=True)
                 assert mb < LIMIT_MB, f"{name} grew by {mb:.1f} MB"
             calm = start(cluster, "calm")
-            training.wait_for("as many steps", lambda: step(cluster, calm) >= len(stormy))
-            losses = end(cluster, calm)[:len(stormy)]
+            training.wait_for("as many steps", lambda: cluster.step(calm) >= len(stormy))
+            losses = cluster.end(calm)[:len(stormy)]
             training.expect_equal("under attack and undisturbed", stormy, losses)
             flip_a_bit(cluster, proxies)
             for name, process in cluster.processes.items():

@@ -41,10 +41,6 @@ class ShiftedCluster(Cluster):
             file.write(struct.pack("=q", seconds))
 
 
-def step_of(cluster, run):
-    return int(cluster.status(run).get("step", 0))
-
-
 def events(cluster, run):
     return [json.loads(line) for line in cluster.cli("events", run, "--json").stdout.splitlines()]
 
@@ -57,8 +53,8 @@ def clock_steps(folder, programs):
         jumps = [("coordinator", 5 * HOUR_S), ("worker1", -3 * HOUR_S), ("worker3", 2 * HOUR_S),
                  ("coordinator", -7 * HOUR_S), ("worker1", 9 * HOUR_S)]
         for daemon, seconds in jumps:
-            at = step_of(cluster, run)
-            wait_for("a step", lambda: step_of(cluster, run) > at)
+            at = cluster.step(run)
+            wait_for("a step", lambda: cluster.step(run) > at)
             cluster.shift(daemon, seconds)
         wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
         status = cluster.status(run)
@@ -81,7 +77,7 @@ def full_store(folder, programs):
             Cluster(programs, folder, workers=4) as cluster:
         unbroken = cluster.train("unbroken", steps=STEPS)
         run = cluster.cli("submit", cluster.write_run("full", steps=STEPS)).stdout.split()[0]
-        wait_for("a step", lambda: step_of(cluster, run) > 3)
+        wait_for("a step", lambda: cluster.step(run) > 3)
         filler = disk / "filler"
         with open(filler, "wb", buffering=0) as file:
             try:

@@ -228,18 +228,8 @@ def revoked(cluster, bob):
 
 def begin(cluster, name):
     run = cluster.cli("submit", cluster.write_run(name, steps=STEPS, stages=2)).stdout.split()[0]
-    training.wait_for(f"step 3 of {run}", lambda: step(cluster, run) >= 3)
+    training.wait_for(f"step 3 of {run}", lambda: cluster.step(run) >= 3)
     return run
-
-
-def step(cluster, run):
-    return int(cluster.status(run).get("step", 0))
-
-
-def end(cluster, run):
-    cluster.cli("stop", run)
-    training.wait_for(f"the end of {run}", lambda: cluster.status(run)["state"] == "stopped")
-    return cluster.losses(run)
 
 
 def main():
@@ -258,15 +248,15 @@ def main():
             downgrades(cluster, programs)
             other_authority(cluster, programs)
             revoked(cluster, bob)
-            before = step(cluster, run)
-            training.wait_for("two more steps", lambda: step(cluster, run) > before + 1)
+            before = cluster.step(run)
+            training.wait_for("two more steps", lambda: cluster.step(run) > before + 1)
             status = cluster.status(run)
             check(status["state"] == "running" and int(status["epoch"]) == 1, status["state"], status["epoch"])
             check(status["owner"], "the run has no owner")
-            guarded = end(cluster, run)
+            guarded = cluster.end(run)
             calm = begin(cluster, "calm")
-            training.wait_for("as many steps", lambda: step(cluster, calm) >= len(guarded))
-            training.expect_equal("while others tried and undisturbed", guarded, end(cluster, calm)[:len(guarded)])
+            training.wait_for("as many steps", lambda: cluster.step(calm) >= len(guarded))
+            training.expect_equal("while others tried and undisturbed", guarded, cluster.end(calm)[:len(guarded)])
             for name, process in cluster.processes.items():
                 check(process.poll() is None, name, "has ended")
 

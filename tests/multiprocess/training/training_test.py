@@ -140,6 +140,15 @@ class Cluster:
     def status(self, run):
         return json.loads(self.cli("status", run, "--json").stdout)
 
+    def step(self, run):
+        return int(self.status(run).get("step", 0))
+
+    def end(self, run):
+        """Stops the run, and gives its losses."""
+        self.cli("stop", run)
+        wait_for(f"the end of {run}", lambda: self.status(run)["state"] == "stopped")
+        return self.losses(run)
+
     def write_run(self, name, steps=50, stages=4, schedule="link-aware", links=NONE,
                   transport="ucx", model=GPT, optimizer=ADAMW):
         path = self.folder / f"{name}.yaml"

@@ -29,6 +29,10 @@ esac
 readonly FROM=build/release
 readonly BUNDLE=build/gpu
 readonly OPS_TEST=tests/unit/python/ops_test.py
+# Runs of real daemons, and what they need of the tree.
+readonly TRAINING=tests/multiprocess/training
+readonly RUNS=("slices_test.py losses" "overlap_test.py losses" "replicas_test.py parity")
+readonly RUNS_OF_TWO_GPUS=("group_test.py parity" "composition_test.py parity" "composition_test.py compressed")
 die() { printf 'gpu.sh: %s\n' "$*" >&2; exit 1; }
 
 # What the programs link, but for the C and C++ libraries, which must be the machine's own, and for
@@ -47,14 +51,15 @@ if [ "$build" = 1 ]; then
   found=$(cmake --preset release | grep -- '^-- CUDA: ')
   [[ $found == *": on"* ]] || die "expected nvcc; ${found#-- }"
   cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes \
-    longhaul-bench-collective longhaul-codec torch_ops
+    longhaul-bench-collective longhaul-codec torch_ops longhaul longhaul-coordinator reference_losses
   rm -rf "$BUNDLE"
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
   cp "$FROM/lib/"liblonghaul_{cuda,torch_cuda,torch_ops}.so "$BUNDLE/lib/"
-  cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" "$BUNDLE/"
+  cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" $TRAINING/*.py deploy/runs/*.yaml "$BUNDLE/"
   mapfile -t programs < <(cat "$BUNDLE/gpu_tests.txt" "$FROM/gpu_helpers.txt" | sed "s|^|$FROM/bin/|")
-  programs+=("$FROM/bin/longhaul-bench-collective" "$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes")
+  programs+=("$FROM/bin/longhaul-bench-collective" "$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes"
+    "$FROM/bin/longhaul" "$FROM/bin/longhaul-coordinator" "$FROM/bin/reference_losses")
   cp "${programs[@]}" "$BUNDLE/bin/"
   copy_libraries "${programs[@]}" "$FROM/lib/liblonghaul_torch_ops.so"
   echo "gpu.sh: built $(wc -l <"$BUNDLE/gpu_tests.txt") test programs into $BUNDLE/ ($(du -sh "$BUNDLE" | cut -f1))"
@@ -78,7 +83,19 @@ if [ "$run" = 1 ]; then
   while read -r test; do
     "$BUNDLE/bin/$test" || failed+=("$test")
   done <"$BUNDLE/gpu_tests.txt"
-  total=$(($(wc -l <"$BUNDLE/gpu_tests.txt") + 1))
+  LONGHAUL_TEST_GPUS=$("$python" -c 'import torch; print(torch.cuda.device_count())')
+  export LONGHAUL_TEST_GPUS
+  runs=("${RUNS[@]}")
+  if [ "$LONGHAUL_TEST_GPUS" -ge 2 ]; then
+    runs+=("${RUNS_OF_TWO_GPUS[@]}")
+  else
+    printf 'skipped, they need two GPUs: %s\n' "${RUNS_OF_TWO_GPUS[*]}"
+  fi
+  for run in "${runs[@]}"; do
+    read -r script part <<<"$run"
+    python3 -B "$BUNDLE/$TRAINING/$script" "$BUNDLE/bin" "$part" || failed+=("$run")
+  done
+  total=$(($(wc -l <"$BUNDLE/gpu_tests.txt") + 1 + ${#runs[@]}))
   printf '%d passed, %d failed%s\n' $((total - ${#failed[@]})) ${#failed[@]} "${failed[*]:+: ${failed[*]}}"
   [ ${#failed[@]} = 0 ]
 fi

@@ -119,22 +119,29 @@ uint64_t RanksOfBlock(const ModelSpec& spec) {
 // On a GPU, of a block and a token: what keys and values have more where each head of queries gets
 // its own, since no kernel shares them (worker/stage/llama.cc). In numbers.
 uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
-  const bool shares = spec.train.dtype == ComputeDtype::kBf16 && !spec.data.mask_documents;
+  const uint32_t slices = spec.pipeline.SlicesNow();
+  const bool masked = spec.data.mask_documents || slices > 1;
+  const bool shares = spec.train.dtype == ComputeDtype::kBf16 && !masked;
   if (shares || spec.model.kv_heads == 0) return 0;  // 0: a family whose heads share none
-  return 2 * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
+  // A slice repeats those of all earlier ones, too.
+  return (slices + 1) * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
 }
 
 // What a block keeps of a microbatch's earlier slices for the later ones: keys and values; and
 // where autograd keeps what attention reads, for each but the first slice its own and all earlier
-// ones once more.
-uint64_t PastBytes(const RunSpec& spec, uint64_t tokens) {
+// ones once more, unless heads get copies of their own. Recorded passes of a GPU keep copies for
+// the later slices, and their gradients.
+uint64_t PastBytes(const RunSpec& spec, uint64_t tokens, bool on_gpu) {
   const uint32_t slices = spec.pipeline.SlicesNow();
   if (slices == 1) return 0;
   const uint64_t channels = model::FamilyOf(spec.model).kv_channels(spec.model);
   const uint64_t of_all =
       2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat);
-  if (spec.pipeline.recompute != Recompute::kNone) return of_all;
-  return of_all * (slices + 1) / 2 - of_all / slices;
+  const uint64_t of_earlier = of_all - of_all / slices;
+  const uint64_t recorded = on_gpu ? of_earlier : 0;  // their gradients, or their copies
+  if (spec.pipeline.recompute != Recompute::kNone) return of_all + recorded;
+  if (on_gpu && RepeatedKeysAndValues(spec) > 0) return 2 * recorded;
+  return of_all * (slices + 1) / 2 - of_all / slices + 2 * recorded;
 }
 
 // Who attends to whom, of all slices of a microbatch but the first; all blocks share it.
@@ -311,7 +318,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   } else {
     memory.fixed += of_loss;
   }
-  memory.per_flight += layers * PastBytes(spec, tokens) + SliceMaskBytes(spec);
+  memory.per_flight += layers * PastBytes(spec, tokens, on_gpu) + SliceMaskBytes(spec);
   switch (spec.pipeline.recompute) {
     case Recompute::kNone:
       memory.per_flight += layers * of_block;
@@ -328,6 +335,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (!on_gpu) return memory;
   memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
   if (!recomputes) memory.per_flight += boundary + kSegmentBytes;
+  // Passes are recorded of both versions, whichever is in flight.
+  memory.per_flight *= versions;
   if (keeps_logits) memory.per_flight += logits + (bf16 ? logits / kFloat * kHalf : 0);
   return memory;
 }

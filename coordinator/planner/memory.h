@@ -77,7 +77,7 @@ struct StageMemory {
 //            With recomputation only the stage's input and output, on a GPU, too; of blocks also
 //            the inputs of all but the first.
 //            + where microbatches go in slices keys and values of the earlier ones, for each later
-//              one; with recomputation once
+//              one; with recomputation once; on a GPU also copies of theirs, and gradients
 // host       = a checkpoint's snapshot (StageStateBytes), or two where the run takes them again and
 //              again
 //            + at an end of a tied matrix what the other end sends of its gradient in a step, and
@@ -94,8 +94,8 @@ struct StageMemory {
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes
-// Where steps overlap (schedule 2bw) parameters, gradients and casts are there twice, and a
-// snapshot has the parameters of both versions.
+// Where steps overlap (schedule 2bw) parameters, gradients and casts are there twice, and on a GPU
+// what passes keep, which are recorded of both versions; a snapshot has the parameters of both.
 // In a group of ranks (group.tensor) parameters, gradients, moments, casts and logits are a rank's
 // share, and so is what autograd keeps between split matrices. Norms, the residual and boundary
 // tensors are whole on every rank; with group.sequence norms and residuals are those of its tokens.

@@ -55,33 +55,6 @@ Status CheckExperts(const RunSpec& spec) {
       spec.model.has_experts() ? spec.model.experts : 0, spec.group.expert));
 }
 
-// A GPU records its passes, each slice of which does other work.
-Status CheckSlices(const RunSpec& spec, const std::vector<CandidateWorker>& workers) {
-  const uint32_t slices = spec.pipeline.SlicesNow();
-  if (slices == 1 || spec.replay) return absl::OkStatus();
-  for (const CandidateWorker& worker : workers) {
-    if (!worker.on_gpu) continue;
-    return absl::FailedPreconditionError(fmt::format(
-        "worker {} computes on a GPU, which takes microbatches whole, and pipeline.slices is {}; "
-        "set it to 1, or start the workers with --device cpu",
-        worker.name, slices));
-  }
-  return absl::OkStatus();
-}
-
-// Both versions of its parameters would have passes recorded on a GPU.
-Status CheckOverlap(const RunSpec& spec, const std::vector<CandidateWorker>& workers) {
-  if (!OverlapsSteps(spec.pipeline.schedule) || spec.replay) return absl::OkStatus();
-  for (const CandidateWorker& worker : workers) {
-    if (!worker.on_gpu) continue;
-    return absl::FailedPreconditionError(fmt::format(
-        "worker {} computes on a GPU, where steps do not overlap yet, and pipeline.schedule is "
-        "2bw; take link-aware, or start the workers with --device cpu",
-        worker.name));
-  }
-  return absl::OkStatus();
-}
-
 class Planner {
  public:
   explicit Planner(const PlanRequest& request)
@@ -141,8 +114,6 @@ Status Planner::Check() const {
   }
   LH_RETURN_IF_ERROR(CheckExperts(spec_));
   LH_RETURN_IF_ERROR(CheckDevices(spec_, request_.workers));
-  LH_RETURN_IF_ERROR(CheckSlices(spec_, request_.workers));
-  LH_RETURN_IF_ERROR(CheckOverlap(spec_, request_.workers));
   if (spec_.group.tensor == 1) return absl::OkStatus();
   for (const CandidateWorker& worker : request_.workers) {
     LH_RETURN_IF_ERROR(CheckTimed(worker, spec_.group));

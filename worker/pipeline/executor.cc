@@ -102,10 +102,7 @@ Status Executor::Loop() {
   codec_busy_before_ = options_.codec_thread->BusyTime();
   collectives_before_ = resident_.model().collectives();
   bool stopped = false;
-  for (const Step step : {step_, step_.Next()}) {
-    LH_RETURN_IF_ERROR(resident_.ModelFor(step).PreparePasses(
-        std::min(options_.setting.depth, options_.spec.train.microbatches)));
-  }
+  LH_RETURN_IF_ERROR(PreparePasses());
   // Before the first step; and in an epoch that has none left, because the one before was lost
   // behind its last checkpoint.
   if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&
@@ -131,7 +128,16 @@ Status Executor::RetuneIfDue() {
   retuned_ = {retune_->id, step_};
   retune_.reset();
   ReportRetuned();
-  return resident_.model().PreparePasses(setting.depth);
+  return PreparePasses();
+}
+
+Status Executor::PreparePasses() {
+  // Of the stage and, where steps overlap, its twin.
+  for (const Step step : {step_, step_.Next()}) {
+    LH_RETURN_IF_ERROR(resident_.ModelFor(step).PreparePasses(
+        std::min(options_.setting.depth, options_.spec.train.microbatches)));
+  }
+  return absl::OkStatus();
 }
 
 Status Executor::TrainStep() {

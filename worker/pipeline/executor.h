@@ -111,6 +111,7 @@ class Executor {
   Status Loop();
   // At a step's beginning: takes what was asked for.
   Status RetuneIfDue();
+  Status PreparePasses();
   void ReportRetuned();
   Status TrainStep();
   // --- Its phases, in order.

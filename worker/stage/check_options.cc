@@ -40,11 +40,10 @@ Status CheckStageOptions(const StageOptions& options) {
     return wrong(fmt::format("expected slices that divide the context of {} tokens; came {}",
                              model.context, options.slices));
   }
-  if (options.slices > 1 && (model.has_experts() || !options.ranks.empty() ||
-                             (options.device.cuda_index && !options.replay))) {
+  if (options.slices > 1 && (model.has_experts() || !options.ranks.empty())) {
     return wrong(fmt::format(
-        "expected microbatches whole of a model with experts, of a group of ranks and on a GPU; "
-        "came {} slices of each",
+        "expected microbatches whole of a model with experts and of a group of ranks; came {} "
+        "slices of each",
         options.slices));
   }
   if (options.threads == 0) return wrong("a stage needs at least one thread");

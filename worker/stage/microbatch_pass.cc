@@ -75,6 +75,7 @@ class EagerPass final : public MicrobatchPass {
     input_ = std::move(input);
     loss_.SetTargets(input_.targets, input_.counted);
     inputs_[0] = input_.source;
+    past_.Begin();
     const bool trains = at::GradMode::is_enabled();
     const at::AutoGradMode with_graph(trains && !recomputes());
     const Model::Layout layout = LayoutOfSlice();
@@ -92,6 +93,7 @@ class EagerPass final : public MicrobatchPass {
   // With `keep` what forward left stays.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
     const Model::Layout layout = recomputes() ? LayoutOfSlice() : Model::Layout();
+    past_.BeginAgain();
     at::Tensor gradient = start;
     for (size_t piece = inputs_.size(); piece-- > 0;) {
       if (recomputes()) {
@@ -160,8 +162,8 @@ class EagerPass final : public MicrobatchPass {
 };
 
 // Zeros where and what the network needs.
-at::Tensor BlankIds(const StageOptions& options) {
-  return at::zeros({options.train.microbatch_size, options.slice_tokens()},
+at::Tensor BlankIds(const StageOptions& options, uint32_t tokens) {
+  return at::zeros({options.train.microbatch_size, tokens},
                    at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
 }
 at::Tensor BlankBoundary(const StageOptions& options) {
@@ -176,13 +178,14 @@ std::vector<at::Tensor> BlankInputs(const StageOptions& options, size_t count) {
   return blanks;
 }
 PassInput BlankInput(const StageOptions& options) {
-  PassInput blank{.source = options.first ? BlankIds(options) : BlankBoundary(options)};
-  if (options.last) blank.targets = BlankIds(options);
+  const uint32_t tokens = options.slice_tokens();
+  PassInput blank{.source = options.first ? BlankIds(options, tokens) : BlankBoundary(options)};
+  if (options.last) blank.targets = BlankIds(options, tokens);
   if (options.last && options.masked_targets) {
     blank.counted =
         at::scalar_tensor(1, at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
   }
-  if (options.masked_attention) blank.documents = BlankIds(options);
+  if (options.masked_attention) blank.documents = BlankIds(options, options.model.context);
   return blank;
 }
 
@@ -215,31 +218,36 @@ class Recording {
 // Records an eager pass over tensors that stay, and queues it again for each microbatch.
 class GraphPass final : public MicrobatchPass {
  public:
-  // `start`: what backward starts with, the same memory for all passes. `passing`: where what is
-  // needed during a graph alone is, of all passes, as one graph runs at a time.
-  GraphPass(const StageOptions& options, const Model& network, TorchGraphRecorder& recorder,
-            std::shared_ptr<const TorchGraphRecorder::Memory> passing, at::Tensor start)
+  // Of slice `index` of the microbatch whose past that is, which stays. `start`: what backward
+  // starts with, the same memory for all passes.
+  GraphPass(const StageOptions& options, const Model& network,
+            const std::shared_ptr<MicrobatchPast>& past, uint32_t index, at::Tensor start)
       : options_(options),
-        pass_(options, network, std::make_shared<MicrobatchPast>(1), 0),
+        group_(network.group()),
+        pass_(options, network, past, index),
         input_(BlankInput(options)),
-        passing_(std::move(passing)),
         start_(std::move(start)) {
     if (pass_.pieces() > 1) pass_.KeepInputsIn(BlankInputs(options, pass_.pieces() - 1));
-    // What forward leaves for backward is there until that, whatever other graphs run meanwhile.
-    const TorchGraphRecorder::Memory own =
-        options.recompute == Recompute::kNone ? recorder.NewMemory() : *passing_;
-    const RankGroup* const group = network.group();
-    forward_ = Recording(recorder, own, group, [&] { output_ = pass_.HiddenOf(input_); });
-    if (options.last) {
-      const at::Tensor hidden = output_;
-      loss_ = Recording(recorder, pass_.loss().keeps_logits() ? own : *passing_, group,
-                        [&] { output_ = pass_.loss().Forward(hidden); });
-    }
-    backward_ = Recording(recorder, *passing_, group,
+  }
+
+  // Before any slice's backward is. `own`: where what forward leaves for backward is until that,
+  // whatever other graphs run meanwhile. `passing`: where what is needed during a graph alone is,
+  // of all passes, as one graph runs at a time.
+  void RecordForward(TorchGraphRecorder& recorder, const TorchGraphRecorder::Memory& own,
+                     const TorchGraphRecorder::Memory& passing) {
+    forward_ = Recording(recorder, own, group_, [&] { output_ = pass_.HiddenOf(input_); });
+    if (!options_.last) return;
+    const at::Tensor hidden = output_;
+    loss_ = Recording(recorder, pass_.loss().keeps_logits() ? own : passing, group_,
+                      [&] { output_ = pass_.loss().Forward(hidden); });
+  }
+  // The last slice's first.
+  void RecordBackward(TorchGraphRecorder& recorder, const TorchGraphRecorder::Memory& passing) {
+    backward_ = Recording(recorder, passing, group_,
                           [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/true); });
     // Both are read before another graph runs.
     output_ = WithoutOwning(output_);
-    if (!options.first) source_gradient_ = WithoutOwning(source_gradient_);
+    if (!options_.first) source_gradient_ = WithoutOwning(source_gradient_);
   }
 
   at::Tensor Forward(const PassInput& input) override {
@@ -270,48 +278,68 @@ class GraphPass final : public MicrobatchPass {
   }
 
   const StageOptions& options_;
+  const RankGroup* const group_;
   EagerPass pass_;
   const PassInput input_;
-  const std::shared_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_, output_, source_gradient_;
   Recording forward_, loss_, backward_;
 };
 
 }  // namespace
 
+class RecordedMicrobatch {
+ public:
+  // With the past's memory as that of `like`.
+  RecordedMicrobatch(const StageOptions& options, const Model& network, const MicrobatchPast& like,
+                     TorchGraphRecorder& recorder,
+                     std::shared_ptr<const TorchGraphRecorder::Memory> passing,
+                     const at::Tensor& start)
+      : passing_(std::move(passing)) {
+    const auto past = MicrobatchPast::ThatStays(like);
+    // Recomputed passes leave nothing but their inputs.
+    const TorchGraphRecorder::Memory own =
+        options.recompute == Recompute::kNone ? recorder.NewMemory() : *passing_;
+    for (uint32_t index = 0; index < options.slices; ++index) {
+      slices_.push_back(std::make_unique<GraphPass>(options, network, past, index, start));
+      slices_.back()->RecordForward(recorder, own, *passing_);
+    }
+    for (auto slice = slices_.rbegin(); slice != slices_.rend(); ++slice) {
+      (*slice)->RecordBackward(recorder, *passing_);
+    }
+  }
+  MicrobatchPass* slice(uint32_t index) { return slices_[index].get(); }
+
+ private:
+  const std::shared_ptr<const TorchGraphRecorder::Memory> passing_;
+  std::vector<std::unique_ptr<GraphPass>> slices_;
+};
+
 MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Model& network)
     : options_(options), network_(network) {
   if (!options.device.cuda_index || !options.graphs || !network.can_be_recorded()) return;
-  // Each slice has another number of tokens before it, and so other work.
-  if (options.slices > 1) return;
-  for (const Parameter& parameter : network.parameters()) {
+  for (const Parameter& parameter : network_.parameters()) {
     parameter.value.mutable_grad() = at::zeros_like(parameter.value);
   }
-  // Over nothing, so that libraries have what they need before anything is recorded.
-  {
-    EagerPass pass(options, network, std::make_shared<MicrobatchPast>(1), 0);
-    start_ = options.last ? pass.StartAtLoss() : BlankBoundary(options);
-    pass.Forward(BlankInput(options));
-    pass.Backward(start_);
-  }
+  WarmUp();
   const at::Device device = TorchDevice(options.device);
   TrimMemory(device);
   recorder_ = MakeTorchGraphRecorder(device);
   ForgetGradients();
 }
 
-std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take(uint32_t index) {
-  if (!idle_.empty()) {
-    std::unique_ptr<MicrobatchPass> pass = std::move(idle_.back());
-    idle_.pop_back();
-    return pass;
+void MicrobatchPasses::WarmUp() {
+  const auto past = std::make_shared<MicrobatchPast>(options_.slices);
+  std::vector<std::unique_ptr<EagerPass>> passes;
+  for (uint32_t index = 0; index < options_.slices; ++index) {
+    passes.push_back(std::make_unique<EagerPass>(options_, network_, past, index));
+    passes.back()->Forward(BlankInput(options_));
   }
-  if (!recorder_) {
-    if (index == 0) taken_ = std::make_shared<MicrobatchPast>(options_.slices);
-    auto pass = std::make_unique<EagerPass>(options_, network_, taken_, index);
-    if (index + 1 == options_.slices) taken_.reset();
-    return pass;
-  }
+  past_ = MicrobatchPast::ThatStays(*past);
+  start_ = options_.last ? passes[0]->StartAtLoss() : BlankBoundary(options_);
+  for (auto pass = passes.rbegin(); pass != passes.rend(); ++pass) (*pass)->Backward(start_);
+}
+
+std::shared_ptr<RecordedMicrobatch> MicrobatchPasses::Record() {
   // While it records LibTorch does not give back what it keeps, should memory run out.
   TrimMemory(TorchDevice(options_.device));
   // Gone with the last pass, also where recording the only one failed.
@@ -322,30 +350,55 @@ std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take(uint32_t index) {
   // A rank that records while another one computes with NCCL corrupts its memory.
   const RankGroup* const group = network_.group();
   if (group != nullptr) group->Meet();
-  auto pass =
-      std::make_unique<GraphPass>(options_, network_, *recorder_, std::move(passing), start_);
+  auto recorded = std::make_shared<RecordedMicrobatch>(options_, network_, *past_, *recorder_,
+                                                       std::move(passing), start_);
   if (group != nullptr) group->Meet();
+  recorded_.push_back(recorded);
+  return recorded;
+}
+
+std::shared_ptr<RecordedMicrobatch> MicrobatchPasses::FindIdle() const {
+  const auto idle = std::ranges::find_if(
+      recorded_, [](const auto& recorded) { return recorded.use_count() == 1; });
+  return idle == recorded_.end() ? nullptr : *idle;
+}
+
+std::shared_ptr<MicrobatchPass> MicrobatchPasses::Take(uint32_t index) {
+  if (index == 0) {
+    taken_ = {};
+    if (recorder_) {
+      taken_.recorded = FindIdle();
+      if (!taken_.recorded) taken_.recorded = Record();
+    } else {
+      taken_.past = std::make_shared<MicrobatchPast>(options_.slices);
+    }
+  }
+  std::shared_ptr<MicrobatchPass> pass;
+  if (recorder_) {
+    pass = {taken_.recorded, taken_.recorded->slice(index)};
+  } else {
+    pass = std::make_shared<EagerPass>(options_, network_, taken_.past, index);
+  }
+  if (index + 1 == options_.slices) taken_ = {};
   return pass;
 }
 
-void MicrobatchPasses::Prepare(size_t passes) {
-  if (!recorder_) return;
-  std::vector<std::unique_ptr<MicrobatchPass>> taken;
-  while (taken.size() < passes) taken.push_back(Take());
-  for (auto& pass : taken) GiveBack(std::move(pass));
-}
-
-void MicrobatchPasses::GiveBack(std::unique_ptr<MicrobatchPass> pass) {
-  if (recorder_) idle_.push_back(std::move(pass));
+void MicrobatchPasses::Prepare(size_t microbatches) {
+  while (recorder_ && recorded_.size() < microbatches) Record();
 }
 
 at::Tensor MicrobatchPasses::Evaluate(const PassInput& input, uint32_t index) {
-  // Without memory of its own where there is a pass that nobody uses.
-  if (!idle_.empty()) return idle_.back()->Forward(input);
-  const at::NoGradGuard no_grad;
-  if (index == 0) evaluated_ = std::make_shared<MicrobatchPast>(options_.slices);
-  at::Tensor output = EagerPass(options_, network_, evaluated_, index).Forward(input);
-  if (index + 1 == options_.slices) evaluated_.reset();
+  // Without memory of its own where there is a microbatch's that nobody uses.
+  if (index == 0) evaluated_ = {.past = nullptr, .recorded = FindIdle()};
+  at::Tensor output;
+  if (evaluated_.recorded) {
+    output = evaluated_.recorded->slice(index)->Forward(input);
+  } else {
+    const at::NoGradGuard no_grad;
+    if (index == 0) evaluated_.past = std::make_shared<MicrobatchPast>(options_.slices);
+    output = EagerPass(options_, network_, evaluated_.past, index).Forward(input);
+  }
+  if (index + 1 == options_.slices) evaluated_ = {};
   return output;
 }
 

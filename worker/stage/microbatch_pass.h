@@ -39,39 +39,55 @@ class MicrobatchPass {
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
 };
 
+// The recorded passes of a microbatch's slices.
+class RecordedMicrobatch;
+
 // The passes of one stage. Those that are recorded are used again for later microbatches.
 class MicrobatchPasses {
  public:
-  // Both outlive it. On a GPU with `options.graphs` and microbatches whole, where the network can
-  // be recorded, all parameters have gradients from now on (zero in the beginning), whose memory
-  // stays where it is: it is what graphs add to. A pass is then recorded when more are taken than
-  // ever before.
+  // Both outlive it. On a GPU with `options.graphs`, where the network can be recorded, all
+  // parameters have gradients from now on (zero in the beginning), whose memory stays where it is:
+  // it is what graphs add to. A microbatch's passes are then recorded when more microbatches are
+  // under way than ever before.
   MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
-  // Of slice `index` of a microbatch, whose slices are taken one after the other.
-  std::unique_ptr<MicrobatchPass> Take(uint32_t index = 0);
-  // So many can be taken at a time without recording any. While none is taken.
-  void Prepare(size_t passes);
-  // After its Backward, or where that does not come any more. A recorded pass keeps its memory for
-  // as long as the stage is there.
-  void GiveBack(std::unique_ptr<MicrobatchPass> pass);
+  // Of slice `index` of a microbatch, whose slices are taken one after the other. It is held until
+  // its Backward, or until that does not come any more; a recorded pass keeps its memory for as
+  // long as the stage is there.
+  std::shared_ptr<MicrobatchPass> Take(uint32_t index = 0);
+  // So many microbatches can be under way without recording any. While none is.
+  void Prepare(size_t microbatches);
   // As a pass's Forward, of slice `index`; no Backward follows.
   at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
   // The parameters' gradients become nothing: after the optimizer has used them.
   void ForgetGradients();
 
  private:
+  // Of the microbatch whose slices are being taken, or evaluated.
+  struct Current {
+    std::shared_ptr<MicrobatchPast> past;          // where it is computed as it goes
+    std::shared_ptr<RecordedMicrobatch> recorded;  // where not
+  };
+
+  // All over nothing once, so that libraries have what they need before anything is recorded.
+  void WarmUp();
+  std::shared_ptr<RecordedMicrobatch> Record();
+  // Null: all are in use.
+  std::shared_ptr<RecordedMicrobatch> FindIdle() const;
+
   const StageOptions& options_;
   const Model& network_;
   std::unique_ptr<TorchGraphRecorder> recorder_;  // none: computes as it goes
   // Shared by all passes and held by them alone: a memory whose last graph is gone takes no other.
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_;
-  std::vector<std::unique_ptr<MicrobatchPass>> idle_;
-  // Of the microbatch whose slices are being taken, or evaluated.
-  std::shared_ptr<MicrobatchPast> taken_, evaluated_;
+  // What a recorded microbatch keeps of its slices has these shapes.
+  std::shared_ptr<const MicrobatchPast> past_;
+  // In use where others than this hold them.
+  std::vector<std::shared_ptr<RecordedMicrobatch>> recorded_;
+  Current taken_, evaluated_;
 };
 
 }  // namespace longhaul::worker

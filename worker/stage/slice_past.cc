@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 namespace longhaul::worker {
 namespace {
@@ -12,21 +14,53 @@ at::Tensor LeafOf(const at::Tensor& tensor) {
   return outside.set_requires_grad(true);
 }
 
+at::Tensor LeafThatStays(const at::Tensor& like) {
+  const at::NoGradGuard no_grad;
+  at::Tensor leaf = at::empty_like(like).set_requires_grad(true);
+  leaf.mutable_grad() = at::zeros_like(leaf);
+  return leaf;
+}
+
+void Refill(const at::Tensor& leaf, const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  leaf.detach().copy_(values.detach());
+  leaf.grad().zero_();
+}
+
 }  // namespace
+
+std::shared_ptr<MicrobatchPast> MicrobatchPast::ThatStays(const MicrobatchPast& like) {
+  auto past = std::make_shared<MicrobatchPast>(like.slices);
+  past->stays = true;
+  for (const std::vector<KeysAndValues>& of_block : like.leaves) {
+    std::vector<KeysAndValues>& leaves = past->leaves.emplace_back();
+    for (const KeysAndValues& leaf : of_block) {
+      leaves.push_back({LeafThatStays(leaf.keys), LeafThatStays(leaf.values)});
+    }
+  }
+  return past;
+}
+
+void SlicePast::Keep(size_t block, const KeysAndValues& new_ones) {
+  std::vector<KeysAndValues>& leaves = microbatch_->leaves[block];
+  if (microbatch_->stays) {
+    Refill(leaves[index_].keys, new_ones.keys);
+    Refill(leaves[index_].values, new_ones.values);
+  } else {
+    leaves.push_back({LeafOf(new_ones.keys), LeafOf(new_ones.values)});
+  }
+}
 
 KeysAndValues SlicePast::Extend(size_t block, const KeysAndValues& new_ones) {
   auto& of_blocks = microbatch_->leaves;
   if (of_blocks.size() <= block) of_blocks.resize(block + 1);
-  std::vector<KeysAndValues>& leaves = of_blocks[block];
   std::vector<at::Tensor> keys, values;
   for (uint32_t earlier = 0; earlier < index_; ++earlier) {
-    keys.push_back(leaves[earlier].keys);
-    values.push_back(leaves[earlier].values);
+    keys.push_back(of_blocks[block][earlier].keys);
+    values.push_back(of_blocks[block][earlier].values);
   }
   if (!is_last()) {
-    if (leaves.size() <= index_) {
-      leaves.push_back({LeafOf(new_ones.keys), LeafOf(new_ones.values)});
-    }
+    if (!again_) Keep(block, new_ones);
     if (at::GradMode::is_enabled()) made_.emplace_back(block, new_ones);
   }
   if (keys.empty()) return new_ones;
@@ -45,7 +79,7 @@ void SlicePast::TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor
     };
     take(made.keys, leaf.keys.grad());
     take(made.values, leaf.values.grad());
-    leaf = {};
+    if (!microbatch_->stays) leaf = {};
   }
   made_.clear();
 }

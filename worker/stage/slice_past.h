@@ -22,7 +22,12 @@ namespace longhaul::worker {
 // and values outside of the graphs that made them. There later slices' backwards sum gradients.
 struct MicrobatchPast {
   explicit MicrobatchPast(uint32_t count) : slices(count) {}
+  // Of a microbatch like that one, whose slices have all gone forward, and whose passes are
+  // recorded: tensors and gradients stay where they are, and each forward fills them anew.
+  static std::shared_ptr<MicrobatchPast> ThatStays(const MicrobatchPast& like);
+
   const uint32_t slices;
+  bool stays = false;
   std::vector<std::vector<KeysAndValues>> leaves;  // by block, by slice
 };
 
@@ -34,19 +39,26 @@ class SlicePast final : public Past {
   SlicePast(std::shared_ptr<MicrobatchPast> microbatch, uint32_t index)
       : microbatch_(std::move(microbatch)), index_(index) {}
 
-  // When a block runs again, for its backward, what was kept of its first run stays.
+  // Blocks run from now on; or they run again, for their backward: what was kept of their first run
+  // stays.
+  void Begin() { again_ = false; }
+  void BeginAgain() { again_ = true; }
+
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
 
   // Gives what a backward starts from beside the output of the blocks: this slice's keys and values
   // in the graph, and the gradients that all later slices have given them. Blocks that ran without
-  // a graph, or before the last call, are left out. What was kept of the others is dropped.
+  // a graph, or before the last call, are left out. What was kept of the others is dropped, unless
+  // it stays.
   void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
 
  private:
   bool is_last() const { return index_ + 1 == microbatch_->slices; }
+  void Keep(size_t block, const KeysAndValues& new_ones);
 
   std::shared_ptr<MicrobatchPast> microbatch_;
   uint32_t index_;
+  bool again_ = false;
   std::vector<std::pair<size_t, KeysAndValues>> made_;  // with a graph, by their blocks
 };
 

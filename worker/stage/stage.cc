@@ -103,7 +103,7 @@ class NetworkStage final : public Stage {
  private:
   // One slice between its Forward and its Backward.
   struct Pending {
-    std::unique_ptr<MicrobatchPass> pass;
+    std::shared_ptr<MicrobatchPass> pass;
     double loss = 0;  // last stage
   };
 
@@ -172,7 +172,6 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
     turns_.TakeBackward(slice);
     gradients_are_whole_ = false;
     const at::Tensor of_input = pending.pass->Backward(gradient);
-    passes_.GiveBack(std::move(pending.pass));
     if (!options_.first) return ToBoundary(of_input);
     AwaitTorch(device_);
     return std::nullopt;
@@ -400,7 +399,6 @@ Status NetworkStage::DropStep() {
 }
 
 void NetworkStage::ForgetStep() {
-  for (auto& [slice, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
   pending_.clear();
   passes_.ForgetGradients();
   network_->ForgetStep();

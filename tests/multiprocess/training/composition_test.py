@@ -9,14 +9,14 @@ import tempfile
 
 from group_test import GROUP, GroupCluster, expect_near, plan_of
 from replicas_test import APART, HALF, LOSSY, SMALL, TWO, WORKERS, expect_goes_on, start_broken
-from training_test import DEFAULT, GPT, MUON, expect_equal, expect_learnt, text_for_training, wait_for
+from training_test import DEFAULT, GPT, MUON, expect_equal, expect_learnt, rounding, text_for_training, wait_for
 
 RUN_FILE = pathlib.Path(__file__).resolve().parents[3] / "deploy/runs/composition.yaml"
 RANKS = ("--set", GROUP)
 REPLICAS = (*TWO, *HALF)
 STEPS = 10
 # Of a loss. Sums over ranks and over microbatches have another order.
-BOUND = 1e-5
+BOUND = rounding(1e-5)
 # Its experts' gradients are summed over ranks once a step.
 MOE = """{ family: moe, layers: 2, hidden: 64, heads: 4, kv_heads: 2, context: 64, experts: 4, experts_per_token: 2,
          expert_intermediate: 64 }"""
@@ -49,7 +49,7 @@ def expect_all_coded(cluster, run):
     status = cluster.status(run)
     for cell in status["plan"]["cells"]:
         by = cell["group"]["forward_collective"], cell["group"]["backward_collective"]
-        if by != ("taco over host", "zip over host"):
+        if not by[0].startswith("taco over") or not by[1].startswith("zip over"):
             raise AssertionError(f"ranks exchange by {by}")
     boundary, replicas, blocks, ways, microbatches = 2 * 64 * 64, 2, 2, 2, 2
     parameters = 256 * 64 + 64 * 64 + blocks * (12 * 64**2 + 13 * 64) + 2 * 64 + 256 * 64

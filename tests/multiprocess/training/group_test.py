@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 
-from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, expect_learnt, text_for_training,
+from training_test import (DEFAULT, GPT, GPUS, LLAMA, MUON, Cluster, expect_equal, expect_learnt, text_for_training,
                            wait_for)
 
 GROUP = "group.tensor=2"
@@ -22,8 +22,8 @@ RELATIVE = 1e-4
 
 
 class GroupCluster(Cluster):
-    def start_worker(self, number, *flags, cwd=None):
-        super().start_worker(number, "--device", "cpu,cpu", *flags, cwd=cwd)
+    def devices(self, number):
+        return "cuda:0,cuda:1" if GPUS else "cpu,cpu"
 
 
 def expect_near(what, got, wanted, bound=RELATIVE):

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from training_test import (DEFAULT, LLAMA, MUON, NONE, Cluster, expect_equal, expect_learnt,
-                           reference_losses, text_for_training, wait_for)
+                           expect_reference, reference_losses, rounding, text_for_training, wait_for)
 
 TWO = "2bw"
 
@@ -35,17 +35,17 @@ def losses(cluster):
     for stages in (1, 2, 4):
         run = cluster.cli("submit", cluster.write_run(f"overlap-{stages}", stages=stages, schedule=TWO),
                           "--watch").stdout.split()[0]
-        expect_equal(f"{stages} stages against the plain loop", cluster.losses(run), reference)
+        expect_reference(f"{stages} stages against the plain loop", cluster.losses(run), reference)
     expect_overlap(cluster, run)
     sliced = cluster.train("sliced", "--set", "pipeline.slices=2", schedule=TWO)
     worst = max(abs(a - b) / b for a, b in zip(sliced, reference))
-    if sliced == reference or not worst < 2e-6:
+    if sliced == reference or not worst < rounding(2e-6):
         raise AssertionError(f"2 slices: losses are apart by {worst:.1e}")
     print(f"ok: 2 slices: losses within {worst:.1e}", flush=True)
     flags = ["--set", "train.on_nonfinite=skip"]
-    expect_equal("llama, muon, 2 stages, against the plain loop",
-                 cluster.train("muon", *flags, stages=2, schedule=TWO, optimizer=MUON, model=LLAMA),
-                 reference_losses(cluster, schedule=TWO, optimizer=MUON, model=LLAMA))
+    expect_reference("llama, muon, 2 stages, against the plain loop",
+                     cluster.train("muon", *flags, stages=2, schedule=TWO, optimizer=MUON, model=LLAMA),
+                     reference_losses(cluster, schedule=TWO, optimizer=MUON, model=LLAMA))
     expect_learnt("4 stages, default codecs", cluster.train("default", schedule=TWO, links=DEFAULT))
     refused = cluster.cli("submit", cluster.write_run("refused", schedule=TWO), "--set",
                           "pipeline.replicas=2", "--set", "pipeline.send_order=activations-first", check=False)

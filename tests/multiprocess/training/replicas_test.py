@@ -6,8 +6,8 @@ import sys
 import tempfile
 
 from group_test import expect_near
-from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, expect_learnt, text_for_training,
-                           wait_for)
+from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, expect_learnt, rounding,
+                           text_for_training, wait_for)
 
 WORKERS = 4
 TWO = ("--set", "pipeline.replicas=2")
@@ -19,7 +19,7 @@ APART = ("--set", "pipeline.gradients='local-sgd:steps=5'", "--set", "pipeline.p
 SMALL = GPT.replace("layers: 4", "layers: 2")
 STEPS = 20
 # Sums over microbatches have another order.
-BOUND = 1e-5
+BOUND = rounding(1e-5)
 
 
 def parity(cluster):

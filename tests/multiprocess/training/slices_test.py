@@ -7,10 +7,10 @@ import sys
 import tempfile
 
 from training_test import (DEFAULT, GPT, LLAMA, NONE, Cluster, expect_equal, expect_learnt,
-                           text_for_training, wait_for)
+                           rounding, text_for_training, wait_for)
 
 # Of a loss, in each of 50 steps: rounding that AdamW has made larger.
-ROUNDING = 2e-6
+ROUNDING = rounding(2e-6)
 
 
 def expect_near(what, got, wanted):

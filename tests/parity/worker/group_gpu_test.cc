@@ -141,6 +141,8 @@ TEST_P(GroupOnGpus, LargeProductsAndSumsWaitForEachOther) {
   if (GetParam().masked) GTEST_SKIP() << "the same products as without documents";
   for (const bool graphs : {false, true}) {
     for (const double shared : {1.0, 0.5}) {
+      // Experts take a token's channels whole.
+      if (shared < 1 && GetParam().family == ModelFamily::kMoe) continue;
       StageOptions options = Options(graphs);
       options.model.hidden = options.model.context = 1024;
       options.model.heads = 16;

@@ -27,6 +27,7 @@ struct Case {
   Recompute recompute;
   uint32_t in_flight;
   ComputeDtype dtype = ComputeDtype::kBf16;
+  uint32_t slices = 1;
 };
 
 class MemoryOnGpu : public ::testing::TestWithParam<Case> {
@@ -48,6 +49,7 @@ RunSpec SpecOf(const Case& test) {
   spec.train.microbatch_size = 1;
   spec.train.dtype = test.dtype;
   spec.pipeline.recompute = test.recompute;
+  spec.pipeline.slices = test.slices;
   return spec;
 }
 
@@ -63,21 +65,24 @@ TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
   options.layers = 6;
   options.first_layer = options.first ? 0 : options.last ? 6 : 3;
   options.device = {0};
+  options.slices = test.slices;
 
-  const codec::Shape shape = BoundaryShape(spec);
+  const codec::Shape shape = SliceShape(spec.model, spec.train, spec.group, test.slices);
   const at::Tensor values = at::full({static_cast<int64_t>(shape.elements())}, 0.5,
                                      at::TensorOptions(at::kFloat).device(at::kCUDA));
   const codec::TensorView view{values.const_data_ptr(), codec::Dtype::kF32, shape};
-  const std::vector<int32_t> ids(shape.samples * shape.tokens, 1);
+  const std::vector<int32_t> ids(shape.samples * spec.model.context, 1);
 
   const std::unique_ptr<worker::Stage> stage = Must(worker::Stage::Create(options));
   for (uint64_t step = 1; step <= 2; ++step) {
     std::vector<std::optional<worker::BoundaryTensor>> outputs;
-    for (uint32_t m = 0; m < test.in_flight; ++m) {
-      outputs.push_back(Must(stage->Forward(Microbatch(m), {ids, view, ids})));
+    const SliceOrder order(test.slices);
+    const uint32_t passes = test.in_flight * test.slices;
+    for (uint32_t i = 0; i < passes; ++i) {
+      outputs.push_back(Must(stage->Forward(order.At(i, Direction::kForward), {ids, view, ids})));
     }
-    for (uint32_t m = 0; m < test.in_flight; ++m) {
-      outputs[m] = Must(stage->Backward(Microbatch(m), view));
+    for (uint32_t i = 0; i < passes; ++i) {
+      outputs[i] = Must(stage->Backward(order.At(i, Direction::kBackward), view));
     }
     Must(stage->AddSquaredGradientNorm(0));
     ASSERT_TRUE(stage->OptimizerStep(Step(step), 1e-4, 1).ok());
@@ -110,12 +115,17 @@ std::vector<Case> Cases() {
   for (const uint32_t in_flight : {1, 6}) {
     cases.push_back(
         {ModelFamily::kLlama, false, false, Recompute::kNone, in_flight, ComputeDtype::kFp32});
+    for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+        cases.push_back({family, false, false, recompute, in_flight, ComputeDtype::kBf16, 4});
+      }
+    }
   }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
-  return fmt::format("{}{}{}{}{}", ToString(test.param.family),
+  return fmt::format("{}{}{}{}{}{}", ToString(test.param.family),
                      test.param.dtype == ComputeDtype::kFp32 ? "Fp32" : "",
                      test.param.recompute == Recompute::kNone     ? ""
                      : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
@@ -124,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](c
                      : test.param.first                  ? "First"
                      : test.param.last                   ? "Last"
                                                          : "Middle",
-                     test.param.in_flight);
+                     test.param.in_flight, test.param.slices > 1 ? "InSlices" : "");
 });
 
 }  // namespace

@@ -131,9 +131,6 @@ TEST(Overlap, LeavesTheFloorAlone) {
   EXPECT_LT(ShareOfFloor(*whole), 0.90);
   for (const Cell& cell : plan->assignment.cells) EXPECT_EQ(cell.setting.activation_lead, 0u);
   EXPECT_THAT(plan->explanation, HasSubstr("Steps overlap (pipeline.schedule: 2bw)"));
-  request.workers[1].on_gpu = true;
-  EXPECT_THAT(std::string(MakePlan(request).status().message()),
-              HasSubstr("worker w1 computes on a GPU, where steps do not overlap yet"));
 }
 
 // The stage's twin has parameters and gradients of its own, and a snapshot both parameters.
@@ -147,27 +144,10 @@ TEST(Overlap, TakesMemoryForTwoVersions) {
   const StageMemory two = MemoryOf(spec, 256, 2, true, false, false);
   EXPECT_GE(two.fixed, one.fixed + 3 * parameters);
   EXPECT_EQ(two.per_flight, one.per_flight);
-}
-
-TEST(Slices, AreNotForGpus) {
-  PlanRequest request = SlowLinks();
-  request.workers[2].on_gpu = true;
-  request.spec.pipeline.slices = 2;
-  const auto refused = MakePlan(request);
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
-  EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("worker w2 computes on a GPU, which takes microbatches whole, and "
-                        "pipeline.slices is 2; set it to 1"));
-  request.spec.pipeline.slices.reset();
-  const auto whole = MakePlan(request);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_EQ(whole->assignment.slices, 1u);
-  EXPECT_THAT(whole->explanation, HasSubstr("2 slices cannot be (worker w2"));
-  // Nothing is computed in a replay.
-  request.spec.pipeline.slices = 2;
-  request.spec.replay.emplace();
-  request.spec.replay->real_codecs = true;
-  EXPECT_TRUE(MakePlan(request).ok());
+  // A GPU has recorded passes of both.
+  const StageMemory recorded = MemoryOf(spec, 256, 2, true, false, true);
+  spec.pipeline.schedule = ScheduleKind::kLinkAware;
+  EXPECT_EQ(recorded.per_flight, 2 * MemoryOf(spec, 256, 2, true, false, true).per_flight);
 }
 
 // What is kept for later slices grows with their number.

@@ -22,8 +22,8 @@ struct Refusal {
 inline std::unique_ptr<Subprocess> StartWorkerOn(const std::string& device, const TempDir& folder) {
   const std::filesystem::path program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "longhaul-worker";
-  auto worker = Subprocess::Start({program, "--coordinator", "127.0.0.1:1", "--state-dir",
-                                   folder.path() + "/state", "--device", device});
+  auto worker = Subprocess::Start({program, "--coordinator", "127.0.0.1:1", "--insecure",
+                                   "--state-dir", folder.path() + "/state", "--device", device});
   EXPECT_TRUE(worker.ok()) << worker.status();
   return *std::move(worker);
 }

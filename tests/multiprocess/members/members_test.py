@@ -114,7 +114,13 @@ def stolen_worker(cluster, run):
                            "--token-file", new_token(cluster, "worker", 1), "--data-address", "127.0.0.1:0"],
                           capture_output=True, text=True, check=False, timeout=training.DEADLINE_S)
     check(done.returncode == 1 and "with another key" in done.stderr, done.returncode, done.stderr)
-    print("ok: a stolen worker's id, a foreign blob and a worker that commands are refused", flush=True)
+    # It calls itself worker1, and is listed as who it is.
+    cluster.kill("worker3")
+    cluster.start("worker3", "longhaul-worker", "--coordinator", cluster.address, "--name", "worker1")
+    names = training.wait_for("worker3 again", lambda: len(found := cluster.connected()) == 3 and
+                              sorted(worker["name"] for worker in found))
+    check(names == ["worker1", "worker2", "worker3"], names)
+    print("ok: a stolen worker's id and name, a foreign blob and a worker that commands are refused", flush=True)
 
 
 def foreign_run(cluster, run):

@@ -225,6 +225,8 @@ TEST_F(ShardBookTest, ChecksAreFoundByWorkerRunAndContent) {
   EXPECT_TRUE(book.ExpectsCopy("sha of a", 10));
   EXPECT_FALSE(book.ExpectsCopy("sha of a", 11));
   EXPECT_FALSE(book.ExpectsCopy("sha of b", 10));
+  EXPECT_TRUE(book.ExpectsCopy("sha of a", 10, WorkerId("a")));
+  EXPECT_FALSE(book.ExpectsCopy("sha of a", 10, WorkerId("b"))) << "another one was asked";
 }
 
 TEST_F(ShardBookTest, AVerificationEndsWithItsLastCheck) {

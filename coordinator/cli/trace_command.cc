@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/printable.h"
-#include "coordinator/cli/chrome_trace.h"
+#include "coordinator/view/chrome_trace.h"
 #include "coordinator/cli/program.h"
 
 namespace longhaul::cli {

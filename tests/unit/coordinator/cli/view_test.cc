@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "coordinator/cli/format.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/view/json.h"
 #include "coordinator/cli/plan_view.h"
 #include "coordinator/cli/progress.h"
 #include "coordinator/cli/table.h"

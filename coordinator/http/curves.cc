@@ -1,5 +1,7 @@
 #include "coordinator/http/curves.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -146,13 +148,14 @@ StatusOr<std::vector<Curve>> CurveBook::Of(const v1::RunStatus& run, const Curve
 }
 
 std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curves) {
-  nlohmann::ordered_json by_name = nlohmann::ordered_json::object();
+  std::string text = fmt::format(R"({{"run":{},"step":{},"epoch":{},"curves":{{)",
+                                 nlohmann::json(run.run_id()).dump(), run.step(), run.epoch());
   for (const Curve& curve : curves) {
-    by_name[curve.name] = {{"steps", curve.steps}, {"values", curve.values}};
+    if (&curve != &curves.front()) text += ",";
+    text += fmt::format(R"("{}":{{"steps":[{}],"values":[{:.7g}]}})", curve.name,
+                        fmt::join(curve.steps, ","), fmt::join(curve.values, ","));
   }
-  return nlohmann::ordered_json{
-      {"run", run.run_id()}, {"step", run.step()}, {"epoch", run.epoch()}, {"curves", by_name}}
-      .dump();
+  return text + "}}";
 }
 
 }  // namespace longhaul::coordinator

@@ -69,6 +69,7 @@ class CurveBook {
   uint64_t uses_ = 0;
 };
 
+// Values with seven digits:
 // {"run": ..., "step": ..., "curves": {"loss": {"steps": [...], "values": [...]}, ...}}
 std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curves);
 

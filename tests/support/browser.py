@@ -140,12 +140,11 @@ class Page:
         return reply["result"].get("value")
 
     def wait(self, condition, limit_s=PATIENCE_S, every_s=0.02):
-        """Until the script's value is true; gives that value."""
+        """Until the script's value is true."""
         end = time.monotonic() + limit_s
         while True:
-            value = self.evaluate(f"(() => {{ try {{ return {condition}; }} catch {{ return null; }} }})()")
-            if value:
-                return value
+            if self.evaluate(f"(() => {{ try {{ return !!({condition}); }} catch {{ return false; }} }})()"):
+                return
             if time.monotonic() > end:
                 raise BrowserError(f"after {limit_s} s not yet: {condition}\n" + "\n".join(self.errors))
             time.sleep(every_s)

@@ -1,6 +1,6 @@
 // Curves over steps, drawn by uPlot.
 import { ask } from './live.js';
-import { colour, element, seconds, significant } from './format.js';
+import { bytes, colour, element, seconds, significant } from './format.js';
 
 // What the server gives of a curve at most; beyond three times that it is asked anew.
 const MOST_POINTS = 2000;
@@ -12,6 +12,8 @@ const CHARTS = [
     { field: 'clean_validation_loss', label: 'validation, uncompressed', colour: 'clean', points: true }] },
   { title: 'Gradient norm', height: 170, value: significant, curves: [{ field: 'gradient_norm', label: 'norm', colour: 'backward' }] },
   { title: 'Seconds a step', height: 170, value: seconds, curves: [{ field: 'seconds', label: 'slowest stage', colour: 'optimizer' }] },
+  { title: 'Learning rate', height: 150, value: significant, curves: [{ field: 'learning_rate', label: 'rate', colour: 'forward' }] },
+  { title: 'Sent in a step', height: 150, value: bytes, curves: [{ field: 'link_bytes', label: 'over all links', colour: 'receive' }] },
 ];
 
 function options(chart, width, onZoom) {
@@ -20,7 +22,7 @@ function options(chart, width, onZoom) {
     width, height: chart.height,
     scales: { x: { time: false } },
     cursor: { drag: { x: true, y: false, setScale: false } },
-    axes: [axis, { ...axis, size: 62, values: (plot, splits) => splits.map((split) => chart.value(split)) }],
+    axes: [axis, { ...axis, size: 76, values: (plot, splits) => splits.map((split) => chart.value(split)) }],
     series: [{ label: 'step' }].concat(chart.curves.map((curve) => ({
       label: curve.label, stroke: () => colour(curve.colour), width: curve.points ? 1.5 : 1.2, spanGaps: true,
       points: { show: curve.points ? undefined : false, size: 5 },
@@ -55,6 +57,9 @@ export class Charts {
       return area;
     });
     this.resizer = new ResizeObserver(() => this.#resize());
+    // Asked for now, and not when the first news of the run is there; drawn when this is on the page.
+    this.early = ask('steps', { run });
+    this.early.catch(() => {});
   }
 
   close() {
@@ -90,7 +95,8 @@ export class Charts {
     const parameters = { run: this.run, ...(this.window ?? {}) };
     // The last steps again: their validation may have come since.
     if (!anew) parameters.first = Math.max(0, this.step - 16);
-    const { curves } = await ask('steps', parameters);
+    const { curves } = await (this.early ?? ask('steps', parameters));
+    this.early = null;
     if (this.closed) return;
     if (anew) this.curves = {};
     for (const [name, curve] of Object.entries(curves)) this.#append(name, curve);

@@ -166,6 +166,7 @@ function firstRun() {
 
 function go() {
   const [name, id] = (location.hash.slice(1) || 'runs').split('/');
+  if (name === 'main') return; // the link that skips what stands before the content
   const run = name === 'run' ? decodeURIComponent(id ?? '') : name === 'runs' ? firstRun() : undefined;
   const wanted = name === 'workers' || name === 'reports' ? name : `run ${run ?? ''}`;
   document.querySelectorAll('[data-view]').forEach((link) => {
@@ -220,7 +221,10 @@ function paint() {
   view?.recolour?.();
 }
 function switchTheme() {
-  localStorage.setItem('theme', document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+  const wanted = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
+  // Back at what the system has, the page follows the system again.
+  if ((wanted === 'dark') === darkSystem.matches) localStorage.removeItem('theme');
+  else localStorage.setItem('theme', wanted);
   paint();
 }
 darkSystem.addEventListener('change', paint);

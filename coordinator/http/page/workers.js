@@ -80,20 +80,22 @@ export class Workers {
     const names = this.workers.map((one) => one.name);
     const at = new Map(names.map((name, index) => [name, index]));
     const size = Math.max(1, names.length);
-    const side = Math.max(1, Math.min(18, Math.floor(MATRIX_SIDE / size)));
+    // Where there are more workers than pixels, marks overlap rather than vanish.
+    const side = Math.min(18, MATRIX_SIDE / size);
     this.side = side;
     this.names = names;
-    this.canvas.width = size * side;
-    this.canvas.height = size * side;
+    const whole = Math.max(1, Math.round(size * side));
+    this.canvas.width = whole;
+    this.canvas.height = whole;
     const pen = this.canvas.getContext('2d');
     pen.fillStyle = colour('quiet-back');
-    pen.fillRect(0, 0, size * side, size * side);
+    pen.fillRect(0, 0, whole, whole);
     this.told = new Map();
-    const gap = side > 4 ? 1 : 0;
+    const extent = side > 4 ? side - 1 : Math.max(side, 2);
     const mark = (from, to, fill, text) => {
       if (!at.has(from) || !at.has(to)) return;
       pen.fillStyle = fill;
-      pen.fillRect(at.get(to) * side, at.get(from) * side, side - gap, side - gap);
+      pen.fillRect(at.get(to) * side, at.get(from) * side, extent, extent);
       this.told.set(at.get(from) * size + at.get(to), text);
     };
     names.forEach((name) => mark(name, name, colour('line'), `${name} itself`));
@@ -119,9 +121,9 @@ export class Workers {
   #point(event) {
     if (!this.told) return;
     const shrink = this.canvas.width / this.canvas.clientWidth;
-    const column = Math.floor(event.offsetX * shrink / this.side), row_ = Math.floor(event.offsetY * shrink / this.side);
-    if (!this.names[row_] || !this.names[column]) return;
-    this.hint.textContent = this.told.get(row_ * this.names.length + column) ?? `${this.names[row_]} to ${this.names[column]}: not measured`;
+    const column = Math.floor(event.offsetX * shrink / this.side), line = Math.floor(event.offsetY * shrink / this.side);
+    if (!this.names[line] || !this.names[column]) return;
+    this.hint.textContent = this.told.get(line * this.names.length + column) ?? `${this.names[line]} to ${this.names[column]}: not measured`;
   }
 
   recolour() {

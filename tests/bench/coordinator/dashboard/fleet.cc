@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <future>
 #include <thread>
@@ -238,14 +239,17 @@ StatusOr<std::string> Fleet::Train(const std::string& name, uint32_t stages, uin
   const Deadline deadline = Deadline::After(kPatience);
   while (!deadline.Expired()) {
     LH_ASSIGN_OR_RETURN(const v1::RunStatus run, shell_->Run(reply.run_id()));
-    if (run.state() == "running") return reply.run_id();
+    // The run is running a moment before the last stage has its command to start.
+    const auto training =
+        std::ranges::count_if(workers_, [](const auto& worker) { return worker->training(); });
+    if (run.state() == "running" && training == stages) return reply.run_id();
     if (run.state() == "failed") return absl::InternalError(run.reason());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return absl::DeadlineExceededError("the run of the stand-ins does not begin");
 }
 
-void Fleet::Step(uint64_t count) {
+Status Fleet::Step(uint64_t count) {
   std::vector<StandIn*> training;
   for (const auto& worker : workers_) {
     if (worker->training()) training.push_back(worker.get());
@@ -257,11 +261,16 @@ void Fleet::Step(uint64_t count) {
       for (StandIn* worker : training) worker->Step(step_);
     }
     const Deadline deadline = Deadline::After(kPatience);
-    while (shell_->Run(run)->step() < step_ && !deadline.Expired()) {
+    while (shell_->Run(run)->step() < step_) {
+      if (deadline.Expired()) {
+        return absl::DeadlineExceededError(
+            fmt::format("step {} did not come to the state machine", step_));
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     if (done % (kBatch * 32) == 0) Beat();
   }
+  return absl::OkStatus();
 }
 
 void Fleet::Beat() {

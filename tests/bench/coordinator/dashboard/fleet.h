@@ -57,7 +57,7 @@ class Fleet {
   // Submits a run of so many stages and waits until it trains.
   StatusOr<std::string> Train(const std::string& name, uint32_t stages, uint64_t steps);
   // All stages finish the next `count` steps. Waits until the state machine has them.
-  void Step(uint64_t count);
+  Status Step(uint64_t count);
   void Beat();
   void SayLink(uint32_t stage, const std::string& state);
   uint64_t step() const { return step_; }

@@ -35,7 +35,7 @@ class Bench {
   Status Start(DashboardOptions options, uint32_t workers, uint32_t stages, uint64_t steps) {
     LH_ASSIGN_OR_RETURN(fleet_, Fleet::Create(folder_.path(), workers));
     LH_ASSIGN_OR_RETURN(const std::string run, fleet_->Train("stand-in", stages, 2 * steps + 10'000));
-    fleet_->Step(steps);
+    LH_RETURN_IF_ERROR(fleet_->Step(steps));
     source_ = std::make_unique<ShellSource>(&fleet_->shell());
     options_ = std::move(options);
     LH_RETURN_IF_ERROR(Open());
@@ -75,8 +75,9 @@ class Bench {
     uint64_t number = 0;
     words >> word;
     if (word == "step" && words >> number) {
-      fleet_->Step(number);
-      return fmt::format("{} {}", fleet_->step(), UnixMsNow());
+      const Status status = fleet_->Step(number);
+      return status.ok() ? fmt::format("{} {}", fleet_->step(), UnixMsNow())
+                         : std::string(Message(status));
     }
     if (word == "link" && words >> number >> state) {
       fleet_->SayLink(static_cast<uint32_t>(number), state);

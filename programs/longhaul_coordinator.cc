@@ -133,9 +133,10 @@ int Main(int argc, char** argv) {
   app.add_flag("--insecure", flags.insecure,
                "plain TCP and one token for everybody, instead of TLS and certificates; other than "
                "loopback needs --token-file");
-  app.add_option("--http", flags.http,
-                 "host:port to serve the dashboard at, e.g. 127.0.0.1:8080; on loopback alone, where "
-                 "everybody on this machine sees all runs, and can change nothing");
+  app.add_option(
+      "--http", flags.http,
+      "host:port to serve the dashboard at, e.g. 127.0.0.1:8080; on loopback alone, where "
+      "everybody on this machine sees all runs, and can change nothing");
   app.add_option("--reports", flags.reports,
                  "folder with results folders of sweeps, whose reports the dashboard links to");
   app.add_option("--certificate-hours", flags.certificate_hours,

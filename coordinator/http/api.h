@@ -18,8 +18,8 @@
 
 namespace longhaul::coordinator {
 
-// An answer that many viewers ask for, a refusal too, is made once in `age`. Thread-safe: callers who ask for the
-// same wait for each other.
+// An answer that many viewers ask for, a refusal too, is made once in `age`. Thread-safe: callers
+// who ask for the same wait for each other.
 class Remembered {
  public:
   explicit Remembered(absl::Duration age) : age_(age) {}

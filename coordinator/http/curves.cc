@@ -107,8 +107,8 @@ std::shared_ptr<CurveBook::Kept> CurveBook::Find(const std::string& run) {
   kept->used = ++uses_;
   std::shared_ptr<Kept> found = kept;
   if (runs_.size() > kRuns) {
-    runs_.erase(std::ranges::min_element(
-        runs_, {}, [](const auto& entry) { return entry.second->used; }));
+    runs_.erase(
+        std::ranges::min_element(runs_, {}, [](const auto& entry) { return entry.second->used; }));
   }
   return found;
 }

@@ -44,8 +44,8 @@ Curve Sample(const Curve& curve, const CurveWindow& window);
 class CurveBook {
  public:
   static constexpr size_t kRuns = 8;  // kept; 100,000 steps of one are about 6 MB
-  using ReadSteps = std::function<StatusOr<std::vector<v1::StepRecord>>(const RunId& run,
-                                                                        uint64_t step, size_t limit)>;
+  using ReadSteps = std::function<StatusOr<std::vector<v1::StepRecord>>(
+      const RunId& run, uint64_t step, size_t limit)>;
   explicit CurveBook(ReadSteps read) : read_(std::move(read)) {}
 
   // Of the steps that the run's newest epoch has behind it. Steps that were given up are left out

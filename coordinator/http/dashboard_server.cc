@@ -65,14 +65,14 @@ int HttpStatus(const Status& status) {
   }
 }
 
-// Not set_content: httplib would compress it, with brotli at its slowest, which takes seconds where a
-// loopback interface takes milliseconds.
+// Not set_content: httplib would compress it, with brotli at its slowest, which takes seconds where
+// a loopback interface takes milliseconds.
 void SetBody(std::string text, const std::string& type, httplib::Response* response) {
   const auto body = std::make_shared<const std::string>(std::move(text));
-  response->set_content_provider(
-      body->size(), type, [body](size_t offset, size_t length, httplib::DataSink& sink) {
-        return sink.write(body->data() + offset, length);
-      });
+  response->set_content_provider(body->size(), type,
+                                 [body](size_t offset, size_t length, httplib::DataSink& sink) {
+                                   return sink.write(body->data() + offset, length);
+                                 });
 }
 
 void Fail(const Status& status, httplib::Response* response) {
@@ -109,8 +109,8 @@ StatusOr<CurveWindow> WindowOf(const httplib::Request& request) {
   LH_ASSIGN_OR_RETURN(window.last, Number(request, "last", window.last));
   LH_ASSIGN_OR_RETURN(window.points, Number(request, "points", window.points));
   if (window.points < 4 || window.points > CurveWindow::kMostPoints) {
-    return absl::InvalidArgumentError(fmt::format("points: expected 4 to {}, got {}",
-                                                  CurveWindow::kMostPoints, window.points));
+    return absl::InvalidArgumentError(
+        fmt::format("points: expected 4 to {}, got {}", CurveWindow::kMostPoints, window.points));
   }
   return window;
 }
@@ -166,8 +166,8 @@ class Follower {
   }
 
  private:
-  static void AppendNew(std::string_view name, const StatusOr<std::string>& text,
-                        std::string* sent, std::string* frames) {
+  static void AppendNew(std::string_view name, const StatusOr<std::string>& text, std::string* sent,
+                        std::string* frames) {
     if (!text.ok() || *text == *sent) return;
     *sent = *text;
     AppendFrame(name, *text, frames);
@@ -230,8 +230,8 @@ Status DashboardServer::Impl::Bind() {
     const int port = server.bind_to_any_port(bound.host);
     if (port > 0) bound.port = static_cast<uint16_t>(port);
   }
-  if (bound.port == 0 || (ParseHostPort(options.listen)->port != 0 &&
-                          !server.bind_to_port(bound.host, bound.port))) {
+  if (bound.port == 0 ||
+      (ParseHostPort(options.listen)->port != 0 && !server.bind_to_port(bound.host, bound.port))) {
     return absl::UnavailableError(fmt::format(
         "the dashboard cannot listen on {}: another program has the port, or the address is not "
         "this machine's",
@@ -275,9 +275,8 @@ void DashboardServer::Impl::AddApi() {
   using Request = httplib::Request;
   using Response = httplib::Response;
   const auto run = [](const Request& request) { return request.get_param_value("run"); };
-  server.Get("/api/overview", [this](const Request&, Response& response) {
-    Answer(api.Overview(), &response);
-  });
+  server.Get("/api/overview",
+             [this](const Request&, Response& response) { Answer(api.Overview(), &response); });
   server.Get("/api/run", [this, run](const Request& request, Response& response) {
     Answer(api.Run(run(request)), &response);
   });
@@ -286,9 +285,8 @@ void DashboardServer::Impl::AddApi() {
     if (!window.ok()) return Fail(window.status(), &response);
     Answer(api.Steps(run(request), *window), &response);
   });
-  server.Get("/api/workers", [this](const Request&, Response& response) {
-    Answer(api.Workers(), &response);
-  });
+  server.Get("/api/workers",
+             [this](const Request&, Response& response) { Answer(api.Workers(), &response); });
   server.Get("/api/events", [this, run](const Request& request, Response& response) {
     const StatusOr<uint64_t> after = Number(request, "after", 0);
     if (!after.ok()) return Fail(after.status(), &response);
@@ -300,9 +298,8 @@ void DashboardServer::Impl::AddApi() {
   server.Get("/api/timeline", [this, run](const Request& request, Response& response) {
     Answer(api.Timeline(run(request)), &response);
   });
-  server.Get("/api/live", [this](const Request& request, Response& response) {
-    Follow(request, &response);
-  });
+  server.Get("/api/live",
+             [this](const Request& request, Response& response) { Follow(request, &response); });
 }
 
 void DashboardServer::Impl::AddReports() {
@@ -312,8 +309,7 @@ void DashboardServer::Impl::AddReports() {
     Answer(ReportsJson(options.reports), &response);
   });
   server.Get("/report", [this](const Request& request, Response& response) {
-    const StatusOr<std::string> page =
-        ReadReport(options.reports, request.get_param_value("name"));
+    const StatusOr<std::string> page = ReadReport(options.reports, request.get_param_value("name"));
     if (!page.ok()) return Fail(page.status(), &response);
     response.set_header("Content-Security-Policy", kReportPolicy);
     SetBody(*page, "text/html; charset=utf-8", &response);

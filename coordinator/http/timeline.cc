@@ -69,8 +69,10 @@ std::string WorkerOf(const v1::TraceReply& trace, const v1::CellId& id) {
 }  // namespace
 
 std::string TimelineJson(const v1::TraceReply& trace) {
-  ordered_json reply = {
-      {"run", trace.run_id()}, {"step", nullptr}, {"length_us", 0}, {"stages", ordered_json::array()}};
+  ordered_json reply = {{"run", trace.run_id()},
+                        {"step", nullptr},
+                        {"length_us", 0},
+                        {"stages", ordered_json::array()}};
   const std::optional<uint64_t> newest = NewestOfAll(trace);
   if (!newest) return reply.dump();
   const std::vector<int64_t> offsets = ClockOffsetsNs(trace);

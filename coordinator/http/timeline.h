@@ -8,8 +8,8 @@
 
 namespace longhaul::coordinator {
 
-// The newest step that every stage of the trace has, as JSON (docs/design/formats.md). All times are
-// by the clock of the first stage, in microseconds after the step's first begin. "step" is null
+// The newest step that every stage of the trace has, as JSON (docs/design/formats.md). All times
+// are by the clock of the first stage, in microseconds after the step's first begin. "step" is null
 // where there is no such step. Pure.
 std::string TimelineJson(const v1::TraceReply& trace);
 

@@ -50,9 +50,9 @@ class CoordinatorServer {
   std::string http_address() const;
   // Not OK when the coordinator can do nothing any more; the process should end.
   Status failure() const;
-  // Ends every stream and call and the loop, within `limit`. False: data was still being prepared, or
-  // a viewer of the dashboard keeps a thread; the process may exit as it is (what was under way is
-  // done again after the next start).
+  // Ends every stream and call and the loop, within `limit`. False: data was still being prepared,
+  // or a viewer of the dashboard keeps a thread; the process may exit as it is (what was under way
+  // is done again after the next start).
   bool Stop(absl::Duration limit);
 
  private:

@@ -13,7 +13,8 @@ template <class Reply, class Ask>
 StatusOr<Reply> Wait(Shell* shell, Deadline deadline, const Ask& ask) {
   const auto answer = std::make_shared<std::promise<StatusOr<Reply>>>();
   std::future<StatusOr<Reply>> future = answer->get_future();
-  const RequestId id = ask([answer](StatusOr<Reply> reply) { answer->set_value(std::move(reply)); });
+  const RequestId id =
+      ask([answer](StatusOr<Reply> reply) { answer->set_value(std::move(reply)); });
   if (future.wait_until(deadline.time()) != std::future_status::ready && shell->Drop(id)) {
     return absl::DeadlineExceededError("the coordinator or its workers did not answer in time");
   }
@@ -23,8 +24,7 @@ StatusOr<Reply> Wait(Shell* shell, Deadline deadline, const Ask& ask) {
 
 }  // namespace
 
-StatusOr<v1::CheckpointsReply> ShellSource::Checkpoints(const std::string& run,
-                                                        Deadline deadline) {
+StatusOr<v1::CheckpointsReply> ShellSource::Checkpoints(const std::string& run, Deadline deadline) {
   v1::CheckpointsRequest request;
   request.set_run(run);
   return Wait<v1::CheckpointsReply>(shell_, deadline, [&](Shell::CheckpointsDone done) {

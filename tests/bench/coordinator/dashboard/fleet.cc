@@ -194,8 +194,8 @@ StatusOr<std::unique_ptr<Fleet>> Fleet::Create(const std::string& folder, uint32
   auto fleet = std::make_unique<Fleet>();
   LH_ASSIGN_OR_RETURN(fleet->store_, coordinator::Store::Open(folder));
   LH_ASSIGN_OR_RETURN(fleet->blobs_, BlobStore::Open(folder + "/blobs"));
-  LH_ASSIGN_OR_RETURN(
-      auto preparer, coordinator::DataPreparer::Open(folder + "/prepared", fleet->blobs_.get()));
+  LH_ASSIGN_OR_RETURN(auto preparer,
+                      coordinator::DataPreparer::Open(folder + "/prepared", fleet->blobs_.get()));
   coordinator::StateOptions options;
   options.version = "stand-in";
   LH_ASSIGN_OR_RETURN(fleet->shell_, Shell::Create(options, fleet->store_.get(),

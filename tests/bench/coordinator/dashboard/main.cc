@@ -1,10 +1,11 @@
 // longhaul-dashboard-fleet: a dashboard over stand-in workers and a run of theirs, for tests, for
 // measurements (tests/bench/coordinator/dashboard/bench.py) and to work at the page.
 //
-// Prints "dashboard at http://HOST:PORT/ RUN STEP" when all is there. Then a command on each line of
-// stdin, each answered by a line: "step N" finishes N steps (answer: the step's number and when, in
-// ms since 1970), "link STAGE STATE" says of the link below a stage that it is lost, suspect,
-// healed; "close" ends the dashboard, "open" begins it again on its port. The end of stdin is the end.
+// Prints "dashboard at http://HOST:PORT/ RUN STEP" when all is there. Then a command on each line
+// of stdin, each answered by a line: "step N" finishes N steps (answer: the step's number and when,
+// in ms since 1970), "link STAGE STATE" says of the link below a stage that it is lost, suspect,
+// healed; "close" ends the dashboard, "open" begins it again on its port. The end of stdin is the
+// end.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -34,7 +35,8 @@ class Bench {
  public:
   Status Start(DashboardOptions options, uint32_t workers, uint32_t stages, uint64_t steps) {
     LH_ASSIGN_OR_RETURN(fleet_, Fleet::Create(folder_.path(), workers));
-    LH_ASSIGN_OR_RETURN(const std::string run, fleet_->Train("stand-in", stages, 2 * steps + 10'000));
+    LH_ASSIGN_OR_RETURN(const std::string run,
+                        fleet_->Train("stand-in", stages, 2 * steps + 10'000));
     LH_RETURN_IF_ERROR(fleet_->Step(steps));
     source_ = std::make_unique<ShellSource>(&fleet_->shell());
     options_ = std::move(options);

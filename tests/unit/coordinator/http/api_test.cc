@@ -10,8 +10,6 @@
 namespace longhaul::coordinator {
 namespace {
 
-
-
 class ApiTest : public ::testing::Test {
  protected:
   static nlohmann::json Parse(const StatusOr<std::string>& text) {

@@ -150,8 +150,7 @@ TEST_F(CurveBookTest, MoreRunsThanAreKeptAreAnsweredYet) {
 
 TEST_F(CurveBookTest, JsonHasEveryCurve) {
   source_.AddStep(2.125);
-  const auto json =
-      nlohmann::json::parse(CurvesJson(source_.run(), *book_.Of(source_.run(), {})));
+  const auto json = nlohmann::json::parse(CurvesJson(source_.run(), *book_.Of(source_.run(), {})));
   EXPECT_EQ(json["run"], "tiny-abcdef");
   EXPECT_EQ(json["step"], 1);
   EXPECT_EQ(json["curves"]["loss"]["steps"], nlohmann::json({1}));

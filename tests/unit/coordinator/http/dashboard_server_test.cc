@@ -59,8 +59,8 @@ TEST(DashboardAddressTest, OnlyThisMachineIsServed) {
 }
 
 TEST_F(DashboardTest, APortInUseIsRefused) {
-  const auto second = DashboardServer::Start({.listen = server_->address(), .reports = "", .version = ""},
-                                             &source_);
+  const auto second = DashboardServer::Start(
+      {.listen = server_->address(), .reports = "", .version = ""}, &source_);
   EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
 }
 
@@ -136,16 +136,18 @@ TEST_F(DashboardTest, ReportsAreThoseOfTheFolder) {
 // Reads a stream on a thread of its own, until it ends or `until` is in it.
 class Viewer {
  public:
-  Viewer(int port, std::string until) : until_(std::move(until)), thread_([this, port] {
-    httplib::Client client("127.0.0.1", port);
-    client.set_read_timeout(30);
-    const auto result = client.Get("/api/live?run=tiny", [this](const char* data, size_t size) {
-      text_.append(data, size);
-      if (!began_.HasBeenNotified()) began_.Notify();
-      return until_.empty() || text_.find(until_) == std::string::npos;
-    });
-    status_ = result ? result->status : 0;
-  }) {}
+  Viewer(int port, std::string until)
+      : until_(std::move(until)), thread_([this, port] {
+          httplib::Client client("127.0.0.1", port);
+          client.set_read_timeout(30);
+          const auto result =
+              client.Get("/api/live?run=tiny", [this](const char* data, size_t size) {
+                text_.append(data, size);
+                if (!began_.HasBeenNotified()) began_.Notify();
+                return until_.empty() || text_.find(until_) == std::string::npos;
+              });
+          status_ = result ? result->status : 0;
+        }) {}
   // Until the first news have come.
   bool Began() { return began_.WaitForNotificationWithTimeout(absl::Seconds(30)); }
   std::string Text() {

@@ -12,7 +12,7 @@ struct Asset {
   std::string_view text;
 };
 
-// uPlot, which draws curves: its script and its style (base/web/uplot/README.md).
+// uPlot, which draws curves: its script, its style and its licence (base/web/uplot/README.md).
 std::span<const Asset> UplotAssets();
 
 }  // namespace longhaul

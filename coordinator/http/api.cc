@@ -23,6 +23,20 @@ std::string Dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+// What a list shows of a run, of which there may be thousands.
+ordered_json RunRow(const v1::RunStatus& run) {
+  ordered_json row = {{"run_id", run.run_id()},
+                      {"name", run.name()},
+                      {"state", run.state()},
+                      {"owner", run.owner()},
+                      {"step", run.step()},
+                      {"steps", run.steps()},
+                      {"loss", run.loss()},
+                      {"submitted_unix_ms", run.submitted_unix_ms()},
+                      {"replayed", !run.replay_source().empty()}};
+  return row;
+}
+
 std::string KindsOf(const v1::WorkerStatus& worker) {
   std::map<std::string, int> counts;
   for (const v1::Device& device : worker.devices()) {
@@ -113,13 +127,10 @@ StatusOr<std::string> Api::Overview() {
     }));
     std::string text = fmt::format(R"({{"version":{},"workers":{},"runs":[)",
                                    ordered_json(version_).dump(), counts);
-    bool first = true;
-    for (v1::RunStatus& run : source_->Runs()) {
-      run.clear_stages();
-      run.clear_links();
-      if (!first) text += ",";
-      first = false;
-      text += ToJson(run, false);
+    const std::vector<v1::RunStatus> runs = source_->Runs();
+    for (const v1::RunStatus& run : runs) {
+      if (&run != &runs.front()) text += ",";
+      text += Dump(RunRow(run));
     }
     return text + "]}";
   });

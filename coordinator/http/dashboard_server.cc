@@ -44,7 +44,8 @@ constexpr char kReportPolicy[] =
 std::string_view TypeOf(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
-  return "text/javascript; charset=utf-8";
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  return "text/plain; charset=utf-8";
 }
 
 int HttpStatus(const Status& status) {
@@ -93,6 +94,13 @@ void Answer(StatusOr<std::string> text, httplib::Response* response) {
 bool IsOurName(const std::string& host) {
   const StatusOr<HostPort> parsed = ParseHostPort(host);
   return parsed.ok() ? IsLoopback(parsed->host) : IsLoopback(host);
+}
+
+// A browser says whose page asks. Another site's page can read nothing, but would take streams.
+bool IsOurPage(const httplib::Request& request) {
+  const std::string site = request.get_header_value("Sec-Fetch-Site");
+  return site.empty() || site == "same-origin" || site == "none" ||
+         !request.path.starts_with("/api");
 }
 
 StatusOr<uint64_t> Number(const httplib::Request& request, const std::string& name,
@@ -253,6 +261,10 @@ void DashboardServer::Impl::AddPage() {
       response.status = 421;
       response.set_content("The dashboard answers to 127.0.0.1 and localhost alone.\n",
                            "text/plain");
+      return Result::Handled;
+    }
+    if (!IsOurPage(request)) {
+      response.status = 403;
       return Result::Handled;
     }
     if (request.method == "GET" || request.method == "HEAD") return Result::Unhandled;

@@ -1,5 +1,5 @@
 // Curves over steps, drawn by uPlot.
-import { ask } from './live.js';
+import { ask, latest } from './live.js';
 import { bytes, colour, element, seconds, significant } from './format.js';
 
 // What the server gives of a curve at most; beyond three times that it is asked anew.
@@ -45,7 +45,6 @@ export class Charts {
     this.step = -1;
     this.epoch = 0;
     this.window = null;
-    this.busy = false;
     this.reset = element('button', { type: 'button', disabled: true, onclick: () => this.zoom(null) }, 'All steps');
     this.node = element('section', { class: 'charts', 'aria-label': 'Curves' });
     this.areas = CHARTS.map((chart, index) => {
@@ -68,10 +67,9 @@ export class Charts {
     this.plots?.forEach((plot) => plot.destroy());
   }
 
-  // Gives what there is now; resolves when it is drawn.
-  async update(step, epoch) {
-    if (this.busy || this.closed || (step === this.step && epoch === this.epoch)) return;
-    this.busy = true;
+  // The run has come to this step; resolves when that is drawn.
+  update = latest(async (step, epoch) => {
+    if (this.closed || (step === this.step && epoch === this.epoch)) return;
     try {
       const longest = Math.max(0, ...Object.values(this.curves).map((curve) => curve.steps.length));
       const anew = this.step < 0 || epoch !== this.epoch || step < this.step || longest > 3 * MOST_POINTS;
@@ -80,10 +78,8 @@ export class Charts {
       this.epoch = epoch;
     } catch (error) {
       this.onError(error);
-    } finally {
-      this.busy = false;
     }
-  }
+  });
 
   zoom(window) {
     this.window = window && { first: Math.max(0, Math.floor(window[0])), last: Math.ceil(window[1]) };

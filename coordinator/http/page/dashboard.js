@@ -1,5 +1,5 @@
 // The page: which view is shown, and what each news changes.
-import { Live, ask } from './live.js';
+import { Live, ask, latest } from './live.js';
 import { Charts } from './charts.js';
 import { Timeline } from './timeline.js';
 import { Workers } from './workers.js';
@@ -8,6 +8,7 @@ import { bytes, clock, element, grouped, moment, percent, pill, replace, seconds
 
 const find = (id) => document.getElementById(id);
 const main = find('main');
+const LISTED = 200; // runs beside the content at a time
 
 // ---- A run ------------------------------------------------------------------------
 function numbers({ run, prediction }) {
@@ -83,28 +84,22 @@ class RunView {
     if (first) document.documentElement.dataset.drawn = String(performance.now());
   }
 
-  async #events() {
-    if (this.asking) return;
-    this.asking = true;
-    try {
-      const { events } = await ask('events', { run: this.run, after: this.sequence });
-      for (const event of events) {
-        this.sequence = Math.max(this.sequence, event.sequence);
-        this.events.prepend(element('li', {}, element('time', { title: moment(event.unix_ms) }, clock(event.unix_ms)),
-          element('span', { class: 'muted' }, event.kind), element('span', {}, event.text)));
-      }
-      while (this.events.children.length > 500) this.events.lastChild.remove();
-    } finally {
-      this.asking = false;
+  #events = latest(async () => {
+    const { events } = await ask('events', { run: this.run, after: this.sequence });
+    for (const event of events) {
+      this.sequence = Math.max(this.sequence, event.sequence);
+      this.events.prepend(element('li', {}, element('time', { title: moment(event.unix_ms) }, clock(event.unix_ms)),
+        element('span', { class: 'muted' }, event.kind), element('span', {}, event.text)));
     }
-  }
+    while (this.events.children.length > 500) this.events.lastChild.remove();
+  });
 
-  async #checkpoints() {
+  #checkpoints = latest(async () => {
     const { checkpoints } = await ask('checkpoints', { run: this.run });
     const rows = checkpoints.length ? checkpoints.map(checkpointRow)
       : [element('tr', {}, element('td', { colspan: 7, class: 'muted' }, 'None yet.'))];
     this.checkpoints = replace(this.checkpoints, element('tbody', {}, rows));
-  }
+  });
 
   close() {
     this.charts.close();
@@ -182,10 +177,12 @@ function go() {
 
 function list() {
   const words = find('run-filter').value.toLowerCase();
-  const items = runs.filter((run) => run.run_id.toLowerCase().includes(words)).map((run) => element('li', {},
+  const found = runs.filter((run) => run.run_id.toLowerCase().includes(words));
+  const items = found.slice(0, LISTED).map((run) => element('li', {},
     element('a', { href: `#run/${encodeURIComponent(run.run_id)}`, 'aria-current': view instanceof RunView && view.run === run.run_id ? 'true' : null },
       element('span', { class: 'line' }, element('span', { class: 'name', title: run.run_id }, run.run_id), pill(run.state)),
-      element('span', { class: 'small' }, `step ${grouped(run.step)} of ${grouped(run.steps)}${run.step > 0 && !run.replay_source ? ` · loss ${significant(run.loss)}` : ''}`))));
+      element('span', { class: 'small' }, `step ${grouped(run.step)} of ${grouped(run.steps)}${run.step > 0 && !run.replayed ? ` · loss ${significant(run.loss)}` : ''}`))));
+  if (found.length > LISTED) items.push(element('li', { class: 'muted' }, `and ${grouped(found.length - LISTED)} more; find them by their names`));
   const old = find('run-list');
   const focused = document.activeElement?.closest?.('#run-list a')?.getAttribute('href');
   const made = replace(old, element('ol', { id: 'run-list', class: 'run-list' }, items));

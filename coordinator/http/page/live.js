@@ -7,6 +7,27 @@ export async function ask(path, parameters = {}) {
   return body;
 }
 
+// Does one piece of work at a time, with the newest arguments; what comes meanwhile is done afterwards.
+export function latest(work) {
+  let running = null;
+  let next = null;
+  return (...wanted) => {
+    next = wanted;
+    running ??= (async () => {
+      try {
+        while (next) {
+          const now = next;
+          next = null;
+          await work(...now);
+        }
+      } finally {
+        running = null;
+      }
+    })();
+    return running;
+  };
+}
+
 // Follows the coordinator, and one run where there is one. A stream that breaks, or is silent for longer than the
 // coordinator ever is, is opened again.
 export class Live {

@@ -101,6 +101,20 @@ TEST_F(DashboardTest, OtherHostsAreRefused) {
   }
 }
 
+TEST_F(DashboardTest, PagesOfOthersAreRefused) {
+  for (const char* site : {"cross-site", "same-site"}) {
+    EXPECT_EQ(Get("/api/overview", {{"Sec-Fetch-Site", site}})->status, 403) << site;
+    EXPECT_EQ(Get("/api/live", {{"Sec-Fetch-Site", site}})->status, 403) << site;
+  }
+  EXPECT_EQ(Get("/api/overview", {{"Sec-Fetch-Site", "same-origin"}})->status, 200);
+  // A link from elsewhere leads here.
+  EXPECT_EQ(Get("/", {{"Sec-Fetch-Site", "cross-site"}})->status, 200);
+}
+
+TEST_F(DashboardTest, TheLicenceOfWhatIsCarriedComesWithIt) {
+  EXPECT_THAT(Get("/LICENSE")->body, HasSubstr("Leon Sorokin"));
+}
+
 TEST_F(DashboardTest, NothingCanBeChanged) {
   httplib::Client client("127.0.0.1", port_);
   EXPECT_EQ(client.Post("/api/run?run=tiny", "", "text/plain")->status, 405);

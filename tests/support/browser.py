@@ -100,21 +100,22 @@ class Browser:
             elif message.get("sessionId") in self.pages:
                 self.pages[message["sessionId"]].hear(message["method"], message["params"])
 
-    def open(self, address, scheme="light"):
+    def open(self, address, scheme="light", width=None):
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self.pages[session] = Page(self, session)
+        page = self.pages[session] = Page(self, session, (width or self.size[0], self.size[1]))
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.call(f"{domain}.enable")
-        page.size(*self.size)
+        page.resize(*page.size)
         page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         page.call("Page.navigate", url=address)
+        page.wait("document.readyState === 'complete'")
         return page
 
 
 class Page:
-    def __init__(self, browser, session):
-        self.browser, self.session = browser, session
+    def __init__(self, browser, session, size):
+        self.browser, self.session, self.size = browser, session, size
         self.errors, self.requests = [], []
 
     def call(self, method, **parameters):
@@ -124,14 +125,17 @@ class Page:
         if method == "Runtime.exceptionThrown":
             details = parameters["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
+        elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+            self.errors.append(str([one.get("value", one.get("description")) for one in parameters["args"]]))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] == "error":
             entry = parameters["entry"]
             self.errors.append(f"{entry['text']} {entry.get('url', '')}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
 
-    def size(self, width, height):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+    def resize(self, width, height):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=width < 600)
 
     def evaluate(self, script):
         reply = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
@@ -158,9 +162,12 @@ class Page:
         """`whole`: with what one would have to scroll to."""
         if whole:
             height = self.evaluate("document.documentElement.scrollHeight")
-            self.size(self.browser.size[0], min(int(height), 6000))
+            self.resize(self.size[0], min(int(height), 6000))
             self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
         data = self.call("Page.captureScreenshot", format="png")["data"]
         pathlib.Path(path).write_bytes(base64.b64decode(data))
         if whole:
-            self.size(*self.browser.size)
+            self.resize(*self.size)
+
+    def pdf(self):
+        return base64.b64decode(self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"])

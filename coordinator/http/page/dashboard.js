@@ -15,12 +15,12 @@ function numbers({ run, prediction }) {
   const entry = (name, value, small) => [element('dt', {}, name), element('dd', {}, value, small ? element('small', {}, small) : null)];
   const list = [
     entry('Step', `${grouped(run.step)} of ${grouped(run.steps)}`, run.seconds_left > 0 ? `${seconds(run.seconds_left)} left` : ''),
-    entry('Loss', run.replay_source ? 'replay' : significant(run.step > 0 ? run.loss : null), run.replay_source),
+    entry('Loss', run.replay_source ? 'replay' : significant(run.loss || null), run.replay_source),
     entry('Validation', run.has_validation ? significant(run.validation_loss) : '–', run.has_validation ? `at step ${grouped(run.validation_step)}` : ''),
     entry('Tokens a second', run.tokens_per_second > 0 ? grouped(run.tokens_per_second) : '–'),
     entry('A step', run.step_seconds > 0 ? seconds(run.step_seconds) : '–', prediction.step_seconds > 0 ? `planned ${seconds(prediction.step_seconds)}` : ''),
     entry('Slowest part', prediction.bottleneck || '–', prediction.floor_seconds > 0 ? `at least ${seconds(prediction.floor_seconds)} a step` : ''),
-    entry('Gradient norm', significant(run.step > 0 ? run.gradient_norm : null)),
+    entry('Gradient norm', significant(run.gradient_norm || null)),
     entry('Checkpoint', run.checkpoint_step ? `step ${grouped(run.checkpoint_step)}` : '–', run.copied_step ? `held twice: step ${grouped(run.copied_step)}` : ''),
   ];
   if (run.replicas_wanted > 1) list.push(entry('Replicas', `${run.replicas} of ${run.replicas_wanted}`, run.replicas_reason));
@@ -181,7 +181,7 @@ function list() {
   const items = found.slice(0, LISTED).map((run) => element('li', {},
     element('a', { href: `#run/${encodeURIComponent(run.run_id)}`, 'aria-current': view instanceof RunView && view.run === run.run_id ? 'true' : null },
       element('span', { class: 'line' }, element('span', { class: 'name', title: run.run_id }, run.run_id), pill(run.state)),
-      element('span', { class: 'small' }, `step ${grouped(run.step)} of ${grouped(run.steps)}${run.step > 0 && !run.replayed ? ` · loss ${significant(run.loss)}` : ''}`))));
+      element('span', { class: 'small' }, `step ${grouped(run.step)} of ${grouped(run.steps)}${run.loss && !run.replayed ? ` · loss ${significant(run.loss)}` : ''}`))));
   if (found.length > LISTED) items.push(element('li', { class: 'muted' }, `and ${grouped(found.length - LISTED)} more; find them by their names`));
   const old = find('run-list');
   const focused = document.activeElement?.closest?.('#run-list a')?.getAttribute('href');

@@ -33,6 +33,7 @@ export function significant(number) {
 
 export function seconds(value) {
   if (value === null || value === undefined) return '–';
+  if (value === 0) return '0';
   if (value < 1) return `${(value * 1000).toPrecision(3)} ms`;
   if (value < 120) return `${value.toPrecision(3)} s`;
   const minutes = Math.round(value / 60);

@@ -22,7 +22,7 @@ function cell(stage) {
   const state = stage.connected ? stage.state : `${stage.state}, disconnected`;
   const last = stage.layers > 1 ? `–${stage.first_layer + stage.layers - 1}` : '';
   const ranks = stage.tensor_ranks * Math.max(1, stage.expert_ranks);
-  return element('li', { class: `cell ${stage.connected ? tone(stage.state) : 'bad'}` },
+  return element('div', { class: `cell ${stage.connected ? tone(stage.state) : 'bad'}` },
     element('b', { title: stage.worker_name }, stage.worker_name),
     element('div', { class: 'small' }, `stage ${stage.stage}`, stage.layers ? ` · layers ${stage.first_layer}${last}` : ''),
     element('div', { class: 'small' }, state, stage.depth ? ` · depth ${stage.depth}` : '', ranks > 1 ? ` · ${ranks} ranks` : ''),
@@ -50,15 +50,12 @@ export function pipeline({ run, edges }) {
   const between = new Map(edges.map((edge) => [`${key(edge.from)} ${key(edge.to)}`, edge]));
   const rows = replicas.map((replica) => {
     const stages = run.stages.filter((stage) => stage.replica === replica).sort((a, b) => a.stage - b.stage);
-    const items = [];
-    stages.forEach((stage, index) => {
-      items.push(cell(stage));
+    // A cell and the link to the next one stay together where the row wraps.
+    const items = stages.map((stage, index) => {
       const next = stages[index + 1];
       const edge = next && between.get(`${key([replica, stage.stage])} ${key([replica, next.stage])}`);
-      if (edge) {
-        items.push(element('li', { class: 'edge' }, flow(links.get(`${edge.edge} forward`), 'there'),
-          flow(links.get(`${edge.edge} backward`), 'back')));
-      }
+      return element('li', {}, cell(stage), edge ? element('div', { class: 'edge' }, flow(links.get(`${edge.edge} forward`), 'there'),
+        flow(links.get(`${edge.edge} backward`), 'back')) : null);
     });
     return [replicas.length > 1 ? element('div', { class: 'replica' }, `Replica ${replica}`) : null,
       element('ol', { class: 'pipeline', 'aria-label': replicas.length > 1 ? `Stages of replica ${replica}` : 'Stages' }, items)];

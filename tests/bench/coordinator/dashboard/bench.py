@@ -61,7 +61,7 @@ def repetition(fleet, number):
         assert not page.errors, page.errors
     return {"repetition": number, "drawn_ms": round(drawn_ms), "first_contentful_paint_ms": round(paint_ms),
             "behind_median_s": round(statistics.median(behind_s), 3), "behind_most_s": round(max(behind_s), 3),
-            "longest_task_ms": round(max(tasks, default=0)), "workers_view_s": round(workers_s, 3), "load": round(load, 1)}
+            "longest_task_ms": round(max(tasks, default=0)), "workers_view_s": round(workers_s, 3), "load": round(load, 1), "nice": os.nice(0)}
 
 
 def main():
@@ -71,7 +71,7 @@ def main():
     parser.add_argument("--stages", type=int, default=8)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--csv", help="file for the rows")
+    parser.add_argument("--csv", help="file that the rows are added to")
     options = parser.parse_args()
     rows = []
     with Fleet(options.programs, "--workers", options.workers, "--stages", options.stages, "--steps",
@@ -83,9 +83,10 @@ def main():
     for name in ("drawn_ms", "behind_median_s", "behind_most_s", "longest_task_ms"):
         print(f"median of {name}: {statistics.median(row[name] for row in rows):g}")
     if options.csv:
-        with open(options.csv, "w", newline="") as out:
+        with open(options.csv, "a", newline="") as out:
             writer = csv.DictWriter(out, rows[0].keys(), lineterminator="\n")
-            writer.writeheader()
+            if out.tell() == 0:
+                writer.writeheader()
             writer.writerows(rows)
 
 

@@ -49,7 +49,7 @@ class Bench {
   void Serve() {
     std::thread beats([this] {
       while (!ended_) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        std::this_thread::sleep_for(std::chrono::seconds(1));  // as workers do
         fleet_->Beat();
       }
     });

@@ -1,4 +1,5 @@
 // Curves over steps, drawn by uPlot.
+import { firstSteps } from './early.js';
 import { ask, latest } from './live.js';
 import { bytes, colour, element, seconds, significant } from './format.js';
 
@@ -57,7 +58,7 @@ export class Charts {
     });
     this.resizer = new ResizeObserver(() => this.#resize());
     // Asked for now, and not when the first news of the run is there; drawn when this is on the page.
-    this.early = ask('steps', { run });
+    this.early = firstSteps(run);
     this.early.catch(() => {});
   }
 

@@ -1,4 +1,5 @@
 // The page: which view is shown, and what each news changes.
+import { firstRun, placeOf } from './early.js';
 import { Live, ask, latest } from './live.js';
 import { Charts } from './charts.js';
 import { Timeline } from './timeline.js';
@@ -154,15 +155,10 @@ function open(made) {
   made.load?.().catch?.(fail);
 }
 
-// The newest run that is under way, else the newest.
-function firstRun() {
-  return (runs.find((run) => !['done', 'stopped', 'failed'].includes(run.state)) ?? runs[0])?.run_id;
-}
-
 function go() {
-  const [name, id] = (location.hash.slice(1) || 'runs').split('/');
+  const { view: name, run: named } = placeOf(location.hash);
   if (name === 'main') return; // the link that skips what stands before the content
-  const run = name === 'run' ? decodeURIComponent(id ?? '') : name === 'runs' ? firstRun() : undefined;
+  const run = name === 'runs' ? firstRun(runs) : named;
   const wanted = name === 'workers' || name === 'reports' ? name : `run ${run ?? ''}`;
   document.querySelectorAll('[data-view]').forEach((link) => {
     if (link.dataset.view === (wanted.startsWith('run ') ? 'runs' : wanted)) link.setAttribute('aria-current', 'page');

@@ -106,6 +106,28 @@ function(lh_library name)
   endif()
 endfunction()
 
+# lh_assets(NAME FUNCTION HEADER files... [NAMESPACE n]): a library with one function, which HEADER declares and which
+# gives the texts of the files (base/web/assets.h).
+function(lh_assets name function header)
+  cmake_parse_arguments(ARG "" "NAMESPACE" "" ${ARGN})
+  if(NOT ARG_NAMESPACE)
+    set(ARG_NAMESPACE longhaul)
+  endif()
+  set(paths "")
+  foreach(file IN LISTS ARG_UNPARSED_ARGUMENTS)
+    list(APPEND paths "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+  endforeach()
+  string(REPLACE ";" "," joined "${paths}")
+  set(output "${CMAKE_CURRENT_BINARY_DIR}/${name}.cc")
+  add_custom_command(OUTPUT "${output}"
+    COMMAND "${CMAKE_COMMAND}" "-DOUTPUT=${output}" "-DHEADER=${header}" "-DFUNCTION=${function}"
+      "-DNAMESPACE=${ARG_NAMESPACE}" "-DFILES=${joined}" -P "${PROJECT_SOURCE_DIR}/cmake/EmbedAssets.cmake"
+    DEPENDS ${paths} "${PROJECT_SOURCE_DIR}/cmake/EmbedAssets.cmake"
+    VERBATIM)
+  add_library(${name} STATIC "${output}")
+  target_link_libraries(${name} PUBLIC longhaul_compile_options)
+endfunction()
+
 # lh_binary(NAME SRCS a.cc... DEPS targets... [COLD]): a program. COLD: lh_compile_cold.
 function(lh_binary name)
   cmake_parse_arguments(ARG "COLD" "" "SRCS;DEPS" ${ARGN})

@@ -10,10 +10,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'USAGE'
-usage: deploy/setup.sh [--data] [--cuda-toolkit] [--dev]
+usage: deploy/setup.sh [--data] [--test] [--cuda-toolkit] [--dev]
 
   --data          also bring what `longhaul data` needs (tokenizers, numpy, pyarrow, jinja2; about 75 MB)
                   from PyPI into .deps/
+  --test          also install what only tests use: the browser (chromium) that looks at the dashboard
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
                   clang, clang-tidy, clang-format, libFuzzer; podman and debootstrap, for images
@@ -24,11 +25,13 @@ USAGE
 }
 
 want_data=0
+want_test=0
 want_cuda_toolkit=0
 want_dev=0
 for arg in "$@"; do
   case "$arg" in
     --data) want_data=1 ;;
+    --test) want_test=1 ;;
     --cuda-toolkit) want_cuda_toolkit=1 ;;
     --dev) want_dev=1 ;;
     -h | --help) usage; exit 0 ;;
@@ -66,6 +69,8 @@ packages=(
   iproute2 procps                                               # namespaces, tc
   python3-hyperframe python3-hpack                              # HTTP/2 of the abuse tests
 )
+# Ubuntu's chromium is a snap, which the tests cannot drive; there they skip.
+if [ "$want_test" = 1 ] && [ "${ID:-}" = debian ]; then packages+=(chromium fonts-dejavu-core); fi
 if [ "$want_dev" = 1 ]; then
   case "${VERSION_ID:-}" in
     24.04) fuzzer=libclang-rt-18-dev ;;

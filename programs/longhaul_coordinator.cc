@@ -39,6 +39,8 @@ struct Flags {
   std::string state_dir;
   std::string token_file;
   bool insecure = false;
+  std::string http;
+  std::string reports;
   double certificate_hours = absl::ToDoubleHours(kDefaultLifetime);
   std::string log_level = "info";
   double progress_timeout_seconds = 120;
@@ -58,6 +60,8 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
   options.insecure = flags.insecure;
   options.token_file = flags.token_file;
+  options.http = flags.http;
+  options.reports = flags.reports;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
   if (flags.insecure && !flags.token_file.empty()) {
     LH_ASSIGN_OR_RETURN(options.token, LoadToken(flags.token_file));
@@ -89,6 +93,9 @@ int Serve(const ServerOptions& options) {
   }
   CoordinatorServer& server = **started;
   fmt::print("listening on {}\n", server.address());
+  if (const std::string http = server.http_address(); !http.empty()) {
+    fmt::print("dashboard at http://{}/\n", http);
+  }
   std::fflush(stdout);
 
   int signal = 0;
@@ -101,7 +108,7 @@ int Serve(const ServerOptions& options) {
   const int exit_code = failure.ok() ? kOk : Fail(failure);
   if (!server.Stop(kStopLimit)) {
     // Tokenizing cannot be interrupted; the next start does it again.
-    LogInfo("data was still being prepared; it will be done again");
+    LogInfo("something was still under way; data that were being prepared will be so again");
     EndLogging();
     std::_Exit(exit_code);
   }
@@ -126,6 +133,12 @@ int Main(int argc, char** argv) {
   app.add_flag("--insecure", flags.insecure,
                "plain TCP and one token for everybody, instead of TLS and certificates; other than "
                "loopback needs --token-file");
+  app.add_option(
+      "--http", flags.http,
+      "host:port to serve the dashboard at, e.g. 127.0.0.1:8080; on loopback alone, where "
+      "everybody on this machine sees all runs, and can change nothing");
+  app.add_option("--reports", flags.reports,
+                 "folder with results folders of sweeps, whose reports the dashboard links to");
   app.add_option("--certificate-hours", flags.certificate_hours,
                  "how long a member's certificate lasts; members renew theirs in time")
       ->check(CLI::Range(0.0001, 87600.0))
@@ -162,6 +175,10 @@ int Main(int argc, char** argv) {
   }
   if (const auto address = ParseHostPort(flags.listen); !address.ok()) {
     fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(address.status()));
+    return kWrongUsage;
+  }
+  if (!flags.reports.empty() && flags.http.empty()) {
+    fmt::print(stderr, "longhaul-coordinator: --reports is for the dashboard; give --http, too\n");
     return kWrongUsage;
   }
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/flags/command_line.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/view/json.h"
 #include "proto/rpc/address.h"
 
 namespace longhaul::cli {

@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "base/printable.h"
-#include "coordinator/cli/chrome_trace.h"
 #include "coordinator/cli/program.h"
+#include "coordinator/view/chrome_trace.h"
 
 namespace longhaul::cli {
 namespace {

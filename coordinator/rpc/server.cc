@@ -13,10 +13,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/token.h"
+#include "coordinator/http/dashboard_server.h"
 #include "coordinator/rpc/control_service.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/member_service.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/rpc/shell_source.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/members.h"
@@ -44,11 +46,14 @@ struct CoordinatorServer::Impl {
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
   std::unique_ptr<grpc::Server> server;
+  std::optional<ShellSource> source;  // both: with a dashboard
+  std::shared_ptr<NewsForDashboard> dashboard;
 
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
   Status OpenState(const ServerOptions& options);
   Status Listen(const ServerOptions& options, const HostPort& wanted);
+  Status OpenDashboard(const ServerOptions& options);
 };
 
 namespace {
@@ -156,6 +161,18 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
                   "state directory");
 }
 
+Status CoordinatorServer::Impl::OpenDashboard(const ServerOptions& options) {
+  if (options.http.empty()) return absl::OkStatus();
+  source.emplace(shell.get());
+  LH_ASSIGN_OR_RETURN(auto served, DashboardServer::Start({.listen = options.http,
+                                                           .reports = options.reports,
+                                                           .version = options.state.version},
+                                                          &*source));
+  dashboard = std::make_shared<NewsForDashboard>(std::move(served));
+  shell->notifier().Add(dashboard);
+  return absl::OkStatus();
+}
+
 StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(options.listen));
@@ -168,6 +185,7 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   std::unique_ptr<CoordinatorServer> coordinator(new CoordinatorServer(std::make_unique<Impl>()));
   LH_RETURN_IF_ERROR(coordinator->impl_->OpenState(options));
   LH_RETURN_IF_ERROR(coordinator->impl_->Listen(options, wanted));
+  LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->OpenDashboard(options), "--http"));
   return coordinator;
 }
 
@@ -181,6 +199,10 @@ const std::string& CoordinatorServer::address() const {
   return impl_->port->address();
 }
 
+std::string CoordinatorServer::http_address() const {
+  return impl_->dashboard == nullptr ? "" : impl_->dashboard->server().address();
+}
+
 Status CoordinatorServer::failure() const {
   return impl_->shell->failure();
 }
@@ -188,6 +210,8 @@ Status CoordinatorServer::failure() const {
 bool CoordinatorServer::Stop(absl::Duration limit) {
   const Deadline deadline = Deadline::After(limit);
   if (impl_->shell == nullptr) return true;
+  // Its streams begin to end while the shell does.
+  if (impl_->dashboard != nullptr) impl_->dashboard->OnShutdown();
   // Half of the time is for streams to end with a sentence, before they are cut off.
   const bool idle = impl_->shell->Stop(Deadline::After(limit / 2));
   if (impl_->server != nullptr) {
@@ -195,7 +219,8 @@ bool CoordinatorServer::Stop(absl::Duration limit) {
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
     impl_->server.reset();
   }
-  return idle;
+  const bool unwatched = impl_->dashboard == nullptr || impl_->dashboard->server().Stop(deadline);
+  return idle && unwatched;
 }
 
 }  // namespace longhaul::coordinator

@@ -24,6 +24,8 @@ struct ServerOptions {
   // TLS: gets a join token for admins where there is no such file; empty: <state_dir>/token.
   std::string token_file;
   absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
+  std::string http;     // host:port of the dashboard, on loopback; empty: none
+  std::string reports;  // of sweeps, which the dashboard links to; empty: none
   absl::Duration hello_timeout = absl::Seconds(10);
   StateOptions state;
 };
@@ -44,10 +46,13 @@ class CoordinatorServer {
 
   // The address that is really bound: "127.0.0.1:43521".
   const std::string& address() const;
+  // That of the dashboard; empty: there is none.
+  std::string http_address() const;
   // Not OK when the coordinator can do nothing any more; the process should end.
   Status failure() const;
-  // Ends every stream and call and the loop, within `limit`. False: data was still being prepared;
-  // the process may exit as it is (what was under way is done again after the next start).
+  // Ends every stream and call and the loop, within `limit`. False: data was still being prepared,
+  // or a viewer of the dashboard keeps a thread; the process may exit as it is (what was under way
+  // is done again after the next start).
   bool Stop(absl::Duration limit);
 
  private:

@@ -68,6 +68,9 @@ struct Store::Impl {
   Status WriteLog(const write::WorkerLog& log);
   Status WriteEvent(const v1::Event& event);
   StatusOr<std::vector<v1::StepRecord>> StepsSinceCheckpoints(const RunRecord& record) const;
+  // Takes the lock. `order`: ASC or DESC.
+  StatusOr<std::vector<v1::Event>> ReadEvents(std::string_view run, uint64_t after, size_t limit,
+                                              std::string_view order) const;
 };
 
 Status Store::Impl::Prepare() {
@@ -235,14 +238,15 @@ StatusOr<uint64_t> Store::NextEventSequence() const {
   return static_cast<uint64_t>(last) + 1;
 }
 
-StatusOr<std::vector<v1::Event>> Store::Events(std::string_view run, uint64_t after,
-                                               size_t limit) const {
-  const std::lock_guard lock(impl_->mutex);
+StatusOr<std::vector<v1::Event>> Store::Impl::ReadEvents(std::string_view run, uint64_t after,
+                                                         size_t limit,
+                                                         std::string_view order) const {
+  const std::lock_guard lock(mutex);
   const std::string sql = fmt::format(
       "SELECT sequence, unix_ms, run_id, epoch, kind, text FROM events WHERE "
-      "sequence>?1 {} ORDER BY sequence LIMIT ?2",
-      run.empty() ? "" : "AND run_id=?3");
-  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->database.Prepare(sql));
+      "sequence>?1 {} ORDER BY sequence {} LIMIT ?2",
+      run.empty() ? "" : "AND run_id=?3", order);
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare(sql));
   rows.Bind(1, after).Bind(2, uint64_t{limit});
   if (!run.empty()) rows.Bind(3, run);
   std::vector<v1::Event> events;
@@ -257,6 +261,18 @@ StatusOr<std::vector<v1::Event>> Store::Events(std::string_view run, uint64_t af
     event.set_kind(std::string(rows.Bytes(4)));
     event.set_text(std::string(rows.Bytes(5)));
   }
+}
+
+StatusOr<std::vector<v1::Event>> Store::Events(std::string_view run, uint64_t after,
+                                               size_t limit) const {
+  return impl_->ReadEvents(run, after, limit, "ASC");
+}
+
+StatusOr<std::vector<v1::Event>> Store::NewestEvents(std::string_view run, uint64_t after,
+                                                     size_t limit) const {
+  LH_ASSIGN_OR_RETURN(std::vector<v1::Event> events, impl_->ReadEvents(run, after, limit, "DESC"));
+  std::reverse(events.begin(), events.end());
+  return events;
 }
 
 StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after,

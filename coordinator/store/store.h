@@ -46,6 +46,9 @@ class Store {
   // Pages in ascending order, what comes after `after`; an empty page is the end.
   // `run` empty: of all runs.
   StatusOr<std::vector<v1::Event>> Events(std::string_view run, uint64_t after, size_t limit) const;
+  // The newest `limit` of those, in ascending order, too.
+  StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
+                                                size_t limit) const;
   StatusOr<std::vector<v1::LogEntry>> Logs(const RunId& run, uint64_t after, size_t limit) const;
   // From `step` on: the validation before the first step has number 0.
   StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step, size_t limit) const;

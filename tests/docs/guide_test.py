@@ -22,7 +22,8 @@ Of a console block, the output must have the lines shown, in this order, each to
 promised by a last line "[exit code 2]".
 
 A page that starts with <!-- begin with first_run.md cluster --> first runs the blocks of that page
-that are marked as=cluster. 127.0.0.1:7070 becomes an address with a port that is free.
+that are marked as=cluster. 127.0.0.1:7070 and 127.0.0.1:8080 become addresses
+with ports that are free.
 """
 import os
 import pathlib
@@ -39,7 +40,7 @@ SKIPPED = 77
 REASONS = {"root": "network namespaces, for which it needs root", "gpu": "a GPU",
            "network": "packages or images from the network", "machines": "more than one machine",
            "minutes": "several minutes", "data": "packages that deploy/setup.sh --data brings"}
-ADDRESS = "127.0.0.1:7070"
+ADDRESSES = ("127.0.0.1:7070", "127.0.0.1:8080")
 COMMAND_SECONDS = 50
 FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 BEGIN_WITH = re.compile(r"^<!-- begin with (\S+) (\S+) -->$", re.MULTILINE)
@@ -136,22 +137,32 @@ def compare(expected, printed):
 
 
 class Shell:
-    def __init__(self, folder, programs, port):
+    def __init__(self, folder, programs, ports):
         environment = {key: value for key, value in os.environ.items()
                        if not key.startswith("LONGHAUL_")}
         environment["PATH"] = f"{programs}:{environment['PATH']}"
         environment["HOME"] = str(folder)
-        self.address = f"127.0.0.1:{port}"
+        self.addresses = dict(zip(ADDRESSES, (f"127.0.0.1:{port}" for port in ports)))
         self.folder = folder
         # A process group of its own, so that daemons go with it.
         self.process = subprocess.Popen(["bash"], cwd=folder, env=environment,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, start_new_session=True)
 
+    def to_ours(self, text):
+        for written, ours in self.addresses.items():
+            text = text.replace(written, ours)
+        return text
+
+    def as_written(self, text):
+        for written, ours in self.addresses.items():
+            text = text.replace(ours, written)
+        return text
+
     def run(self, command):
         """(exit code, printed lines) of a command, which may be of several lines."""
         script = self.folder / ".command"
-        script.write_text(command.replace(ADDRESS, self.address) + "\n")
+        script.write_text(self.to_ours(command) + "\n")
         self.process.stdin.write(f". ./.command </dev/null; printf '\\n{DONE} %s\\n' $?\n".encode())
         self.process.stdin.flush()
         deadline = time.monotonic() + COMMAND_SECONDS
@@ -173,7 +184,7 @@ class Shell:
                     # `printf` has ended a last line that had no end.
                     if lines and lines[-1] == "":
                         lines.pop()
-                    return int(line.split()[1]), [l.replace(self.address, ADDRESS) for l in lines]
+                    return int(line.split()[1]), [self.as_written(one) for one in lines]
                 lines.append(line)
 
     def close(self):
@@ -197,7 +208,7 @@ def run_block(block, shell):
     if "file" in block.attributes:
         path = shell.folder / block.attributes["file"]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block.text.replace(ADDRESS, shell.address))
+        path.write_text(shell.to_ours(block.text))
         return
     if block.language == "sh":
         # A page's reader would stop at the first command that fails, too.
@@ -219,10 +230,14 @@ def run_block(block, shell):
             raise Wrong(f"{block.where}: `{command}`: expected the line\n  {missing}\nin:\n{text}")
 
 
-def free_port():
-    with socket.socket() as probe:
+def free_ports(count):
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def show_logs(folder):
@@ -252,7 +267,7 @@ def run_page(source, programs, path):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="longhaul-guide-"))
     for name in ("deploy", "tests"):
         (folder / name).symlink_to(source / name)
-    shell = Shell(folder, programs, free_port())
+    shell = Shell(folder, programs, free_ports(len(ADDRESSES)))
     try:
         for block in borrowed + own:
             if "skip" not in block.attributes:

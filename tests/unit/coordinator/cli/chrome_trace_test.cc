@@ -1,5 +1,5 @@
 // `longhaul trace`, and the document that it writes.
-#include "coordinator/cli/chrome_trace.h"
+#include "coordinator/view/chrome_trace.h"
 
 #include <fstream>
 #include <map>

@@ -8,12 +8,12 @@
 #include <sstream>
 
 #include "coordinator/cli/format.h"
-#include "coordinator/cli/json.h"
 #include "coordinator/cli/plan_view.h"
 #include "coordinator/cli/progress.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/cli/watch_view.h"
+#include "coordinator/view/json.h"
 
 namespace longhaul::cli {
 namespace {

@@ -197,6 +197,12 @@ TEST(StoreTest, ReadersPageInOrder) {
   }
   EXPECT_EQ(seen, 25u);
   EXPECT_EQ(store->Events("even", 4, 100)->size(), 10u);
+  // The newest ones, in order, too.
+  const auto newest = store->NewestEvents("odd", 19, 2);
+  ASSERT_EQ(newest->size(), 2u);
+  EXPECT_EQ((*newest)[0].sequence(), 23u);
+  EXPECT_EQ((*newest)[1].sequence(), 25u);
+  EXPECT_EQ(store->NewestEvents("", 0, 100)->size(), 25u);
   EXPECT_EQ(store->Steps(RunId("even"), 20, 3)->back().step(), 22u);
 }
 

@@ -1,4 +1,4 @@
-#include "coordinator/cli/chrome_trace.h"
+#include "coordinator/view/chrome_trace.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "run/plan/proto/plan_proto.h"
 
-namespace longhaul::cli {
+namespace longhaul {
 namespace {
 
 using nlohmann::json;
@@ -241,4 +241,4 @@ std::string ToChromeTrace(const v1::TraceReply& trace) {
   return Writer(trace).Write();
 }
 
-}  // namespace longhaul::cli
+}  // namespace longhaul

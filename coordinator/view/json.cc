@@ -1,10 +1,10 @@
-#include "coordinator/cli/json.h"
+#include "coordinator/view/json.h"
 
 #include <google/protobuf/descriptor.h>
 
 #include <nlohmann/json.hpp>
 
-namespace longhaul::cli {
+namespace longhaul {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -78,4 +78,4 @@ std::string ToJson(const google::protobuf::Message& message, bool indented) {
   return Convert(message).dump(indented ? 2 : -1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace longhaul::cli
+}  // namespace longhaul

@@ -1,6 +1,6 @@
 // A run's trace in the format of Chrome's trace viewer, which Perfetto opens.
-#ifndef LONGHAUL_COORDINATOR_CLI_CHROME_TRACE_H_
-#define LONGHAUL_COORDINATOR_CLI_CHROME_TRACE_H_
+#ifndef LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_
+#define LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_
 
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "longhaul/v1/control.pb.h"
 
-namespace longhaul::cli {
+namespace longhaul {
 
 // A JSON document with three groups of rows: what each stage computed and waited for, what its
 // codec thread did, and when which tensor was on its way in each direction of each link. Times
@@ -21,6 +21,6 @@ std::string ToChromeTrace(const v1::TraceReply& trace);
 // under way equally long.
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace);
 
-}  // namespace longhaul::cli
+}  // namespace longhaul
 
-#endif  // LONGHAUL_COORDINATOR_CLI_CHROME_TRACE_H_
+#endif  // LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_

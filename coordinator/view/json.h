@@ -1,17 +1,17 @@
 // Messages as JSON for `--json`: the fields' names as in the .proto files, every field present,
 // numbers as numbers (doubles with all their digits; what is not finite is null).
-#ifndef LONGHAUL_COORDINATOR_CLI_JSON_H_
-#define LONGHAUL_COORDINATOR_CLI_JSON_H_
+#ifndef LONGHAUL_COORDINATOR_VIEW_JSON_H_
+#define LONGHAUL_COORDINATOR_VIEW_JSON_H_
 
 #include <google/protobuf/message.h>
 
 #include <string>
 
-namespace longhaul::cli {
+namespace longhaul {
 
 // On one line, or indented.
 std::string ToJson(const google::protobuf::Message& message, bool indented);
 
-}  // namespace longhaul::cli
+}  // namespace longhaul
 
-#endif  // LONGHAUL_COORDINATOR_CLI_JSON_H_
+#endif  // LONGHAUL_COORDINATOR_VIEW_JSON_H_

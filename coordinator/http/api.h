@@ -1,0 +1,68 @@
+// The JSON API of the dashboard (docs/design/formats.md, The dashboard's API).
+#ifndef LONGHAUL_COORDINATOR_HTTP_API_H_
+#define LONGHAUL_COORDINATOR_HTTP_API_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "coordinator/http/curves.h"
+#include "coordinator/http/source.h"
+
+namespace longhaul::coordinator {
+
+// An answer that many viewers ask for, a refusal too, is made once in `age`. Thread-safe: callers
+// who ask for the same wait for each other.
+class Remembered {
+ public:
+  explicit Remembered(absl::Duration age) : age_(age) {}
+  StatusOr<std::string> Get(const std::string& key,
+                            const std::function<StatusOr<std::string>()>& make);
+
+ private:
+  static constexpr size_t kMost = 64;
+  struct Entry {
+    std::mutex mutex;  // of both below
+    std::optional<MonoTime> made;
+    StatusOr<std::string> text;
+  };
+  const absl::Duration age_;
+  std::mutex mutex_;  // of entries_
+  std::map<std::string, std::shared_ptr<Entry>> entries_;
+};
+
+// Every answer is one JSON object on one line. kNotFound: there is no such run. Thread-safe.
+class Api {
+ public:
+  static constexpr size_t kEvents = 500;  // at most in an answer
+  static constexpr absl::Duration kPatience = absl::Seconds(5);
+
+  // `source` must outlive this.
+  Api(Source* source, std::string version);
+
+  StatusOr<std::string> Overview();
+  StatusOr<std::string> Run(const std::string& run);
+  StatusOr<std::string> Steps(const std::string& run, const CurveWindow& window);
+  StatusOr<std::string> Workers();
+  StatusOr<std::string> Events(const std::string& run, uint64_t after);
+  StatusOr<std::string> Checkpoints(const std::string& run);
+  StatusOr<std::string> Timeline(const std::string& run);
+
+ private:
+  Source* const source_;
+  const std::string version_;
+  CurveBook curves_;
+  Remembered quick_;  // what the state machine answers at once
+  Remembered slow_;   // what costs it more, or asks workers
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_HTTP_API_H_

@@ -1,0 +1,41 @@
+// What the dashboard shows, and whence it comes.
+#ifndef LONGHAUL_COORDINATOR_HTTP_SOURCE_H_
+#define LONGHAUL_COORDINATOR_HTTP_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::coordinator {
+
+// Thread-safe. Calls without a deadline answer at once.
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Newest first, without their plans.
+  virtual std::vector<v1::RunStatus> Runs() const = 0;
+  // With its plan. kNotFound.
+  virtual StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const = 0;
+  virtual std::vector<v1::WorkerStatus> Workers() const = 0;
+  virtual std::vector<v1::MeasuredLink> Links() const = 0;
+  // The newest `limit` events that come after `after`, oldest first. `run` empty: of all runs.
+  virtual StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
+                                                        size_t limit) const = 0;
+  // In ascending order, from `step` on.
+  virtual StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step,
+                                                      size_t limit) const = 0;
+  // Both wait for the state machine, and traces for workers. kDeadlineExceeded.
+  virtual StatusOr<v1::CheckpointsReply> Checkpoints(const std::string& run, Deadline deadline) = 0;
+  virtual StatusOr<v1::TraceReply> Trace(const std::string& run, Deadline deadline) = 0;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_HTTP_SOURCE_H_

@@ -1,0 +1,59 @@
+// The shell and its store, as the dashboard sees them.
+#ifndef LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_
+#define LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/http/dashboard_server.h"
+#include "coordinator/http/source.h"
+#include "coordinator/rpc/notifier.h"
+#include "coordinator/rpc/shell.h"
+
+namespace longhaul::coordinator {
+
+class ShellSource : public Source {
+ public:
+  // Must outlive this.
+  explicit ShellSource(Shell* shell) : shell_(shell) {}
+
+  std::vector<v1::RunStatus> Runs() const override { return shell_->Runs(); }
+  StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const override {
+    return shell_->Run(id_or_name);
+  }
+  std::vector<v1::WorkerStatus> Workers() const override { return shell_->Workers(); }
+  std::vector<v1::MeasuredLink> Links() const override { return shell_->Links(); }
+  StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
+                                                size_t limit) const override {
+    return shell_->store().NewestEvents(run, after, limit);
+  }
+  StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step,
+                                              size_t limit) const override {
+    return shell_->store().Steps(run, step, limit);
+  }
+  StatusOr<v1::CheckpointsReply> Checkpoints(const std::string& run, Deadline deadline) override;
+  StatusOr<v1::TraceReply> Trace(const std::string& run, Deadline deadline) override;
+
+ private:
+  Shell* const shell_;
+};
+
+// Tells a dashboard what its shell tells.
+class NewsForDashboard : public Notifier::Subscriber {
+ public:
+  explicit NewsForDashboard(std::unique_ptr<DashboardServer> server) : server_(std::move(server)) {}
+  DashboardServer& server() { return *server_; }
+
+  void OnNews() override { server_->OnNews(); }
+  void OnShutdown() override { server_->Stop(Deadline::After(absl::ZeroDuration())); }
+
+ private:
+  const std::unique_ptr<DashboardServer> server_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_

@@ -38,6 +38,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string state_dir;
   std::string token_file;
+  std::string metrics;
   bool insecure = false;
   double certificate_hours = absl::ToDoubleHours(kDefaultLifetime);
   std::string log_level = "info";
@@ -57,6 +58,7 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.state.version = std::string(Version());
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
   options.insecure = flags.insecure;
+  options.metrics = flags.metrics;
   options.token_file = flags.token_file;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
   if (flags.insecure && !flags.token_file.empty()) {
@@ -141,6 +143,9 @@ int Main(int argc, char** argv) {
          "and at least 20 steps; then its epoch ends")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
+  app.add_option("--metrics", flags.metrics,
+                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9464; "
+                 "whoever reaches it reads them; default: none");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   app.add_flag("--dump-states", flags.dump_states,

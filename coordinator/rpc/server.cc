@@ -12,10 +12,12 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/metrics/endpoint.h"
 #include "base/token.h"
 #include "coordinator/rpc/control_service.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/member_service.h"
+#include "coordinator/rpc/metrics_page.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/store/blob_store.h"
@@ -44,11 +46,13 @@ struct CoordinatorServer::Impl {
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<metrics::Endpoint> metrics;
 
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
   Status OpenState(const ServerOptions& options);
   Status Listen(const ServerOptions& options, const HostPort& wanted);
+  Status ServeMetrics(const ServerOptions& options);
 };
 
 namespace {
@@ -156,6 +160,15 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
                   "state directory");
 }
 
+Status CoordinatorServer::Impl::ServeMetrics(const ServerOptions& options) {
+  if (options.metrics.empty()) return absl::OkStatus();
+  const auto collect = [this, folder = options.state_dir, version = options.state.version] {
+    return PageOf(Read(*shell, folder, version));
+  };
+  LH_ASSIGN_OR_RETURN(metrics, metrics::Endpoint::Open(options.metrics, collect));
+  return absl::OkStatus();
+}
+
 StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(options.listen));
@@ -167,6 +180,8 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   std::unique_ptr<CoordinatorServer> coordinator(new CoordinatorServer(std::make_unique<Impl>()));
   LH_RETURN_IF_ERROR(coordinator->impl_->OpenState(options));
+  // Before workers come: a port that cannot be had shall not cost them a connection.
+  LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->ServeMetrics(options), "--metrics"));
   LH_RETURN_IF_ERROR(coordinator->impl_->Listen(options, wanted));
   return coordinator;
 }
@@ -187,6 +202,7 @@ Status CoordinatorServer::failure() const {
 
 bool CoordinatorServer::Stop(absl::Duration limit) {
   const Deadline deadline = Deadline::After(limit);
+  impl_->metrics.reset();  // asks the shell
   if (impl_->shell == nullptr) return true;
   // Half of the time is for streams to end with a sentence, before they are cut off.
   const bool idle = impl_->shell->Stop(Deadline::After(limit / 2));

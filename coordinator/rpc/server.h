@@ -25,6 +25,7 @@ struct ServerOptions {
   std::string token_file;
   absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
   absl::Duration hello_timeout = absl::Seconds(10);
+  std::string metrics;  // numeric host:port for Prometheus; empty: none
   StateOptions state;
 };
 

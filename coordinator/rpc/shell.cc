@@ -192,9 +192,28 @@ bool Shell::Drop(RequestId request) {
          replicas_.Drop(request) || checkpoints_.Drop(request) || traces_.Drop(request);
 }
 
-std::vector<v1::RunStatus> Shell::Runs() const {
+std::vector<v1::RunStatus> Shell::Runs(int64_t ended_since_unix_ms) const {
   const std::lock_guard lock(state_mutex_);
-  return state_->Runs();
+  return state_->Runs(ended_since_unix_ms);
+}
+
+FaultCounts Shell::Faults() const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->faults();
+}
+
+ShellUse Shell::Use() const {
+  ShellUse use;
+  use.planner = planner_.Use();
+  {
+    const std::lock_guard lock(state_mutex_);
+    use.ticks = ticks_;
+    use.tick_seconds = absl::ToDoubleSeconds(in_ticks_);
+  }
+  const std::lock_guard lock(mutex_);
+  use.events_waiting = events_.size();
+  use.sessions = sessions_.size();
+  return use;
 }
 
 StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
@@ -306,8 +325,11 @@ Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands
   bool news = false;
   {
     const std::lock_guard lock(state_mutex_);
-    TickResult result = state_->Tick(std::move(events), Now(), UnixMsNow());
+    const MonoTime began = Now();
+    TickResult result = state_->Tick(std::move(events), began, UnixMsNow());
     LH_RETURN_IF_ERROR(store_->Apply(result.writes));
+    ++ticks_;
+    in_ticks_ += Now() - began;
     *commands = std::move(result.commands);
     wake_at_ = result.wake_at;
     if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);

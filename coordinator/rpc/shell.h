@@ -32,6 +32,15 @@
 
 namespace longhaul::coordinator {
 
+// What the coordinator's own work took since its start, and how it stands now.
+struct ShellUse {
+  uint64_t ticks = 0;
+  double tick_seconds = 0;    // of all ticks, the store's transactions among them
+  size_t events_waiting = 0;  // for the next tick
+  size_t sessions = 0;        // of workers
+  PlannerUse planner;
+};
+
 // What the shell needs of a worker's stream. Calls return at once and do nothing after the stream's
 // end.
 class SessionSink {
@@ -86,7 +95,8 @@ class Shell {
   bool Drop(RequestId request);
 
   // ---- Queries
-  std::vector<v1::RunStatus> Runs() const;
+  // As State::Runs.
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers() const;
   std::vector<v1::MeasuredLink> Links() const;
@@ -95,6 +105,8 @@ class Shell {
                    const std::optional<WorkerId>& from) const;
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  FaultCounts Faults() const;
+  ShellUse Use() const;
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
@@ -133,8 +145,10 @@ class Shell {
   PendingCalls<v1::TraceReply> traces_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
-  mutable std::mutex state_mutex_;  // of state_
+  mutable std::mutex state_mutex_;  // of the next three
   std::unique_ptr<State> state_;
+  uint64_t ticks_ = 0;
+  absl::Duration in_ticks_;
 
   mutable std::mutex mutex_;  // of all from here to failure_
   std::condition_variable work_;

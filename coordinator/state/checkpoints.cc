@@ -224,6 +224,7 @@ void Core::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const 
   });
   if (holder == holders.end() || holder->problem() == problem) return;
   holder->set_problem(problem);
+  if (!problem.empty()) faults_.Add(FaultKind::kShardDamaged);
   Log(&run, "checkpoint",
       problem.empty() ? fmt::format("worker {}: {} of the checkpoint of step {} is whole again",
                                     Label(worker), file.name(), step)

@@ -272,6 +272,8 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
   LH_CHECK(row != nullptr, "run {} is {}, where '{}' means nothing", run.record.id.value(),
            ToString(from), ToString(trigger));
   run.record.state = row->to;
+  if (row->to == RunState::kRecovering) faults_.Add(FaultKind::kRunInterrupted);
+  if (row->to == RunState::kFailed) faults_.Add(FaultKind::kRunFailed);
   run.record.reason = reason;
   if (row->to != RunState::kFinishing) run.record.resize_asked = false;
   run.progressed_at = now_;

@@ -66,11 +66,12 @@ class Core {
   TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
 
   // render.cc
-  std::vector<v1::RunStatus> Runs() const;
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms) const;
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // probes.cc
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
+  const FaultCounts& faults() const { return faults_; }
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
   // rights.cc
@@ -503,6 +504,7 @@ class Core {
   ShardBook shards_;
   TraceBook traces_;
   HealthBook health_;
+  FaultCounts faults_;
   uint64_t next_retune_;
   uint64_t next_computation_ = 1;
   uint64_t next_order_ = 1;

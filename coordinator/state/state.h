@@ -29,6 +29,7 @@
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/retune.h"
 #include "coordinator/state/books/health_book.h"
+#include "coordinator/state/fault_counts.h"
 #include "coordinator/state/ids.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
@@ -336,7 +337,8 @@ class State {
   TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
 
   // For the shell's queries, between ticks.
-  std::vector<v1::RunStatus> Runs() const;  // newest first, without plans
+  // Newest first, without plans; without those that ended before then.
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Newest measurements between connected workers.
@@ -349,6 +351,7 @@ class State {
   // owner name.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  const FaultCounts& faults() const;
   // Grows with every change of any run.
   uint64_t sequence() const;
 

@@ -16,6 +16,7 @@ ALLOWED = {
     "base/yaml": BASE,
     "base/flags": BASE,
     "base/http": BASE,
+    "base/metrics": BASE,
     "proto/wire": BASE,
     "proto/identity": BASE,
     "proto/rpc": BASE + ["proto/identity"],

@@ -310,6 +310,11 @@ void Agent::FillHeartbeat(v1::Heartbeat* heartbeat) const {
   if (run_) run_->FillAtHand(heartbeat);
 }
 
+std::optional<StageReading> Agent::Reading() const {
+  const std::lock_guard lock(mutex_);
+  return run_ ? std::optional(run_->Reading()) : std::nullopt;
+}
+
 bool Agent::CurrentRun(std::string* run_id, uint64_t* epoch) const {
   const std::lock_guard lock(mutex_);
   if (!run_) return false;

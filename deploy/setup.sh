@@ -10,10 +10,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'USAGE'
-usage: deploy/setup.sh [--data] [--cuda-toolkit] [--dev]
+usage: deploy/setup.sh [--data] [--test] [--cuda-toolkit] [--dev]
 
   --data          also bring what `longhaul data` needs (tokenizers, numpy, pyarrow, jinja2; about 75 MB)
                   from PyPI into .deps/
+  --test          also bring what only tests use: promtool, out of the distribution's package, into .deps/
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
                   clang, clang-tidy, clang-format, libFuzzer; podman and debootstrap, for images
@@ -26,11 +27,13 @@ USAGE
 want_data=0
 want_cuda_toolkit=0
 want_dev=0
+want_test=0
 for arg in "$@"; do
   case "$arg" in
     --data) want_data=1 ;;
     --cuda-toolkit) want_cuda_toolkit=1 ;;
     --dev) want_dev=1 ;;
+    --test) want_test=1 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "setup.sh: unknown option '$arg'" >&2; usage >&2; exit 2 ;;
   esac
@@ -126,6 +129,23 @@ else
   "$python" -m venv "$VENV" || die "python3 -m venv failed; on Debian and Ubuntu it needs python3-venv."
   "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile "${wheels[@]}"
   echo "$wanted" >"$stamp"
+fi
+
+# --- Tests (on demand) -------------------------------------------------------------
+# Not installed: the package would start a server on this machine.
+if [ "$want_test" = 1 ]; then
+  if [ -x .deps/promtool/promtool ]; then
+    say "tests: promtool is in .deps/."
+  else
+    say "tests: fetching promtool (package prometheus) into .deps/."
+    fetched=$(mktemp -d)
+    (cd "$fetched" && apt-get -qq -o APT::Sandbox::User=root download prometheus) ||
+      die "apt-get download prometheus failed; apt-get update may help."
+    dpkg-deb -x "$fetched"/prometheus_*.deb "$fetched/whole"
+    mkdir -p .deps/promtool
+    cp "$fetched/whole/usr/bin/promtool" .deps/promtool/
+    rm -rf "$fetched"
+  fi
 fi
 
 # --- Data sets (on demand) ---------------------------------------------------------

@@ -32,7 +32,7 @@ step() { printf '\n== %s (%s s so far)\n' "$*" "$SECONDS"; }
 
 if [ "$setup" = 1 ]; then
   step "set up"
-  if [ "$full" = 1 ]; then deploy/setup.sh --data --dev; else deploy/setup.sh --data; fi
+  if [ "$full" = 1 ]; then deploy/setup.sh --data --test --dev; else deploy/setup.sh --data --test; fi
 fi
 
 # build_and_test PRESET [ctest arguments...]

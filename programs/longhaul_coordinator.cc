@@ -17,9 +17,11 @@
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
+#include "base/units.h"
 #include "base/version.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/state/transitions.h"
+#include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
@@ -81,6 +83,14 @@ int Init(const ServerOptions& options) {
   return kOk;
 }
 
+// What `backup` and `restore` have done, in a sentence.
+int SayDone(const StatusOr<BackedUp>& done, std::string_view what) {
+  if (!done.ok()) return Fail(done.status());
+  fmt::print("{}: {} runs, {} blobs ({})\n", what, done->runs, done->blobs,
+             FormatBytes(static_cast<double>(done->blob_bytes)));
+  return kOk;
+}
+
 int Serve(const ServerOptions& options) {
   StatusOr<std::unique_ptr<CoordinatorServer>> started = CoordinatorServer::Start(options);
   if (!started.ok()) return Fail(started.status());
@@ -137,6 +147,20 @@ int Main(int argc, char** argv) {
                          "make the certificate authority and a join token for admins, and end; a "
                          "start without does the same")
           ->fallthrough();
+  std::string folder;
+  bool with_blobs = false;
+  CLI::App* const backup =
+      app.add_subcommand("backup",
+                         "copy the records and the authority's key into a folder, while a "
+                         "coordinator serves or not, and end")
+          ->fallthrough();
+  backup->add_option("DIR", folder, "the folder; the newest backup replaces an older one")
+      ->required();
+  backup->add_flag("--blobs", with_blobs, "also uploaded data, and copies of checkpoints");
+  CLI::App* const restore =
+      app.add_subcommand("restore", "make a state directory out of a backup, and end")
+          ->fallthrough();
+  restore->add_option("DIR", folder, "the backup")->required();
   app.add_option(
          "--progress-timeout", flags.progress_timeout_seconds,
          "seconds that a running run may stand still though its workers and links are well, "
@@ -177,6 +201,12 @@ int Main(int argc, char** argv) {
   RaiseFileLimit();
   const StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) return Fail(options.status());
+  if (backup->parsed()) {
+    return SayDone(BackUp(flags.state_dir, folder, with_blobs), "backed up into " + folder);
+  }
+  if (restore->parsed()) {
+    return SayDone(Restore(folder, flags.state_dir), "restored into " + flags.state_dir);
+  }
   if (!init->parsed()) return Serve(*options);
   if (flags.insecure) {
     fmt::print(stderr, "longhaul-coordinator: init is for TLS; leave --insecure out\n");

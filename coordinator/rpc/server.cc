@@ -133,7 +133,8 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
   StateOptions state = options.state;
   state.reach_secret = RandomBytes(32);
-  LH_ASSIGN_OR_RETURN(shell, Shell::Create(state, store.get(), copies.get(), std::move(preparer)));
+  LH_ASSIGN_OR_RETURN(
+      shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer)));
   return absl::OkStatus();
 }
 

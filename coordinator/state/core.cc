@@ -72,6 +72,7 @@ Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_s
       sequence_(next_event_sequence),
       created_(now),
       unreadable_(std::move(stored.unreadable)),
+      has_unreadable_(!unreadable_.empty()),
       last_tick_(now),
       now_(now) {
   for (RunRecord& record : stored.runs) {

@@ -15,6 +15,7 @@
 #include "codec/registry.h"
 #include "run/file/run_spec.h"
 #include "run/plan/proto/plan_proto.h"
+#include "worker/pipeline/boundary_messages.h"
 #include "worker/rpc/model_timing.h"
 
 namespace longhaul::worker {
@@ -59,6 +60,7 @@ void Agent::Handle(v1::WorkerCommand command) {
     std::set<Step> kept;
     for (const uint64_t step : drop.kept()) kept.insert(Step(step));
     Status status = resources_.shards->DropOthers(run, kept);
+    if (drop.removed()) BoundaryMessages::Drop(resources_.messages_root, run);
     if (drop.step() > 0) status.Update(resources_.shards->Drop(run, Step(drop.step())));
     if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;

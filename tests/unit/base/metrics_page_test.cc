@@ -18,9 +18,7 @@ constexpr Row<Thing> kRows[] = {
     {"thing_size_bytes", Kind::kGauge, "Size.",
      [](const Thing& thing) -> std::optional<double> { return thing.size; }},
     {"thing_uses_total", Kind::kCounter, "Uses.",
-     [](const Thing& thing) {
-       return thing.known ? std::optional(thing.size * 2) : std::nullopt;
-     }},
+     [](const Thing& thing) { return thing.known ? std::optional(thing.size * 2) : std::nullopt; }},
 };
 
 TEST(MetricsPage, EveryRowIsAFamilyWithASampleOfEachThingOfWhichItIsKnown) {
@@ -47,8 +45,7 @@ TEST(MetricsPage, AFamilyWithoutSamplesIsListed) {
 // Users name runs and workers.
 TEST(MetricsPage, TextOfStrangersCannotMakeLinesOfItsOwn) {
   Page page;
-  AddFamily(&page, Kind::kGauge, "a", "A.", {"name"})
-      .samples.push_back({{"x\"} 1\nb 2\\"}, 7});
+  AddFamily(&page, Kind::kGauge, "a", "A.", {"name"}).samples.push_back({{"x\"} 1\nb 2\\"}, 7});
   EXPECT_EQ(ToText(page),
             "# HELP a A.\n# TYPE a gauge\n"
             "a{name=\"x\\\"} 1\\nb 2\\\\\"} 7\n");

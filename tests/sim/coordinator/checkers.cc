@@ -235,12 +235,15 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     newest = before->checkpoints.back().step();
     if (record.checkpoints.empty()) world_->Violate("{} lost its checkpoints", id);
   }
-  // What a resume would take: no garbage collection has it.
+  // What a resume would take: only a newer one comes in its place, never garbage collection.
   if (before != nullptr && HasEnded(before->state) && HasEnded(record.state)) {
     const v1::CheckpointManifest* whole = NewestWhole(*before);
-    for (const uint64_t step : {whole == nullptr ? 0 : whole->step(), NewestSafe(*before)}) {
-      if (step > 0 && FindCheckpoint(record, step) == nullptr) {
-        world_->Violate("checkpoint {} of {}, which has ended, is no more", step, id);
+    const v1::CheckpointManifest* now = NewestWhole(record);
+    for (const auto& [old, later] :
+         {std::pair(whole == nullptr ? 0 : whole->step(), now == nullptr ? 0 : now->step()),
+          std::pair(NewestSafe(*before), NewestSafe(record))}) {
+      if (old > later && FindCheckpoint(record, old) == nullptr) {
+        world_->Violate("checkpoint {} of {}, which has ended, is no more", old, id);
       }
     }
   }

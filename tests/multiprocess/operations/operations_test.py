@@ -65,7 +65,7 @@ def check_garbage(cluster, run):
     more = blobs(cluster) - before
     assert more, "another share for validation makes other tokens"
     cluster.cli("rm", other)
-    assert not worker_files(cluster, other)
+    wait_for("the workers to delete its files", lambda: not worker_files(cluster, other))
     assert cluster.cli("status", other, check=False).returncode != 0
     assert "0 blobs" in cluster.cli("gc").stdout, "they came today"
     age(cluster.folder / "coordinator/blobs")

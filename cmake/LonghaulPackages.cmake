@@ -23,6 +23,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-pull)
 pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib) # the dashboard's server
 find_path(LONGHAUL_RANDOM123_DIR Random123/philox.h REQUIRED) # headers alone, where the compiler looks
 

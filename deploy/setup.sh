@@ -14,7 +14,8 @@ usage: deploy/setup.sh [--data] [--test] [--cuda-toolkit] [--dev]
 
   --data          also bring what `longhaul data` needs (tokenizers, numpy, pyarrow, jinja2; about 75 MB)
                   from PyPI into .deps/
-  --test          also install what only tests use: the browser (chromium) that looks at the dashboard
+  --test          also bring what only tests use: the browser (chromium) that looks at the dashboard, and promtool, out of the
+                  distribution's package, into .deps/
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
                   clang, clang-tidy, clang-format, libFuzzer; podman and debootstrap, for images
@@ -65,6 +66,7 @@ packages=(
   libucx-dev ucx-utils                                          # data plane
   libabsl-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev
   libsqlite3-dev libssl-dev libxxhash-dev libzstd-dev librandom123-dev libcurl4-openssl-dev
+  prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev libcpp-httplib-dev
   iproute2 procps                                               # namespaces, tc
   python3-hyperframe python3-hpack                              # HTTP/2 of the abuse tests
@@ -130,6 +132,27 @@ else
   "$python" -m venv "$VENV" || die "python3 -m venv failed; on Debian and Ubuntu it needs python3-venv."
   "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile "${wheels[@]}"
   echo "$wanted" >"$stamp"
+fi
+
+# --- Tests (on demand) -------------------------------------------------------------
+# Not installed: the package would start a server on this machine.
+if [ "$want_test" = 1 ]; then
+  if [ -x .deps/promtool/promtool ]; then
+    say "tests: promtool is in .deps/."
+  else
+    say "tests: fetching promtool (package prometheus) into .deps/."
+    fetched=$(mktemp -d)
+    download() { (cd "$fetched" && apt-get -qq -o APT::Sandbox::User=root download prometheus 2>/dev/null); }
+    # Lists of packages may be old or missing; only root brings new ones.
+    if download || { [ "$(id -u)" = 0 ] && apt-get -qq update && download; }; then
+      dpkg-deb -x "$fetched"/prometheus_*.deb "$fetched/whole"
+      mkdir -p .deps/promtool
+      cp "$fetched/whole/usr/bin/promtool" .deps/promtool/
+    else
+      say "tests: promtool cannot be fetched (apt-get update may help); tests that need it are skipped."
+    fi
+    rm -rf "$fetched"
+  fi
 fi
 
 # --- Data sets (on demand) ---------------------------------------------------------

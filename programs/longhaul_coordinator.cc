@@ -17,9 +17,11 @@
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
+#include "base/units.h"
 #include "base/version.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/state/transitions.h"
+#include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
@@ -38,6 +40,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string state_dir;
   std::string token_file;
+  std::string metrics;
   bool insecure = false;
   std::string http;
   std::string reports;
@@ -59,6 +62,7 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.state.version = std::string(Version());
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
   options.insecure = flags.insecure;
+  options.metrics = flags.metrics;
   options.token_file = flags.token_file;
   options.http = flags.http;
   options.reports = flags.reports;
@@ -80,6 +84,14 @@ int Init(const ServerOptions& options) {
   if (!made.ok()) return Fail(made.status());
   for (const std::string& sentence : *made) fmt::print("{}\n", sentence);
   if (made->empty()) fmt::print("all is there already\n");
+  return kOk;
+}
+
+// What `backup` and `restore` have done, in a sentence.
+int SayDone(const StatusOr<BackedUp>& done, std::string_view what) {
+  if (!done.ok()) return Fail(done.status());
+  fmt::print("{}: {} runs, {} blobs ({})\n", what, done->runs, done->blobs,
+             FormatBytes(static_cast<double>(done->blob_bytes)));
   return kOk;
 }
 
@@ -148,12 +160,29 @@ int Main(int argc, char** argv) {
                          "make the certificate authority and a join token for admins, and end; a "
                          "start without does the same")
           ->fallthrough();
+  std::string folder;
+  bool with_blobs = false;
+  CLI::App* const backup =
+      app.add_subcommand("backup",
+                         "copy the records and the authority's key into a folder, while a "
+                         "coordinator serves or not, and end")
+          ->fallthrough();
+  backup->add_option("DIR", folder, "the folder; the newest backup replaces an older one")
+      ->required();
+  backup->add_flag("--blobs", with_blobs, "also uploaded data, and copies of checkpoints");
+  CLI::App* const restore =
+      app.add_subcommand("restore", "make a state directory out of a backup, and end")
+          ->fallthrough();
+  restore->add_option("DIR", folder, "the backup")->required();
   app.add_option(
          "--progress-timeout", flags.progress_timeout_seconds,
          "seconds that a running run may stand still though its workers and links are well, "
          "and at least 20 steps; then its epoch ends")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
+  app.add_option("--metrics", flags.metrics,
+                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9464; "
+                 "whoever reaches it reads them; default: none");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   app.add_flag("--dump-states", flags.dump_states,
@@ -189,6 +218,12 @@ int Main(int argc, char** argv) {
   RaiseFileLimit();
   const StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) return Fail(options.status());
+  if (backup->parsed()) {
+    return SayDone(BackUp(flags.state_dir, folder, with_blobs), "backed up into " + folder);
+  }
+  if (restore->parsed()) {
+    return SayDone(Restore(folder, flags.state_dir), "restored into " + flags.state_dir);
+  }
   if (!init->parsed()) return Serve(*options);
   if (flags.insecure) {
     fmt::print(stderr, "longhaul-coordinator: init is for TLS; leave --insecure out\n");

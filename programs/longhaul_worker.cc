@@ -21,6 +21,7 @@
 #include "base/flags/command_line.h"
 #include "base/flags/daemon_config.h"
 #include "base/log.h"
+#include "base/metrics/endpoint.h"
 #include "base/peer_log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
@@ -37,6 +38,7 @@
 #include "worker/rpc/restart.h"
 #include "worker/rpc/session.h"
 #include "worker/rpc/state_dir.h"
+#include "worker/rpc/worker_metrics.h"
 #include "worker/stage/group/group_stage.h"
 #include "worker/stage/stage.h"
 
@@ -70,6 +72,7 @@ struct Flags {
   std::vector<std::string> advertise;
   std::string device = "cpu";
   double memory_share = 1;
+  std::string metrics;
   std::string dump_boundaries;
   uint64_t dump_every = 16;
   double progress_timeout_seconds = 60;
@@ -224,12 +227,18 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   // that come before there is a session have nowhere to go; there are none before the first
   // command.
   std::unique_ptr<Session> session;
-  const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
+  std::vector<v1::Device> descriptions;
+  for (const WorkerDevice& device : devices) descriptions.push_back(device.description);
+  WorkerMetrics counted(std::string(Version()), descriptions);
+  const auto send = [&](v1::WorkerMessage message) {
+    counted.Note(message);
+    session->Send(std::move(message));
+  };
   Restart restart(arguments, [&session] { session->AwaitSent(kLastWordsLimit); });
   auto courier = std::make_unique<ShardCourier>(access, shards->get(), send);
   auto transfers = std::make_unique<ShardTransfers>(by_name, shards->get(), &traffic, send);
   v1::Hello hello;
-  for (const WorkerDevice& device : devices) *hello.add_devices() = device.description;
+  hello.mutable_devices()->Add(descriptions.begin(), descriptions.end());
   auto agent = std::make_unique<Agent>(Resources{
       .transports = std::move(by_name),
       .devices = std::move(devices),
@@ -247,6 +256,15 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
       .restart = [&restart](const RestartCause& cause) { restart(cause); },
       .make_stage =
           [&flags](const StageOptions& options) { return MakeStage(options, flags.state_dir); }});
+  StatusOr<std::unique_ptr<metrics::Endpoint>> scraped(nullptr);
+  if (!flags.metrics.empty()) {
+    scraped = metrics::Endpoint::Open(flags.metrics, [&counted, agent = agent.get()] {
+      v1::Heartbeat beat;
+      agent->FillHeartbeat(&beat);
+      return counted.PageOf(agent->Reading(), MemoryUsed(), beat.resident().memory_bytes());
+    });
+    if (!scraped.ok()) return Fail(Annotate(scraped.status(), "--metrics"));
+  }
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
   hello.set_worker_id(state_dir->worker_id());
@@ -306,6 +324,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   if (fatal.ok()) LogInfo("signal {}: shutting down", signal);
   // The agent's last words go through the session, and the session may hand over commands to its
   // end; links go last, since their loop reports too.
+  scraped->reset();
   agent->Shutdown();
   courier->Shutdown();
   transfers->Shutdown();
@@ -374,6 +393,9 @@ int Main(int argc, char** argv) {
                  "then the worker says so and restarts itself")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
+  app.add_option("--metrics", flags.metrics,
+                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9465; "
+                 "whoever reaches it reads them; default: none");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   AddYamlConfig(app);

@@ -112,9 +112,13 @@ StatusOr<std::unique_ptr<Client>> Client::Open(CoordinatorAccess access, Interru
 
 Client::Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt)
     : access_(std::move(access)), opened_(std::move(opened)), interrupt_(interrupt) {
-  const std::shared_ptr<grpc::Channel> channel = opened_->NewChannel();
-  stub_ = v1::ControlService::NewStub(channel);
-  members_ = v1::MemberService::NewStub(channel);
+  channel_ = opened_->NewChannel();
+  stub_ = v1::ControlService::NewStub(channel_);
+  members_ = v1::MemberService::NewStub(channel_);
+}
+
+void Client::AwaitConnection(absl::Duration limit) {
+  (void)channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + limit));
 }
 
 Status Client::Call(absl::Duration limit,

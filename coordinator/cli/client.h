@@ -51,6 +51,10 @@ class Client {
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
+  // Works at the connection until there is one, at most so long. Between calls gRPC hardly does:
+  // whoever tries again and again, with calls that fail at once, may never get through.
+  void AwaitConnection(absl::Duration limit);
+
   // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
   Status Call(absl::Duration limit,
               const std::function<grpc::Status(grpc::ClientContext& context)>& call);
@@ -106,6 +110,7 @@ class Client {
   CoordinatorAccess access_;
   std::shared_ptr<Access> opened_;
   Interrupt& interrupt_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ControlService::Stub> stub_;
   std::unique_ptr<v1::MemberService::Stub> members_;
 };

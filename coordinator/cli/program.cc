@@ -53,6 +53,8 @@ Program::Program(Terminal terminal)
   AddSubmitCommands(*this);
   AddWatchCommand(*this);
   AddRunCommands(*this);
+  AddStepsCommand(*this);
+  AddCleanupCommands(*this);
   AddCheckpointsCommand(*this);
   AddExportCommand(*this);
   AddTraceCommand(*this);

@@ -97,7 +97,9 @@ class Program {
 
 void AddSubmitCommands(Program& program);      // submit, plan
 void AddWatchCommand(Program& program);        // watch
-void AddRunCommands(Program& program);         // ps, status, stop, steps
+void AddRunCommands(Program& program);         // ps, status, stop, replicas
+void AddStepsCommand(Program& program);        // steps
+void AddCleanupCommands(Program& program);     // rm, gc
 void AddCheckpointsCommand(Program& program);  // checkpoints
 void AddExportCommand(Program& program);       // export
 void AddStreamCommands(Program& program);      // logs, events

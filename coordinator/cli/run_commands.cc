@@ -1,10 +1,9 @@
-// `longhaul ps`, `status`, `stop` and `steps`.
+// `longhaul ps`, `status`, `stop` and `replicas`.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,7 +19,6 @@ namespace {
 struct RunOptions {
   std::string run;
   bool now = false;
-  std::optional<uint64_t> after;
   uint32_t replicas = 0;
 };
 
@@ -124,41 +122,6 @@ StatusOr<int> SetReplicas(Invocation& invocation, const RunOptions& options) {
   return kDone;
 }
 
-StatusOr<int> ListSteps(Invocation& invocation, const RunOptions& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
-  v1::StepsRequest request;
-  request.set_run(options.run);
-  if (options.after) request.set_after_step(*options.after);
-  Table table({{"STEP", Align::kRight},
-               {"EPOCH", Align::kRight},
-               {"LOSS"},
-               {"VALIDATION"},
-               {"CLEAN VALIDATION"},
-               {"GRADIENT NORM"},
-               {"LEARNING RATE"},
-               {"SECONDS"},
-               {"LINK BYTES", Align::kRight},
-               {"PAYLOAD BYTES", Align::kRight}});
-  LH_RETURN_IF_ERROR((client->Each<v1::StepsRequest, v1::StepRecord>(
-      &v1::ControlService::Stub::ListSteps, request, [&](const v1::StepRecord& step) {
-        if (invocation.json()) {
-          invocation.PrintJsonLine(step);
-          return true;
-        }
-        const auto exact = [](bool known, double value) { return known ? ExactText(value) : ""; };
-        table.AddRow({fmt::format("{}", step.step()), fmt::format("{}", step.epoch()),
-                      exact(step.has_loss(), step.loss()),
-                      exact(step.has_validation(), step.validation_loss()),
-                      exact(step.has_clean_validation_loss(), step.clean_validation_loss()),
-                      ExactText(step.gradient_norm()), ExactText(step.learning_rate()),
-                      fmt::format("{:.6g}", step.seconds()), fmt::format("{}", step.link_bytes()),
-                      fmt::format("{}", step.payload_bytes())});
-        return true;
-      })));
-  if (!invocation.json()) table.Print(invocation.terminal());
-  return kDone;
-}
-
 }  // namespace
 
 void AddRunCommands(Program& program) {
@@ -189,18 +152,6 @@ void AddRunCommands(Program& program) {
   command->footer(
       "More begin when enough workers are free. train.microbatches is that of one replica, so the "
       "steps\nto come read more or fewer sequences; the learning rate stays.");
-
-  const auto steps = std::make_shared<RunOptions>();
-  command =
-      program.AddCommand("steps", "List every step's losses and times, with all their digits",
-                         [steps](Invocation& invocation) { return ListSteps(invocation, *steps); });
-  AddRun(command, *steps);
-  command->footer(
-      "Losses have 17 significant digits, so that two runs can be compared bit by bit. With --json "
-      "one\nobject a line.");
-  command->add_option("--after", steps->after, "Only steps after this one")
-      ->type_name("STEP")
-      ->check(WholeNumber());
 }
 
 }  // namespace longhaul::cli

@@ -121,6 +121,7 @@ StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string
       away = true;
     }
     if (invocation.interrupt().WaitFor(retry)) return Interrupted(view, run);
+    client.AwaitConnection(absl::Seconds(1));
     retry = std::min(2 * retry, kLongestRetry);
   }
 }

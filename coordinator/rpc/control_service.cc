@@ -82,7 +82,7 @@ grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
                                            kMaxBlobsAsked, request->sha256_size())));
   }
   for (const std::string& sha256 : request->sha256()) {
-    if (!blobs_->Has(sha256)) reply->add_sha256(sha256);
+    if (!blobs_->Claim(sha256)) reply->add_sha256(sha256);
   }
   return Answer(context, absl::OkStatus());
 }
@@ -182,6 +182,31 @@ grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
     return FinishNow<grpc::ServerWriteReactor<v1::BlobChunk>>(status);
   }
   return SendBlob(*blobs_, *copies_, *request);
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::RemoveRun(Context* context,
+                                                        const v1::RemoveRunRequest* request,
+                                                        v1::RemoveRunReply* reply) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kRemoveRun);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
+  }
+  const StatusOr<std::string> run = gate_->OwnRun(*caller, request->run());
+  if (!run.ok()) return Answer(context, run.status());
+  auto* call = new WaitingCall<v1::RemoveRunReply>(shell_, reply);
+  return call->Start(
+      [&](Shell::RemoveDone done) { return shell_->RemoveRun(*run, std::move(done)); });
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::CollectGarbage(
+    Context* context, const v1::CollectGarbageRequest* request, v1::CollectGarbageReply* reply) {
+  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kCollectGarbage);
+  if (!caller.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
+  }
+  auto* call = new WaitingCall<v1::CollectGarbageReply>(shell_, reply);
+  return call->Start(
+      [&](Shell::GarbageDone done) { return shell_->CollectGarbage(*request, std::move(done)); });
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::TraceRun(Context* context,

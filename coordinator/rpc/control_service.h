@@ -53,6 +53,11 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
                                             v1::CheckpointsReply* reply) override;
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchBlob(Context* context,
                                                      const v1::FetchBlobRequest* request) override;
+  grpc::ServerUnaryReactor* RemoveRun(Context* context, const v1::RemoveRunRequest* request,
+                                      v1::RemoveRunReply* reply) override;
+  grpc::ServerUnaryReactor* CollectGarbage(Context* context,
+                                           const v1::CollectGarbageRequest* request,
+                                           v1::CollectGarbageReply* reply) override;
   grpc::ServerUnaryReactor* TraceRun(Context* context, const v1::TraceRequest* request,
                                      v1::TraceReply* reply) override;
 

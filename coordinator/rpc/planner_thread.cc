@@ -85,6 +85,17 @@ void PlannerThread::Stop() {
   changed_.notify_all();
 }
 
+PlannerUse PlannerThread::Use() const {
+  const std::lock_guard lock(mutex_);
+  return use_;
+}
+
+void PlannerThread::Count(bool is_plan, double seconds) {
+  const std::lock_guard lock(mutex_);
+  ++(is_plan ? use_.plans : use_.retunes);
+  (is_plan ? use_.plan_seconds : use_.retune_seconds) += seconds;
+}
+
 void PlannerThread::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -93,8 +104,11 @@ void PlannerThread::Run() {
     Computation& first = computations_.front();  // stays where it is while others are added
     const std::stop_token stop = first.stop.get_token();
     if (!stop.stop_requested()) {
+      const bool is_plan = first.is_awaited;
       lock.unlock();
+      const MonoTime began = Now();
       Event event = first.run(stop);
+      Count(is_plan, absl::ToDoubleSeconds(Now() - began));
       if (!stop.stop_requested()) done_(std::move(event));
       lock.lock();
     }

@@ -25,6 +25,12 @@ struct Planner {
       retune = Retune;
 };
 
+// What was computed since the start: plans, and other depths for plans that there are.
+struct PlannerUse {
+  uint64_t plans = 0, retunes = 0;
+  double plan_seconds = 0, retune_seconds = 0;
+};
+
 // Thread-safe.
 class PlannerThread {
  public:
@@ -37,6 +43,7 @@ class PlannerThread {
   void Add(command::ComputeRetune asked);
   // Ends it soon where it is under way, else it does not begin.
   void Cancel(ComputationId id);
+  PlannerUse Use() const;
   // Cancels all, once and for ever. Does not wait.
   void Stop();
 
@@ -49,10 +56,12 @@ class PlannerThread {
   };
   void Add(ComputationId id, bool is_awaited, std::function<Event(const std::stop_token&)> run);
   void Run();
+  void Count(bool is_plan, double seconds);
 
   const Planner planner_;
   const std::function<void(Event)> done_;
-  std::mutex mutex_;  // of the next three
+  mutable std::mutex mutex_;  // of the next four
+  PlannerUse use_;
   std::condition_variable changed_;
   std::list<Computation> computations_;  // the first one is under way
   bool stopping_ = false;

@@ -27,6 +27,8 @@ constexpr std::array kRights = {
     Right{Call::kFetchBlob, "FetchBlob", false, true, true, Owned::kBlob},
     Right{Call::kTraceRun, "TraceRun", false, true, true, Owned::kRun},
     Right{Call::kListSteps, "ListSteps", false, true, true, Owned::kRun},
+    Right{Call::kRemoveRun, "RemoveRun", false, true, true, Owned::kRun},
+    Right{Call::kCollectGarbage, "CollectGarbage", false, false, true, Owned::kNothing},
     Right{Call::kSession, "Session", true, false, false, Owned::kWorker},
     Right{Call::kFetchForCell, "FetchBlob of workers", true, false, false, Owned::kBlob},
     Right{Call::kStoreShard, "StoreShard", true, false, false, Owned::kWorker},

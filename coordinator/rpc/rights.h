@@ -30,6 +30,8 @@ enum class Call : uint8_t {
   kFetchBlob,
   kTraceRun,
   kListSteps,
+  kRemoveRun,
+  kCollectGarbage,
   kSession,
   kFetchForCell,
   kStoreShard,

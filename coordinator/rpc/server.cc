@@ -12,11 +12,13 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/metrics/endpoint.h"
 #include "base/token.h"
 #include "coordinator/http/dashboard_server.h"
 #include "coordinator/rpc/control_service.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/member_service.h"
+#include "coordinator/rpc/metrics_page.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/shell_source.h"
 #include "coordinator/rpc/worker_service.h"
@@ -48,12 +50,14 @@ struct CoordinatorServer::Impl {
   std::unique_ptr<grpc::Server> server;
   std::optional<ShellSource> source;  // both: with a dashboard
   std::shared_ptr<NewsForDashboard> dashboard;
+  std::unique_ptr<metrics::Endpoint> metrics;
 
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
   Status OpenState(const ServerOptions& options);
   Status Listen(const ServerOptions& options, const HostPort& wanted);
   Status OpenDashboard(const ServerOptions& options);
+  Status ServeMetrics(const ServerOptions& options);
 };
 
 namespace {
@@ -134,7 +138,8 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
   StateOptions state = options.state;
   state.reach_secret = RandomBytes(32);
-  LH_ASSIGN_OR_RETURN(shell, Shell::Create(state, store.get(), copies.get(), std::move(preparer)));
+  LH_ASSIGN_OR_RETURN(
+      shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer)));
   return absl::OkStatus();
 }
 
@@ -173,6 +178,15 @@ Status CoordinatorServer::Impl::OpenDashboard(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
+Status CoordinatorServer::Impl::ServeMetrics(const ServerOptions& options) {
+  if (options.metrics.empty()) return absl::OkStatus();
+  const auto collect = [this, folder = options.state_dir, version = options.state.version] {
+    return PageOf(Read(*shell, folder, version));
+  };
+  LH_ASSIGN_OR_RETURN(metrics, metrics::Endpoint::Open(options.metrics, collect));
+  return absl::OkStatus();
+}
+
 StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(options.listen));
@@ -184,6 +198,8 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   }
   std::unique_ptr<CoordinatorServer> coordinator(new CoordinatorServer(std::make_unique<Impl>()));
   LH_RETURN_IF_ERROR(coordinator->impl_->OpenState(options));
+  // Before workers come: a port that cannot be had shall not cost them a connection.
+  LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->ServeMetrics(options), "--metrics"));
   LH_RETURN_IF_ERROR(coordinator->impl_->Listen(options, wanted));
   LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->OpenDashboard(options), "--http"));
   return coordinator;
@@ -209,6 +225,7 @@ Status CoordinatorServer::failure() const {
 
 bool CoordinatorServer::Stop(absl::Duration limit) {
   const Deadline deadline = Deadline::After(limit);
+  impl_->metrics.reset();  // asks the shell
   if (impl_->shell == nullptr) return true;
   // Its streams begin to end while the shell does.
   if (impl_->dashboard != nullptr) impl_->dashboard->OnShutdown();

@@ -27,6 +27,7 @@ struct ServerOptions {
   std::string http;     // host:port of the dashboard, on loopback; empty: none
   std::string reports;  // of sweeps, which the dashboard links to; empty: none
   absl::Duration hello_timeout = absl::Seconds(10);
+  std::string metrics;  // numeric host:port for Prometheus; empty: none
   StateOptions state;
 };
 

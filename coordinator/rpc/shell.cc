@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "coordinator/store/garbage.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -35,8 +36,8 @@ RunId NewRunId(const std::string& name) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Store* store,
-                                               const BlobStore* copies, DataPreparer preparer,
-                                               Planner planner) {
+                                               const BlobStore* blobs, const BlobStore* copies,
+                                               DataPreparer preparer, Planner planner) {
   LH_ASSIGN_OR_RETURN(StoredRuns runs, store->LoadRuns());
   for (const UnreadableRun& run : runs.unreadable) {
     LogError("run {} is set aside: {}", run.id.value(), run.problem);
@@ -44,12 +45,13 @@ StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Stor
   LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
   auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
   return std::unique_ptr<Shell>(
-      new Shell(store, copies, std::move(preparer), std::move(planner), std::move(state)));
+      new Shell(store, blobs, copies, std::move(preparer), std::move(planner), std::move(state)));
 }
 
-Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer, Planner planner,
-             std::unique_ptr<State> state)
+Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
+             Planner planner, std::unique_ptr<State> state)
     : store_(store),
+      blobs_(blobs),
       copies_(copies),
       state_(std::move(state)),
       // The state may want to be woken, or have something to do about what it found.
@@ -85,6 +87,8 @@ bool Shell::Stop(Deadline deadline) {
   replicas_.FailAll(Stopping());
   checkpoints_.FailAll(Stopping());
   traces_.FailAll(Stopping());
+  removals_.FailAll(Stopping());
+  garbage_.FailAll(Stopping());
   planner_.Stop();
   const bool synced = upload_threads_.Stop(deadline);
   return disk_threads_.Stop(deadline) && synced;
@@ -187,14 +191,46 @@ RequestId Shell::TraceRun(std::string run, uint32_t steps, TraceDone done) {
   });
 }
 
-bool Shell::Drop(RequestId request) {
-  return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request) ||
-         replicas_.Drop(request) || checkpoints_.Drop(request) || traces_.Drop(request);
+RequestId Shell::RemoveRun(std::string run, RemoveDone done) {
+  return Ask(&removals_, std::move(done), [&](RequestId id) {
+    return event::RemoveAsked{id, std::move(run)};
+  });
 }
 
-std::vector<v1::RunStatus> Shell::Runs() const {
+RequestId Shell::CollectGarbage(const v1::CollectGarbageRequest& request, GarbageDone done) {
+  return Ask(&garbage_, std::move(done), [&](RequestId id) {
+    return event::GarbageAsked{id, request};
+  });
+}
+
+bool Shell::Drop(RequestId request) {
+  return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request) ||
+         replicas_.Drop(request) || checkpoints_.Drop(request) || traces_.Drop(request) ||
+         removals_.Drop(request) || garbage_.Drop(request);
+}
+
+std::vector<v1::RunStatus> Shell::Runs(int64_t ended_since_unix_ms) const {
   const std::lock_guard lock(state_mutex_);
-  return state_->Runs();
+  return state_->Runs(ended_since_unix_ms);
+}
+
+FaultCounts Shell::Faults() const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->faults();
+}
+
+ShellUse Shell::Use() const {
+  ShellUse use;
+  use.planner = planner_.Use();
+  {
+    const std::lock_guard lock(state_mutex_);
+    use.ticks = ticks_;
+    use.tick_seconds = absl::ToDoubleSeconds(in_ticks_);
+  }
+  const std::lock_guard lock(mutex_);
+  use.events_waiting = events_.size();
+  use.sessions = sessions_.size();
+  return use;
 }
 
 StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
@@ -306,8 +342,11 @@ Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands
   bool news = false;
   {
     const std::lock_guard lock(state_mutex_);
-    TickResult result = state_->Tick(std::move(events), Now(), UnixMsNow());
+    const MonoTime began = Now();
+    TickResult result = state_->Tick(std::move(events), began, UnixMsNow());
     LH_RETURN_IF_ERROR(store_->Apply(result.writes));
+    ++ticks_;
+    in_ticks_ += Now() - began;
     *commands = std::move(result.commands);
     wake_at_ = result.wake_at;
     if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);
@@ -356,6 +395,13 @@ void Shell::Execute(Command command) {
           traces_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplyReplicas>) {
           replicas_.Answer(c.request, std::move(c.reply));
+        } else if constexpr (std::is_same_v<C, command::CollectGarbage>) {
+          disk_threads_.Add("garbage", [this, asked = std::move(c)] {
+            garbage_.Answer(asked.request,
+                            coordinator::CollectGarbage(asked, *blobs_, *copies_, store_));
+          });
+        } else if constexpr (std::is_same_v<C, command::ReplyRemove>) {
+          removals_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplySubmit>) {
           submits_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplyPlan>) {

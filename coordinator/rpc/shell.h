@@ -32,6 +32,15 @@
 
 namespace longhaul::coordinator {
 
+// What the coordinator's own work took since its start, and how it stands now.
+struct ShellUse {
+  uint64_t ticks = 0;
+  double tick_seconds = 0;    // of all ticks, the store's transactions among them
+  size_t events_waiting = 0;  // for the next tick
+  size_t sessions = 0;        // of workers
+  PlannerUse planner;
+};
+
 // What the shell needs of a worker's stream. Calls return at once and do nothing after the stream's
 // end.
 class SessionSink {
@@ -50,10 +59,10 @@ class Shell {
   static constexpr size_t kMaxSessions = 4096;
   static constexpr size_t kMaxPendingCalls = 1024;
 
-  // Reads the store. It and `copies` (of checkpoint shards) must outlive this.
+  // Reads the store. It, `blobs` and `copies` (of checkpoint shards) must outlive this.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
-                                                 const BlobStore* copies, DataPreparer preparer,
-                                                 Planner planner = {});
+                                                 const BlobStore* blobs, const BlobStore* copies,
+                                                 DataPreparer preparer, Planner planner = {});
   ~Shell();
   // Ends the loop, then every stream and waiting call. The state does not hear of it: to a
   // coordinator that starts again, its workers are just not there yet. False: data was still being
@@ -78,6 +87,10 @@ class Shell {
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
   RequestId StopRun(std::string run, bool now, StopDone done);
   RequestId SetReplicas(std::string run, uint32_t replicas, ReplicasDone done);
+  using RemoveDone = PendingCalls<v1::RemoveRunReply>::Done;
+  using GarbageDone = PendingCalls<v1::CollectGarbageReply>::Done;
+  RequestId RemoveRun(std::string run, RemoveDone done);
+  RequestId CollectGarbage(const v1::CollectGarbageRequest& request, GarbageDone done);
   using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
   using TraceDone = PendingCalls<v1::TraceReply>::Done;
   RequestId ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done);
@@ -86,7 +99,8 @@ class Shell {
   bool Drop(RequestId request);
 
   // ---- Queries
-  std::vector<v1::RunStatus> Runs() const;
+  // As State::Runs.
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers() const;
   std::vector<v1::MeasuredLink> Links() const;
@@ -95,6 +109,8 @@ class Shell {
                    const std::optional<WorkerId>& from) const;
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  FaultCounts Faults() const;
+  ShellUse Use() const;
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
@@ -106,8 +122,8 @@ class Shell {
   void CallAfter(absl::Duration delay, std::function<void()> call);
 
  private:
-  Shell(Store* store, const BlobStore* copies, DataPreparer preparer, Planner planner,
-        std::unique_ptr<State> state);
+  Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
+        Planner planner, std::unique_ptr<State> state);
   void Loop();
   // False when the loop shall end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
@@ -123,6 +139,7 @@ class Shell {
                 const std::function<Event(RequestId)>& make_event);
 
   Store* const store_;
+  const BlobStore* const blobs_;
   const BlobStore* const copies_;
   Notifier notifier_;
   PendingCalls<v1::SubmitReply> submits_;
@@ -131,10 +148,14 @@ class Shell {
   PendingCalls<v1::ReplicasReply> replicas_;
   PendingCalls<v1::CheckpointsReply> checkpoints_;
   PendingCalls<v1::TraceReply> traces_;
+  PendingCalls<v1::RemoveRunReply> removals_;
+  PendingCalls<v1::CollectGarbageReply> garbage_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
-  mutable std::mutex state_mutex_;  // of state_
+  mutable std::mutex state_mutex_;  // of the next three
   std::unique_ptr<State> state_;
+  uint64_t ticks_ = 0;
+  absl::Duration in_ticks_;
 
   mutable std::mutex mutex_;  // of all from here to failure_
   std::condition_variable work_;

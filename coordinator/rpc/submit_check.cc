@@ -11,7 +11,15 @@
 namespace longhaul::coordinator {
 namespace {
 
+// From now on no garbage collection takes the blob before the run that is submitted names it.
+Status CheckBlob(const std::string& sha256, const BlobStore& blobs) {
+  LH_RETURN_IF_ERROR(blobs.OpenBlob(sha256).status());
+  if (blobs.Claim(sha256)) return absl::OkStatus();
+  return absl::NotFoundError(fmt::format("the coordinator has no blob {} any more", sha256));
+}
+
 Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs) {
+  LH_RETURN_IF_ERROR(CheckBlob(file.sha256(), blobs));
   LH_ASSIGN_OR_RETURN(const BlobReader blob, blobs.OpenBlob(file.sha256()));
   if (blob.size() != file.bytes()) {
     return absl::InvalidArgumentError(fmt::format(
@@ -39,7 +47,7 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
       return absl::InvalidArgumentError(
           "model.from: expected model.weights beside it, which `longhaul submit` fills in");
     }
-    const Status status = blobs.OpenBlob(weights.sha256).status();
+    const Status status = CheckBlob(weights.sha256, blobs);
     if (!status.ok()) missing += fmt::format("\nthe list of weights: {}", Message(status));
   }
   if (const DataSpec& data = spec.data; !data.sets.empty()) {
@@ -47,7 +55,7 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
       return absl::InvalidArgumentError(
           "data.sets: expected data.list beside it, which `longhaul submit` fills in");
     }
-    const Status status = blobs.OpenBlob(data.list_sha256).status();
+    const Status status = CheckBlob(data.list_sha256, blobs);
     if (!status.ok()) missing += fmt::format("\nthe list of data sets: {}", Message(status));
   }
   if (!missing.empty()) {

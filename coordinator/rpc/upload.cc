@@ -41,7 +41,7 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
  private:
   Status Take() {
     if (upload_ == nullptr) {
-      if (blobs_->Has(chunk_.sha256())) {
+      if (blobs_->Claim(chunk_.sha256())) {
         known_already_ = true;
         return absl::OkStatus();
       }

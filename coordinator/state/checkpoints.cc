@@ -224,6 +224,7 @@ void Core::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const 
   });
   if (holder == holders.end() || holder->problem() == problem) return;
   holder->set_problem(problem);
+  if (!problem.empty()) faults_.Add(FaultKind::kShardDamaged);
   Log(&run, "checkpoint",
       problem.empty() ? fmt::format("worker {}: {} of the checkpoint of step {} is whole again",
                                     Label(worker), file.name(), step)
@@ -377,6 +378,17 @@ void Core::DropCheckpointsAfter(Run& run, uint64_t step) {
   }
 }
 
+bool Core::IsNamedCopy(const std::string& sha256) const {
+  for (const auto& [id, run] : runs_) {
+    for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
+      for (const v1::CheckpointFile& file : manifest.files()) {
+        if (file.sha256() == sha256 && IsCopied(file)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 void Core::DropShards(const Run& run, const v1::CheckpointManifest& manifest) {
   const std::set<std::string> holders = HoldersOf(manifest);
   for (const Worker* worker : ConnectedByName()) {
@@ -390,7 +402,8 @@ void Core::DropShards(const Run& run, const v1::CheckpointManifest& manifest) {
   }
   command::DropCopies copies;
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (IsCopied(file)) copies.sha256.push_back(file.sha256());
+    // Two runs that are alike to the bit have one copy of what both have.
+    if (IsCopied(file) && !IsNamedCopy(file.sha256())) copies.sha256.push_back(file.sha256());
   }
   if (!copies.sha256.empty()) out_.commands.emplace_back(std::move(copies));
 }

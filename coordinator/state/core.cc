@@ -72,6 +72,7 @@ Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_s
       sequence_(next_event_sequence),
       created_(now),
       unreadable_(std::move(stored.unreadable)),
+      has_unreadable_(!unreadable_.empty()),
       last_tick_(now),
       now_(now) {
   for (RunRecord& record : stored.runs) {
@@ -272,6 +273,8 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
   LH_CHECK(row != nullptr, "run {} is {}, where '{}' means nothing", run.record.id.value(),
            ToString(from), ToString(trigger));
   run.record.state = row->to;
+  if (row->to == RunState::kRecovering) faults_.Add(FaultKind::kRunInterrupted);
+  if (row->to == RunState::kFailed) faults_.Add(FaultKind::kRunFailed);
   run.record.reason = reason;
   if (row->to != RunState::kFinishing) run.record.resize_asked = false;
   run.progressed_at = now_;

@@ -23,6 +23,7 @@
 //   spares.cc      workers that a run reserves beside those of its stages
 //   retune.cc      depths and order follow what is measured
 //   traces.cc      what every stage did when
+//   garbage.cc     runs that are removed; what no run needs any more
 //   render.cc      what people see
 //   invariants.cc  what always holds
 //
@@ -66,11 +67,12 @@ class Core {
   TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
 
   // render.cc
-  std::vector<v1::RunStatus> Runs() const;
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms) const;
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // probes.cc
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
+  const FaultCounts& faults() const { return faults_; }
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
   // rights.cc
@@ -425,7 +427,10 @@ class Core {
   bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
   void DropCheckpointsAfter(Run& run, uint64_t step);
+  // `manifest` is one of the run's no more.
   void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
+  // Whether the coordinator holds this content for a checkpoint of any run.
+  bool IsNamedCopy(const std::string& sha256) const;
 
   // copies.cc
   void AdvanceCopies();
@@ -456,6 +461,14 @@ class Core {
   void AdvanceSpares();
   // A spare has timed the layers.
   void OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);
+
+  // garbage.cc
+  void On(event::RemoveAsked& asked);
+  StatusOr<v1::RemoveRunReply> RemoveRun(const std::string& id_or_name);
+  void On(event::GarbageAsked& asked);
+  // Checkpoints that no resume takes.
+  void TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply);
+  void NameAll(command::CollectGarbage* collect) const;
 
   // render.cc
   v1::RunStatus Render(const Run& run) const;
@@ -493,7 +506,7 @@ class Core {
     bool operator()(const Worker* a, const Worker* b) const;
   };
   std::set<const Worker*, NameLess> connected_;
-  std::map<RunId, Run> runs_;      // never erased
+  std::map<RunId, Run> runs_;      // erased by RemoveRun alone, which refuses one at work
   std::map<RunId, PlanJob> jobs_;  // by the id that the request brought
   std::vector<PendingSubmit> submits_;
   std::vector<HeldSubmit> held_submits_;  // in their order
@@ -503,6 +516,7 @@ class Core {
   ShardBook shards_;
   TraceBook traces_;
   HealthBook health_;
+  FaultCounts faults_;
   uint64_t next_retune_;
   uint64_t next_computation_ = 1;
   uint64_t next_order_ = 1;
@@ -510,6 +524,7 @@ class Core {
   uint64_t sequence_;
   const MonoTime created_;
   std::vector<UnreadableRun> unreadable_;  // until events have said so
+  bool has_unreadable_ = false;
   // A process that was stopped for a while has heard nobody for no fault of theirs: its time limits
   // count the time that it was awake. On a clock that leaves out the rest: all times of the model.
   absl::Duration asleep_;

@@ -39,10 +39,10 @@ void Core::NoteFault(const Run* run, const WorkerId& id, const Incarnation& inca
 
 void Core::OnRestart(Worker& worker, const v1::WorkerMessage& message) {
   worker.restarts = true;
+  const bool device_lost = message.error().restarts_for() == v1::WORKER_FAULT_DEVICE_LOST;
+  faults_.Add(device_lost ? FaultKind::kDeviceLost : FaultKind::kWorkerHung);
   NoteFault(FindRun(RunId(message.run_id())), worker.id, worker.incarnation,
-            message.error().restarts_for() == v1::WORKER_FAULT_DEVICE_LOST
-                ? HealthBook::Fault::kDeviceLost
-                : HealthBook::Fault::kDied);
+            device_lost ? HealthBook::Fault::kDeviceLost : HealthBook::Fault::kDied);
 }
 
 }  // namespace longhaul::coordinator

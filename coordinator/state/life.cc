@@ -159,6 +159,7 @@ void Core::OnStageLost(Run& run, StageRecord& stage, const std::string& why) {
   Changed(run);
   if (stage.finished) return;  // it has done its part
   run.workers_lost.push_back(stage.name);
+  faults_.Add(FaultKind::kStageLost);
   NoteFault(&run, stage.worker, stage.incarnation, HealthBook::Fault::kDied);
   std::string where;
   if (run.record.state == RunState::kPreparing) {

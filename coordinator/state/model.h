@@ -34,6 +34,7 @@ struct Worker {
   Incarnation incarnation;
   v1::Hello hello;
   std::optional<SessionId> session;  // nullopt: not connected
+  uint64_t sessions = 0;             // begun since the worker is known
   MonoTime last_heard;
   uint64_t memory_used_bytes = 0;
   v1::Resident resident;  // without a run: none

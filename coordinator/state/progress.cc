@@ -62,6 +62,7 @@ bool Core::CheckProgress(Run& run) {
                                         Quoted(worker->at_hand.doing()), worker->at_hand.step())
                           : fmt::format("{} does not say what it is at", Label(stage)));
   }
+  faults_.Add(FaultKind::kRunStalled);
   Interrupt(run, fmt::format("no stage has made progress for {} after step {}: {}",
                              longhaul::FormatDuration(stood), run.record.step, Join(said)));
   return true;

@@ -109,9 +109,12 @@ std::vector<InterfaceUse> InterfacesOf(const Run& run) {
 
 }  // namespace
 
-std::vector<v1::RunStatus> Core::Runs() const {
+std::vector<v1::RunStatus> Core::Runs(int64_t ended_since_unix_ms) const {
   std::vector<const Run*> runs;
-  for (const auto& [id, run] : runs_) runs.push_back(&run);
+  for (const auto& [id, run] : runs_) {
+    if (HasEnded(run.record.state) && run.record.ended_unix_ms < ended_since_unix_ms) continue;
+    runs.push_back(&run);
+  }
   std::sort(runs.begin(), runs.end(),
             [](const Run* a, const Run* b) { return a->order > b->order; });
   std::vector<v1::RunStatus> statuses;
@@ -148,8 +151,14 @@ v1::RunStatus Core::Render(const Run& run) const {
   status.set_started_unix_ms(record.started_unix_ms);
   status.set_ended_unix_ms(record.ended_unix_ms);
   status.set_sequence(run.sequence);
-  if (!record.checkpoints.empty()) status.set_checkpoint_step(record.checkpoints.back().step());
+  if (!record.checkpoints.empty()) {
+    status.set_checkpoint_step(record.checkpoints.back().step());
+    status.set_checkpoint_unix_ms(record.checkpoints.back().committed_unix_ms());
+  }
   status.set_copied_step(NewestSafe(record));
+  if (const v1::CheckpointManifest* safe = FindCheckpoint(record, status.copied_step())) {
+    status.set_copied_unix_ms(safe->committed_unix_ms());
+  }
   for (const Worker* worker : connected_) {
     if (IsSpareOf(*worker, run)) status.add_spares(worker->hello.name());
   }
@@ -304,6 +313,7 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_last_heartbeat_seconds(absl::ToDoubleSeconds(now - worker->last_heard - asleep_));
     one.set_host(worker->hello.host());
     one.set_pid(worker->hello.pid());
+    one.set_sessions(worker->sessions);
     one.set_memory_used_bytes(worker->memory_used_bytes);
     one.set_clock_ahead_seconds(absl::ToDoubleSeconds(worker->clock_ahead));
     RenderReach(*worker, now, &one);

@@ -203,6 +203,7 @@ void Core::LogIfSkipped(Run& run, uint64_t step, const PartialStep& partial) {
     where = fmt::format("; such a value appeared in {}", Label(stage));
   }
   if (!skipped) return;
+  faults_.Add(FaultKind::kStepNonFinite);
   Log(&run, "loss",
       fmt::format("step {} is skipped, all stages keep their parameters: its gradient norm is not "
                   "finite{}",
@@ -320,6 +321,7 @@ void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
       known != run.troubled_links.end() && known->second.stages.contains(stage.id);
   if (link.state() == "suspect") {
     if (troubled) return;
+    faults_.Add(FaultKind::kLinkSuspect);
     run.troubled_links[edge->id].stages[stage.id] = false;
     Log(&run, "link",
         fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
@@ -331,6 +333,7 @@ void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
     trouble.stages[stage.id] = true;
     trouble.lost_at = now_;
     if (told) return;
+    faults_.Add(FaultKind::kLinkLost);
     Log(&run, "link",
         fmt::format("the link between {} is lost and being made again: {}", pair,
                     Quoted(link.reason())));

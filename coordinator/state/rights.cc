@@ -1,6 +1,7 @@
 // Which runs a worker has a part in, and which blobs runs name.
 #include <algorithm>
 
+#include "coordinator/state/blob_names.h"
 #include "coordinator/state/core.h"
 
 namespace longhaul::coordinator {
@@ -12,19 +13,10 @@ void AddNaming(const RunRecord& record, const std::string& sha256, Naming* namin
     name(one);
     if (!one.empty()) naming->lists.push_back(one);
   };
-  for (const v1::DataFile& file : record.data_files) name(file.sha256());
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
     for (const v1::CheckpointFile& file : manifest.files()) name(file.sha256());
   }
-  list(record.spec.weights.sha256);
-  list(record.spec.data.list_sha256);
-  if (!record.data) return;
-  // Of sets it says where their chunks are; else it is the text itself, which names nothing.
-  if (record.spec.data.list_sha256.empty()) {
-    name(record.data->token_file_sha256);
-  } else {
-    list(record.data->token_file_sha256);
-  }
+  EachBlobName(record.spec, record.data_files, record.data, name, list);
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ void Core::On(event::WorkerJoined& joined) {
   worker.hello = hello;
   worker.resident = hello.resident();
   worker.session = joined.session;
+  ++worker.sessions;
   worker.last_heard = now_;
   sessions_[joined.session] = id;
   connected_.insert(&worker);
@@ -291,6 +292,7 @@ void Core::On(event::WorkerLeft& left) {
 }
 
 void Core::Lose(Worker& worker, const std::string& why, bool for_good) {
+  faults_.Add(FaultKind::kSessionLost);
   Log(nullptr, "worker", fmt::format("worker {} left: {}", Label(worker), why));
   ++sequence_;
   const std::string label = Label(worker);

@@ -30,6 +30,7 @@ bool Core::SkipCheckpoint(Run& run, const StageRecord& stage, const v1::ShardRep
     run.skipped_checkpoints.erase(run.skipped_checkpoints.begin());
   }
   run.partial_checkpoints.erase(step);
+  faults_.Add(FaultKind::kCheckpointSkipped);
   Log(&run, "checkpoint",
       fmt::format("the checkpoint of step {} is skipped, training goes on: {}: {}", step,
                   Label(stage), Quoted(report.problem())));

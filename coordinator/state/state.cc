@@ -48,8 +48,8 @@ TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms)
   return impl_->core.Tick(std::move(events), now, unix_ms);
 }
 
-std::vector<v1::RunStatus> State::Runs() const {
-  return impl_->core.Runs();
+std::vector<v1::RunStatus> State::Runs(int64_t ended_since_unix_ms) const {
+  return impl_->core.Runs(ended_since_unix_ms);
 }
 
 StatusOr<v1::RunStatus> State::Run(std::string_view id_or_name) const {
@@ -75,6 +75,10 @@ Naming State::NamedForWorker(const WorkerId& worker, const std::string& sha256) 
 
 Naming State::NamedForOwner(std::string_view owner, const std::string& sha256) const {
   return impl_->core.NamedForOwner(owner, sha256);
+}
+
+const FaultCounts& State::faults() const {
+  return impl_->core.faults();
 }
 
 uint64_t State::sequence() const {

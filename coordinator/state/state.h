@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/retune.h"
 #include "coordinator/state/books/health_book.h"
+#include "coordinator/state/fault_counts.h"
 #include "coordinator/state/ids.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
@@ -128,6 +130,16 @@ struct TraceAsked {
   std::string run;
   uint32_t steps;  // the last so many; 0 = all that are kept
 };
+// `longhaul rm`: a run that has ended is forgotten.
+struct RemoveAsked {
+  RequestId request;
+  std::string run;
+};
+// `longhaul gc`.
+struct GarbageAsked {
+  RequestId request;
+  v1::CollectGarbageRequest ask;
+};
 // Answer to command::CheckCopies: of each file what is wrong with its copy; empty: it is whole.
 struct CopiesChecked {
   uint64_t check;
@@ -137,11 +149,11 @@ struct CopiesChecked {
 };
 }  // namespace event
 
-using Event =
-    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
-                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
-                 event::CopiesChecked, event::TraceAsked, event::PlanComputed,
-                 event::RetuneComputed, event::ReplicasAsked>;
+using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
+                           event::Submitted, event::PlanAsked, event::StopAsked,
+                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked,
+                           event::TraceAsked, event::PlanComputed, event::RetuneComputed,
+                           event::ReplicasAsked, event::RemoveAsked, event::GarbageAsked>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -208,8 +220,13 @@ struct WorkerLog {
   std::string worker_name;
   v1::LogLine line;
 };
+// Nothing of the run is left.
+struct RemoveRun {
+  RunId run;
+};
 }  // namespace write
-using Write = std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog>;
+using Write =
+    std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog, write::RemoveRun>;
 
 namespace command {
 struct ToWorker {
@@ -255,6 +272,22 @@ struct CheckCopies {
 struct DropCopies {
   std::vector<std::string> sha256;
 };
+// Delete the blobs and copies that are not named here and that nobody has asked about lately, and
+// the step records of these runs but for the newest; answers its caller.
+struct CollectGarbage {
+  RequestId request;
+  bool dry_run = false;
+  std::set<std::string> named;     // blobs that runs name
+  std::vector<std::string> lists;  // blobs that they name and that name others
+  std::set<std::string> copies;    // shards of which the coordinator is a holder, or will be
+  std::vector<RunId> trimmed;
+  uint64_t keep_steps = 0;
+  v1::CollectGarbageReply reply;  // what the state has done already
+};
+struct ReplyRemove {
+  RequestId request;
+  StatusOr<v1::RemoveRunReply> reply;
+};
 struct ReplySubmit {
   RequestId request;
   StatusOr<v1::SubmitReply> reply;
@@ -284,7 +317,8 @@ using Command = std::variant<command::ToWorker, command::CloseSession, command::
                              command::CheckCopies, command::DropCopies, command::ReplySubmit,
                              command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints,
                              command::ReplyTrace, command::ComputePlan, command::ComputeRetune,
-                             command::CancelComputation, command::ReplyReplicas>;
+                             command::CancelComputation, command::ReplyReplicas,
+                             command::CollectGarbage, command::ReplyRemove>;
 
 struct TickResult {
   std::vector<Write> writes;
@@ -336,7 +370,8 @@ class State {
   TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
 
   // For the shell's queries, between ticks.
-  std::vector<v1::RunStatus> Runs() const;  // newest first, without plans
+  // Newest first, without plans; without those that ended before then.
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Newest measurements between connected workers.
@@ -349,6 +384,7 @@ class State {
   // owner name.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  const FaultCounts& faults() const;
   // Grows with every change of any run.
   uint64_t sequence() const;
 

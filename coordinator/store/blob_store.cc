@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/units.h"
 
@@ -134,6 +135,43 @@ StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder) 
 bool BlobStore::Has(std::string_view sha256) const {
   std::error_code error;
   return IsSha256Hex(sha256) && std::filesystem::exists(PathOf(sha256), error);
+}
+
+bool BlobStore::Claim(std::string_view sha256) const {
+  if (!IsSha256Hex(sha256)) return false;
+  const std::lock_guard lock(claims_);
+  if (::utimensat(AT_FDCWD, PathOf(sha256).c_str(), nullptr, 0) == 0) return true;
+  return errno != ENOENT && Has(sha256);
+}
+
+StatusOr<bool> BlobStore::RemoveUnclaimed(std::string_view sha256, absl::Duration age) const {
+  LH_RETURN_IF_ERROR(CheckHash(sha256));
+  const std::lock_guard lock(claims_);
+  struct stat info {};
+  if (::stat(PathOf(sha256).c_str(), &info) != 0) {
+    if (errno == ENOENT) return false;
+    return FromErrno(fmt::format("cannot look at {}", PathOf(sha256)), errno);
+  }
+  if (absl::Now() - absl::TimeFromTimespec(info.st_mtim) < age) return false;
+  LH_RETURN_IF_ERROR(Remove(sha256));
+  return true;
+}
+
+StatusOr<std::vector<BlobStore::Entry>> BlobStore::List() const {
+  std::vector<Entry> entries;
+  std::error_code error;
+  const absl::Time now = absl::Now();
+  for (const auto& one : std::filesystem::directory_iterator(folder_, error)) {
+    const std::string name = one.path().filename().string();
+    struct stat info {};
+    // One that goes meanwhile is none.
+    if (!IsSha256Hex(name) || ::stat(one.path().c_str(), &info) != 0) continue;
+    entries.push_back({.sha256 = name,
+                       .bytes = static_cast<uint64_t>(info.st_size),
+                       .age = now - absl::TimeFromTimespec(info.st_mtim)});
+  }
+  if (error) return FromErrno(fmt::format("cannot list {}", folder_), error.value());
+  return entries;
 }
 
 std::string BlobStore::PathOf(std::string_view sha256) const {

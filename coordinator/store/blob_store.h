@@ -10,9 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -72,6 +75,17 @@ class BlobStore {
   static StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder);
 
   bool Has(std::string_view sha256) const;
+  // As Has, of somebody who counts on it: RemoveUnclaimed leaves it for a while.
+  bool Claim(std::string_view sha256) const;
+  // Deletes a blob that has neither come nor been claimed for `age`. False: it stays.
+  StatusOr<bool> RemoveUnclaimed(std::string_view sha256, absl::Duration age) const;
+  // Names, sizes and ages of all blobs; age: since it came or was claimed last.
+  struct Entry {
+    std::string sha256;
+    uint64_t bytes = 0;
+    absl::Duration age;
+  };
+  StatusOr<std::vector<Entry>> List() const;
   // Where the blob is or would be. `sha256` must be IsSha256Hex.
   std::string PathOf(std::string_view sha256) const;
   // Uploads at a time.
@@ -98,6 +112,7 @@ class BlobStore {
  private:
   explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
   const std::string folder_;
+  mutable std::mutex claims_;  // held to claim a blob, and to look at its age and delete it
   const std::shared_ptr<BlobUpload::Promised> promised_ = std::make_shared<BlobUpload::Promised>();
 };
 

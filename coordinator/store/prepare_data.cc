@@ -26,7 +26,7 @@ constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
 std::optional<DataSet> FromCache(const std::string& path, const BlobStore& blobs) {
   const StatusOr<std::string> bytes = ReadFile(path, 64 << 10);
   v1::DataSet data;
-  if (!bytes.ok() || !data.ParseFromString(*bytes) || !blobs.Has(data.token_file_sha256())) {
+  if (!bytes.ok() || !data.ParseFromString(*bytes) || !blobs.Claim(data.token_file_sha256())) {
     return std::nullopt;
   }
   return FromProto(data);

@@ -116,6 +116,18 @@ StatusOr<std::string> Database::QueryText(std::string_view sql) {
   return row ? std::string(statement.Bytes(0)) : std::string();
 }
 
+Status Database::CopyTo(Database* target) {
+  sqlite3* const to = target->database_.get();
+  sqlite3_backup* const backup = sqlite3_backup_init(to, "main", database_.get(), "main");
+  if (backup == nullptr) return FromSqlite(to, sqlite3_errcode(to), "cannot begin a backup");
+  // In one go: a backup in pieces begins anew whenever somebody writes between two of them.
+  const int code = sqlite3_backup_step(backup, -1);
+  const int finished = sqlite3_backup_finish(backup);
+  if (code != SQLITE_DONE) return FromSqlite(to, code, "cannot copy the store");
+  return finished == SQLITE_OK ? absl::OkStatus()
+                               : FromSqlite(to, finished, "cannot end the copy of the store");
+}
+
 void Database::KeepLogOnClose(bool keep) {
   sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
 }

@@ -52,6 +52,8 @@ class Database {
   // The one integer of a one-row query.
   StatusOr<int64_t> QueryInt(std::string_view sql);
   StatusOr<std::string> QueryText(std::string_view sql);
+  // All of it, as of one moment, over what `target` has; others may read and write meanwhile.
+  Status CopyTo(Database* target);
   // Whether closing leaves the write-ahead log as it is (else it is merged and removed).
   void KeepLogOnClose(bool keep);
 

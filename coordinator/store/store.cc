@@ -50,6 +50,7 @@ class Pruner {
 
 bool MustSurvivePowerLoss(const Write& write) {
   return std::holds_alternative<write::Run>(write) ||
+         std::holds_alternative<write::RemoveRun>(write) ||
          std::holds_alternative<write::LogEvent>(write);
 }
 
@@ -67,6 +68,7 @@ struct Store::Impl {
   Status WriteOne(const Write& write);
   Status WriteLog(const write::WorkerLog& log);
   Status WriteEvent(const v1::Event& event);
+  Status RemoveRun(const RunId& run);
   StatusOr<std::vector<v1::StepRecord>> StepsSinceCheckpoints(const RunRecord& record) const;
   // Takes the lock. `order`: ASC or DESC.
   StatusOr<std::vector<v1::Event>> ReadEvents(std::string_view run, uint64_t after, size_t limit,
@@ -119,6 +121,16 @@ Status Store::Impl::WriteEvent(const v1::Event& event) {
   return prune_events.Added(event.run_id());
 }
 
+Status Store::Impl::RemoveRun(const RunId& run) {
+  for (const char* sql :
+       {"DELETE FROM runs WHERE id=?1", "DELETE FROM steps WHERE run_id=?1",
+        "DELETE FROM events WHERE run_id=?1", "DELETE FROM worker_logs WHERE run_id=?1"}) {
+    LH_ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(sql));
+    LH_RETURN_IF_ERROR(statement.Bind(1, run.value()).Run());
+  }
+  return absl::OkStatus();
+}
+
 Status Store::Impl::WriteOne(const Write& write) {
   return std::visit(Overloaded{
                         [&](const write::Run& run) {
@@ -133,6 +145,7 @@ Status Store::Impl::WriteOne(const Write& write) {
                               .Run();
                         },
                         [&](const write::WorkerLog& log) { return WriteLog(log); },
+                        [&](const write::RemoveRun& removed) { return RemoveRun(removed.run); },
                     },
                     write);
 }
@@ -203,6 +216,24 @@ Status Store::Apply(const std::vector<Write>& writes) {
     LogDebug("rollback: {}", Message(rollback));
   }
   return status;
+}
+
+StatusOr<uint64_t> Store::TrimSteps(const RunId& run, uint64_t keep, bool dry_run) {
+  // From this step on all are kept. NULL, of fewer rows, is less than nothing.
+  constexpr std::string_view kOlder =
+      "FROM steps WHERE run_id=?1 AND step<(SELECT step FROM steps WHERE run_id=?1 ORDER BY step "
+      "DESC LIMIT 1 OFFSET ?2)";
+  const std::lock_guard lock(impl_->mutex);
+  LH_ASSIGN_OR_RETURN(sqlite::Statement count,
+                      impl_->database.Prepare(fmt::format("SELECT count(*) {}", kOlder)));
+  const uint64_t last_kept = std::max<uint64_t>(keep, 1) - 1;
+  LH_RETURN_IF_ERROR(count.Bind(1, run.value()).Bind(2, last_kept).Next().status());
+  const auto rows = static_cast<uint64_t>(count.Int(0));
+  if (dry_run || rows == 0) return rows;
+  LH_ASSIGN_OR_RETURN(sqlite::Statement trim,
+                      impl_->database.Prepare(fmt::format("DELETE {}", kOlder)));
+  LH_RETURN_IF_ERROR(trim.Bind(1, run.value()).Bind(2, last_kept).Run());
+  return rows;
 }
 
 StatusOr<StoredRuns> Store::LoadRuns() const {

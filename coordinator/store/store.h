@@ -38,6 +38,9 @@ class Store {
   // that come without a run or event beside them: those survive the end of the process only.
   Status Apply(const std::vector<Write>& writes);
 
+  // Deletes a run's step records but for the newest `keep`, or, with `dry_run`, only counts them.
+  StatusOr<uint64_t> TrimSteps(const RunId& run, uint64_t keep, bool dry_run);
+
   // In the order in which they were submitted. One that cannot be read keeps no other from it; of
   // one with a step that cannot be read no steps come.
   StatusOr<StoredRuns> LoadRuns() const;

@@ -16,6 +16,7 @@ ALLOWED = {
     "base/yaml": BASE,
     "base/flags": BASE,
     "base/http": BASE,
+    "base/metrics": BASE,
     "proto/wire": BASE,
     "proto/identity": BASE,
     "proto/rpc": BASE + ["proto/identity"],
@@ -89,7 +90,8 @@ ALLOWED = {
 PROGRAMS = {
     "programs/longhaul.cc": ["base", "coordinator/cli", "deploy"],
     "programs/longhaul_codec.cc": ["base", "codec"],
-    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/state"],
+    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/state",
+                                         "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
     "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "transport/p2p", "worker"],
 }

@@ -6,6 +6,11 @@ void EdgePort::Say(const LinkHealth& health) const {
   if (on_health_) on_health_(health);
 }
 
+std::optional<transport::LinkStats> EdgePort::Stats() {
+  const auto open = link();
+  return open ? std::optional(open->stats()) : std::nullopt;
+}
+
 void EdgePort::OnSuspect(absl::Duration silence) {
   Say({.state = "suspect", .silence = silence});
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -53,6 +54,9 @@ class EdgePort : public transport::LinkHandler {
   virtual PortUse TakeUse() = 0;
   // Frames of this link that came so far: something moves, however slow the link is.
   virtual uint64_t frames_received() const = 0;
+
+  // Of the link; nullopt before it is attached and after its end. Any thread.
+  std::optional<transport::LinkStats> Stats();
 
   // What a link says of its health goes to `on_health`, on the link's loop.
   void OnSuspect(absl::Duration silence) override;

@@ -15,6 +15,7 @@
 #include "codec/registry.h"
 #include "run/file/run_spec.h"
 #include "run/plan/proto/plan_proto.h"
+#include "worker/pipeline/boundary_messages.h"
 #include "worker/rpc/model_timing.h"
 
 namespace longhaul::worker {
@@ -59,6 +60,7 @@ void Agent::Handle(v1::WorkerCommand command) {
     std::set<Step> kept;
     for (const uint64_t step : drop.kept()) kept.insert(Step(step));
     Status status = resources_.shards->DropOthers(run, kept);
+    if (drop.removed()) BoundaryMessages::Drop(resources_.messages_root, run);
     if (drop.step() > 0) status.Update(resources_.shards->Drop(run, Step(drop.step())));
     if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;
@@ -308,6 +310,11 @@ void Agent::FillHeartbeat(v1::Heartbeat* heartbeat) const {
   const std::lock_guard lock(mutex_);
   if (!resident_said_.run_id().empty()) *heartbeat->mutable_resident() = resident_said_;
   if (run_) run_->FillAtHand(heartbeat);
+}
+
+std::optional<StageReading> Agent::Reading() const {
+  const std::lock_guard lock(mutex_);
+  return run_ ? std::optional(run_->Reading()) : std::nullopt;
 }
 
 bool Agent::CurrentRun(std::string* run_id, uint64_t* epoch) const {

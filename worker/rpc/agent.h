@@ -2,9 +2,9 @@
 //
 // When an epoch has ended, its model stays for the next one of the same run (resident_stage.h).
 //
-// Handle, FillHello and FillHeartbeat are thread-safe and never wait for the work at hand; Handle
-// deletes the files of a checkpoint that is to be dropped itself. Commands are idempotent; one for
-// another run or epoch than the one at hand does nothing.
+// Handle, FillHello, FillHeartbeat and Reading are thread-safe and never wait for the work at hand;
+// Handle deletes the files of a checkpoint that is to be dropped itself. Commands are idempotent;
+// one for another run or epoch than the one at hand does nothing.
 #ifndef LONGHAUL_WORKER_RPC_AGENT_H_
 #define LONGHAUL_WORKER_RPC_AGENT_H_
 
@@ -39,6 +39,8 @@ class Agent {
   // Run, epoch and cell at hand, if any, and the model that is kept.
   void FillHello(v1::Hello* hello) const;
   void FillHeartbeat(v1::Heartbeat* heartbeat) const;
+  // The stage at hand, for metrics; nullopt: there is none.
+  std::optional<StageReading> Reading() const;
   // The run at hand, for log lines.
   bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
 

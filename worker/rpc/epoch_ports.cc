@@ -175,6 +175,25 @@ uint64_t EpochPorts::frames_received() const {
   return frames;
 }
 
+std::vector<LinkReading> EpochPorts::Readings() const {
+  std::vector<LinkReading> readings;
+  for (const Opening& opening : openings_) {
+    const std::optional<transport::LinkStats> stats = opening.port->Stats();
+    if (!stats) continue;
+    const Edge& edge = *opening.edge;
+    const Flow& flow = edge.SentBy(cell_);
+    readings.push_back({.edge = edge.id,
+                        .kind = edge.kind,
+                        .peer = assignment_.Find(edge.PeerOf(cell_))->worker_name,
+                        .codec = flow.codec,
+                        .transport = edge.transport,
+                        .planned_bits_per_second = flow.bits_per_second,
+                        .credits = opening.port->credits(),
+                        .stats = *stats});
+  }
+  return readings;
+}
+
 StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec,
                                                              const std::optional<cuda::Device>& gpu,
                                                              const Edge& edge) {

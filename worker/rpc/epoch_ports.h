@@ -26,6 +26,7 @@
 #include "worker/pipeline/replica_port.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/rpc/resources.h"
+#include "worker/rpc/worker_metrics.h"
 
 namespace longhaul::worker {
 
@@ -60,6 +61,8 @@ class EpochPorts {
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
   const std::vector<std::shared_ptr<ReplicaPort>>& replica_ports() const { return replica_ports_; }
   uint64_t frames_received() const;
+  // Of the links that are open. From any thread, after Begin.
+  std::vector<LinkReading> Readings() const;
   // Ports whose codecs begin anew, in a run that goes on after a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
   // After Await gave kUnavailable: whose other end is gone. Nothing: it was never there.

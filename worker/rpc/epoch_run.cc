@@ -90,6 +90,15 @@ void EpochRun::FillAtHand(v1::Heartbeat* heartbeat) const {
   at_hand.set_writes_state(piece && piece->kind == WorkAtHand::Kind::kDisk);
 }
 
+StageReading EpochRun::Reading() const {
+  StageReading reading{.run = run(), .epoch = epoch(), .cell = cell_};
+  if (const Cell* mine = assignment_.Find(cell_)) reading.planned_memory_bytes = mine->memory_bytes;
+  const std::lock_guard lock(mutex_);
+  if (ready_with_ && started_)
+    reading.links = ports_.Readings();  // before that they are being made
+  return reading;
+}
+
 void EpochRun::ReportError(const Status& status) {
   LogError("run {}: {}", run().value(), Message(status));
   if (cuda::IsDeviceLost(status)) {

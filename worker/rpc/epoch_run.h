@@ -54,6 +54,8 @@ class EpochRun {
   void SayReady();
   // What the stage is at; nothing before it trains. From any thread.
   void FillAtHand(v1::Heartbeat* heartbeat) const;
+  // For metrics. From any thread.
+  StageReading Reading() const;
 
   const RunId& run() const { return assignment_.run; }
   Epoch epoch() const { return assignment_.epoch; }

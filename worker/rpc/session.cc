@@ -17,6 +17,8 @@ namespace {
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
+}  // namespace
+
 uint64_t MemoryUsed() {
   unsigned long pages = 0;
   unsigned long resident = 0;
@@ -25,8 +27,6 @@ uint64_t MemoryUsed() {
   if (!file || std::fscanf(file.get(), "%lu %lu", &pages, &resident) != 2) return 0;
   return uint64_t{resident} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
-
-}  // namespace
 
 Session::Session(SessionOptions options)
     : options_(std::move(options)), stub_(options_.access), thread_([this] { Loop(); }) {}

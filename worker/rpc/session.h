@@ -25,6 +25,9 @@
 
 namespace longhaul::worker {
 
+// Host memory of this process, bytes; 0: not known.
+uint64_t MemoryUsed();
+
 struct SessionOptions {
   std::shared_ptr<const Access> access;
   std::function<v1::Hello()> hello;  // asked at each connection

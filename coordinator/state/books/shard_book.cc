@@ -223,6 +223,19 @@ bool ShardBook::IsUnderWay(const RunId& run, std::optional<uint64_t> step,
   });
 }
 
+bool ShardBook::IsInUse(const RunId& run) const {
+  return std::ranges::any_of(checks_, [&](const auto& entry) { return entry.second.run == run; });
+}
+
+std::vector<std::string> ShardBook::ExpectedCopies() const {
+  std::vector<std::string> expected;
+  for (const auto& [id, check] : checks_) {
+    if (!check.copy || check.to) continue;
+    for (const v1::CheckpointFile& file : check.files) expected.push_back(file.sha256());
+  }
+  return expected;
+}
+
 bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes,
                             const std::optional<WorkerId>& from) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) {

@@ -120,6 +120,7 @@ class ShardBook {
   bool IsCheckingToResume(const RunId& run) const {
     return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kResume);
   }
+  bool IsInUse(const RunId& run) const;
   // Of the checkpoint of `step`; without it, of any.
   bool IsCopying(const RunId& run, std::optional<uint64_t> step = std::nullopt) const {
     return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
@@ -128,6 +129,8 @@ class ShardBook {
   // `from`: this one, where it is given.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
+  // Of all of them.
+  std::vector<std::string> ExpectedCopies() const;
   // MonoTime::max(): never.
   MonoTime NextWake() const;
 

@@ -6,21 +6,23 @@ import time
 
 from cluster import Failed
 
-START_S, TRAIN_S = 60, 3600
+START_S, TRAIN_S = 120, 3600
 
 
 class Daemons:
     """A coordinator and workers over 127.0.0.1 for the length of a `with` block."""
 
-    def __init__(self, programs, folder, workers, worker_flags=()):
+    def __init__(self, programs, folder, workers, worker_flags=(), coordinator_flags=()):
         self.programs, self.folder, self.processes = programs, folder, []
         self.count, self.worker_flags = workers, worker_flags
+        self.coordinator_flags = coordinator_flags
 
     def __enter__(self):
         self.token = self.folder / "token"
         os.environ["LONGHAUL_HOME"] = str(self.folder / "home")
         try:
-            self._start("coordinator", "longhaul-coordinator", "--listen", "127.0.0.1:0")
+            self._start("coordinator", "longhaul-coordinator", "--listen", "127.0.0.1:0",
+                        *self.coordinator_flags)
             address = self.folder / "coordinator/address"
             self._wait("the coordinator", address.exists)
             self.address = address.read_text().strip()

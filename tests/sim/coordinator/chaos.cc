@@ -312,6 +312,8 @@ void Chaos::UserResumes() {
   for (const auto& [id, record] : cluster_.checkers.records()) {
     const bool ended = record.state == RunState::kFailed || record.state == RunState::kStopped;
     if (!ended || !world_.random.Chance(0.5)) continue;
+    // All that no resume needs goes first.
+    cluster_.CollectGarbage();
     cluster_.Submit(record.spec, /*resume=*/true);
     return;
   }

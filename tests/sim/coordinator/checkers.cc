@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/step_book.h"
+#include "coordinator/state/checkpoints.h"
 #include "coordinator/state/transitions.h"
 #include "run/plan/proto/plan_proto.h"
 
@@ -232,6 +235,18 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     newest = before->checkpoints.back().step();
     if (record.checkpoints.empty()) world_->Violate("{} lost its checkpoints", id);
   }
+  // What a resume would take: only a newer one comes in its place, never garbage collection.
+  if (before != nullptr && HasEnded(before->state) && HasEnded(record.state)) {
+    const v1::CheckpointManifest* whole = NewestWhole(*before);
+    const v1::CheckpointManifest* now = NewestWhole(record);
+    for (const auto& [old, later] :
+         {std::pair(whole == nullptr ? 0 : whole->step(), now == nullptr ? 0 : now->step()),
+          std::pair(NewestSafe(*before), NewestSafe(record))}) {
+      if (old > later && FindCheckpoint(record, old) == nullptr) {
+        world_->Violate("checkpoint {} of {}, which has ended, is no more", old, id);
+      }
+    }
+  }
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
     std::set<CellId> stages;
     for (const v1::CheckpointFile& file : manifest.files()) {
@@ -365,6 +380,37 @@ void Checkers::Executes(const Command& command) {
     CheckReply(*stop);
   } else if (const auto* replicas = std::get_if<command::ReplyReplicas>(&command)) {
     Answered(replicas->request);
+  } else if (const auto* garbage = std::get_if<command::CollectGarbage>(&command)) {
+    Answered(garbage->request);
+    CheckGarbage(*garbage);
+  }
+}
+
+// Whatever a run names, or will be copied here for it, is left alone.
+void Checkers::CheckGarbage(const command::CollectGarbage& garbage) {
+  // A run may have been resumed in the same tick.
+  if (garbage.keep_steps < kKeptSteps) {
+    world_->Violate("garbage: {} steps are kept, and a run compares with more", garbage.keep_steps);
+  }
+  for (const auto& [id, record] : records_) {
+    // One that was submitted behind it, in the same tick: its files were claimed just before.
+    if (record.epoch.value() == 0 && !record.data) continue;
+    for (const v1::DataFile& file : record.data_files) {
+      if (!garbage.named.contains(file.sha256())) {
+        world_->Violate("garbage: a data file of {} is not named", id.value());
+      }
+    }
+    if (record.data && !garbage.named.contains(record.data->token_file_sha256)) {
+      world_->Violate("garbage: the tokens of {} are not named", id.value());
+    }
+    for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+      for (const v1::CheckpointFile& file : manifest.files()) {
+        if (IsCopied(file) && !garbage.copies.contains(file.sha256())) {
+          world_->Violate("garbage: a copy of checkpoint {} of {} is not named", manifest.step(),
+                          id.value());
+        }
+      }
+    }
   }
 }
 

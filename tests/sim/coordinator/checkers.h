@@ -46,6 +46,7 @@ class Checkers {
 
  private:
   void CheckRun(const RunRecord& record);
+  void CheckGarbage(const command::CollectGarbage& garbage);
   void CheckMove(const RunRecord& before, const RunRecord& record);
   // Where all that happens is harmless, or curable.
   void CheckMayFail(const RunRecord& before, const RunRecord& record);

@@ -122,6 +122,11 @@ void Cluster::SetReplicas(const std::string& run, uint32_t replicas) {
       [](const Command*) {});
 }
 
+void Cluster::CollectGarbage() {
+  world.timeline.Note("an admin collects garbage");
+  Ask([](RequestId request) { return event::GarbageAsked{request, {}}; }, [](const Command*) {});
+}
+
 int64_t Cluster::UnendedRuns() const {
   return std::count_if(checkers.records().begin(), checkers.records().end(),
                        [](const auto& entry) { return !HasEnded(entry.second.state); });

@@ -31,6 +31,7 @@ class Cluster {
   void Submit(const RunSpec& spec, bool resume);
   void PlanOnly(const RunSpec& spec);
   void Stop(const std::string& run, bool now);
+  void CollectGarbage();
   void SetReplicas(const std::string& run, uint32_t replicas);
 
   std::vector<std::string> RunNames() const { return {"run0", "run1", "run2"}; }

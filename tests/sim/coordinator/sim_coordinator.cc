@@ -228,6 +228,8 @@ void SimCoordinator::Execute(const Command& command) {
     Answer(stop->request, command);
   } else if (const auto* replicas = std::get_if<command::ReplyReplicas>(&command)) {
     Answer(replicas->request, command);
+  } else if (const auto* garbage = std::get_if<command::CollectGarbage>(&command)) {
+    Answer(garbage->request, command);
   }
 }
 

@@ -244,7 +244,7 @@ class PlanningShell : public ::testing::Test {
       return plan;
     };
     auto shell =
-        Shell::Create({}, store_.get(), blobs_.get(),
+        Shell::Create({}, store_.get(), blobs_.get(), blobs_.get(),
                       *DataPreparer::Open(folder_.path() + "/prepared", blobs_.get()), planner);
     ASSERT_TRUE(shell.ok()) << shell.status();
     shell_ = *std::move(shell);

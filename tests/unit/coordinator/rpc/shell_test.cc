@@ -127,7 +127,7 @@ class ShellTest : public ::testing::Test {
     blobs_ = *BlobStore::Open(folder_.path() + "/blobs");
     StateOptions options;
     options.version = "1.2.3";
-    auto shell = Shell::Create(options, store_.get(), blobs_.get(),
+    auto shell = Shell::Create(options, store_.get(), blobs_.get(), blobs_.get(),
                                *DataPreparer::Open(folder_.path() + "/prepared", blobs_.get()));
     ASSERT_TRUE(shell.ok()) << shell.status();
     shell_ = *std::move(shell);

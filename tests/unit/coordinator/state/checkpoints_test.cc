@@ -308,12 +308,14 @@ TEST_F(Checkpoints, CopiesArePrunedWithTheirCheckpoint) {
   c.Steps(kAb, "tiny-1", 2);
   v1::WorkerMessage first = c.About("tiny-1");
   *first.mutable_shard() = ShardOf(2, 0);
+  first.mutable_shard()->mutable_files(0)->set_sha256(std::string(64, 'b'));
   c.Tick(c.Said("a", first));
   // Not before the newer one is whole.
   EXPECT_EQ(c.LastReply<command::DropCopies>(), nullptr);
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kDropCheckpoint), 0);
   v1::WorkerMessage second = c.About("tiny-1");
   *second.mutable_shard() = ShardOf(2, 1);
+  second.mutable_shard()->mutable_files(0)->set_sha256(std::string(64, 'b'));
   c.Tick(c.Said("b", second));
   // Nor before it is safe as well.
   EXPECT_EQ(c.LastReply<command::DropCopies>(), nullptr);

@@ -1,0 +1,78 @@
+// What a daemon tells Prometheus: families of samples, made anew for each scrape out of what the
+// daemon counts anyway. Plain data. A run or worker that is gone is simply not in the next page.
+//
+//   constexpr Row<v1::RunStatus> kRows[] = {
+//       {"longhaul_run_step", Kind::kGauge, "Last step", [](const auto& run) { return run.step();
+//       }}};
+//   AddRows<v1::RunStatus>(&page, kRows, {"run"}, {{{"gpt-1"}, &status}});
+#ifndef LONGHAUL_BASE_METRICS_PAGE_H_
+#define LONGHAUL_BASE_METRICS_PAGE_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace longhaul::metrics {
+
+enum class Kind : uint8_t { kGauge, kCounter };
+
+struct Sample {
+  std::vector<std::string> labels;  // values, in the order of the family's names
+  double value = 0;
+};
+
+struct Family {
+  std::string name;  // Prometheus' conventions: base units, counters end in _total
+  Kind kind = Kind::kGauge;
+  std::string help;  // one line
+  std::vector<std::string> label_names;
+  std::vector<Sample> samples;  // none: the family is listed all the same
+};
+
+using Page = std::vector<Family>;
+
+// One family that says something of each T.
+template <class T>
+struct Row {
+  std::string_view name;
+  Kind kind;
+  std::string_view help;
+  std::optional<double> (*value)(const T& thing);  // nullopt: nothing is known of this one
+};
+
+template <class T>
+struct Labelled {
+  std::vector<std::string> labels;
+  const T* thing;
+};
+
+inline Family& AddFamily(Page* page, Kind kind, std::string_view name, std::string_view help,
+                         std::vector<std::string> label_names = {}) {
+  return page->emplace_back(
+      Family{std::string(name), kind, std::string(help), std::move(label_names), {}});
+}
+
+// Every row becomes a family with a sample of each thing.
+template <class T>
+void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::string>& label_names,
+             const std::vector<Labelled<T>>& things) {
+  for (const Row<T>& row : rows) {
+    Family& family = AddFamily(page, row.kind, row.name, row.help, label_names);
+    for (const Labelled<T>& one : things) {
+      if (const std::optional<double> value = row.value(*one.thing)) {
+        family.samples.push_back({one.labels, *value});
+      }
+    }
+  }
+}
+
+// Prometheus' text format.
+std::string ToText(const Page& page);
+
+}  // namespace longhaul::metrics
+
+#endif  // LONGHAUL_BASE_METRICS_PAGE_H_

@@ -1,0 +1,32 @@
+// Event files as TensorBoard reads them: records of TFRecord (length, payload, a masked CRC-32C of
+// each), each an Event message of TensorBoard's event.proto. Pure.
+//
+//   file << FirstRecord(begin) << EventRecord(begin + 2.5, 1, ScalarsOf(step));
+#ifndef LONGHAUL_COORDINATOR_CLI_EVENT_FILE_H_
+#define LONGHAUL_COORDINATOR_CLI_EVENT_FILE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::cli {
+
+struct Scalar {
+  std::string tag;  // "loss/training"; TensorBoard groups by what is before the slash
+  float value = 0;
+};
+
+// That a file begins with; seconds since 1970.
+std::string FirstRecord(double unix_seconds);
+std::string EventRecord(double unix_seconds, uint64_t step, std::span<const Scalar> scalars);
+
+// All that is known of a step.
+std::vector<Scalar> ScalarsOf(const v1::StepRecord& step);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_EVENT_FILE_H_

@@ -1,0 +1,38 @@
+// What the coordinator tells Prometheus of itself, of runs and of workers (docs/guide/metrics.md).
+#ifndef LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
+#define LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/metrics/page.h"
+#include "coordinator/rpc/shell.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::coordinator {
+
+// A run that has ended is shown for so long, that its end is seen by whoever scrapes.
+inline constexpr absl::Duration kShownAfterEnd = absl::Minutes(15);
+
+// All that the page is made of, at one moment.
+struct Reading {
+  std::vector<v1::RunStatus> runs;
+  std::vector<v1::WorkerStatus> workers;
+  std::vector<v1::MeasuredLink> links;
+  FaultCounts faults;
+  ShellUse use;
+  uint64_t store_bytes = 0;
+  std::string version;
+};
+
+// Of what the state machine knows anyway; `state_dir` has the store, whose size is asked for.
+Reading Read(const Shell& shell, const std::string& state_dir, const std::string& version);
+
+// Pure. Of links between workers only those are shown that a run uses: all pairs would be too many.
+metrics::Page PageOf(const Reading& reading);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_

@@ -1,0 +1,32 @@
+// Which blobs of the coordinator's store a run names. Pure. What is not named here, no worker may
+// fetch (rights.cc), and `longhaul gc` deletes (garbage.cc).
+#ifndef LONGHAUL_COORDINATOR_STATE_BLOB_NAMES_H_
+#define LONGHAUL_COORDINATOR_STATE_BLOB_NAMES_H_
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "coordinator/state/state.h"
+
+namespace longhaul::coordinator {
+
+// `name(sha256)` for each blob, `list(sha256)` for each that names others; either may be empty.
+template <class Name, class List>
+void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
+                  const std::optional<DataSet>& data, const Name& name, const List& list) {
+  for (const v1::DataFile& file : files) name(file.sha256());
+  list(spec.weights.sha256);
+  list(spec.data.list_sha256);
+  if (!data) return;
+  // Of sets it says where their chunks are; else it is the text itself, which names nothing.
+  if (spec.data.list_sha256.empty()) {
+    name(data->token_file_sha256);
+  } else {
+    list(data->token_file_sha256);
+  }
+}
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BLOB_NAMES_H_

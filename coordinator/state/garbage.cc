@@ -1,0 +1,161 @@
+// Runs that are removed, and what no run needs any more. Nothing of a run that has not ended goes,
+// and no checkpoint that a resume would take.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "base/units.h"
+#include "coordinator/state/blob_names.h"
+#include "coordinator/state/books/step_book.h"
+#include "coordinator/state/checkpoints.h"
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+uint64_t BytesOf(const v1::CheckpointManifest& manifest) {
+  uint64_t bytes = 0;
+  for (const v1::CheckpointFile& file : manifest.files()) bytes += file.bytes();
+  return bytes;
+}
+
+}  // namespace
+
+void Core::On(event::RemoveAsked& asked) {
+  out_.commands.emplace_back(command::ReplyRemove{asked.request, RemoveRun(asked.run)});
+}
+
+StatusOr<v1::RemoveRunReply> Core::RemoveRun(const std::string& id_or_name) {
+  const Run* found = FindRunByText(id_or_name);
+  if (found == nullptr) {
+    return absl::NotFoundError(
+        fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
+  }
+  Run& run = *FindRun(found->record.id);
+  const RunId id = run.record.id;
+  if (!HasEnded(run.record.state)) {
+    return absl::FailedPreconditionError(fmt::format("{} is {}; end it first: longhaul stop {}",
+                                                     id.value(), ToString(run.record.state),
+                                                     id.value()));
+  }
+  if (std::ranges::any_of(submits_, [&](const auto& one) { return one.run == id; })) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} was submitted this moment; try again", id.value()));
+  }
+  if (shards_.IsInUse(id)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "checkpoints of {} are being checked or copied now; try again when that is done",
+        id.value()));
+  }
+  v1::RemoveRunReply reply;
+  reply.set_run_id(id.value());
+  const std::vector<v1::CheckpointManifest> dropped = std::exchange(run.record.checkpoints, {});
+  std::map<std::string, std::string> holders;  // id, name
+  for (const v1::CheckpointManifest& manifest : dropped) {
+    DropShards(run, manifest);
+    for (const v1::CheckpointFile& file : manifest.files()) {
+      for (const v1::ShardHolder& holder : file.holders()) {
+        if (!holder.worker_id().empty()) holders[holder.worker_id()] = holder.worker_name();
+      }
+    }
+  }
+  for (const auto& [worker_id, name] : holders) {
+    const Worker* worker = FindWorker(WorkerId(worker_id));
+    if (worker == nullptr || !worker->session) reply.add_away(name);
+  }
+  // Whoever had a stage may have more than its checkpoints.
+  for (const Worker* worker : ConnectedByName()) {
+    v1::WorkerCommand command = CommandFor(id, run.record.epoch);
+    command.mutable_drop_checkpoint()->set_removed(true);
+    Send(*worker, std::move(command));
+  }
+  Log(nullptr, "state",
+      fmt::format("run {} is removed, with {} checkpoints{}", id.value(), dropped.size(),
+                  reply.away().empty()
+                      ? ""
+                      : fmt::format("; {} keep files of it, because they are not connected",
+                                    absl::StrJoin(reply.away(), ", "))));
+  out_.writes.emplace_back(write::RemoveRun{id});
+  runs_.erase(id);
+  ++sequence_;
+  return reply;
+}
+
+void Core::On(event::GarbageAsked& asked) {
+  command::CollectGarbage collect{.request = asked.request, .dry_run = asked.ask.dry_run()};
+  // As many as a run may compare with when it goes on.
+  collect.keep_steps = std::max<uint64_t>(asked.ask.keep_steps(), kKeptSteps);
+  const absl::Duration age = absl::Seconds(std::max(asked.ask.ended_seconds(), 0.0));
+  for (Run* run : RunsInOrder()) {
+    const RunRecord& record = run->record;
+    if (!HasEnded(record.state) || shards_.IsInUse(record.id) ||
+        absl::FromUnixMillis(record.ended_unix_ms) + age > absl::FromUnixMillis(unix_ms_)) {
+      continue;
+    }
+    TrimCheckpoints(*run, collect.dry_run, &collect.reply);
+    collect.trimmed.push_back(record.id);
+  }
+  NameAll(&collect);
+  if (has_unreadable_) {
+    collect.reply.set_blobs_kept_because(
+        "a run of the store cannot be read, and what it needs is not known; `longhaul events` says "
+        "which");
+  }
+  out_.commands.emplace_back(std::move(collect));
+}
+
+// A resume takes the newest checkpoint that turns out to be whole. What is not known to be damaged
+// may turn out so, unless it is held twice.
+void Core::TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply) {
+  const v1::CheckpointManifest* whole = NewestWhole(run.record);
+  if (whole == nullptr) return;
+  const uint64_t first_kept = whole->step(), safe = NewestSafe(run.record);
+  std::vector<v1::CheckpointManifest> kept, dropped;
+  for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
+    const bool keeps = manifest.step() >= first_kept || manifest.step() == safe;
+    (keeps ? kept : dropped).push_back(manifest);
+  }
+  for (const v1::CheckpointManifest& manifest : dropped) {
+    auto& said = *reply->add_checkpoints();
+    said.set_run_id(run.record.id.value());
+    said.set_step(manifest.step());
+    said.set_bytes(BytesOf(manifest));
+  }
+  if (dry_run || dropped.empty()) return;
+  run.record.checkpoints = std::move(kept);
+  for (const v1::CheckpointManifest& manifest : dropped) DropShards(run, manifest);
+  Log(&run, "checkpoint",
+      fmt::format("{} checkpoints that no resume needs are deleted", dropped.size()));
+  Store(run);
+}
+
+void Core::NameAll(command::CollectGarbage* collect) const {
+  const auto name = [&](const std::string& sha256) { collect->named.insert(sha256); };
+  const auto list = [&](const std::string& sha256) {
+    if (sha256.empty()) return;
+    name(sha256);
+    collect->lists.push_back(sha256);
+  };
+  for (const auto& [id, run] : runs_) {
+    EachBlobName(run.record.spec, run.record.data_files, run.record.data, name, list);
+    if (run.draft) EachBlobName(run.draft->spec, run.draft->files, run.draft->data, name, list);
+    for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
+      for (const v1::CheckpointFile& file : manifest.files()) {
+        if (FindHolder(file, "") != nullptr) collect->copies.insert(file.sha256());
+      }
+    }
+  }
+  for (const auto& [id, job] : jobs_) {
+    EachBlobName(job.draft.spec, job.draft.files, job.draft.data, name, list);
+  }
+  for (const HeldSubmit& held : held_submits_) {
+    const auto& files = held.submitted.submit.data_files();
+    EachBlobName(held.submitted.spec, std::vector<v1::DataFile>(files.begin(), files.end()),
+                 std::nullopt, name, list);
+  }
+  for (const std::string& sha256 : shards_.ExpectedCopies()) collect->copies.insert(sha256);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,181 @@
+#include "coordinator/store/backup.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "coordinator/store/schema.h"
+#include "coordinator/store/sqlite.h"
+#include "coordinator/store/state_dir_lock.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStore = "/store.db";
+constexpr std::string_view kAuthority = "/authority.pem";
+constexpr std::array<std::string_view, 2> kBlobFolders = {"/blobs", "/shard-copies"};
+constexpr uint64_t kMostAuthorityBytes = 1 << 20;
+
+std::string In(const std::string& folder, std::string_view name) {
+  return folder + std::string(name);
+}
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+Status MakePrivateFolder(const std::string& folder) {
+  LH_RETURN_IF_ERROR(MakeDirectories(folder));
+  if (::chmod(folder.c_str(), 0700) == 0) return absl::OkStatus();
+  return FromErrno(fmt::format("cannot make {} private", folder), errno);
+}
+
+// Of one moment, in a file that needs no log beside it, at `to`; there is none there before.
+StatusOr<uint64_t> CopyStore(const std::string& from, const std::string& to) {
+  if (!Exists(from)) return absl::NotFoundError(fmt::format("there is no store {}", from));
+  LH_ASSIGN_OR_RETURN(sqlite::Database source,
+                      sqlite::Database::Open(from, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW));
+  LH_ASSIGN_OR_RETURN(sqlite::Database copy,
+                      sqlite::Database::Open(to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  LH_RETURN_IF_ERROR(source.CopyTo(&copy));
+  LH_RETURN_IF_ERROR(copy.Execute("PRAGMA journal_mode=DELETE"));
+  LH_ASSIGN_OR_RETURN(const std::string problem, copy.QueryText("PRAGMA integrity_check"));
+  if (problem != "ok") return DamagedStore(from, problem);
+  LH_ASSIGN_OR_RETURN(const int64_t application, copy.QueryInt("PRAGMA application_id"));
+  if (application != int64_t{kStoreApplicationId}) {
+    return DamagedStore(from, "it is not a coordinator's");
+  }
+  if (::chmod(to.c_str(), 0600) != 0) return FromErrno(fmt::format("cannot chmod {}", to), errno);
+  LH_ASSIGN_OR_RETURN(const int64_t runs, copy.QueryInt("SELECT count(*) FROM runs"));
+  return static_cast<uint64_t>(runs);
+}
+
+// By way of a temporary name, so that a copy that breaks off is none.
+Status CopyFile(const std::string& from, const std::string& to) {
+  const std::string temporary = to + ".new";
+  std::error_code error;
+  fs::copy_file(from, temporary, fs::copy_options::overwrite_existing, error);
+  if (error) return FromErrno(fmt::format("cannot copy {} to {}", from, to), error.value());
+  LH_RETURN_IF_ERROR(SyncPath(temporary));
+  fs::rename(temporary, to, error);
+  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<fs::path>> BlobsIn(const std::string& folder) {
+  std::vector<fs::path> blobs;
+  if (!Exists(folder)) return blobs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (IsSha256Hex(entry.path().filename().string())) blobs.push_back(entry.path());
+  }
+  if (error) return FromErrno(fmt::format("cannot list {}", folder), error.value());
+  return blobs;
+}
+
+Status CopyBlobs(const std::string& from, const std::string& to, BackedUp* done) {
+  for (const std::string_view name : kBlobFolders) {
+    LH_ASSIGN_OR_RETURN(const std::vector<fs::path> blobs, BlobsIn(In(from, name)));
+    if (blobs.empty()) continue;
+    LH_RETURN_IF_ERROR(MakeDirectories(In(to, name)));
+    for (const fs::path& blob : blobs) {
+      const std::string target = In(to, name) + "/" + blob.filename().string();
+      if (Exists(target)) continue;  // its name is its hash
+      const Status status = CopyFile(blob.string(), target);
+      if (!status.ok() && !Exists(blob.string())) continue;  // it was deleted meanwhile
+      LH_RETURN_IF_ERROR(status);
+      std::error_code error;
+      ++done->blobs;
+      done->blob_bytes += fs::file_size(target, error);
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckBlobs(const std::string& folder) {
+  for (const std::string_view name : kBlobFolders) {
+    LH_ASSIGN_OR_RETURN(const std::vector<fs::path> blobs, BlobsIn(In(folder, name)));
+    for (const fs::path& blob : blobs) {
+      LH_ASSIGN_OR_RETURN(const std::string actual, Sha256HexOfFile(blob.string()));
+      if (actual == blob.filename().string()) continue;
+      return absl::DataLossError(fmt::format(
+          "{} is damaged: its contents have the hash {}; delete it, and what needs it is told so",
+          blob.string(), actual));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CopyAuthority(const std::string& from, const std::string& to) {
+  if (!Exists(In(from, kAuthority))) return absl::OkStatus();  // a coordinator without TLS
+  LH_ASSIGN_OR_RETURN(const std::string authority,
+                      ReadFile(In(from, kAuthority), kMostAuthorityBytes));
+  return WriteFileAtomic(In(to, kAuthority), authority, 0600);
+}
+
+}  // namespace
+
+StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder,
+                          bool with_blobs) {
+  if (!Exists(In(state_dir, kStore))) {
+    return absl::NotFoundError(fmt::format("{} has no store of a coordinator", state_dir));
+  }
+  LH_RETURN_IF_ERROR(MakePrivateFolder(folder));
+  BackedUp done;
+  const std::string store = In(folder, kStore), temporary = store + ".new";
+  std::remove(temporary.c_str());  // of a backup that was broken off
+  LH_ASSIGN_OR_RETURN(done.runs, CopyStore(In(state_dir, kStore), temporary));
+  LH_RETURN_IF_ERROR(CopyAuthority(state_dir, folder));
+  // Behind the store: what its runs name is there, unless garbage was collected since.
+  if (with_blobs) LH_RETURN_IF_ERROR(CopyBlobs(state_dir, folder, &done));
+  LH_RETURN_IF_ERROR(SyncPath(temporary));
+  std::error_code error;
+  fs::rename(temporary, store, error);
+  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
+  LH_RETURN_IF_ERROR(SyncPath(folder));
+  return done;
+}
+
+StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir) {
+  LH_ASSIGN_OR_RETURN(const StateDirLock lock, StateDirLock::Acquire(state_dir));
+  for (const std::string_view name : {kStore, kAuthority}) {
+    if (Exists(In(state_dir, name))) {
+      return absl::FailedPreconditionError(
+          fmt::format("{} is there already; restore into a folder that no coordinator has used",
+                      In(state_dir, name)));
+    }
+  }
+  LH_RETURN_IF_ERROR(CheckBlobs(folder));
+  BackedUp done;
+  const std::string store = In(state_dir, kStore), temporary = store + ".new";
+  std::remove(temporary.c_str());
+  StatusOr<uint64_t> runs = CopyStore(In(folder, kStore), temporary);
+  if (!runs.ok()) {
+    std::remove(temporary.c_str());
+    return runs.status();
+  }
+  done.runs = *runs;
+  LH_RETURN_IF_ERROR(CopyBlobs(folder, state_dir, &done));
+  LH_RETURN_IF_ERROR(CopyAuthority(folder, state_dir));
+  // Last: with a store the folder is a coordinator's.
+  LH_RETURN_IF_ERROR(SyncPath(temporary));
+  std::error_code error;
+  fs::rename(temporary, store, error);
+  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
+  LH_RETURN_IF_ERROR(SyncPath(state_dir));
+  return done;
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,33 @@
+// Copies of a coordinator's state directory: its store and its certificate authority, and uploaded
+// data and copies of shards where asked for. The store is copied by SQLite's backup interface, so
+// the coordinator may serve meanwhile: the copy is the store of one moment.
+//
+//   <folder>/store.db  authority.pem  blobs/  shard-copies/
+#ifndef LONGHAUL_COORDINATOR_STORE_BACKUP_H_
+#define LONGHAUL_COORDINATOR_STORE_BACKUP_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace longhaul::coordinator {
+
+struct BackedUp {
+  uint64_t runs = 0;
+  uint64_t blobs = 0;  // copied now; those that the folder has already are left as they are
+  uint64_t blob_bytes = 0;
+};
+
+// Into `folder`, which is made with mode 0700 (the authority's key is a secret) where it is
+// missing; an older backup there is replaced when the new one is whole. kNotFound: there is no
+// store.
+StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder, bool with_blobs);
+
+// Into a state directory that has neither store nor authority, and that nobody serves. Everything
+// is checked first: kDataLoss names what is damaged, and nothing is left then.
+StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_BACKUP_H_

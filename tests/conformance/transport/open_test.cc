@@ -99,7 +99,7 @@ TEST_P(LinkTest, DialOfNobodyNamesTheAddress) {
                  Deadline::After(kShort), dialled.Done());
   const Status status = dialled.Wait().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(Message(status)), HasSubstr(GetParam().nobody));
+  EXPECT_THAT(std::string(Message(status)), HasSubstr(GetParam().nobody.substr(0, GetParam().nobody.find('#'))));
   EXPECT_GE(Now() - started, kShort);
 }
 

@@ -24,6 +24,8 @@ struct ServerOptions {
   // TLS: gets a join token for admins where there is no such file; empty: <state_dir>/token.
   std::string token_file;
   absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
+  std::string relay;  // host:port where links between workers are carried; empty: they are not
+  std::string relay_advertise;  // where workers reach that; empty: at the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
   StateOptions state;
 };

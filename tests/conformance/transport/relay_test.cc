@@ -129,6 +129,7 @@ BackendUnderTest UnderTest() {
       .create = [] { return internal::NewTransport(NewBackend()); },
       .create_backend = [] { return NewBackend(); },
       .nobody = NewWay("127.0.0.1:1"),
+      .is_stream = true,
   };
 }
 

@@ -104,9 +104,7 @@ void RelayedConnection::WatchFor(uint32_t events) {
 void RelayedConnection::OnEvent(uint32_t events) {
   const auto self = shared_from_this();
   if (state_ == State::kConnecting) FinishConnect();
-  if (state_ == State::kGreeted || state_ == State::kAnswered) {
-    if (!TakeGreeting()) return;
-  }
+  if (state_ == State::kGreeted || state_ == State::kAnswered) return TakeGreeting();
   if (state_ != State::kOpen) return;
   if ((events & ~uint32_t{EPOLLOUT}) != 0) TakeFrames();
   if (state_ == State::kOpen && (events & EPOLLOUT) != 0) Flush();
@@ -121,37 +119,32 @@ void RelayedConnection::FinishConnect() {
   WatchFor(EPOLLIN);
 }
 
-bool RelayedConnection::TakeGreeting() {
+void RelayedConnection::TakeGreeting() {
   std::array<char, longhaul::relay::kGreetingBytes> bytes;
   const size_t wanted = state_ == State::kAnswered
                             ? 1
                             : longhaul::relay::kGreetingBytes - greeting_.size();
   const ssize_t got = ::recv(fd_.get(), bytes.data(), wanted, MSG_DONTWAIT);
-  if (got < 0 && WouldBlock()) return false;
+  if (got < 0 && WouldBlock()) return;
   if (got <= 0) {
-    CloseWith(absl::UnavailableError("the relay ended the connection"));
-    return false;
+    return CloseWith(absl::UnavailableError("the relay ended the connection"));
   }
   if (state_ == State::kAnswered) {
-    TakeWord(bytes[0]);
-    return state_ == State::kOpen;
+    // Frames come in the loop's next round: behind what was posted before the other end came, such
+    // as that it is expected.
+    return TakeWord(bytes[0]);
   }
   greeting_.append(bytes.data(), static_cast<size_t>(got));
-  if (greeting_.size() < longhaul::relay::kGreetingBytes) return false;
+  if (greeting_.size() < longhaul::relay::kGreetingBytes) return;
   const StatusOr<std::string_view> nonce = longhaul::relay::ParseGreeting(greeting_);
-  if (!nonce.ok()) {
-    CloseWith(nonce.status());
-    return false;
-  }
+  if (!nonce.ok()) return CloseWith(nonce.status());
   const std::string answer = longhaul::relay::Answer(way_.ticket, side_, *nonce);
   // It has room for so little.
   if (::send(fd_.get(), answer.data(), answer.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(answer.size())) {
-    CloseWith(absl::UnavailableError("the relay ended the connection"));
-    return false;
+    return CloseWith(absl::UnavailableError("the relay ended the connection"));
   }
   state_ = State::kAnswered;
-  return false;
 }
 
 void RelayedConnection::TakeWord(char word) {
@@ -175,6 +168,7 @@ void RelayedConnection::TakeWord(char word) {
 }
 
 void RelayedConnection::TakeFrames() {
+  if (is_garbled_) return CloseWith(absl::UnavailableError("what comes is no frame"));
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const ssize_t got =
         ::recv(fd_.get(), buffer_.data() + held_, buffer_.size() - held_, MSG_DONTWAIT);
@@ -196,8 +190,9 @@ bool RelayedConnection::Deliver() {
     const auto rest = std::span<const std::byte>(buffer_).subspan(at, held_ - at);
     const size_t payload = wire::GetLe<uint32_t>(rest, kPayloadLengthAt);
     if (payload > kMostPayload) {
-      CloseWith(absl::InvalidArgumentError(fmt::format(
-          "a frame announces {} bytes, where {} are the most", payload, kMaxFramePayloadBytes)));
+      // The core says why it refuses, and closes.
+      is_garbled_ = true;
+      if (const auto events = events_) events->OnMessage(rest.first(wire::kLinkHeaderBytes), {});
       return false;
     }
     if (rest.size() < wire::kLinkHeaderBytes + payload) break;

@@ -61,8 +61,8 @@ class RelayedConnection : public internal::Connection,
   void Connect(const StatusOr<SocketAddress>& address);
   void OnEvent(uint32_t events);
   void FinishConnect();
-  // Until the relay has joined the two. False: it is closed, or more has to come.
-  bool TakeGreeting();
+  // Until the relay has joined the two.
+  void TakeGreeting();
   void TakeWord(char word);
   void TakeFrames();
   // Frames that are whole, out of the buffer. False: it is closed.
@@ -86,6 +86,7 @@ class RelayedConnection : public internal::Connection,
   std::string greeting_;           // of the relay, so far
   std::vector<std::byte> buffer_;  // what has come, [0, held_)
   size_t held_ = 0;
+  bool is_garbled_ = false;  // what came is no frame, so nobody knows where the next one begins
   std::deque<Waiting> waiting_;
   size_t sent_of_first_ = 0;
   bool flush_posted_ = false;

@@ -101,6 +101,18 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   table.Print(terminal);
 }
 
+void PrintRelays(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  if (reply.relays().empty()) return;
+  Table table({{"RELAY OF"}, {"REACHED AT"}, {"CARRIES LINKS", Align::kRight}});
+  for (const v1::RelayStatus& relay : reply.relays()) {
+    const bool at_coordinator = relay.address().starts_with(':');
+    table.AddRow({relay.name(), (at_coordinator ? "the coordinator's host" : "") + relay.address(),
+                  fmt::format("{}", relay.edges())});
+  }
+  terminal.out << '\n';
+  table.Print(terminal);
+}
+
 // Each row one worker, each column one that it sends to: goodput, and the round trip.
 void PrintMatrix(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   std::map<std::pair<std::string, std::string>, std::string> known;
@@ -209,6 +221,7 @@ StatusOr<int> ListWorkers(Invocation& invocation, bool links_alone) {
   table.Print(terminal);
   PrintUnreachable(terminal, reply);
   PrintLeftOut(terminal, reply);
+  PrintRelays(terminal, reply);
   PrintResidents(terminal, reply);
   PrintLayers(terminal, reply);
   if (reply.links_size() > 0) PrintLinks(terminal, reply);

@@ -75,8 +75,8 @@ bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportK
   return HasAddress(to, transport) && ProblemOf(from, to, transport) == nullptr;
 }
 
-// Whether both are of a version that links through relays, and who they could meet at. Another one
-// for each pair, so that relays share the work; the rest stand by.
+// Who both could meet at; nobody where one is of a version without relays. Another worker's for each
+// pair, so that they share the work; the coordinator's last, which others need for more than that.
 std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWorker& lower) {
   std::vector<Relay> relays;
   for (const CandidateWorker* worker : {&upper, &lower}) {
@@ -90,7 +90,7 @@ std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWo
   const std::string pair = std::min(upper.id, lower.id).value() + std::max(upper.id, lower.id).value();
   const auto rank = [&](const Relay& relay) {
     const std::string of_pair = pair + relay.worker.value();
-    return Checksum64(std::as_bytes(std::span(of_pair)));
+    return std::pair(relay.worker.value().empty(), Checksum64(std::as_bytes(std::span(of_pair))));
   };
   std::ranges::sort(relays, {}, rank);
   relays.resize(std::min(relays.size(), kMostRelays));

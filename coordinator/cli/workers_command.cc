@@ -22,6 +22,7 @@ namespace {
 std::string AddressText(const v1::WorkerStatus& worker) {
   std::string out;
   for (const v1::DataEndpoint& endpoint : worker.endpoints()) {
+    if (endpoint.transport() == kRelayTransport) continue;  // every worker has it, at no address
     out += fmt::format("{}{}", out.empty() ? "" : ", ", endpoint.transport());
     for (const std::string& address : endpoint.addresses()) out += " " + address;
   }

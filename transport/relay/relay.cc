@@ -30,7 +30,7 @@ namespace {
 constexpr int kSilenceSeconds = 15, kAskAgainSeconds = 5, kAsks = 3;
 constexpr int kUserTimeoutMs = (kSilenceSeconds + kAskAgainSeconds * kAsks) * 1000;
 // What may wait in the kernel before the line: else a slow end has seconds of it.
-constexpr int kNotSentBytes = 256 << 10;
+constexpr int kNotSentBytes = 64 << 10;
 
 void Set(int fd, int level, int name, int value) {
   ::setsockopt(fd, level, name, &value, sizeof(value));

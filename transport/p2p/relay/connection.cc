@@ -24,7 +24,7 @@ using longhaul::relay::Side;
 // As the relay: an end that is gone without a word is noticed in 30 s, and a router between keeps
 // its mapping.
 constexpr int kSilenceSeconds = 15, kAskAgainSeconds = 5, kAsks = 3;
-constexpr int kNotSentBytes = 256 << 10;
+constexpr int kNotSentBytes = 64 << 10;
 constexpr size_t kPayloadLengthAt = 28;
 // The core refuses with a sentence what is a little too large.
 constexpr size_t kMostPayload = kMaxFramePayloadBytes + (4 << 10);

@@ -175,8 +175,8 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(address.status()));
     return kWrongUsage;
   }
-  for (const auto& [flag, text] : {std::pair("--relay", flags.relay),
-                                   std::pair("--relay-advertise", flags.relay_advertise)}) {
+  for (const auto& [flag, text] :
+       {std::pair("--relay", flags.relay), std::pair("--relay-advertise", flags.relay_advertise)}) {
     const auto address = ParseHostPort(text);
     if (text.empty() || address.ok()) continue;
     fmt::print(stderr, "longhaul-coordinator: {}: {}\n", flag, Message(address.status()));

@@ -430,8 +430,8 @@ int Main(int argc, char** argv) {
   if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
     return usage(fmt::format("--coordinator: {}", Message(address.status())));
   }
-  for (const auto& [flag, text] : {std::pair("--relay", flags.relay),
-                                   std::pair("--relay-advertise", flags.relay_advertise)}) {
+  for (const auto& [flag, text] :
+       {std::pair("--relay", flags.relay), std::pair("--relay-advertise", flags.relay_advertise)}) {
     const auto address = ParseHostPort(text);
     if (text.empty() || address.ok()) continue;
     return usage(fmt::format("{}: {}", flag, Message(address.status())));

@@ -150,9 +150,8 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
                   edge.relays.empty()
                       ? edge.transport
                       : fmt::format("{} of {}", edge.transport, edge.relays.front().name),
-                  edge.forward.codec,
-                  FormatBytes(static_cast<double>(edge.forward.bytes)), edge.backward.codec,
-                  FormatBytes(static_cast<double>(edge.backward.bytes))});
+                  edge.forward.codec, FormatBytes(static_cast<double>(edge.forward.bytes)),
+                  edge.backward.codec, FormatBytes(static_cast<double>(edge.backward.bytes))});
   }
   terminal.out << '\n';
   table.Print(terminal);

@@ -75,8 +75,9 @@ bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportK
   return HasAddress(to, transport) && ProblemOf(from, to, transport) == nullptr;
 }
 
-// Who both could meet at; nobody where one is of a version without relays. Another worker's for each
-// pair, so that they share the work; the coordinator's last, which others need for more than that.
+// Who both could meet at; nobody where one is of a version without relays. Another worker's for
+// each pair, so that they share the work; the coordinator's last, which others need for more than
+// that.
 std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWorker& lower) {
   std::vector<Relay> relays;
   for (const CandidateWorker* worker : {&upper, &lower}) {
@@ -87,7 +88,8 @@ std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWo
     const auto of_lower = std::ranges::find(lower.relays, relay);
     if (!is_end && of_lower != lower.relays.end()) relays.push_back(relay);
   }
-  const std::string pair = std::min(upper.id, lower.id).value() + std::max(upper.id, lower.id).value();
+  const std::string pair =
+      std::min(upper.id, lower.id).value() + std::max(upper.id, lower.id).value();
   const auto rank = [&](const Relay& relay) {
     const std::string of_pair = pair + relay.worker.value();
     return std::pair(relay.worker.value().empty(), Checksum64(std::as_bytes(std::span(of_pair))));

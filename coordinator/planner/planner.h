@@ -133,7 +133,8 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
 
 // And which side dials: the lower one where it may reach the upper one. Where neither reaches the
 // other, over that transport or over gRPC, a relay that both can use carries the link.
-// kFailedPrecondition where there is none, or where it may not be: it carries encrypted links alone.
+// kFailedPrecondition where there is none, or where it may not be: it carries encrypted links
+// alone.
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;

@@ -159,8 +159,8 @@ void Core::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand 
                                         FromProto(holder->hello.endpoints())};
   path.set_sealed(run.assignment().sealed || !ends->relays.empty() ||
                   SealsLinks(run.record.spec, both));
-  for (std::string& way : WaysThrough(ends->relays, run.record.link_secret,
-                                      fmt::format("shards of check {}", id))) {
+  for (std::string& way :
+       WaysThrough(ends->relays, run.record.link_secret, fmt::format("shards of check {}", id))) {
     path.add_addresses(std::move(way));
   }
   path.set_limit_seconds(absl::ToDoubleSeconds(check.limit - kAnswerSlack));

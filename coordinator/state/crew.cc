@@ -204,7 +204,7 @@ Assignment Core::WithCrew(const Run& run, const Crew& crew) const {
   for (Edge& edge : assignment.edges) {
     if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
     StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],
-                                                *crew[assignment.PlaceOf(edge.to)], edge.kind);
+                                          *crew[assignment.PlaceOf(edge.to)], edge.kind);
     if (!ends.ok()) continue;  // CanTake has seen that there is a way
     SetEnds(*std::move(ends), &edge);
     assignment.sealed |= !edge.relays.empty();

@@ -85,9 +85,9 @@ void Core::SendProbe(const Worker& worker, const Draft& draft, const Probe& prob
   const std::vector<Endpoint> ends[] = {FromProto(worker.hello.endpoints()),
                                         FromProto(peer.hello.endpoints())};
   ask.set_sealed(!probe.relays.empty() || SealsLinks(draft.spec, ends));
-  for (std::string& way : WaysThrough(probe.relays, draft.link_secret,
-                                      fmt::format("probe {} of epoch {}", probe.id,
-                                                  draft.epoch.value()))) {
+  for (std::string& way :
+       WaysThrough(probe.relays, draft.link_secret,
+                   fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value()))) {
     ask.add_addresses(std::move(way));
   }
   if (!probe.relays.empty()) return Send(worker, std::move(command));

@@ -42,11 +42,11 @@ std::vector<std::string> Core::WaysThrough(const std::vector<Relay>& relays,
   const uint64_t until_s = static_cast<uint64_t>(unix_ms_ / 1000) + kTicketSeconds;
   const std::vector<RelayOffer> offers = RelayOffers();
   for (const Relay& relay : relays) {
-    const auto offer =
-        std::ranges::find(offers, relay.worker, [](const RelayOffer& one) { return one.relay.worker; });
+    const auto offer = std::ranges::find(offers, relay.worker,
+                                         [](const RelayOffer& one) { return one.relay.worker; });
     if (offer == offers.end()) continue;
-    ways.push_back(relay::ToString({.address = offer->address,
-                                    .ticket = relay::MakeTicket(offer->secret, name, until_s)}));
+    ways.push_back(relay::ToString(
+        {.address = offer->address, .ticket = relay::MakeTicket(offer->secret, name, until_s)}));
   }
   return ways;
 }

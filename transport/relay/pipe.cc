@@ -20,8 +20,8 @@ bool WouldBlock() {
 
 }  // namespace
 
-Pipe::Pipe(std::shared_ptr<EventLoop> loop, int one, int other,
-           std::function<void(size_t)> carried, std::function<void()> done)
+Pipe::Pipe(std::shared_ptr<EventLoop> loop, int one, int other, std::function<void(size_t)> carried,
+           std::function<void()> done)
     : loop_(std::move(loop)), carried_(std::move(carried)), done_(std::move(done)) {
   directions_[0].from = directions_[1].to = one;
   directions_[0].to = directions_[1].from = other;
@@ -92,7 +92,8 @@ void Pipe::WatchBoth() {
     // With nothing wanted, its end would be told for ever.
     if (wanted == 0) continue;
     const Status status = loop_->Watch(
-        fd, wanted, [self = shared_from_this(), fd](uint32_t events) { self->OnEvent(fd, events); });
+        fd, wanted,
+        [self = shared_from_this(), fd](uint32_t events) { self->OnEvent(fd, events); });
     if (!status.ok()) return End();
     watched_[i] = wanted;
   }

@@ -158,11 +158,11 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     waiting_.emplace(Place{std::string(claim->name), claim->side, guest->number}, guest);
     waiting_count_ = waiting_.size();
     if (claim->side == Side::kWaiter) return;
-    guest->timer = loop_->AddTimer(loop_->now() + options_.patience,
-                                   [self = shared_from_this(), guest] {
-                                     guest->timer.reset();
-                                     self->Turn(guest, RelayWord::kNobody);
-                                   });
+    guest->timer =
+        loop_->AddTimer(loop_->now() + options_.patience, [self = shared_from_this(), guest] {
+          guest->timer.reset();
+          self->Turn(guest, RelayWord::kNobody);
+        });
   }
 
   void Turn(const SharedGuest& guest, RelayWord word) {
@@ -198,7 +198,8 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     guest->timer.reset();
     loop_->Unwatch(guest->fd.get());
     guests_.erase(guest->fd.get());
-    if (guest->claim) waiting_.erase({std::string(guest->claim->name), guest->claim->side, guest->number});
+    if (guest->claim)
+      waiting_.erase({std::string(guest->claim->name), guest->claim->side, guest->number});
     waiting_count_ = waiting_.size();
   }
 
@@ -245,8 +246,8 @@ Relay::Relay(std::shared_ptr<EventLoopThread> thread, std::shared_ptr<Desk> desk
 
 StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {
   if (options.secret.size() != kSecretBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("a relay's secret has {} bytes, this one {}", kSecretBytes, options.secret.size()));
+    return absl::InvalidArgumentError(fmt::format("a relay's secret has {} bytes, this one {}",
+                                                  kSecretBytes, options.secret.size()));
   }
   LH_ASSIGN_OR_RETURN(const std::shared_ptr<EventLoopThread> thread, EventLoopThread::Start());
   const auto desk = std::make_shared<Desk>(thread->loop(), options);

@@ -24,9 +24,9 @@ struct RelayOptions {
   std::string secret;  // kSecretBytes
   // How long one who dials is kept while nobody waits for it.
   absl::Duration patience = absl::Seconds(2);
-  size_t most_waiting = 4096;    // connections with a ticket that are not joined
-  size_t most_of_a_name = 4;     // of these with one name, on either side; then the oldest goes
-  size_t most_pipes = 1024;      // joined pairs, of two buffers of kPipeBufferBytes each
+  size_t most_waiting = 4096;  // connections with a ticket that are not joined
+  size_t most_of_a_name = 4;   // of these with one name, on either side; then the oldest goes
+  size_t most_pipes = 1024;    // joined pairs, of two buffers of kPipeBufferBytes each
 };
 
 struct RelayStats {

@@ -80,8 +80,8 @@ StatusOr<std::string_view> ParseGreeting(std::string_view greeting) {
 }
 
 std::string Answer(const Ticket& ticket, Side side, std::string_view nonce) {
-  std::string answer = fmt::format("{}{}{}", static_cast<char>(side), Number(ticket.until_s),
-                                   ticket.name);
+  std::string answer =
+      fmt::format("{}{}{}", static_cast<char>(side), Number(ticket.until_s), ticket.name);
   answer += ProofOf(ticket.key, answer, nonce);
   return answer;
 }
@@ -93,7 +93,8 @@ StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answ
         fmt::format("an answer has {} bytes, this one {}", kAnswerBytes, answer.size()));
   }
   const auto side = static_cast<Side>(answer[0]);
-  const std::string_view until = answer.substr(kUntilAt, 8), name = answer.substr(kNameAt, kNameBytes);
+  const std::string_view until = answer.substr(kUntilAt, 8),
+                         name = answer.substr(kNameAt, kNameBytes);
   const std::string proof =
       ProofOf(KeyOf(relay_secret, name, until), answer.substr(0, kProofAt), nonce);
   if (!ConstantTimeEqual(proof, answer.substr(kProofAt)) ||

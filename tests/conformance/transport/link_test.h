@@ -28,7 +28,7 @@ struct BackendUnderTest {
   std::function<std::unique_ptr<internal::Backend>()> create_backend;
   // An address where nobody listens.
   std::string nobody;
-  bool sealed = false;  // LinkOptions'
+  bool sealed = false;     // LinkOptions'
   bool is_stream = false;  // it has no messages of its own, and cuts frames by their headers
   friend std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
     return out << backend.name;

@@ -1,10 +1,11 @@
+#include "transport/relay/relay.h"
+
 #include <gmock/gmock.h>
 
 #include "base/file.h"
 #include "tests/conformance/transport/link_test.h"
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/relay/backend.h"
-#include "transport/relay/relay.h"
 #include "transport/relay/ticket.h"
 
 namespace longhaul::transport {
@@ -30,8 +31,8 @@ Relay& OfTheSuite() {
 std::string NewWay(const std::string& address) {
   return longhaul::relay::ToString(
       {.address = address,
-       .ticket = longhaul::relay::MakeTicket(
-           Secret(), RandomBytes(longhaul::relay::kNameBytes), kNoEnd)});
+       .ticket = longhaul::relay::MakeTicket(Secret(), RandomBytes(longhaul::relay::kNameBytes),
+                                             kNoEnd)});
 }
 
 std::unique_ptr<internal::Backend> NewBackend() {
@@ -49,8 +50,8 @@ class RelayedLinkTest : public LinkTest {
     OpenResult expected, dialled;
     listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .wait_at = ways},
                       Deadline::After(kPatience), expected.Done());
-    dialler_->Dial(ways, Key(), kSecret, at_dialler_, {.sealed = true},
-                   Deadline::After(kPatience), dialled.Done());
+    dialler_->Dial(ways, Key(), kSecret, at_dialler_, {.sealed = true}, Deadline::After(kPatience),
+                   dialled.Done());
     const auto here = expected.Wait(), there = dialled.Wait();
     ASSERT_TRUE(here.ok()) << here.status();
     ASSERT_TRUE(there.ok()) << there.status();

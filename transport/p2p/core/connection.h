@@ -1,6 +1,6 @@
-// The interface between links and backends (ucx, grpc, relay, loopback). A backend carries whole messages
-// in order over connections. All else is done once, above it: who may open a link, checks, credits,
-// heartbeats, the orderly end.
+// The interface between links and backends (ucx, grpc, relay, loopback). A backend carries whole
+// messages in order over connections. All else is done once, above it: who may open a link, checks,
+// credits, heartbeats, the orderly end.
 //
 // Threads: all calls and all callbacks are on one EventLoop.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_

@@ -42,9 +42,11 @@ bool WouldBlock() {
 
 }  // namespace
 
-std::shared_ptr<RelayedConnection> RelayedConnection::Start(
-    std::shared_ptr<EventLoop> loop, std::shared_ptr<ConnectionTable> table,
-    const HostPort& address, longhaul::relay::Way way, Side side, Joined joined) {
+std::shared_ptr<RelayedConnection> RelayedConnection::Start(std::shared_ptr<EventLoop> loop,
+                                                            std::shared_ptr<ConnectionTable> table,
+                                                            const HostPort& address,
+                                                            longhaul::relay::Way way, Side side,
+                                                            Joined joined) {
   std::shared_ptr<RelayedConnection> connection(
       new RelayedConnection(std::move(loop), std::move(table), longhaul::ToString(address),
                             std::move(way), side, std::move(joined)));
@@ -62,8 +64,8 @@ RelayedConnection::RelayedConnection(std::shared_ptr<EventLoop> loop,
       address_(std::move(address)),
       way_(std::move(way)),
       side_(side),
-      description_(fmt::format("{} relay {}", side == Side::kDialler ? "through" : "waiting at",
-                               address_)),
+      description_(
+          fmt::format("{} relay {}", side == Side::kDialler ? "through" : "waiting at", address_)),
       joined_(std::move(joined)) {}
 
 void RelayedConnection::SetEvents(std::shared_ptr<internal::ConnectionEvents> events) {
@@ -82,8 +84,8 @@ void RelayedConnection::Connect(const StatusOr<SocketAddress>& address) {
   Set(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, kAsks);
   Set(fd_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);
   state_ = State::kConnecting;
-  if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address->storage),
-                address->bytes) != 0 &&
+  if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address->storage), address->bytes) !=
+          0 &&
       errno != EINPROGRESS) {
     return CloseWith(absl::UnavailableError(std::strerror(errno)));
   }
@@ -121,9 +123,8 @@ void RelayedConnection::FinishConnect() {
 
 void RelayedConnection::TakeGreeting() {
   std::array<char, longhaul::relay::kGreetingBytes> bytes;
-  const size_t wanted = state_ == State::kAnswered
-                            ? 1
-                            : longhaul::relay::kGreetingBytes - greeting_.size();
+  const size_t wanted =
+      state_ == State::kAnswered ? 1 : longhaul::relay::kGreetingBytes - greeting_.size();
   const ssize_t got = ::recv(fd_.get(), bytes.data(), wanted, MSG_DONTWAIT);
   if (got < 0 && WouldBlock()) return;
   if (got <= 0) {

@@ -36,10 +36,12 @@ class RelayedConnection : public internal::Connection,
                           public std::enable_shared_from_this<RelayedConnection> {
  public:
   using Joined = std::function<void(const std::shared_ptr<RelayedConnection>&)>;
-  // Dials at once. `joined` runs once, when the other end is there; it may be empty. The connection puts itself into the table and out of it.
-  static std::shared_ptr<RelayedConnection> Start(
-      std::shared_ptr<EventLoop> loop, std::shared_ptr<ConnectionTable> table,
-      const HostPort& address, longhaul::relay::Way way, longhaul::relay::Side side, Joined joined);
+  // Dials at once. `joined` runs once, when the other end is there; it may be empty. The connection
+  // puts itself into the table and out of it.
+  static std::shared_ptr<RelayedConnection> Start(std::shared_ptr<EventLoop> loop,
+                                                  std::shared_ptr<ConnectionTable> table,
+                                                  const HostPort& address, longhaul::relay::Way way,
+                                                  longhaul::relay::Side side, Joined joined);
 
   void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;

@@ -16,8 +16,8 @@ StatusOr<SocketAddress> LookUp(const HostPort& address, int flags) {
   wanted.ai_socktype = SOCK_STREAM;
   wanted.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int code = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
-                                 &wanted, &found);
+  const int code =
+      ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found);
   if (code != 0) {
     return absl::UnavailableError(fmt::format("{}: {}", address.host, ::gai_strerror(code)));
   }

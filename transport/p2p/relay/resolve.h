@@ -18,8 +18,8 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// `done` runs on the loop, never inside: the first address that the host has. A name is looked up on a
-// thread of its own, which may outlive the loop; then `done` does not run.
+// `done` runs on the loop, never inside: the first address that the host has. A name is looked up
+// on a thread of its own, which may outlive the loop; then `done` does not run.
 void Resolve(const std::shared_ptr<EventLoop>& loop, const HostPort& address,
              std::function<void(StatusOr<SocketAddress>)> done);
 

@@ -28,7 +28,8 @@ class Relays : public ::testing::Test {
     std::vector<std::pair<std::string, v1::WorkerMessage>> answers;
     for (const Command& command : c.commands) {
       const auto* to = std::get_if<command::ToWorker>(&command);
-      if (to == nullptr || !to->message.has_try_reach() || !to->message.try_reach().dial()) continue;
+      if (to == nullptr || !to->message.has_try_reach() || !to->message.try_reach().dial())
+        continue;
       for (const auto& [name, session] : c.sessions) {
         if (session != to->session) continue;
         v1::WorkerMessage message;

@@ -67,8 +67,8 @@ class End {
   size_t WriteUntilFull(std::string_view bytes, absl::Duration patience) {
     size_t sent_in_all = 0;
     while (sent_in_all < bytes.size() && Wait(POLLOUT, patience)) {
-      const ssize_t sent = ::send(fd_.get(), bytes.data() + sent_in_all,
-                                  bytes.size() - sent_in_all, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent = ::send(fd_.get(), bytes.data() + sent_in_all, bytes.size() - sent_in_all,
+                                  MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent > 0) sent_in_all += static_cast<size_t>(sent);
     }
     return sent_in_all;
@@ -210,7 +210,8 @@ TEST_F(RelayTest, AnAnswerCannotBeSaidAgain) {
 TEST_F(RelayTest, AFloodOfStrangersHarmsNobodyWithATicket) {
   auto [waiter, dialler] = Pair('a');
   std::vector<std::unique_ptr<End>> strangers;
-  for (size_t i = 0; i < 2 * kMaxStrangers; ++i) strangers.push_back(std::make_unique<End>(*relay_));
+  for (size_t i = 0; i < 2 * kMaxStrangers; ++i)
+    strangers.push_back(std::make_unique<End>(*relay_));
   // The oldest gave place to the newest.
   strangers.front()->Read(kGreetingBytes);
   EXPECT_TRUE(strangers.front()->HasEnded());
@@ -239,7 +240,8 @@ TEST_F(RelayTest, OfOneNameFewWait) {
   for (int i = 0; i < 3; ++i) {
     waiters.push_back(std::make_unique<End>(*relay_));
     waiters.back()->Show(TicketOf('a'), Side::kWaiter);
-    ASSERT_TRUE(WaitFor([&](const RelayStats& stats) { return stats.waiting == (i == 0 ? 1 : 2); }));
+    ASSERT_TRUE(
+        WaitFor([&](const RelayStats& stats) { return stats.waiting == (i == 0 ? 1 : 2); }));
   }
   EXPECT_TRUE(waiters[0]->HasEnded());
   End dialler(*relay_);

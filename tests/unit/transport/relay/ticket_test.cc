@@ -27,8 +27,8 @@ TEST(TicketTest, AWayIsTheSameAsText) {
 }
 
 TEST(TicketTest, AWayThatIsNoneIsRefusedWithoutItsTicket) {
-  const std::string text = ToString(
-      {.address = "203.0.113.7:7071", .ticket = MakeTicket(kOwner, kName, kUntil)});
+  const std::string text =
+      ToString({.address = "203.0.113.7:7071", .ticket = MakeTicket(kOwner, kName, kUntil)});
   for (const std::string& wrong :
        {std::string(), std::string("203.0.113.7:7071"), text + "0", text.substr(0, text.size() - 1),
         text.substr(0, text.size() - 1) + "x"}) {

@@ -129,11 +129,18 @@ void EventLoop::Wait(bool block) {
   }
   std::array<epoll_event, 16> events;
   const int count = epoll_wait(epoll_fd_, events.data(), events.size(), timeout_ms);
+  // A callback may close a descriptor and watch another one of the same number, which the events of
+  // the old one behind it are not for.
+  std::array<std::shared_ptr<std::function<void(uint32_t)>>, events.size()> watched;
   for (int i = 0; i < count; ++i) {
     const auto watch = watches_.find(events[i].data.fd);
-    if (watch == watches_.end()) continue;
-    const auto callback = watch->second;  // may unwatch itself
-    (*callback)(events[i].events);
+    if (watch != watches_.end()) watched[i] = watch->second;
+  }
+  for (int i = 0; i < count; ++i) {
+    const auto watch = watches_.find(events[i].data.fd);
+    if (watch == watches_.end() || watch->second != watched[i]) continue;
+    (*watched[i])(events[i].events);
+    watched[i].reset();  // what it holds goes before the next one runs
   }
 }
 

@@ -68,7 +68,7 @@ packages=(
   libsqlite3-dev libssl-dev libxxhash-dev libzstd-dev librandom123-dev libcurl4-openssl-dev
   prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev libcpp-httplib-dev
-  iproute2 procps                                               # namespaces, tc
+  iproute2 procps nftables                                      # namespaces, tc, routers that translate
   python3-hyperframe python3-hpack                              # HTTP/2 of the abuse tests
 )
 # Ubuntu's chromium is a snap, which the tests cannot drive; there they skip.

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -44,6 +45,8 @@ struct Flags {
   bool insecure = false;
   std::string http;
   std::string reports;
+  std::string relay;
+  std::string relay_advertise;
   double certificate_hours = absl::ToDoubleHours(kDefaultLifetime);
   std::string log_level = "info";
   double progress_timeout_seconds = 120;
@@ -63,6 +66,8 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
   options.insecure = flags.insecure;
   options.metrics = flags.metrics;
+  options.relay = flags.relay;
+  options.relay_advertise = flags.relay_advertise;
   options.token_file = flags.token_file;
   options.http = flags.http;
   options.reports = flags.reports;
@@ -155,6 +160,12 @@ int Main(int argc, char** argv) {
                  "how long a member's certificate lasts; members renew theirs in time")
       ->check(CLI::Range(0.0001, 87600.0))
       ->capture_default_str();
+  app.add_option("--relay", flags.relay,
+                 "host:port to carry links at, encrypted end to end, between workers that do not "
+                 "reach each other; without: it carries none");
+  app.add_option("--relay-advertise", flags.relay_advertise,
+                 "host:port at which workers reach the relay; default: its port at the host at "
+                 "which each reaches the coordinator");
   const CLI::App* const init =
       app.add_subcommand("init",
                          "make the certificate authority and a join token for admins, and end; a "
@@ -208,6 +219,13 @@ int Main(int argc, char** argv) {
   }
   if (!flags.reports.empty() && flags.http.empty()) {
     fmt::print(stderr, "longhaul-coordinator: --reports is for the dashboard; give --http, too\n");
+    return kWrongUsage;
+  }
+  for (const auto& [flag, text] :
+       {std::pair("--relay", flags.relay), std::pair("--relay-advertise", flags.relay_advertise)}) {
+    const auto address = ParseHostPort(text);
+    if (text.empty() || address.ok()) continue;
+    fmt::print(stderr, "longhaul-coordinator: {}: {}\n", flag, Message(address.status()));
     return kWrongUsage;
   }
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {

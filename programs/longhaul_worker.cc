@@ -30,7 +30,10 @@
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 #include "transport/p2p/grpc/factory.h"
+#include "transport/p2p/relay/factory.h"
 #include "transport/p2p/ucx/factory.h"
+#include "transport/relay/relay.h"
+#include "transport/relay/ticket.h"
 #include "worker/ranks/communicators.h"
 #include "worker/rpc/agent.h"
 #include "worker/rpc/device.h"
@@ -58,6 +61,7 @@ constexpr absl::Duration kRenewPause = absl::Seconds(10);
 
 constexpr char kUcx[] = "ucx";
 constexpr char kGrpc[] = "grpc";
+constexpr char kRelay[] = "relay";
 
 struct Flags {
   std::string coordinator;
@@ -70,6 +74,8 @@ struct Flags {
   std::string data_interface;
   std::string grpc_address;
   std::vector<std::string> advertise;
+  std::string relay;
+  std::string relay_advertise;
   std::string device = "cpu";
   double memory_share = 1;
   std::string metrics;
@@ -153,6 +159,9 @@ StatusOr<Transports> Listen(const Flags& flags) {
   for (const auto& [name, transport] : transports) {
     LogInfo("data address {} ({})", transport->address(), name);
   }
+  // It listens nowhere, so every worker has it.
+  LH_ASSIGN_OR_RETURN(transports[kRelay],
+                      transport::relay::CreateTransport({.coordinator = flags.coordinator}));
   return transports;
 }
 
@@ -162,6 +171,24 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   std::map<std::string, std::string> listening;
   for (const auto& [name, transport] : transports) listening[name] = transport->address();
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
+}
+
+// Carries links between others. Null: it was not asked for.
+StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const Flags& flags, v1::RelayOffer* offer) {
+  if (flags.relay.empty()) return std::unique_ptr<relay::Relay>();
+  LH_ASSIGN_OR_RETURN(const std::string secret,
+                      relay::LoadOrMakeSecret(flags.state_dir + "/relay-secret"));
+  StatusOr<std::unique_ptr<relay::Relay>> relay =
+      relay::Relay::Start({.listen = flags.relay, .secret = secret});
+  if (!relay.ok()) return Annotate(relay.status(), "--relay");
+  LH_ASSIGN_OR_RETURN(HostPort address, ParseHostPort((*relay)->address()));
+  if (address.host == "0.0.0.0" || address.host == "::") {
+    address.host = OwnAddressTowards(flags.coordinator);
+  }
+  offer->set_address(flags.relay_advertise.empty() ? ToString(address) : flags.relay_advertise);
+  offer->set_secret(secret);
+  LogInfo("relay at {}, reached at {}", (*relay)->address(), offer->address());
+  return relay;
 }
 
 StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
@@ -209,6 +236,9 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   TrafficWatch traffic;
   StatusOr<Transports> transports = Listen(flags);
   if (!transports.ok()) return Fail(transports.status());
+  v1::RelayOffer relay_offer;
+  const StatusOr<std::unique_ptr<relay::Relay>> relay = StartRelay(flags, &relay_offer);
+  if (!relay.ok()) return Fail(relay.status());
   std::map<std::string, transport::Transport*, std::less<>> by_name;
   for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
   BlobFetcher blobs(access, flags.state_dir + "/blobs");
@@ -274,6 +304,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
+  if (*relay != nullptr) *hello.mutable_relay() = relay_offer;
   hello.set_restarted_for(restarted_for.fault);
   hello.set_restart_cause(restarted_for.text);
   std::mutex session_made;
@@ -369,6 +400,12 @@ int Main(int argc, char** argv) {
                  "host:port at which other workers reach the gRPC address (without grpc: the data "
                  "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
                  "address that this machine has towards the coordinator, also when that changes");
+  app.add_option("--relay", flags.relay,
+                 "ip:port at which this worker carries links, encrypted end to end, between "
+                 "workers that do not reach each other; without: it carries none");
+  app.add_option("--relay-advertise", flags.relay_advertise,
+                 "host:port at which others reach the relay; default: its port at this machine's "
+                 "address towards the coordinator");
   app.add_option(
          "--device", flags.device,
          "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such as "
@@ -414,6 +451,12 @@ int Main(int argc, char** argv) {
   if (flags.state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
   if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
     return usage(fmt::format("--coordinator: {}", Message(address.status())));
+  }
+  for (const auto& [flag, text] :
+       {std::pair("--relay", flags.relay), std::pair("--relay-advertise", flags.relay_advertise)}) {
+    const auto address = ParseHostPort(text);
+    if (text.empty() || address.ok()) continue;
+    return usage(fmt::format("{}: {}", flag, Message(address.status())));
   }
   std::string left_out;
   if (TakesDataAddress(flags) && flags.data_address == kAdvertiseAuto) {

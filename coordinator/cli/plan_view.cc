@@ -147,9 +147,11 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
   for (const Edge& edge : plan.assignment.edges) {
     table.AddRow({fmt::format("{} - {}{}", NameIn(plan, edge.from), NameIn(plan, edge.to),
                               edge.kind == EdgeKind::kTied ? ", tied" : ""),
-                  edge.transport, edge.forward.codec,
-                  FormatBytes(static_cast<double>(edge.forward.bytes)), edge.backward.codec,
-                  FormatBytes(static_cast<double>(edge.backward.bytes))});
+                  edge.relays.empty()
+                      ? edge.transport
+                      : fmt::format("{} of {}", edge.transport, edge.relays.front().name),
+                  edge.forward.codec, FormatBytes(static_cast<double>(edge.forward.bytes)),
+                  edge.backward.codec, FormatBytes(static_cast<double>(edge.backward.bytes))});
   }
   terminal.out << '\n';
   table.Print(terminal);

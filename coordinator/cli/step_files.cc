@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "coordinator/cli/event_file.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/view/json.h"
 
 namespace longhaul::cli {
 

@@ -22,6 +22,7 @@ namespace {
 std::string AddressText(const v1::WorkerStatus& worker) {
   std::string out;
   for (const v1::DataEndpoint& endpoint : worker.endpoints()) {
+    if (endpoint.transport() == kRelayTransport) continue;  // every worker has it, at no address
     out += fmt::format("{}{}", out.empty() ? "" : ", ", endpoint.transport());
     for (const std::string& address : endpoint.addresses()) out += " " + address;
   }
@@ -96,6 +97,18 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
                       : "-",
                   SecondsText(link.round_trip_seconds()),
                   longhaul::FormatDuration(absl::Seconds(link.age_seconds())) + " ago"});
+  }
+  terminal.out << '\n';
+  table.Print(terminal);
+}
+
+void PrintRelays(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  if (reply.relays().empty()) return;
+  Table table({{"RELAY OF"}, {"REACHED AT"}, {"CARRIES LINKS", Align::kRight}});
+  for (const v1::RelayStatus& relay : reply.relays()) {
+    const bool at_coordinator = relay.address().starts_with(':');
+    table.AddRow({relay.name(), (at_coordinator ? "the coordinator's host" : "") + relay.address(),
+                  fmt::format("{}", relay.edges())});
   }
   terminal.out << '\n';
   table.Print(terminal);
@@ -209,6 +222,7 @@ StatusOr<int> ListWorkers(Invocation& invocation, bool links_alone) {
   table.Print(terminal);
   PrintUnreachable(terminal, reply);
   PrintLeftOut(terminal, reply);
+  PrintRelays(terminal, reply);
   PrintResidents(terminal, reply);
   PrintLayers(terminal, reply);
   if (reply.links_size() > 0) PrintLinks(terminal, reply);

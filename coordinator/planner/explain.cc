@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "base/units.h"
+#include "coordinator/planner/links.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
@@ -176,10 +177,39 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
 
 std::string Sealed(const RunSpec& spec, const Plan& plan) {
   if (!plan.assignment.sealed) return "";
+  if (HasRelays(plan.assignment)) {
+    return " Links between workers are encrypted, because a relay carries one of them.";
+  }
   return spec.links.encrypt == EncryptKind::kRequired
              ? " Links between workers are encrypted (links.encrypt: required)."
              : " Links between workers are encrypted, because at least one listens on an address "
                "that is not private (links.encrypt: auto).";
+}
+
+// Which links take the long way round.
+std::string Relayed(const Plan& plan) {
+  std::map<std::string, std::vector<const Edge*>> by_relay;
+  for (const Edge& edge : plan.assignment.edges) {
+    if (!edge.relays.empty()) by_relay[edge.relays.front().name].push_back(&edge);
+  }
+  std::string text;
+  for (const auto& [relay, edges] : by_relay) {
+    std::string pairs;
+    for (const Edge* edge : edges) {
+      pairs += fmt::format("{}{} and {}", pairs.empty() ? "" : ", ",
+                           plan.assignment.Find(edge->from)->worker_name,
+                           plan.assignment.Find(edge->to)->worker_name);
+    }
+    text += fmt::format(
+        " Neither reaches the other of {}; {} through the relay of {}, whose line carries all "
+        "bytes twice, in and out{}.",
+        pairs, edges.size() == 1 ? "their link goes" : "their links go", relay,
+        edges.size() == 1 ? ""
+                          : fmt::format(", and is shared by {} links, each of which counts with "
+                                        "that part of it",
+                                        edges.size()));
+  }
+  return text;
 }
 
 // What of the bound is not the busiest resource's own work.
@@ -411,7 +441,8 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
         Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
     text += Floor(request.spec, prediction);
   }
-  text += Traffic(plan, request.spec) + Tied(request, plan) + Sealed(request.spec, plan);
+  text += Traffic(plan, request.spec) + Tied(request, plan) + Relayed(plan) +
+          Sealed(request.spec, plan);
   text += Depths(plan, request.spec) + Order(plan);
   if (request.resume) {
     text += fmt::format(" It goes on from the checkpoint of step {}, with the split that wrote it.",

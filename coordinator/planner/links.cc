@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/units.h"
 #include "codec/codec.h"
 #include "codec/predict/format.h"
@@ -71,6 +73,30 @@ const std::string* ProblemOf(const CandidateWorker& from, const CandidateWorker&
 
 bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportKind transport) {
   return HasAddress(to, transport) && ProblemOf(from, to, transport) == nullptr;
+}
+
+// Who both could meet at; nobody where one is of a version without relays. Another worker's for
+// each pair, so that they share the work; the coordinator's last, which others need for more than
+// that.
+std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWorker& lower) {
+  std::vector<Relay> relays;
+  for (const CandidateWorker* worker : {&upper, &lower}) {
+    if (EndpointOf(*worker, TransportKind::kRelay) == nullptr) return relays;
+  }
+  for (const Relay& relay : upper.relays) {
+    const bool is_end = relay.worker == upper.id || relay.worker == lower.id;
+    const auto of_lower = std::ranges::find(lower.relays, relay);
+    if (!is_end && of_lower != lower.relays.end()) relays.push_back(relay);
+  }
+  const std::string pair =
+      std::min(upper.id, lower.id).value() + std::max(upper.id, lower.id).value();
+  const auto rank = [&](const Relay& relay) {
+    const std::string of_pair = pair + relay.worker.value();
+    return std::pair(relay.worker.value().empty(), Checksum64(std::as_bytes(std::span(of_pair))));
+  };
+  std::ranges::sort(relays, {}, rank);
+  relays.resize(std::min(relays.size(), kMostRelays));
+  return relays;
 }
 
 uint64_t Windows(const PlanRequest& request) {
@@ -162,6 +188,17 @@ bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells) {
   return SealsLinks(spec, endpoints);
 }
 
+bool HasRelays(const Assignment& assignment) {
+  return std::ranges::any_of(assignment.edges,
+                             [](const Edge& edge) { return !edge.relays.empty(); });
+}
+
+void SetEnds(LinkEnds ends, Edge* edge) {
+  edge->transport = std::string(ToString(ends.transport));
+  edge->to_dials = ends.downstream_dials;
+  edge->relays = std::move(ends.relays);
+}
+
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower, EdgeKind kind) {
   const auto asked = [&](const CandidateWorker& worker) {
@@ -182,6 +219,7 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
     if (EndpointOf(*worker, transport) != nullptr) continue;
     std::string offered;
     for (const Endpoint& endpoint : worker->endpoints) {
+      if (endpoint.transport == kRelayTransport) continue;  // nobody asks for it
       offered += (offered.empty() ? "" : " and ") + endpoint.transport;
     }
     return absl::FailedPreconditionError(fmt::format(
@@ -196,29 +234,40 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower, EdgeKind kind) {
   LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower, kind));
+  if (MayReach(lower, upper, transport)) return LinkEnds{transport, true};
+  if (MayReach(upper, lower, transport)) return LinkEnds{transport, false};
+  const bool grpc_works =
+      transport != TransportKind::kGrpc && (MayReach(lower, upper, TransportKind::kGrpc) ||
+                                            MayReach(upper, lower, TransportKind::kGrpc));
+  std::vector<Relay> relays = RelaysBetween(upper, lower);
+  if (!grpc_works && !relays.empty()) {
+    if (spec.links.encrypt != EncryptKind::kOff) {
+      return LinkEnds{TransportKind::kRelay, true, std::move(relays)};
+    }
+    return absl::FailedPreconditionError(fmt::format(
+        "workers {} and {} {}, and reach each other through the relay of {} alone, which carries "
+        "encrypted links only; links.encrypt is off: leave it out, or set it to required",
+        upper.name, lower.name, WhyTheyTalk(kind), relays.front().name));
+  }
   if (!HasAddress(upper, transport) && !HasAddress(lower, transport)) {
     return absl::FailedPreconditionError(
         fmt::format("workers {} and {} {}, and neither has an address at which the other could "
-                    "reach it over {}; start one of them with --advertise host:port",
+                    "reach it over {}; start one of them with --advertise host:port, or the "
+                    "coordinator with --relay",
                     upper.name, lower.name, WhyTheyTalk(kind), ToString(transport)));
   }
-  if (MayReach(lower, upper, transport)) return LinkEnds{transport, true};
-  if (MayReach(upper, lower, transport)) return LinkEnds{transport, false};
   std::string problems;
   for (const auto& [from, to] : {std::pair(&upper, &lower), std::pair(&lower, &upper)}) {
     const std::string* problem = ProblemOf(*from, *to, transport);
     if (problem != nullptr) problems += (problems.empty() ? "" : "; ") + *problem;
   }
-  const bool grpc_works =
-      transport != TransportKind::kGrpc && (MayReach(lower, upper, TransportKind::kGrpc) ||
-                                            MayReach(upper, lower, TransportKind::kGrpc));
   return absl::FailedPreconditionError(fmt::format(
       "workers {} and {} {}, and cannot talk over {}: {}. {}", upper.name, lower.name,
       WhyTheyTalk(kind), ToString(transport), problems,
       grpc_works
           ? "Nothing is known against grpc between them: set `transport: grpc` in the run file"
           : "Open the port of one of them to the other, or start it with --advertise "
-            "host:port, an address that the other reaches"));
+            "host:port, an address that the other reaches; or start the coordinator with --relay"));
 }
 
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
@@ -253,9 +302,8 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
     const CandidateWorker& upper = request.workers[edge.from.stage];
     const CandidateWorker& lower = request.workers[edge.to.stage];
     if (edge.kind == EdgeKind::kTied) LH_RETURN_IF_ERROR(CheckAlike(upper, lower));
-    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(request.spec, upper, lower, edge.kind));
-    edge.transport = std::string(ToString(ends.transport));
-    edge.to_dials = ends.downstream_dials;
+    LH_ASSIGN_OR_RETURN(LinkEnds ends, EndsOf(request.spec, upper, lower, edge.kind));
+    SetEnds(std::move(ends), &edge);
     if (edge.kind == EdgeKind::kTied) {
       edge.forward = TiedFlow(request, Direction::kForward);
       edge.backward = TiedFlow(request, Direction::kBackward);

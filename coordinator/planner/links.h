@@ -17,6 +17,10 @@ Status AddEdges(const PlanRequest& request, Plan* plan);
 // Whether links between workers with these endpoints are encrypted.
 bool SealsLinks(const RunSpec& spec, std::span<const std::vector<Endpoint>> endpoints);
 bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells);
+// Whether a relay carries one of the edges: then all are encrypted.
+bool HasRelays(const Assignment& assignment);
+// How the two cells of an edge reach each other.
+void SetEnds(LinkEnds ends, Edge* edge);
 // What a worker would send of each microbatch over a boundary, in either direction.
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
                         Direction direction);

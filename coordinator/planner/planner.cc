@@ -250,6 +250,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   AddCells(layers, &plan);
   assignment.sealed = SealsLinks(spec_, assignment.cells);
   LH_RETURN_IF_ERROR(AddEdges(request_, &plan));
+  assignment.sealed |= HasRelays(assignment);
   LH_RETURN_IF_ERROR(CheckPredictions(request_, assignment));
   LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));
   SetNetwork(NetworkFor(request_, assignment), &plan);

@@ -50,6 +50,8 @@ struct CandidateWorker {
   std::map<WorkerId, LinkMeasurement> to;  // from this worker; empty: nothing was measured
   // Whom it was tried to reach from this worker, over which transport, and why that failed.
   std::map<std::pair<WorkerId, TransportKind>, std::string> does_not_reach;
+  // Who can carry its links to workers that it does not reach, best first.
+  std::vector<Relay> relays;
 };
 
 // The checkpoint that a run goes on from: its step, and the cells that wrote it.
@@ -129,12 +131,16 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
                                       const CandidateWorker& lower,
                                       EdgeKind kind = EdgeKind::kActivations);
 
-// And which side dials: the lower one where it may reach the upper one. kFailedPrecondition also
-// where neither has an address, or neither reaches the other.
+// And which side dials: the lower one where it may reach the upper one. Where neither reaches the
+// other, over that transport or over gRPC, a relay that both can use carries the link.
+// kFailedPrecondition where there is none, or where it may not be: it carries encrypted links
+// alone.
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;
+  std::vector<Relay> relays = {};  // of kRelay, at most kMostRelays
 };
+inline constexpr size_t kMostRelays = 3;
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower, EdgeKind kind = EdgeKind::kActivations);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -123,6 +124,32 @@ CodecPrediction Summary(const RunSpec& spec, std::string name, const Plan& plan,
   return row;
 }
 
+// Edges through one relay share its line, of which as much is known as the fastest of them had when
+// it was measured alone.
+void ShareRelays(const Assignment& assignment, NetworkRates* network) {
+  struct Use {
+    double edges = 0, forward = 0, backward = 0;
+  };
+  std::map<std::string, Use> uses;
+  const auto known = [](double rate) { return rate == schedule::kUnlimited ? 0 : rate; };
+  for (size_t e = 0; e < assignment.edges.size(); ++e) {
+    if (assignment.edges[e].relays.empty()) continue;
+    Use& use = uses[assignment.edges[e].relays.front().worker.value()];
+    use.edges += 1;
+    use.forward = std::max(use.forward, known(network->links[e].forward.bytes_per_second));
+    use.backward = std::max(use.backward, known(network->links[e].backward.bytes_per_second));
+  }
+  for (size_t e = 0; e < assignment.edges.size(); ++e) {
+    if (assignment.edges[e].relays.empty()) continue;
+    const Use& use = uses[assignment.edges[e].relays.front().worker.value()];
+    const auto limit = [&](double line, FlowRates* flow) {
+      if (line > 0) flow->bytes_per_second = std::min(flow->bytes_per_second, line / use.edges);
+    };
+    limit(use.forward, &network->links[e].forward);
+    limit(use.backward, &network->links[e].backward);
+  }
+}
+
 }  // namespace
 
 InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker) {
@@ -166,6 +193,7 @@ NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment
     network.links.push_back(
         {RatesBetween(request, upper, lower), RatesBetween(request, lower, upper)});
   }
+  ShareRelays(assignment, &network);
   return network;
 }
 

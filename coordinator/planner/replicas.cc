@@ -202,9 +202,9 @@ class ReplicasPlanner {
                           LayoutOf(spec, request_.data.vocabulary, cell.layers, cell.roles));
       const CandidateWorker& from = WorkersOf(edge.from.replica)[edge.from.stage];
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
-      LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec, from, to, edge.kind));
-      edge.transport = std::string(ToString(ends.transport));
-      edge.to_dials = ends.downstream_dials;
+      LH_ASSIGN_OR_RETURN(LinkEnds ends, EndsOf(spec, from, to, edge.kind));
+      SetEnds(std::move(ends), &edge);
+      plan->assignment.sealed |= !edge.relays.empty();
       const std::string codec = replicas::ToString(spec.replicas.gradients);
       edge.forward = {.codec = codec,
                       .bytes = UsualBytes(layout, edge.from.replica, edge.to.replica)};

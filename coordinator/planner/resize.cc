@@ -52,6 +52,7 @@ class Resizer {
     plan.edges.assign(assignment.edges.size(), {});
     plan.prediction.edges.assign(assignment.edges.size(), {});
     for (size_t e = 0; e < assignment.edges.size(); ++e) LH_RETURN_IF_ERROR(FillEdge(e, &plan));
+    assignment.sealed |= HasRelays(assignment);
     LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(plan, spec_));
     step.Set(&plan.prediction);
     plan.prediction.codecs.clear();
@@ -103,9 +104,8 @@ class Resizer {
   Status FillEdge(size_t e, Plan* plan) const {
     Edge& edge = plan->assignment.edges[e];
     const CandidateWorker &from = MemberAt(edge.from), &to = MemberAt(edge.to);
-    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec_, from, to, edge.kind));
-    edge.transport = std::string(ToString(ends.transport));
-    edge.to_dials = ends.downstream_dials;
+    LH_ASSIGN_OR_RETURN(LinkEnds ends, EndsOf(spec_, from, to, edge.kind));
+    SetEnds(std::move(ends), &edge);
     LH_RETURN_IF_ERROR(FillFlows(plan->assignment, &edge));
     const auto known = edges_.find({from.id.value(), to.id.value(), edge.kind});
     if (known == edges_.end()) return absl::OkStatus();

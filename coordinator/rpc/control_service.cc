@@ -264,6 +264,7 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListWorkers(Context* context,
   }
   for (v1::WorkerStatus& worker : shell_->Workers()) *reply->add_workers() = std::move(worker);
   for (v1::MeasuredLink& link : shell_->Links()) *reply->add_links() = std::move(link);
+  for (v1::RelayStatus& relay : shell_->Relays()) *reply->add_relays() = std::move(relay);
   return Answer(context, absl::OkStatus());
 }
 

@@ -41,6 +41,7 @@ Status AdmitHello(v1::Hello* hello) {
   LH_RETURN_IF_ERROR(check("version", hello->version()));
   LH_RETURN_IF_ERROR(check("run", hello->run_id()));
   LH_RETURN_IF_ERROR(check("host", hello->host()));
+  LH_RETURN_IF_ERROR(check("relay", hello->relay().address()));
   for (const v1::DataEndpoint& endpoint : hello->endpoints()) {
     LH_RETURN_IF_ERROR(check("transport", endpoint.transport()));
     if (endpoint.addresses_size() > kMaxDataAddresses) {

@@ -30,6 +30,8 @@
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/guarded_port.h"
+#include "transport/relay/relay.h"
+#include "transport/relay/ticket.h"
 
 namespace longhaul::coordinator {
 
@@ -41,6 +43,7 @@ struct CoordinatorServer::Impl {
   std::unique_ptr<BlobStore> copies;   // of checkpoint shards
   std::optional<Authority> authority;  // both: with TLS
   std::unique_ptr<Members> members;
+  std::unique_ptr<relay::Relay> relay;
   std::unique_ptr<Shell> shell;
   std::optional<GuardedPort> port;
   std::optional<Gate> gate;
@@ -54,6 +57,7 @@ struct CoordinatorServer::Impl {
 
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
+  StatusOr<std::optional<RelayOffer>> OpenRelay(const ServerOptions& options);
   Status OpenState(const ServerOptions& options);
   Status Listen(const ServerOptions& options, const HostPort& wanted);
   Status OpenDashboard(const ServerOptions& options);
@@ -126,6 +130,20 @@ StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
   return state.OpenMembers(options);
 }
 
+StatusOr<std::optional<RelayOffer>> CoordinatorServer::Impl::OpenRelay(
+    const ServerOptions& options) {
+  if (options.relay.empty()) return std::optional<RelayOffer>();
+  RelayOffer offer{.relay = {.name = "coordinator"}};
+  LH_ASSIGN_OR_RETURN(offer.secret, relay::LoadOrMakeSecret(options.state_dir + "/relay-secret"));
+  auto started = relay::Relay::Start({.listen = options.relay, .secret = offer.secret});
+  if (!started.ok()) return Annotate(started.status(), "--relay");
+  relay = *std::move(started);
+  offer.address = options.relay_advertise;
+  if (offer.address.empty()) offer.address = relay->address().substr(relay->address().rfind(':'));
+  LogInfo("relay at {}, reached at {}", relay->address(), offer.address);
+  return std::optional(std::move(offer));
+}
+
 Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   const std::string& folder = options.state_dir;
   LH_RETURN_IF_ERROR(OpenStore(options));
@@ -138,6 +156,7 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
   StateOptions state = options.state;
   state.reach_secret = RandomBytes(32);
+  LH_ASSIGN_OR_RETURN(state.relay, OpenRelay(options));
   LH_ASSIGN_OR_RETURN(
       shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer)));
   return absl::OkStatus();

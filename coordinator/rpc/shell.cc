@@ -248,6 +248,11 @@ std::vector<v1::MeasuredLink> Shell::Links() const {
   return state_->Links(Now());
 }
 
+std::vector<v1::RelayStatus> Shell::Relays() const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->Relays();
+}
+
 bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes,
                         const std::optional<WorkerId>& from) const {
   const std::lock_guard lock(state_mutex_);

@@ -104,6 +104,7 @@ class Shell {
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers() const;
   std::vector<v1::MeasuredLink> Links() const;
+  std::vector<v1::RelayStatus> Relays() const;
   // Whether a worker, or this one, was asked to send a copy of this shard.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from) const;

@@ -157,7 +157,12 @@ void Core::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand 
   path.set_link_secret(HmacSha256(run.record.link_secret, fmt::format("shards of check {}", id)));
   const std::vector<Endpoint> both[] = {FromProto(source->hello.endpoints()),
                                         FromProto(holder->hello.endpoints())};
-  path.set_sealed(run.assignment().sealed || SealsLinks(run.record.spec, both));
+  path.set_sealed(run.assignment().sealed || !ends->relays.empty() ||
+                  SealsLinks(run.record.spec, both));
+  for (std::string& way :
+       WaysThrough(ends->relays, run.record.link_secret, fmt::format("shards of check {}", id))) {
+    path.add_addresses(std::move(way));
+  }
   path.set_limit_seconds(absl::ToDoubleSeconds(check.limit - kAnswerSlack));
   path.set_paced(paced);
   path.set_line_bits_per_second(LineBetween(run, *source, *holder));

@@ -73,6 +73,8 @@ class Core {
   // probes.cc
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   const FaultCounts& faults() const { return faults_; }
+  // relays.cc
+  std::vector<v1::RelayStatus> Relays() const;
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
   // rights.cc
@@ -301,6 +303,14 @@ class Core {
   std::vector<CandidateWorker> CandidatesOf(const Draft& draft) const;
   void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const;
+
+  // relays.cc: the coordinator's own first, then connected workers'.
+  std::vector<RelayOffer> RelayOffers() const;
+  void AddRelays(CandidateWorker* worker) const;
+  // Where both ends of a link meet, of those relays that are there. Nobody can guess the name under
+  // which they do who does not know the secret.
+  std::vector<std::string> WaysThrough(const std::vector<Relay>& relays,
+                                       std::string_view link_secret, std::string_view link) const;
 
   // reach.cc
   // A worker has come: the worker and others try what is not known yet.

@@ -203,11 +203,11 @@ Assignment Core::WithCrew(const Run& run, const Crew& crew) const {
   assignment.sealed |= SealsLinks(run.record.spec, assignment.cells);
   for (Edge& edge : assignment.edges) {
     if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
-    const StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],
-                                                *crew[assignment.PlaceOf(edge.to)], edge.kind);
+    StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],
+                                          *crew[assignment.PlaceOf(edge.to)], edge.kind);
     if (!ends.ok()) continue;  // CanTake has seen that there is a way
-    edge.transport = std::string(ToString(ends->transport));
-    edge.to_dials = ends->downstream_dials;
+    SetEnds(*std::move(ends), &edge);
+    assignment.sealed |= !edge.relays.empty();
     const WorkerId& from = assignment.Find(edge.from)->worker;
     const WorkerId& to = assignment.Find(edge.to)->worker;
     TakeMeasured(links_.Find(from, to), &edge.forward);

@@ -75,6 +75,7 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   one.endpoints = FromProto(worker.hello.endpoints());
   AddDevices(spec, worker.hello, &one);
   AddReach(&one);
+  AddRelays(&one);
   return one;
 }
 
@@ -468,6 +469,13 @@ void Core::SendAssign(const Worker& worker, const Run& run, const StageRecord& s
     if (edge.from != stage.id && edge.to != stage.id) continue;
     (*assign.mutable_edge_secrets())[edge.id.value()] = HmacSha256(
         run.record.link_secret, fmt::format("edge {} of epoch {}", edge.id.value(), epoch));
+    if (edge.relays.empty()) continue;
+    v1::RelayWays& ways = (*assign.mutable_edge_ways())[edge.id.value()];
+    for (std::string& way :
+         WaysThrough(edge.relays, run.record.link_secret,
+                     fmt::format("edge {} of epoch {}", edge.id.value(), epoch))) {
+      ways.add_ways(std::move(way));
+    }
   }
   const uint32_t replicas = ReplicasOf(assignment);
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {

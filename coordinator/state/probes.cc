@@ -62,7 +62,8 @@ void Core::BeginProbes(Draft& draft) {
     const Probe& probe = draft.probes.Add({.id = next_probe_++,
                                            .edge = edge,
                                            .transport = ends->transport,
-                                           .to_dials = ends->downstream_dials},
+                                           .to_dials = ends->downstream_dials,
+                                           .relays = ends->relays},
                                           now_);
     SendProbe(from, draft, probe);
     SendProbe(to, draft, probe);
@@ -83,7 +84,13 @@ void Core::SendProbe(const Worker& worker, const Draft& draft, const Probe& prob
       draft.link_secret, fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value())));
   const std::vector<Endpoint> ends[] = {FromProto(worker.hello.endpoints()),
                                         FromProto(peer.hello.endpoints())};
-  ask.set_sealed(SealsLinks(draft.spec, ends));
+  ask.set_sealed(!probe.relays.empty() || SealsLinks(draft.spec, ends));
+  for (std::string& way :
+       WaysThrough(probe.relays, draft.link_secret,
+                   fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value()))) {
+    ask.add_addresses(std::move(way));
+  }
+  if (!probe.relays.empty()) return Send(worker, std::move(command));
   for (const v1::DataEndpoint& endpoint : peer.hello.endpoints()) {
     if (!ask.dial() || endpoint.transport() != ask.transport()) continue;
     *ask.mutable_addresses() = endpoint.addresses();

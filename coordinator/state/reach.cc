@@ -45,7 +45,12 @@ bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker&
                          EdgeKind kind) const {
   const auto transport =
       LinkTransport(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
-  return transport.ok() && reach_.IsAsking(upper.id, lower.id, std::string(ToString(*transport)));
+  if (!transport.ok()) return false;
+  if (reach_.IsAsking(upper.id, lower.id, std::string(ToString(*transport)))) return true;
+  // A relay is for those that reach each other over neither.
+  const auto ends = EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
+  return !ends.ok() && !RelayOffers().empty() &&
+         reach_.IsAsking(upper.id, lower.id, std::string(ToString(TransportKind::kGrpc)));
 }
 
 bool Core::IsTryingReach(const Draft& draft) const {

@@ -261,6 +261,7 @@ void Core::NoteAddresses(const Worker& worker, Run& run, const StageRecord& stag
     Store(run);
     std::string where;
     for (const Endpoint& endpoint : cell.endpoints) {
+      if (endpoint.addresses.empty()) continue;
       where += fmt::format("{}{} {}", where.empty() ? "" : ", ", endpoint.transport,
                            fmt::join(endpoint.addresses, " "));
     }

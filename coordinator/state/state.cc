@@ -64,6 +64,10 @@ std::vector<v1::MeasuredLink> State::Links(MonoTime now) const {
   return impl_->core.Links(now);
 }
 
+std::vector<v1::RelayStatus> State::Relays() const {
+  return impl_->core.Relays();
+}
+
 bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes,
                         const std::optional<WorkerId>& from) const {
   return impl_->core.ExpectsCopy(sha256, bytes, from);

@@ -327,6 +327,13 @@ struct TickResult {
   std::optional<MonoTime> wake_at;
 };
 
+// Who can carry links between workers that do not reach each other.
+struct RelayOffer {
+  Relay relay;
+  std::string address;  // transport/relay/ticket.h
+  std::string secret;
+};
+
 struct StateOptions {
   absl::Duration heartbeat_interval = absl::Seconds(1);
   // Silence after which the session of a worker that serves no run ends; of others their run says
@@ -349,6 +356,8 @@ struct StateOptions {
   absl::Duration progress_timeout = absl::Seconds(120);
   // When runs do without a worker that was lost again and again.
   HealthOptions health;
+  // Of the coordinator's own relay; nullopt: it has none.
+  std::optional<RelayOffer> relay;
   // Random; the links by which workers try to reach each other prove a secret made of it.
   std::string reach_secret;
   std::string version;
@@ -376,6 +385,8 @@ class State {
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Newest measurements between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
+  // Those that are there now.
+  std::vector<v1::RelayStatus> Relays() const;
   // Whether a worker was asked to send a copy of this shard and has not answered yet; `from`: this
   // one, where it is given.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,

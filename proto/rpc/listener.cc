@@ -96,6 +96,13 @@ StatusOr<std::pair<int, std::string>> Bind(const std::string& address) {
 
 }  // namespace
 
+std::string PeerTextOf(int fd) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "";
+  return TextOf(peer);
+}
+
 std::string PeerText(const std::string& grpc_peer) {
   const size_t colon = grpc_peer.find(':');
   std::string text = grpc_peer.substr(colon == std::string::npos ? 0 : colon + 1);

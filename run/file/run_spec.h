@@ -71,7 +71,9 @@ enum class Recompute : uint8_t {
   kBlocks,  // a block keeps its input alone; activations of one block at a time
   kStage,   // the stage keeps its input alone; then activations of all of its blocks
 };
-enum class TransportKind : uint8_t { kUcx, kGrpc };  // "ucx", "grpc"
+// "ucx", "grpc", "relay". No run file asks for kRelay: the plan takes it where two workers do not
+// reach each other.
+enum class TransportKind : uint8_t { kUcx, kGrpc, kRelay };
 enum class OptimizerKind : uint8_t {
   kAdamW,  // "adamw"
   kMuon,   // "muon": for the matrices of blocks; AdamW with the same rate for all else

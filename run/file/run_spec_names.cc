@@ -64,7 +64,15 @@ std::string_view ToString(PlacementKind kind) {
 }
 
 std::string_view ToString(TransportKind kind) {
-  return kind == TransportKind::kGrpc ? "grpc" : "ucx";
+  switch (kind) {
+    case TransportKind::kGrpc:
+      return "grpc";
+    case TransportKind::kRelay:
+      return "relay";
+    case TransportKind::kUcx:
+      break;
+  }
+  return "ucx";
 }
 
 std::string_view ToString(OptimizerKind kind) {

@@ -37,6 +37,10 @@ ALLOWED = {
     "transport/p2p": BASE + ["proto/wire"],
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
+    # Who may meet whom at a relay, and the relay itself.
+    "transport/relay": BASE + ["proto/rpc", "proto/wire"],
+    "transport/p2p/relay": BASE + ["proto/rpc/address.h", "proto/wire", "transport/p2p",
+                                   "transport/relay/ticket.h"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
     "transport/collective": BASE,
     "transport/collective/host": BASE + ["transport/collective"],
@@ -65,7 +69,8 @@ ALLOWED = {
     # Whether a worker listens where anybody can reach it decides whether links are encrypted.
     "coordinator/planner": BASE + RUN + ["messages", "codec", "proto/rpc/address.h", "transport/replicas"],
     # The pace of copies, which the limits reckon with.
-    "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h", "coordinator/planner",
+    "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h",
+                                       "transport/relay/ticket.h", "coordinator/planner",
                                        "coordinator/state/books"],
     # Nothing of the state machine itself.
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
@@ -74,8 +79,9 @@ ALLOWED = {
     # What people are shown of replies, on the command line and in the dashboard.
     "coordinator/view": BASE + ["run/plan", "messages"],
     "coordinator/http": BASE + ["messages", "proto/rpc/address.h", "coordinator/view"],
-    "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "coordinator/planner",
-                                     "coordinator/http", "coordinator/state", "coordinator/store"],
+    "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "transport/relay",
+                                     "coordinator/planner", "coordinator/http", "coordinator/state",
+                                     "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
     "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
                                      "coordinator/planner", "coordinator/view", "deploy/cluster"],
@@ -83,8 +89,8 @@ ALLOWED = {
                                   "deploy/cluster"],
     "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
     # Programs: only they name concrete backends.
-    "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/published", "codec", "transport/p2p", "worker", "coordinator",
-                        "deploy"],
+    "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/published", "codec", "transport/p2p", "transport/relay",
+                        "worker", "coordinator", "deploy"],
 }
 # No program links more than one of these parts.
 PROGRAMS = {
@@ -93,10 +99,12 @@ PROGRAMS = {
     "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/state",
                                          "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
-    "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "transport/p2p", "worker"],
+    "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "transport/p2p", "transport/relay",
+                                    "worker"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",
+                "transport/p2p/relay/",
                 "transport/collective/host/", "transport/collective/nccl/", "transport/collective/zip/",
                 "transport/collective/taco/", "transport/collective/switcher/")
 # Headers of libraries, and the folders that may see them.

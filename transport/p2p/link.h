@@ -115,6 +115,9 @@ struct LinkOptions {
   uint32_t credits = kDefaultCredits;
   // Frames are encrypted and authenticated. Both ends say the same, or the link does not open.
   bool sealed = false;
+  // Of Expect, over a transport that does not listen: where this side waits for who dials. As the
+  // addresses of Dial.
+  std::vector<std::string> wait_at = {};
 };
 
 class Link {
@@ -159,6 +162,7 @@ class Transport {
                       std::shared_ptr<LinkHandler> handler, const LinkOptions& options,
                       Deadline deadline, OpenDone done) = 0;
 
+  // What follows a '#' in an address is secret, and no message or description shows it.
   // Dials until `deadline`, address after address, over and over: the peer may not be expecting
   // yet.
   virtual void Dial(const std::vector<std::string>& addresses, const LinkKey& key,

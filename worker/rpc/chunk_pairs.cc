@@ -80,6 +80,8 @@ std::vector<ChunkPair> ChunkPairsOf(const Assignment& assignment, const CellId& 
         ++way;
       }
     }
+    // A relay carries what trains, and no chunks.
+    if (pair.transport == kRelayTransport) continue;
     if (peer.EndpointOf(pair.transport) != nullptr) pairs.push_back(std::move(pair));
   }
   return pairs;

@@ -93,6 +93,7 @@ std::vector<v1::DataEndpoint> Endpoints::Find() {
   for (const auto& [transport, address] : listening_) {
     v1::DataEndpoint& endpoint = endpoints.emplace_back();
     endpoint.set_transport(transport);
+    if (address.empty()) continue;
     if (transport != advertised_ || advertise_.empty()) {
       endpoint.add_addresses(address);
       continue;

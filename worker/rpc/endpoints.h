@@ -28,8 +28,9 @@ std::string OwnAddressTowards(const std::string& coordinator);
 
 class Endpoints {
  public:
-  // `listening`: addresses by transport. `advertise`: of `advertised`, one of the transports,
-  // instead of where it listens; none: as the others. `coordinator`: host:port.
+  // `listening`: addresses by transport; empty: it dials, and nobody can dial it. `advertise`: of
+  // `advertised`, one of the transports, instead of where it listens; none: as the others.
+  // `coordinator`: host:port.
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::string coordinator);
 

@@ -88,12 +88,13 @@ auto HealthReporter(const Resources& resources, const Assignment& assignment, Ed
 }  // namespace
 
 EpochPorts::EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
-                       EdgeSecrets secrets, std::shared_ptr<EventQueue> events,
+                       EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
                        std::shared_ptr<TraceLog> trace)
     : resources_(resources),
       assignment_(assignment),
       cell_(cell),
       secrets_(std::move(secrets)),
+      ways_(std::move(ways)),
       events_(std::move(events)),
       trace_(std::move(trace)) {}
 
@@ -101,6 +102,14 @@ EdgeSecrets EdgeSecretsOf(const v1::Assign& assign) {
   EdgeSecrets secrets;
   for (const auto& [edge, secret] : assign.edge_secrets()) secrets.emplace(EdgeId(edge), secret);
   return secrets;
+}
+
+EdgeWays EdgeWaysOf(const v1::Assign& assign) {
+  EdgeWays ways;
+  for (const auto& [edge, of_edge] : assign.edge_ways()) {
+    ways[EdgeId(edge)].assign(of_edge.ways().begin(), of_edge.ways().end());
+  }
+  return ways;
 }
 
 Status EpochPorts::CheckSecrets() const {
@@ -287,17 +296,20 @@ void EpochPorts::BeginToOpen(const RunSpec& spec, const Opening& opening, Deadli
     answer->link = std::move(opened);
     answer->changed.notify_all();
   };
+  const auto ways = ways_.find(edge.id);
+  std::vector<std::string> addresses;
+  if (ways != ways_.end()) addresses = ways->second;
   const transport::LinkOptions options{.peer_timeout = spec.peer_timeout,
                                        .credits = opening.port->credits(),
-                                       .sealed = assignment_.sealed};
+                                       .sealed = assignment_.sealed,
+                                       .wait_at = addresses};
   const std::string& secret = secrets_.at(edge.id);
   if (edge.dialler() != cell_) {
     TransportOf(edge)->Expect(KeyOf(edge.id), secret, opening.port, options, deadline, done);
     return;
   }
-  std::vector<std::string> addresses;
   const Endpoint* endpoint = assignment_.Find(edge.PeerOf(cell_))->EndpointOf(edge.transport);
-  if (endpoint != nullptr) addresses = endpoint->addresses;
+  if (addresses.empty() && endpoint != nullptr) addresses = endpoint->addresses;
   const std::lock_guard lock(mutex_);  // Readdress comes before or after, not between
   if (const auto moved = moved_.find(edge.id); moved != moved_.end()) addresses = moved->second;
   TransportOf(edge)->Dial(addresses, KeyOf(edge.id), secret, opening.port, options, deadline, done);

@@ -33,12 +33,15 @@ namespace longhaul::worker {
 // Each edge of the cell has its own.
 using EdgeSecrets = std::map<EdgeId, std::string>;
 EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
+// Of those whose ends meet at a relay: where (transport/relay/ticket.h).
+using EdgeWays = std::map<EdgeId, std::vector<std::string>>;
+EdgeWays EdgeWaysOf(const v1::Assign& assign);
 
 class EpochPorts {
  public:
   // `resources` and `assignment` outlive it; `cell` is one of the assignment's.
   EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
-             EdgeSecrets secrets, std::shared_ptr<EventQueue> events,
+             EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
 
   // kInvalidArgument: an edge of the cell has no secret.
@@ -102,6 +105,7 @@ class EpochPorts {
   const Assignment& assignment_;
   const CellId cell_;
   const EdgeSecrets secrets_;
+  const EdgeWays ways_;
   const std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
   std::vector<Opening> openings_;

@@ -45,7 +45,8 @@ EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
       link_secret_(assign.link_secret()),
       inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
-      ports_(resources_, assignment_, cell_, EdgeSecretsOf(assign), events_, trace_) {
+      ports_(resources_, assignment_, cell_, EdgeSecretsOf(assign), EdgeWaysOf(assign), events_,
+             trace_) {
   for (const v1::CheckpointFile& file : assign.resume_files()) {
     (HoldsTables(file.name()) ? table_files_ : resume_files_).push_back(file);
   }

@@ -329,10 +329,11 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
   const auto opened = [conversation = conversation_](StatusOr<std::shared_ptr<Link>> link) {
     conversation->Opened(std::move(link));
   };
-  const transport::LinkOptions options{.sealed = asked.sealed()};
+  const std::vector<std::string> addresses(asked.addresses().begin(), asked.addresses().end());
+  const transport::LinkOptions options{.sealed = asked.sealed(), .wait_at = addresses};
   if (asked.dial()) {
-    transport->second->Dial({asked.addresses().begin(), asked.addresses().end()}, key,
-                            asked.link_secret(), conversation_, options, open_deadline, opened);
+    transport->second->Dial(addresses, key, asked.link_secret(), conversation_, options,
+                            open_deadline, opened);
   } else {
     transport->second->Expect(key, asked.link_secret(), conversation_, options, open_deadline,
                               opened);

@@ -269,10 +269,11 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
   const auto opened = [conversation](StatusOr<std::shared_ptr<Link>> link) {
     conversation->OnOpened(std::move(link));
   };
-  const transport::LinkOptions options{.sealed = path.sealed()};
+  const std::vector<std::string> addresses(path.addresses().begin(), path.addresses().end());
+  const transport::LinkOptions options{.sealed = path.sealed(), .wait_at = addresses};
   if (path.dial()) {
-    transport->second->Dial({path.addresses().begin(), path.addresses().end()}, key,
-                            path.link_secret(), conversation, options, deadline, opened);
+    transport->second->Dial(addresses, key, path.link_secret(), conversation, options, deadline,
+                            opened);
   } else {
     transport->second->Expect(key, path.link_secret(), conversation, options, deadline, opened);
   }

@@ -45,7 +45,8 @@ struct Probe {
   uint64_t id = 0;
   ProbeEdge edge;
   TransportKind transport = TransportKind::kUcx;
-  bool to_dials = false;  // else `from` dials
+  bool to_dials = false;           // else `from` dials
+  std::vector<Relay> relays = {};  // of TransportKind::kRelay
   std::optional<v1::LinkProbed> from_said, to_said;
   bool is_given_up = false;
 

@@ -240,10 +240,19 @@ v1::Edge ToProto(const Edge& edge) {
   out.set_to_dials(edge.to_dials);
   *out.mutable_forward() = ToProto(edge.forward);
   *out.mutable_backward() = ToProto(edge.backward);
+  for (const Relay& relay : edge.relays) {
+    v1::Relay& one = *out.add_relays();
+    one.set_worker_id(relay.worker.value());
+    one.set_name(relay.name);
+  }
   return out;
 }
 
 Edge FromProto(const v1::Edge& edge) {
+  std::vector<Relay> relays;
+  for (const v1::Relay& relay : edge.relays()) {
+    relays.push_back({.worker = WorkerId(relay.worker_id()), .name = relay.name()});
+  }
   return {.id = EdgeId(edge.id()),
           .kind = FromProto(edge.kind()),
           .from = longhaul::FromProto(edge.from()),
@@ -251,7 +260,8 @@ Edge FromProto(const v1::Edge& edge) {
           .transport = edge.transport(),
           .to_dials = edge.to_dials(),
           .forward = FromProto(edge.forward()),
-          .backward = FromProto(edge.backward())};
+          .backward = FromProto(edge.backward()),
+          .relays = std::move(relays)};
 }
 
 // By the ToProto and FromProto of their types.

@@ -242,6 +242,10 @@ void LinkTest::Open(const LinkOptions& options, const LinkKey& key) {
   listener_link_ = *here;
 }
 
+std::string Shown(const std::string& address) {
+  return address.substr(0, address.find('#'));
+}
+
 FrameView BodyOf(const std::string& text) {
   return {.header = {}, .body = std::as_bytes(std::span(text))};
 }

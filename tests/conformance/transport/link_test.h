@@ -28,7 +28,8 @@ struct BackendUnderTest {
   std::function<std::unique_ptr<internal::Backend>()> create_backend;
   // An address where nobody listens.
   std::string nobody;
-  bool sealed = false;  // LinkOptions'
+  bool sealed = false;     // LinkOptions'
+  bool is_stream = false;  // it has no messages of its own, and cuts frames by their headers
   friend std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
     return out << backend.name;
   }
@@ -152,6 +153,8 @@ class LinkTest : public ::testing::TestWithParam<BackendUnderTest> {
   Faults faults_;
 };
 
+// An address as descriptions and errors have it.
+std::string Shown(const std::string& address);
 FrameView BodyOf(const std::string& text);
 FrameView FrameOf(const std::string& header, const std::string& body);
 // Bytes that depend on every position, so that mixed-up frames show.

@@ -17,7 +17,7 @@ TEST_P(LinkTest, OpensWhenExpectedFirst) {
   EXPECT_EQ(listener_link_->key(), Key());
   EXPECT_THAT(dialler_link_->Describe(),
               StartsWith(GetParam().name.substr(0, GetParam().name.find("_"))));
-  EXPECT_THAT(dialler_link_->Describe(), HasSubstr(listener_->address()));
+  EXPECT_THAT(dialler_link_->Describe(), HasSubstr(Shown(listener_->address())));
 }
 
 TEST_P(LinkTest, OpensWhenDialledFirst) {
@@ -58,7 +58,7 @@ TEST_P(LinkTest, WrongSecretIsRefused) {
   const Status refused = dialled.Wait().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied) << refused;
   EXPECT_THAT(std::string(Message(refused)), HasSubstr("secret"));
-  EXPECT_THAT(std::string(Message(refused)), HasSubstr(listener_->address()));
+  EXPECT_THAT(std::string(Message(refused)), HasSubstr(Shown(listener_->address())));
   // The listener goes on waiting for the right one.
   EXPECT_EQ(expected.calls(), 0);
   OpenResult right;
@@ -99,7 +99,7 @@ TEST_P(LinkTest, DialOfNobodyNamesTheAddress) {
                  Deadline::After(kShort), dialled.Done());
   const Status status = dialled.Wait().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(Message(status)), HasSubstr(GetParam().nobody));
+  EXPECT_THAT(std::string(Message(status)), HasSubstr(Shown(GetParam().nobody)));
   EXPECT_GE(Now() - started, kShort);
 }
 

@@ -145,7 +145,8 @@ def behind_a_published_port(sides):
     sides.start_worker("a", sides.public, PUBLIC)  # which needs nothing else
     sides.start_b(PUBLISHED)
     wait_for("what cannot talk", lambda: sides.cannot_talk() == ["ucx"])
-    addresses = [one["addresses"][0].rsplit(":", 1)[0] for one in sides.worker("a")["endpoints"]]
+    addresses = [one["addresses"][0].rsplit(":", 1)[0] for one in sides.worker("a")["endpoints"]
+                 if one.get("addresses")]
     if addresses != [PUBLIC, PUBLIC]:
         raise AssertionError(f"worker a says that it is reached at {addresses}")
     sides.expect_event("workers a and b cannot talk over ucx: ")

@@ -112,6 +112,33 @@ TEST_F(EventLoopTest, WatchesADescriptor) {
   close(fd);
 }
 
+// Both are ready at once. Whichever is told first puts a descriptor that is not ready in the other
+// one's place.
+TEST_F(EventLoopTest, EventsOfAClosedDescriptorAreNotForTheNextOneOfItsNumber) {
+  const std::shared_ptr<EventLoop> loop = thread_->loop();
+  const int one = eventfd(1, EFD_CLOEXEC), other = eventfd(1, EFD_CLOEXEC);
+  const int quiet = eventfd(0, EFD_CLOEXEC);
+  int told = 0, told_of_quiet = 0;
+  Notification replaced;
+  const auto on_ready = [&](int ready, int victim) {
+    if (++told > 1) return;
+    loop->Unwatch(ready);
+    loop->Unwatch(victim);
+    ASSERT_EQ(dup2(quiet, victim), victim);
+    ASSERT_TRUE(loop->Watch(victim, EPOLLIN, [&](uint32_t) { ++told_of_quiet; }).ok());
+    loop->Post([&] { replaced.Notify(); });  // behind the round in which both are ready
+  };
+  thread_->RunAndWait([&] {
+    EXPECT_TRUE(loop->Watch(one, EPOLLIN, [&](uint32_t) { on_ready(one, other); }).ok());
+    EXPECT_TRUE(loop->Watch(other, EPOLLIN, [&](uint32_t) { on_ready(other, one); }).ok());
+  });
+  ASSERT_TRUE(replaced.WaitFor(kPatience));
+  thread_.reset();
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(told_of_quiet, 0);
+  for (const int fd : {one, other, quiet}) close(fd);
+}
+
 TEST_F(EventLoopTest, WhatWasPostedBeforeTheStopRuns) {
   const std::shared_ptr<EventLoop> loop = thread_->loop();
   std::atomic<int> ran{0};

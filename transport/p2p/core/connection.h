@@ -1,6 +1,6 @@
-// The interface between links and backends (ucx, grpc, loopback). A backend carries whole messages
-// in order over connections. All else is done once, above it: who may open a link, checks, credits,
-// heartbeats, the orderly end.
+// The interface between links and backends (ucx, grpc, relay, loopback). A backend carries whole
+// messages in order over connections. All else is done once, above it: who may open a link, checks,
+// credits, heartbeats, the orderly end.
 //
 // Threads: all calls and all callbacks are on one EventLoop.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_
@@ -62,6 +62,13 @@ class Backend {
   // Returns at once; the connection's events tell whether the peer is there. kInvalidArgument: not
   // an address.
   virtual StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) = 0;
+  // Where others cannot dial this side: waits at `address`, and gives whoever dials there to
+  // `accept`, until the result is gone. kInvalidArgument: not an address, or this backend listens.
+  virtual StatusOr<std::shared_ptr<void>> WaitAt(const std::string& /*address*/) {
+    return absl::InvalidArgumentError(name() + " listens, and waits nowhere else");
+  }
+  // Not OK: why this backend carries no links that are not sealed.
+  virtual Status CarriesPlainLinks() const { return absl::OkStatus(); }
   // Closes all connections and the listener; calls `done` when nothing of the backend is left.
   // Once.
   virtual void Shutdown(std::function<void()> done) = 0;

@@ -312,7 +312,7 @@ void Dialer::OnAttempt(const std::string& address, StatusOr<OpenedLink> result, 
 std::string Dialer::Errors() const {
   std::string errors;
   for (const Address& address : addresses_) {
-    errors += fmt::format("; {}: {}", address.text, Message(address.error));
+    errors += fmt::format("; {}: {}", WithoutSecret(address.text), Message(address.error));
   }
   return errors;
 }

@@ -190,6 +190,10 @@ StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b,
   return version;
 }
 
+std::string_view WithoutSecret(std::string_view address) {
+  return address.substr(0, address.find('#'));
+}
+
 std::string Describe(const LinkKey& key) {
   return fmt::format("run {} epoch {} edge {}", key.run.value(), key.epoch.value(),
                      key.edge.value());

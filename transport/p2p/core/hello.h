@@ -111,6 +111,9 @@ std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side sid
 // The highest version that both speak. kUnimplemented with both ranges.
 StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b);
 
+// An address as people may see it.
+std::string_view WithoutSecret(std::string_view address);
+
 // "run demo-ab12cd epoch 3 edge 0", for people.
 std::string Describe(const LinkKey& key);
 

@@ -45,11 +45,22 @@ StatusOr<std::string> Hub::Start() {
   return address;
 }
 
+Status Hub::Check(const LinkKey& key, const LinkOptions& options) const {
+  LH_RETURN_IF_ERROR(CheckOptions(key, options));
+  return options.sealed ? absl::OkStatus() : backend_->CarriesPlainLinks();
+}
+
 void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
                  const LinkOptions& options, Deadline deadline, OpenDone done) {
-  if (const Status status = CheckOptions(key, options); !status.ok()) return done(status);
+  if (const Status status = Check(key, options); !status.ok()) return done(status);
+  std::vector<std::shared_ptr<void>> waits;
+  for (const std::string& address : options.wait_at) {
+    StatusOr<std::shared_ptr<void>> wait = backend_->WaitAt(address);
+    if (!wait.ok()) return done(wait.status());
+    waits.push_back(*std::move(wait));
+  }
   const auto pending = std::make_shared<Pending>(
-      Pending{key, secret, std::move(handler), options, {}, std::move(done)});
+      Pending{key, secret, std::move(handler), options, {}, std::move(done), std::move(waits)});
   const bool known = expects_.contains(key);
   if (!known) expects_.emplace(key, pending);
   acceptor_->Expect(key, std::move(secret), options, deadline.time(),
@@ -62,7 +73,7 @@ void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHan
 void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
                std::shared_ptr<LinkHandler> handler, const LinkOptions& options, Deadline deadline,
                OpenDone done) {
-  if (const Status status = CheckOptions(key, options); !status.ok()) return done(status);
+  if (const Status status = Check(key, options); !status.ok()) return done(status);
   if (dials_.contains(key)) {
     return done(absl::AlreadyExistsError(
         fmt::format("{} is being dialled already; cancel that first", Describe(key))));
@@ -147,7 +158,7 @@ void Hub::Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened) {
           const auto link = weak.lock();
           return link ? link->ReceivedOnLoop() : Received{};
         },
-        [weak](StatusOr<OpenedLink> again) {
+        [weak, waits = pending.waits](StatusOr<OpenedLink> again) {
           if (const auto link = weak.lock()) link->ResumeOnLoop(*std::move(again));
         });
   }

@@ -49,7 +49,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
     LinkOptions options;
     std::vector<std::string> addresses;  // empty: expected, not dialled
     OpenDone done;
+    std::vector<std::shared_ptr<void>> waits = {};  // at options.wait_at
   };
+  Status Check(const LinkKey& key, const LinkOptions& options) const;
   void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
   // Lets the link dial again, or its dialler come back.
   void PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* init);

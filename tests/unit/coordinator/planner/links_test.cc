@@ -155,6 +155,82 @@ TEST(MakePlan, WhoCanBeReachedIsDialled) {
   EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("--advertise"));
 }
 
+// Neighbours that reach each other over no transport.
+PlanRequest CutOff(uint32_t workers) {
+  PlanRequest request = Request(workers);
+  for (CandidateWorker& worker : request.workers) {
+    worker.endpoints.push_back({.transport = "grpc", .addresses = {"10.0.0.9:1"}});
+    worker.endpoints.push_back({.transport = std::string(kRelayTransport)});
+    for (const CandidateWorker& other : request.workers) {
+      for (const auto kind : {TransportKind::kUcx, TransportKind::kGrpc}) {
+        worker.does_not_reach[{other.id, kind}] = "no route";
+      }
+    }
+  }
+  return request;
+}
+void OfferRelays(const std::vector<Relay>& relays, PlanRequest* request) {
+  for (CandidateWorker& worker : request->workers) worker.relays = relays;
+}
+
+TEST(MakePlan, WhoDoesNotReachEachOtherMeetsAtARelay) {
+  PlanRequest request = CutOff(2);
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())),
+              HasSubstr("or start the coordinator with --relay"));
+  OfferRelays({{.name = "coordinator"}, {.worker = WorkerId("r"), .name = "near"}}, &request);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Edge& edge = plan->assignment.edges[0];
+  EXPECT_EQ(edge.transport, kRelayTransport);
+  ASSERT_EQ(edge.relays.size(), 2u);
+  EXPECT_EQ(edge.relays[0].name, "near");  // the coordinator's is the last choice
+  EXPECT_TRUE(plan->assignment.sealed);
+  EXPECT_THAT(plan->explanation, AllOf(HasSubstr("through the relay of near"),
+                                       HasSubstr("because a relay carries one of them")));
+  // A direct way comes first.
+  request.workers[1].does_not_reach.erase({request.workers[0].id, TransportKind::kUcx});
+  EXPECT_EQ(MakePlan(request)->assignment.edges[0].transport, "ucx");
+  EXPECT_FALSE(MakePlan(request)->assignment.sealed);
+}
+
+TEST(MakePlan, ARelayIsTakenWhereItMayBe) {
+  PlanRequest request = CutOff(2);
+  OfferRelays({{.name = "coordinator"}}, &request);
+  PlanRequest plain = request;
+  plain.spec.links.encrypt = EncryptKind::kOff;
+  EXPECT_THAT(std::string(Message(MakePlan(plain).status())),
+              HasSubstr("carries encrypted links only; links.encrypt is off"));
+  // Nothing is known against grpc, which was not asked for.
+  PlanRequest grpc = request;
+  grpc.workers[1].does_not_reach.erase({grpc.workers[0].id, TransportKind::kGrpc});
+  EXPECT_THAT(std::string(Message(MakePlan(grpc).status())), HasSubstr("set `transport: grpc`"));
+  PlanRequest old = request;
+  old.workers[0].endpoints.pop_back();
+  EXPECT_FALSE(MakePlan(old).ok());
+  // One of the two ends is no relay between them.
+  OfferRelays({{.worker = request.workers[0].id, .name = "w0"}}, &request);
+  EXPECT_FALSE(MakePlan(request).ok());
+}
+
+TEST(MakePlan, LinksThroughOneRelayShareItsLine) {
+  PlanRequest request = CutOff(3);
+  OfferRelays({{.name = "coordinator"}}, &request);
+  const auto measure = [&](size_t from, size_t to, double rate) {
+    request.workers[from].to[request.workers[to].id] = {.bits_per_second = rate,
+                                                        .latency = absl::Milliseconds(1)};
+  };
+  for (const auto& [one, other] : {std::pair(0, 1), std::pair(1, 2)}) {
+    measure(one, other, one == 0 ? 60e6 : 100e6);
+    measure(other, one, 40e6);
+  }
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_DOUBLE_EQ(plan->assignment.edges[0].forward.bits_per_second, 50e6);
+  EXPECT_DOUBLE_EQ(plan->assignment.edges[1].forward.bits_per_second, 50e6);
+  EXPECT_DOUBLE_EQ(plan->assignment.edges[0].backward.bits_per_second, 20e6);
+  EXPECT_THAT(plan->explanation, HasSubstr("shared by 2 links"));
+}
+
 TEST(MakePlan, LinksHaveTheTransportThatTheRunFileSays) {
   PlanRequest request = Request(4);
   request.spec.transport = TransportKind::kGrpc;

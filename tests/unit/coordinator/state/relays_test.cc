@@ -1,0 +1,109 @@
+// Workers that do not reach each other get tickets for a relay.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+#include "transport/relay/ticket.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kSecret(relay::kSecretBytes, 's');
+
+v1::Hello Relayed(const std::string& name) {
+  v1::Hello hello = HelloOf(name);
+  hello.add_endpoints()->set_transport(std::string(kRelayTransport));
+  return hello;
+}
+
+class Relays : public ::testing::Test {
+ protected:
+  Relays() : c({}, {.relay = RelayOffer{{.name = "coordinator"}, ":7071", kSecret}}) {
+    c.reach_is_answered = false;
+  }
+  // Nobody reaches anybody.
+  void AnswerInVain() {
+    std::vector<std::pair<std::string, v1::WorkerMessage>> answers;
+    for (const Command& command : c.commands) {
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      if (to == nullptr || !to->message.has_try_reach() || !to->message.try_reach().dial())
+        continue;
+      for (const auto& [name, session] : c.sessions) {
+        if (session != to->session) continue;
+        v1::WorkerMessage message;
+        message.mutable_reach_tried()->set_check(to->message.try_reach().check());
+        for (int i = 0; i < to->message.try_reach().addresses_size(); ++i) {
+          message.mutable_reach_tried()->add_problems("no route");
+        }
+        answers.emplace_back(name, message);
+      }
+    }
+    c.Forget();
+    for (const auto& [name, message] : answers) c.Tick(c.Said(name, message));
+  }
+  relay::Way WayOf(const std::string& worker) const {
+    const v1::Assign& assign = c.Last(worker, v1::WorkerCommand::kAssign)->assign();
+    EXPECT_EQ(assign.edge_ways().at(0).ways_size(), 1);
+    return *relay::ParseWay(assign.edge_ways().at(0).ways(0));
+  }
+
+  Coordinator c;
+};
+
+TEST_F(Relays, BothEndsOfAnEdgeGetATicketOfOneName) {
+  c.Join(Relayed("a"));
+  c.Join(Relayed("b"));
+  AnswerInVain();
+  c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1", 1));
+  c.ToPreparing({"a", "b"}, "tiny-1");
+  const Edge& edge = c.records.at("tiny-1").plan->assignment.edges[0];
+  EXPECT_EQ(edge.transport, kRelayTransport);
+  const v1::Assign& assign = c.Last("a", v1::WorkerCommand::kAssign)->assign();
+  EXPECT_TRUE(assign.assignment().sealed());
+  const relay::Way of_a = WayOf("a"), of_b = WayOf("b");
+  EXPECT_EQ(of_a.address, ":7071");
+  EXPECT_EQ(of_a.ticket.name, of_b.ticket.name);
+  // The relay knows it for its own, and so it is for no other name.
+  const std::string nonce(relay::kNonceBytes, 'o');
+  EXPECT_TRUE(relay::CheckAnswer(kSecret, relay::Answer(of_a.ticket, relay::Side::kDialler, nonce),
+                                 nonce, 0)
+                  .ok());
+  // What only measured the link met under another one.
+  const v1::WorkerCommand* probe = c.Last("a", v1::WorkerCommand::kProbeLink);
+  ASSERT_NE(probe, nullptr);
+  EXPECT_TRUE(probe->probe_link().sealed());
+  EXPECT_EQ(probe->probe_link().transport(), kRelayTransport);
+  ASSERT_EQ(probe->probe_link().addresses_size(), 1);
+  EXPECT_NE(relay::ParseWay(probe->probe_link().addresses(0))->ticket.name, of_a.ticket.name);
+  ASSERT_EQ(c.state->Relays().size(), 1u);
+  EXPECT_EQ(c.state->Relays()[0].edges(), 1u);
+}
+
+TEST_F(Relays, WithoutEncryptionTheyAreRefused) {
+  c.Join(Relayed("a"));
+  c.Join(Relayed("b"));
+  AnswerInVain();
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.links.encrypt = EncryptKind::kOff;
+  c.Tick(SubmitOf(spec, "tiny-1", 1));
+  const auto* reply = c.LastReply<command::ReplySubmit>();
+  ASSERT_NE(reply, nullptr);
+  EXPECT_THAT(std::string(Message(reply->reply.status())), HasSubstr("links.encrypt is off"));
+}
+
+TEST_F(Relays, AWorkerThatCarriesLinksIsARelayWhileItIsThere) {
+  v1::Hello hello = Relayed("r");
+  hello.mutable_relay()->set_address("203.0.113.7:7200");
+  hello.mutable_relay()->set_secret(kSecret);
+  const SessionId session = c.Join(hello);
+  ASSERT_EQ(c.state->Relays().size(), 2u);
+  EXPECT_EQ(c.state->Relays()[1].name(), "r");
+  EXPECT_EQ(c.state->Relays()[1].address(), "203.0.113.7:7200");
+  c.Tick(event::WorkerLeft{session, "gone"});
+  EXPECT_EQ(c.state->Relays().size(), 1u);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,99 @@
+// One connection of a link through a relay: TCP to the relay, the greeting (transport/relay/
+// ticket.h), and then frames one behind the other, each a link header and its payload.
+//
+// Threads: all on the loop.
+#ifndef LONGHAUL_TRANSPORT_P2P_RELAY_CONNECTION_H_
+#define LONGHAUL_TRANSPORT_P2P_RELAY_CONNECTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/event_loop.h"
+#include "base/unique_fd.h"
+#include "proto/rpc/address.h"
+#include "transport/p2p/core/connection.h"
+#include "transport/p2p/relay/resolve.h"
+#include "transport/relay/ticket.h"
+
+namespace longhaul::transport::relay {
+
+class RelayedConnection;
+
+// The connections of a backend.
+struct ConnectionTable {
+  std::set<std::shared_ptr<RelayedConnection>> all;
+  std::function<void()> on_empty;
+};
+
+class RelayedConnection : public internal::Connection,
+                          public std::enable_shared_from_this<RelayedConnection> {
+ public:
+  using Joined = std::function<void(const std::shared_ptr<RelayedConnection>&)>;
+  // Dials at once. `joined` runs once, when the other end is there; it may be empty. The connection
+  // puts itself into the table and out of it.
+  static std::shared_ptr<RelayedConnection> Start(std::shared_ptr<EventLoop> loop,
+                                                  std::shared_ptr<ConnectionTable> table,
+                                                  const HostPort& address, longhaul::relay::Way way,
+                                                  longhaul::relay::Side side, Joined joined);
+
+  void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
+  void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
+  void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
+  std::string Describe() const override { return description_; }
+
+ private:
+  enum class State : uint8_t { kLookingUp, kConnecting, kGreeted, kAnswered, kOpen, kClosed };
+  struct Waiting {
+    std::span<const std::byte> header;
+    FrameView payload;
+    SendDone done;
+    size_t size() const { return header.size() + payload.size(); }
+  };
+
+  RelayedConnection(std::shared_ptr<EventLoop> loop, std::shared_ptr<ConnectionTable> table,
+                    std::string address, longhaul::relay::Way way, longhaul::relay::Side side,
+                    Joined joined);
+  void Connect(const StatusOr<SocketAddress>& address);
+  void OnEvent(uint32_t events);
+  void FinishConnect();
+  // Until the relay has joined the two.
+  void TakeGreeting();
+  void TakeWord(char word);
+  void TakeFrames();
+  // Frames that are whole, out of the buffer. False: it is closed.
+  bool Deliver();
+  void Flush();
+  void FlushSoon();
+  void WatchFor(uint32_t events);
+  void CloseWith(const Status& reason);
+
+  const std::shared_ptr<EventLoop> loop_;
+  const std::shared_ptr<ConnectionTable> table_;
+  const std::string address_;
+  const longhaul::relay::Way way_;
+  const longhaul::relay::Side side_;
+  const std::string description_;
+  Joined joined_;
+  UniqueFd fd_;
+  State state_ = State::kLookingUp;
+  uint32_t watched_ = 0;
+  std::shared_ptr<internal::ConnectionEvents> events_;
+  std::string greeting_;           // of the relay, so far
+  std::vector<std::byte> buffer_;  // what has come, [0, held_)
+  size_t held_ = 0;
+  bool is_garbled_ = false;  // what came is no frame, so nobody knows where the next one begins
+  std::deque<Waiting> waiting_;
+  size_t sent_of_first_ = 0;
+  bool flush_posted_ = false;
+};
+
+}  // namespace longhaul::transport::relay
+
+#endif  // LONGHAUL_TRANSPORT_P2P_RELAY_CONNECTION_H_

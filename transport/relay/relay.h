@@ -1,0 +1,59 @@
+// Carries links between workers that do not reach each other. Both ends dial here with a ticket
+// (ticket.h) and are joined by its name; then bytes pass both ways (pipe.h). What passes is sealed
+// by the two ends. Nobody without a ticket of this relay gets further than the greeting.
+//
+//   auto relay = Relay::Start({.listen = "0.0.0.0:7071", .secret = secret});
+//
+// Threads: a loop of its own; the methods from any thread.
+#ifndef LONGHAUL_TRANSPORT_RELAY_RELAY_H_
+#define LONGHAUL_TRANSPORT_RELAY_RELAY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/event_loop.h"
+#include "base/status.h"
+
+namespace longhaul::relay {
+
+struct RelayOptions {
+  std::string listen;  // "0.0.0.0:7071"; port 0: any
+  std::string secret;  // kSecretBytes
+  // How long one who dials is kept while nobody waits for it.
+  absl::Duration patience = absl::Seconds(2);
+  size_t most_waiting = 4096;  // connections with a ticket that are not joined
+  size_t most_of_a_name = 4;   // of these with one name, on either side; then the oldest goes
+  size_t most_pipes = 1024;    // joined pairs, of two buffers of kPipeBufferBytes each
+};
+
+struct RelayStats {
+  size_t waiting = 0, pipes = 0;
+  uint64_t joined = 0, refused = 0, bytes = 0;  // since the start
+};
+
+class Relay {
+ public:
+  // kAlreadyExists (the port is in use), kInvalidArgument, kFailedPrecondition (not an address of
+  // this host).
+  static StatusOr<std::unique_ptr<Relay>> Start(const RelayOptions& options);
+  // Ends all that it carries.
+  ~Relay();
+
+  const std::string& address() const { return address_; }  // with the real port
+  RelayStats stats() const;
+
+ private:
+  class Desk;  // on the loop
+  Relay(std::shared_ptr<EventLoopThread> thread, std::shared_ptr<Desk> desk, std::string address);
+
+  const std::shared_ptr<EventLoopThread> thread_;
+  const std::shared_ptr<Desk> desk_;
+  const std::string address_;
+};
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_TRANSPORT_RELAY_RELAY_H_

@@ -1,0 +1,76 @@
+// Who may meet whom at a relay. A relay has a secret, which the coordinator knows. The coordinator
+// makes a ticket for each link, of a name that nobody else can guess, and gives it to the link's
+// two ends. The relay stores nothing: it makes the ticket's key again of what it is told.
+//
+// The greeting of a connection, which shows nobody on the way what he could use:
+//
+//   relay  ->  magic (8)  nonce (32)
+//   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the key of the rest and
+//              of the nonce
+//   relay  ->  one byte, RelayWord; behind kJoined what the other end sends
+//
+// A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.
+// ":7071#..." is at the coordinator's host, as each worker knows it. Pure functions.
+#ifndef LONGHAUL_TRANSPORT_RELAY_TICKET_H_
+#define LONGHAUL_TRANSPORT_RELAY_TICKET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul::relay {
+
+inline constexpr size_t kSecretBytes = 32, kNameBytes = 32, kNonceBytes = 32, kProofBytes = 32;
+inline constexpr std::string_view kMagic = "LHRELAY1";
+inline constexpr size_t kGreetingBytes = 8 + kNonceBytes;
+inline constexpr size_t kAnswerBytes = 1 + 8 + kNameBytes + kProofBytes;
+
+enum class Side : uint8_t { kDialler = 1, kWaiter = 2 };
+
+enum class RelayWord : uint8_t {
+  kJoined = 'J',
+  kRefused = 'R',  // the ticket is not of this relay, or its time is over
+  kNobody = 'N',   // to a dialler: nobody waits for it
+  kFull = 'F',
+};
+
+struct Ticket {
+  std::string name;      // kNameBytes
+  uint64_t until_s = 0;  // Unix time; until then the two may meet
+  std::string key;       // what proves that somebody was given the ticket
+};
+
+// `name` has kNameBytes.
+Ticket MakeTicket(std::string_view relay_secret, std::string_view name, uint64_t until_s);
+
+struct Way {
+  std::string address;  // "203.0.113.7:7071", ":7071"
+  Ticket ticket;
+};
+std::string ToString(const Way& way);
+// kInvalidArgument, without the ticket.
+StatusOr<Way> ParseWay(std::string_view text);
+
+std::string Greeting(std::string_view nonce);
+// The nonce, a part of it. kInvalidArgument: not a relay's greeting.
+StatusOr<std::string_view> ParseGreeting(std::string_view greeting);
+
+std::string Answer(const Ticket& ticket, Side side, std::string_view nonce);
+struct Claim {
+  Side side = Side::kDialler;
+  std::string_view name;  // a part of the answer
+};
+// What the relay makes of an answer. kPermissionDenied.
+StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
+                            std::string_view nonce, uint64_t now_s);
+
+// The secret in a file with mode 0600, made where there is none, so that tickets outlive the
+// process.
+StatusOr<std::string> LoadOrMakeSecret(const std::string& path);
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_TRANSPORT_RELAY_TICKET_H_

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -65,69 +65,100 @@ void TakeLess(uint64_t other, uint64_t* bytes) {
 // What the replicas of each stage send each other in one exchange, on the plan's network.
 class Exchange {
  public:
+  enum Part : uint8_t { kGradients, kParameters, kAll };
   struct Transfer {
     CellId from, to;
-    double bytes = 0;
-    double link_bytes_per_second = 0;  // of the pair, whatever the interfaces do
-    double seconds = 0;                // alone
-    double latency = 0;
+    std::array<double, 3> bytes = {};          // by Part
+    double link_bytes_per_second = 0;          // of the pair, whatever the interfaces do
+    double bytes_per_second = 0, latency = 0;  // alone
   };
 
+  static StatusOr<Exchange> Of(const Plan& plan, const RunSpec& spec) {
+    Exchange exchange(plan);
+    const Assignment& assignment = plan.assignment;
+    for (size_t e = 0; e < assignment.edges.size(); ++e) {
+      const Edge& edge = assignment.edges[e];
+      if (edge.kind != EdgeKind::kReplicas) continue;
+      const Cell& cell = *assignment.Find(edge.from);
+      LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
+                          LayoutOf(spec, assignment.data.vocabulary, cell.layers, cell.roles));
+      const LinkRates& link = exchange.network_.links[e];
+      exchange.Add(edge.from, edge.to, layout, link.forward,
+                   AloneBytesPerSecond(exchange.network_, assignment, e, Direction::kForward));
+      exchange.Add(edge.to, edge.from, layout, link.backward,
+                   AloneBytesPerSecond(exchange.network_, assignment, e, Direction::kBackward));
+    }
+    return exchange;
+  }
+
+  const std::vector<Transfer>& pairs() const { return pairs_; }
+  double sent(size_t cell) const { return sent_[cell][kAll]; }
+  double received(size_t cell) const { return received_[cell][kAll]; }
+
+  // Of a stage's replicas. So many messages wait for each other.
+  double Seconds(uint32_t stage, Part part, double messages) const {
+    double transfer = 0;
+    for (const Transfer& pair : pairs_) {
+      if (pair.from.stage != stage) continue;
+      transfer = std::max(transfer, pair.bytes[part] / pair.bytes_per_second);
+    }
+    for (size_t c = 0; c < sent_.size(); ++c) {
+      if (assignment_.cells[c].id.stage != stage) continue;
+      transfer =
+          std::max({transfer, sent_[c][part] / network_.interfaces[c].egress_bytes_per_second,
+                    received_[c][part] / network_.interfaces[c].ingress_bytes_per_second});
+    }
+    return transfer + messages * Latency(stage);
+  }
+  double Latency(uint32_t stage) const {
+    double latency = 0;
+    for (const Transfer& pair : pairs_) {
+      if (pair.from.stage == stage) latency = std::max(latency, pair.latency);
+    }
+    return latency;
+  }
+
+ private:
   explicit Exchange(const Plan& plan)
       : assignment_(plan.assignment),
         network_(NetworkOf(plan)),
         sent_(assignment_.cells.size()),
-        received_(assignment_.cells.size()) {
-    for (size_t e = 0; e < assignment_.edges.size(); ++e) {
-      const Edge& edge = assignment_.edges[e];
-      if (edge.kind != EdgeKind::kReplicas) continue;
-      const LinkRates& link = network_.links[e];
-      Add(edge.from, edge.to, edge.forward, link.forward,
-          AloneBytesPerSecond(network_, assignment_, e, Direction::kForward));
-      Add(edge.to, edge.from, edge.backward, link.backward,
-          AloneBytesPerSecond(network_, assignment_, e, Direction::kBackward));
-    }
-  }
+        received_(assignment_.cells.size()) {}
 
-  const std::vector<Transfer>& pairs() const { return pairs_; }
-  double sent(size_t cell) const { return sent_[cell]; }
-  double received(size_t cell) const { return received_[cell]; }
-
-  // Of the slowest stage, or of one alone. So many messages wait for each other.
-  double Seconds(std::optional<uint32_t> stage, double messages) const {
-    double transfer = 0, latency = 0;
-    for (const Transfer& pair : pairs_) {
-      if (stage && pair.from.stage != *stage) continue;
-      transfer = std::max(transfer, pair.seconds);
-      latency = std::max(latency, pair.latency);
+  void Add(const CellId& from, const CellId& to, const replicas::Layout& layout,
+           const FlowRates& link, double alone) {
+    const replicas::ExchangeTraffic traffic = UsualTraffic(layout, from.replica, to.replica);
+    Transfer pair{.from = from,
+                  .to = to,
+                  .link_bytes_per_second = link.bytes_per_second,
+                  .bytes_per_second = alone,
+                  .latency = absl::ToDoubleSeconds(link.latency)};
+    pair.bytes[kGradients] = static_cast<double>(WithChunkHeaders(traffic.gradients));
+    pair.bytes[kParameters] = static_cast<double>(WithChunkHeaders(traffic.parameters));
+    pair.bytes[kAll] = static_cast<double>(WithChunkHeaders(traffic.total()));
+    for (const Part part : {kGradients, kParameters, kAll}) {
+      sent_[assignment_.PlaceOf(from)][part] += pair.bytes[part];
+      received_[assignment_.PlaceOf(to)][part] += pair.bytes[part];
     }
-    for (size_t c = 0; c < sent_.size(); ++c) {
-      if (stage && assignment_.cells[c].id.stage != *stage) continue;
-      transfer = std::max({transfer, sent_[c] / network_.interfaces[c].egress_bytes_per_second,
-                           received_[c] / network_.interfaces[c].ingress_bytes_per_second});
-    }
-    return transfer + messages * latency;
-  }
-
- private:
-  void Add(const CellId& from, const CellId& to, const Flow& flow, const FlowRates& link,
-           double alone) {
-    const auto bytes = static_cast<double>(WithChunkHeaders(flow.bytes));
-    sent_[assignment_.PlaceOf(from)] += bytes;
-    received_[assignment_.PlaceOf(to)] += bytes;
-    pairs_.push_back({.from = from,
-                      .to = to,
-                      .bytes = bytes,
-                      .link_bytes_per_second = link.bytes_per_second,
-                      .seconds = bytes / alone,
-                      .latency = absl::ToDoubleSeconds(link.latency)});
+    pairs_.push_back(pair);
   }
 
   const Assignment& assignment_;
   const NetworkRates network_;
-  std::vector<double> sent_, received_;  // as the assignment's cells
+  std::vector<std::array<double, 3>> sent_, received_;  // as the assignment's cells, by Part
   std::vector<Transfer> pairs_;
 };
+
+// Adds what the exchange of a replica's stages takes to what the simulator is told.
+void AddExchange(const Exchange& exchange, const RunSpec& spec, schedule::PipelineCost* cost) {
+  for (uint32_t s = 0; s < cost->stages.size(); ++s) {
+    cost->stages[s].reduce = absl::Seconds(
+        exchange.Seconds(s, Exchange::kGradients, MessagesOfSum(spec.replicas.gradients)));
+    cost->stages[s].gather =
+        absl::Seconds(exchange.Seconds(s, Exchange::kParameters, /*messages=*/1));
+  }
+  cost->replicas_agree = 2 * absl::Seconds(exchange.Latency(0));
+}
 
 class ReplicasPlanner {
  public:
@@ -207,9 +238,9 @@ class ReplicasPlanner {
       edge.to_dials = ends.downstream_dials;
       const std::string codec = replicas::ToString(spec.replicas.gradients);
       edge.forward = {.codec = codec,
-                      .bytes = UsualBytes(layout, edge.from.replica, edge.to.replica)};
+                      .bytes = UsualTraffic(layout, edge.from.replica, edge.to.replica).total()};
       edge.backward = {.codec = codec,
-                       .bytes = UsualBytes(layout, edge.to.replica, edge.from.replica)};
+                       .bytes = UsualTraffic(layout, edge.to.replica, edge.from.replica).total()};
     }
     return absl::OkStatus();
   }
@@ -372,14 +403,10 @@ StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const
   uint64_t most = 0;
   for (uint32_t from = 0; from < spec.replicas.count; ++from) {
     for (uint32_t to = 0; to < spec.replicas.count; ++to) {
-      if (to != from) most = std::max(most, UsualBytes(layout, from, to));
+      if (to != from) most = std::max(most, UsualTraffic(layout, from, to).total());
     }
   }
   return most;
-}
-
-double ExchangeSeconds(const Plan& plan) {
-  return Exchange(plan).Seconds(std::nullopt, kExchangeMessages);
 }
 
 void ReplicasStep::Set(Prediction* prediction) const {
@@ -396,8 +423,8 @@ void ReplicasStep::Set(Prediction* prediction) const {
 StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
                                        const std::stop_token& stop) {
   const uint32_t replicas = ReplicasOf(plan.assignment), apart = spec.replicas.steps_apart();
-  const Exchange exchange(plan);
-  ReplicasStep step{.exchange_seconds = exchange.Seconds(std::nullopt, kExchangeMessages) / apart};
+  LH_ASSIGN_OR_RETURN(const Exchange exchange, Exchange::Of(plan, spec));
+  ReplicasStep step;
   const auto of_replica = [](const std::string& name, uint32_t replica) {
     return replica == 0 ? name : fmt::format("{} of replica {}", name, replica);
   };
@@ -415,6 +442,10 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
     const double passes = absl::ToDoubleSeconds(simulation.step);
     const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
     if (passes > step.passes_seconds) step.passes_seconds = passes, step.slowest = r;
+    AddExchange(exchange, spec, &cost);
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation exchanging, schedule::Simulate(cost, stop));
+    const double longer = absl::ToDoubleSeconds(exchanging.step) - passes;
+    step.step_seconds = std::max(step.step_seconds, passes + longer / apart);
     if (bound > step.lower_bound_seconds) {
       step.lower_bound_seconds = bound;
       step.bottleneck = of_replica(simulation.bottleneck, r);
@@ -428,14 +459,15 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
     const schedule::BusiestResource busiest = schedule::FindBusiestResource(cost);
     consider(absl::ToDoubleSeconds(busiest.step), busiest.bytes, of_replica(busiest.name, r));
   }
-  step.step_seconds = step.passes_seconds + step.exchange_seconds;
+  step.exchange_seconds = step.step_seconds - step.passes_seconds;
   for (const Exchange::Transfer& pair : exchange.pairs()) {
-    consider(pair.bytes / pair.link_bytes_per_second / apart, pair.bytes / apart,
+    const double bytes = pair.bytes[Exchange::kAll] / apart;
+    consider(bytes / pair.link_bytes_per_second, bytes,
              fmt::format("link from stage {} of replica {} to the same of replica {}",
                          pair.from.stage, pair.from.replica, pair.to.replica));
   }
   // Gradients and parameters, there and back.
-  const double first = exchange.Seconds(0, /*messages=*/2) / apart - overlap;
+  const double first = exchange.Seconds(0, Exchange::kAll, /*messages=*/2) / apart - overlap;
   if (first > step.lower_bound_seconds) {
     step.bottleneck = "exchange of stage 0 between replicas";
   }

@@ -57,6 +57,15 @@ void TakeLonger(const v1::LayerTimes& other, v1::LayerTimes* times) {
   take(&T::optimizer_seconds_per_parameter, &T::set_optimizer_seconds_per_parameter);
 }
 
+std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t vocabulary,
+                                                 const LayerRange& layers, const Roles& roles) {
+  return model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
+                             {.first_layer = layers.first,
+                              .layers = layers.count,
+                              .embedding = roles.embedding,
+                              .head = roles.head});
+}
+
 // 0 is unknown, and taken to suffice.
 void TakeLess(uint64_t other, uint64_t* bytes) {
   if (other > 0) *bytes = *bytes == 0 ? other : std::min(*bytes, other);
@@ -95,8 +104,8 @@ class Exchange {
   double sent(size_t cell) const { return sent_[cell][kAll]; }
   double received(size_t cell) const { return received_[cell][kAll]; }
 
-  // Of a stage's replicas. So many messages wait for each other.
-  double Seconds(uint32_t stage, Part part, double messages) const {
+  // Of a stage's replicas.
+  double Seconds(uint32_t stage, Part part) const {
     double transfer = 0;
     for (const Transfer& pair : pairs_) {
       if (pair.from.stage != stage) continue;
@@ -108,7 +117,7 @@ class Exchange {
           std::max({transfer, sent_[c][part] / network_.interfaces[c].egress_bytes_per_second,
                     received_[c][part] / network_.interfaces[c].ingress_bytes_per_second});
     }
-    return transfer + messages * Latency(stage);
+    return transfer;
   }
   double Latency(uint32_t stage) const {
     double latency = 0;
@@ -149,15 +158,36 @@ class Exchange {
   std::vector<Transfer> pairs_;
 };
 
-// Adds what the exchange of a replica's stages takes to what the simulator is told.
-void AddExchange(const Exchange& exchange, const RunSpec& spec, schedule::PipelineCost* cost) {
+// Whether a stage says which gradients are final while its last backward runs (Stage::
+// TellWhatIsFinal): it is not on a GPU or of ranks, and another backward was before.
+bool TellsWhatIsFinal(const Plan& plan, const RunSpec& spec, size_t cell) {
+  return plan.cells[cell].device_kind == "cpu" && plan.assignment.cells[cell].devices.size() < 2 &&
+         !(spec.model.TrainsTiedMatrix() && spec.pipeline.stages != 1u) &&
+         spec.train.microbatches * plan.assignment.slices > 1;
+}
+
+// Adds what the exchange of a replica's stages takes to what the simulator is told of its plan.
+Status AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& plan,
+                   schedule::PipelineCost* cost) {
   for (uint32_t s = 0; s < cost->stages.size(); ++s) {
-    cost->stages[s].reduce = absl::Seconds(
-        exchange.Seconds(s, Exchange::kGradients, MessagesOfSum(spec.replicas.gradients)));
+    const Cell& cell = plan.assignment.cells[s];
+    const uint32_t vocabulary = plan.assignment.data.vocabulary;
+    const auto parameters = ParametersOf(spec, vocabulary, cell.layers, cell.roles);
+    LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
+                        LayoutOf(spec, vocabulary, cell.layers, cell.roles));
+    const double last =
+        TellsWhatIsFinal(plan, spec, s)
+            ? ShareFinalAtTheEnd(layout, FinalWith(layout, parameters, cell.layers.first))
+            : 1;
+    const double latencies = MessagesOfSum(spec.replicas.gradients) * exchange.Latency(s);
+    const double sum = exchange.Seconds(s, Exchange::kGradients);
+    cost->stages[s].reduce = absl::Seconds(sum + latencies);
+    cost->stages[s].reduce_last = absl::Seconds(last * sum + latencies);
     cost->stages[s].gather =
-        absl::Seconds(exchange.Seconds(s, Exchange::kParameters, /*messages=*/1));
+        absl::Seconds(exchange.Seconds(s, Exchange::kParameters) + exchange.Latency(s));
   }
   cost->replicas_agree = 2 * absl::Seconds(exchange.Latency(0));
+  return absl::OkStatus();
 }
 
 class ReplicasPlanner {
@@ -362,13 +392,9 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
 
 StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                     const LayerRange& layers, const Roles& roles) {
-  const auto parameters = model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
-                                              {.first_layer = layers.first,
-                                               .layers = layers.count,
-                                               .embedding = roles.embedding,
-                                               .head = roles.head});
   return replicas::Layout::Make(
-      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
+      replicas::ReplicatedParameters(ParametersOf(spec, vocabulary, layers, roles),
+                                     spec.train.optimizer.kind == OptimizerKind::kMuon),
       {.replicas = spec.replicas.count,
        .gradients = spec.replicas.gradients,
        .parameters = spec.replicas.parameters});
@@ -377,6 +403,7 @@ StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
 Plan ReplicaOf(const Plan& plan, uint32_t replica) {
   Plan one;
   one.assignment.slices = plan.assignment.slices;
+  one.assignment.data = plan.assignment.data;
   for (size_t c = 0; c < plan.assignment.cells.size(); ++c) {
     if (plan.assignment.cells[c].id.replica != replica) continue;
     one.assignment.cells.push_back(plan.assignment.cells[c]);
@@ -442,7 +469,7 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
     const double passes = absl::ToDoubleSeconds(simulation.step);
     const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
     if (passes > step.passes_seconds) step.passes_seconds = passes, step.slowest = r;
-    AddExchange(exchange, spec, &cost);
+    LH_RETURN_IF_ERROR(AddExchange(exchange, spec, one, &cost));
     LH_ASSIGN_OR_RETURN(const schedule::Simulation exchanging, schedule::Simulate(cost, stop));
     const double longer = absl::ToDoubleSeconds(exchanging.step) - passes;
     step.step_seconds = std::max(step.step_seconds, passes + longer / apart);
@@ -467,7 +494,8 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
                          pair.from.stage, pair.from.replica, pair.to.replica));
   }
   // Gradients and parameters, there and back.
-  const double first = exchange.Seconds(0, Exchange::kAll, /*messages=*/2) / apart - overlap;
+  const double first =
+      (exchange.Seconds(0, Exchange::kAll) + 2 * exchange.Latency(0)) / apart - overlap;
   if (first > step.lower_bound_seconds) {
     step.bottleneck = "exchange of stage 0 between replicas";
   }

@@ -45,7 +45,8 @@ struct LinkState {
 
 struct StageState {
   StagePolicy policy;
-  double forward = 0, backward = 0, optimizer = 0, reduce = 0, gather = 0;
+  double forward = 0, backward = 0, optimizer = 0;
+  double reduce = 0, reduce_last = 0, gather = 0;
   std::optional<Work> running;
   std::deque<CodecJob> codec_jobs;
   double compute = 0;
@@ -88,6 +89,7 @@ class Run {
                          .backward = absl::ToDoubleSeconds(stage.backward),
                          .optimizer = absl::ToDoubleSeconds(stage.optimizer),
                          .reduce = absl::ToDoubleSeconds(stage.reduce),
+                         .reduce_last = absl::ToDoubleSeconds(stage.reduce_last),
                          .gather = absl::ToDoubleSeconds(stage.gather)});
     }
     for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
@@ -168,7 +170,8 @@ class Run {
     for (StageState& stage : stages_) {
       stage.gradients_whole = std::max(stage.passes_end, stage.tied_arrives);
       if (stage.reduce == 0) continue;
-      stage.gradients_whole = std::max(stage.gradients_whole, stage.tensors_left) + stage.reduce;
+      stage.gradients_whole = std::max(stage.gradients_whole, stage.tensors_left) +
+                              std::max(stage.reduce - stage.backward, stage.reduce_last);
     }
   }
 
@@ -447,11 +450,13 @@ Status CheckCost(const PipelineCost& cost) {
                                                     .microbatches = cost.microbatches,
                                                     .depth = stage.depth}));
     if (stage.forward < absl::ZeroDuration() || stage.backward < absl::ZeroDuration() ||
-        std::min({stage.optimizer, stage.reduce, stage.gather}) < absl::ZeroDuration() ||
-        !(stage.egress_bytes_per_second > 0) || !(stage.ingress_bytes_per_second > 0) ||
-        stage.depth == 0) {
+        std::min({stage.optimizer, stage.reduce_last, stage.gather}) < absl::ZeroDuration() ||
+        stage.reduce < stage.reduce_last || !(stage.egress_bytes_per_second > 0) ||
+        !(stage.ingress_bytes_per_second > 0) || stage.depth == 0) {
       return absl::InvalidArgumentError(
-          "a stage needs times that are not negative, rates above 0 and a depth of 1 or more");
+          "a stage needs times that are not negative, the last of which is a part of the whole, "
+          "rates "
+          "above 0 and a depth of 1 or more");
     }
   }
   if (cost.tied && OverlapsSteps(cost.schedule)) {

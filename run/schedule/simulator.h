@@ -39,10 +39,11 @@ struct StageCost {
   uint32_t depth = 1;  // microbatches
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
-  // With other replicas of the stage, once a step: until the means of all gradients are there, from
-  // when its passes have ended and its tensors have left (these go first); and until the new
-  // parameters are there, from when the optimizer has stepped. The bound knows nothing of these.
-  absl::Duration reduce, gather;
+  // With other replicas of the stage, once a step. `reduce` takes gradients to their means, where
+  // the line is free of tensors (these go first). All but `reduce_last` of it may run beside the
+  // last backward. `gather` takes new parameters to all replicas, from when the optimizer has
+  // stepped. The bound knows nothing of these.
+  absl::Duration reduce, reduce_last, gather;
   // The same in bytes, headers included, which the steady-state floor alone knows.
   double exchange_sent_bytes = 0, exchange_received_bytes = 0;
 };

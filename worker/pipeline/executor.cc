@@ -379,6 +379,9 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
   const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, slice);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, slice}).mapped());
+  if (steps_together() && now_->policy.AllBackwardsBegun()) {
+    LH_RETURN_IF_ERROR(options_.exchange->BeginBeside(step_));
+  }
   LH_ASSIGN_OR_RETURN(auto input_gradient,
                       resident_.ModelFor(pass.step).Backward(slice, gradient.view));
   if (input_gradient) up_->SendTensor(pass, slice, std::move(*input_gradient));

@@ -20,14 +20,12 @@ using replicas::OwnPiece;
 using replicas::ParameterForm;
 using replicas::ReplicatedParameter;
 
-std::vector<ReplicatedParameter> ParametersOfStage(const StageOptions& options) {
-  return replicas::ReplicatedParameters(
-      model::ParametersOf(options.model, options.vocabulary_rows(),
-                          {.first_layer = options.first_layer,
-                           .layers = options.layers,
-                           .embedding = options.first,
-                           .head = options.last}),
-      options.train.optimizer.kind == OptimizerKind::kMuon);
+std::vector<model::PlacedParameter> ParametersOfStage(const StageOptions& options) {
+  return model::ParametersOf(options.model, options.vocabulary_rows(),
+                             {.first_layer = options.first_layer,
+                              .layers = options.layers,
+                              .embedding = options.first,
+                              .head = options.last});
 }
 
 double SumOfSquares(std::span<const float> values) {
@@ -51,6 +49,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
 
   Status Prepare(const ReplicasSpec& spec, uint32_t replica, const StageSnapshot* begun_from);
 
+  Status BeginBeside(Step step) override;
   Status Begin(Step step) override;
   Status Take(ReplicaSaid said) override {
     return reducer_->Take(said.replica, std::move(said.message));
@@ -75,6 +74,9 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   // otherwise.
   StatusOr<std::vector<SharedParameter>> Shared();
   Status MakeOptimizer(const std::vector<SharedParameter>& shared);
+  Status BeginReducer(Step step);
+  // Gives what a stage has said to be final: gradients of its blocks from `block` on.
+  Status GiveFrom(uint32_t block);
   Status Restore(const StageSnapshot& snapshot);
   // Of what the reducer remembers. Of residuals each of so many replicas has its own.
   std::string ArrayName(const std::string& state) const {
@@ -115,6 +117,10 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   std::vector<std::span<float>> values_;       // that are being merged
   std::vector<bool> stepped_;                  // by bucket, of that merge
   std::vector<bool> counted_elsewhere_;
+  std::vector<uint32_t> final_with_;  // replicas::FinalWith
+  // Of the step whose last backward is under way: who has been given, from the last bucket on.
+  std::optional<uint32_t> buckets_left_;
+  Status beside_;
   Step step_{0};
 };
 
@@ -141,10 +147,12 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
                          const StageSnapshot* begun_from) {
   replica_ = replica;
   steps_apart_ = spec.steps_apart();
+  const std::vector<model::PlacedParameter> parameters = ParametersOfStage(options_);
   LH_ASSIGN_OR_RETURN(
       replicas::Layout layout,
       replicas::Layout::Make(
-          ParametersOfStage(options_),
+          replicas::ReplicatedParameters(parameters,
+                                         options_.train.optimizer.kind == OptimizerKind::kMuon),
           {.replicas = spec.count, .gradients = spec.gradients, .parameters = spec.parameters}));
   LH_ASSIGN_OR_RETURN(
       reducer_,
@@ -157,6 +165,7 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
     counted_elsewhere_.push_back(one.counted_elsewhere);
   }
   LH_RETURN_IF_ERROR(reducer_->BeginMasters(values));
+  final_with_ = replicas::FinalWith(reducer_->layout(), parameters, options_.first_layer);
   if (spec.trains_apart()) {
     outer_.emplace(spec.gradients.local, values);
     for (uint32_t b = 0; b < buckets(); ++b) outer_->PrepareBucket(b, reducer_->Own(b));
@@ -243,13 +252,38 @@ StatusOr<bool> Exchange::IsMerged() {
   return true;
 }
 
-Status Exchange::Begin(Step step) {
+Status Exchange::BeginBeside(Step step) {
+  const bool tells = stage_->TellWhatIsFinal([this](uint32_t block) {
+    if (beside_.ok()) beside_ = GiveFrom(block);
+  });
+  if (!tells) return absl::OkStatus();
+  buckets_left_ = buckets();
+  return BeginReducer(step);
+}
+
+Status Exchange::BeginReducer(Step step) {
   step_ = step;
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<replicas::ParameterMemory> memory;
   for (const SharedParameter& one : shared) memory.push_back({one.gradient, one.value});
-  LH_RETURN_IF_ERROR(reducer_->Begin(step.value(), std::move(memory)));
-  for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveGradients(b));
+  return reducer_->Begin(step.value(), std::move(memory));
+}
+
+Status Exchange::GiveFrom(uint32_t block) {
+  for (uint32_t& left = *buckets_left_; left > 0 && final_with_[left - 1] >= block; --left) {
+    LH_RETURN_IF_ERROR(reducer_->GiveGradients(left - 1));
+  }
+  return absl::OkStatus();
+}
+
+Status Exchange::Begin(Step step) {
+  if (!buckets_left_) {
+    LH_RETURN_IF_ERROR(BeginReducer(step));
+    buckets_left_ = buckets();
+  }
+  LH_RETURN_IF_ERROR(std::exchange(beside_, absl::OkStatus()));
+  LH_RETURN_IF_ERROR(GiveFrom(0));
+  buckets_left_.reset();
   return absl::OkStatus();
 }
 

@@ -2,7 +2,8 @@
 // the far ends of links. Either they take each step together: gradients go to the owners of shards,
 // owners step these, parameters come back,
 //
-//   exchange->Begin(step);                        // the last backward is done
+//   exchange->BeginBeside(step);                  // the last backward follows, not the only one
+//   exchange->Begin(step);                        // it is done
 //   ... until exchange->IsReduced(): ReplicaSaid goes to Take() ...
 //   norm = exchange->AddSquaredNorm(sum);
 //   exchange->StepOwn(step, rate, scale);         // or Skip(step), on all replicas
@@ -59,6 +60,9 @@ class ReplicaExchange {
   virtual StatusOr<bool> IsMerged() = 0;
 
   // --- Of those that take steps together.
+  // Gradients that are final before the last backward has ended leave while it goes on, where the
+  // stage can tell (Stage::TellWhatIsFinal). Nothing is lost where it is not called.
+  virtual Status BeginBeside(Step step) = 0;
   virtual Status Begin(Step step) = 0;
   // Also before Begin or BeginMerge: another replica may be ahead.
   virtual Status Take(ReplicaSaid said) = 0;

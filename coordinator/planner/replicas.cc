@@ -18,6 +18,7 @@
 #include "run/model/family.h"
 #include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
+#include "transport/replicas/outer_step.h"
 #include "transport/replicas/parameters.h"
 #include "transport/replicas/traffic.h"
 
@@ -158,10 +159,12 @@ class Exchange {
   std::vector<Transfer> pairs_;
 };
 
-// Whether a stage says which gradients are final while its last backward runs (Stage::
-// TellWhatIsFinal): it is not on a GPU or of ranks, and another backward was before.
-bool TellsWhatIsFinal(const Plan& plan, const RunSpec& spec, size_t cell) {
-  return plan.cells[cell].device_kind == "cpu" && plan.assignment.cells[cell].devices.size() < 2 &&
+// Whether gradients of a stage leave while its last backward runs (Executor::RunBackward): it is
+// the first one, not on a GPU or of ranks (Stage::TellWhatIsFinal), and another backward was
+// before.
+bool GivesBesideBackward(const Plan& plan, const RunSpec& spec, size_t cell) {
+  return plan.assignment.cells[cell].id.stage == 0 && plan.cells[cell].device_kind == "cpu" &&
+         plan.assignment.cells[cell].devices.size() < 2 &&
          !(spec.model.TrainsTiedMatrix() && spec.pipeline.stages != 1u) &&
          spec.train.microbatches * plan.assignment.slices > 1;
 }
@@ -176,7 +179,7 @@ Status AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& pl
     LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
                         LayoutOf(spec, vocabulary, cell.layers, cell.roles));
     const double last =
-        TellsWhatIsFinal(plan, spec, s)
+        GivesBesideBackward(plan, spec, s)
             ? ShareFinalAtTheEnd(layout, FinalWith(layout, parameters, cell.layers.first))
             : 1;
     const double latencies = MessagesOfSum(spec.replicas.gradients) * exchange.Latency(s);
@@ -188,6 +191,20 @@ Status AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& pl
   }
   cost->replicas_agree = 2 * absl::Seconds(exchange.Latency(0));
   return absl::OkStatus();
+}
+
+// Of an exchange that travels beside so many steps: by how much it outlasts what these leave of the
+// line, where tensors go first.
+double Outlasts(const Exchange& exchange, const schedule::Simulation& passes, uint64_t steps) {
+  double longest = 0;
+  for (uint32_t s = 0; s < passes.stages.size(); ++s) {
+    const schedule::StageUse& use = passes.stages[s];
+    const double free = 1 - std::max(use.egress_share, use.ingress_share);
+    longest = std::max(longest,
+                       exchange.Seconds(s, Exchange::kAll) + 2 * exchange.Latency(s) -
+                           static_cast<double>(steps) * free * absl::ToDoubleSeconds(passes.step));
+  }
+  return longest;
 }
 
 class ReplicasPlanner {
@@ -450,6 +467,8 @@ void ReplicasStep::Set(Prediction* prediction) const {
 StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
                                        const std::stop_token& stop) {
   const uint32_t replicas = ReplicasOf(plan.assignment), apart = spec.replicas.steps_apart();
+  const uint64_t delay =
+      spec.replicas.trains_apart() ? replicas::DelaySteps(spec.replicas.gradients.local) : 0;
   LH_ASSIGN_OR_RETURN(const Exchange exchange, Exchange::Of(plan, spec));
   ReplicasStep step;
   const auto of_replica = [](const std::string& name, uint32_t replica) {
@@ -471,7 +490,8 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
     if (passes > step.passes_seconds) step.passes_seconds = passes, step.slowest = r;
     LH_RETURN_IF_ERROR(AddExchange(exchange, spec, one, &cost));
     LH_ASSIGN_OR_RETURN(const schedule::Simulation exchanging, schedule::Simulate(cost, stop));
-    const double longer = absl::ToDoubleSeconds(exchanging.step) - passes;
+    const double longer = delay > 0 ? Outlasts(exchange, simulation, delay)
+                                    : absl::ToDoubleSeconds(exchanging.step) - passes;
     step.step_seconds = std::max(step.step_seconds, passes + longer / apart);
     if (bound > step.lower_bound_seconds) {
       step.lower_bound_seconds = bound;
@@ -493,9 +513,10 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
              fmt::format("link from stage {} of replica {} to the same of replica {}",
                          pair.from.stage, pair.from.replica, pair.to.replica));
   }
-  // Gradients and parameters, there and back.
+  // Gradients and parameters, there and back; in the steps of a delay they may hide.
   const double first =
-      (exchange.Seconds(0, Exchange::kAll) + 2 * exchange.Latency(0)) / apart - overlap;
+      delay > 0 ? 0
+                : (exchange.Seconds(0, Exchange::kAll) + 2 * exchange.Latency(0)) / apart - overlap;
   if (first > step.lower_bound_seconds) {
     step.bottleneck = "exchange of stage 0 between replicas";
   }

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
+#include "run/model/parameter.h"
 #include "run/plan/plan.h"
 #include "transport/replicas/layout.h"
 
@@ -21,6 +23,9 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
 // Messages of an exchange each of which waits for the one before: gradients, the norm there and
 // back, parameters.
 inline constexpr double kExchangeMessages = 4;
+// What a stage holds.
+std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t vocabulary,
+                                                 const LayerRange& layers, const Roles& roles);
 // What the replicas of a stage exchange, and in which parts.
 StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                     const LayerRange& layers, const Roles& roles);

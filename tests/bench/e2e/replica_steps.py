@@ -4,7 +4,7 @@ size on shaped links, whose passes are slept. Needs root, for network namespaces
 
   tests/bench/e2e/replica_steps.py build/release/bin --out steps.csv --of before
 
-Every step adds a row to --out, with what --of says of the programs.
+Every step that counts adds a row to --out, with what --of says of the programs.
 
 Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
@@ -19,20 +19,22 @@ from cluster import ROOT, Cluster, Failed
 from report import Table, append_rows, machine, read_rows
 
 FILE = ROOT / "deploy/runs/replicas_gpt2_replay.yaml"
-RATE = "100mbit"
-# Stages of a replica, and what a run changes in the file: lines are the bottleneck of passes of three stages, compute
-# is of the others. A stage of twelve layers takes 1.2 s backward where it is slow.
+# Stages of a replica, and what a run changes in the file. As it is, lines are the bottleneck of passes of three stages;
+# where compute is slow, it is: a stage of twelve layers takes 1.2 s backward.
 SLOW = {"replay.layers.block_forward": "50ms", "replay.layers.block_backward": "100ms"}
 CASES = {
     "3 stages, lines slow": (3, {}),
     "3 stages, compute slow": (3, {**SLOW, "links.forward": "bf16", "links.backward": "bf16"}),
-    "1 stage, compute slow, 8 microbatches": (1, SLOW),
-    "1 stage, compute slow, 1 microbatch": (1, {**SLOW, "train.microbatches": 1}),
+    "1 stage, compute slow": (1, SLOW),
+    "1 stage, 1 microbatch": (1, {**SLOW, "train.microbatches": 1}),
 }
+APART = 8  # steps of local-sgd
 FORMS = {
     "bf16": {"pipeline.gradients": "bf16", "pipeline.parameters": "bf16"},
     "sdp4bit": {"pipeline.gradients": "sdp4bit", "pipeline.parameters": "difference4"},
 }
+for name, delay in (("local-sgd", ""), ("local-sgd, delayed", ",delay=0.75")):
+    FORMS[name] = {"pipeline.gradients": f"'local-sgd:steps={APART}{delay}'", "pipeline.parameters": "difference4"}
 FIELDS = ("of", "case", "form", "step", "seconds", "predicted_seconds")
 SKIPPED = 77
 
@@ -44,33 +46,42 @@ def parse():
     parser.add_argument("--of", required=True, help="what the rows are of")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["sdp4bit"])
-    parser.add_argument("--steps", type=int, default=4, help="the first one is not counted")
+    parser.add_argument("--rate", default="100mbit", help="of each worker's line, each way")
+    parser.add_argument("--steps", type=int, default=3, help="that count, of replicas that train together")
     return parser.parse_args()
 
 
+def counted(arguments, form):
+    """Steps that count: behind the first one; of replicas that train apart a round with an exchange, but the first and
+    the last one."""
+    if form.startswith("local-sgd"):
+        return range(APART + 1, 2 * APART + 1), 3 * APART
+    return range(2, arguments.steps + 2), arguments.steps + 1
+
+
 def measure(arguments):
-    print(f"{machine()}; {RATE} to and from each worker", flush=True)
+    print(f"{machine()}; {arguments.rate} to and from each worker", flush=True)
     most = max(CASES[case][0] for case in arguments.cases)
-    with Cluster(arguments.programs, workers=2 * most, rate=RATE) as cluster:
+    with Cluster(arguments.programs, workers=2 * most, rate=arguments.rate) as cluster:
         for case in arguments.cases:
             stages, changes = CASES[case]
             for form in arguments.forms:
-                run = cluster.train(FILE, {"train.steps": arguments.steps, "pipeline.stages": stages, **changes,
-                                           **FORMS[form]})
+                count, steps = counted(arguments, form)
+                run = cluster.train(FILE, {"train.steps": steps, "pipeline.stages": stages, **changes, **FORMS[form]})
                 predicted = run.prediction["step_seconds"]
-                append_rows(arguments.out, FIELDS, [
-                    {"of": arguments.of, "case": case, "form": form, "step": step["step"],
-                     "seconds": f"{step['seconds']:.3f}", "predicted_seconds": f"{predicted:.3f}"}
-                    for step in run.steps if int(step["step"]) > 1])
-                print(f"{case}, {form}: {run.step_seconds(after=1)}, predicted {predicted:.3f}", flush=True)
+                rows = [{"of": arguments.of, "case": case, "form": form, "step": step["step"],
+                         "seconds": f"{step['seconds']:.3f}", "predicted_seconds": f"{predicted:.3f}"}
+                        for step in run.steps if int(step["step"]) in count]
+                append_rows(arguments.out, FIELDS, rows)
+                print(f"{case}, {form}: {[row['seconds'] for row in rows]}, predicted {predicted:.3f}", flush=True)
 
 
 def summary(rows):
-    table = Table("steps, medians", ("case", "form", "of", "seconds", "predicted"))
+    table = Table("steps, means", ("case", "form", "of", "seconds", "predicted"))
     for case, form, of in dict.fromkeys((row["case"], row["form"], row["of"]) for row in rows):
         own = [row for row in rows if (row["case"], row["form"], row["of"]) == (case, form, of)]
-        table.add(case, form, of, f"{statistics.median(float(row['seconds']) for row in own):.3f}",
-                  own[-1]["predicted_seconds"])
+        table.add(case, form, of, f"{statistics.mean(float(row['seconds']) for row in own):.2f}",
+                  f"{float(own[-1]['predicted_seconds']):.2f}")
     table.finish()
 
 

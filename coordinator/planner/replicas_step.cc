@@ -105,12 +105,12 @@ class Exchange {
   std::vector<Transfer> pairs_;
 };
 
-// Whether gradients of a stage leave while its last backward runs (Executor::RunBackward): it is
-// the first one, not on a GPU or of ranks (Stage::TellWhatIsFinal), and another backward was
-// before.
+// Whether gradients of a stage leave while its last backward of a step runs
+// (Executor::RunBackward): it is the first one, not on a GPU or of ranks (Stage::TellWhatIsFinal),
+// and another backward was before.
 bool GivesBesideBackward(const Plan& plan, const RunSpec& spec, size_t cell) {
-  return plan.assignment.cells[cell].id.stage == 0 && plan.cells[cell].device_kind == "cpu" &&
-         plan.assignment.cells[cell].devices.size() < 2 &&
+  return !spec.replicas.trains_apart() && plan.assignment.cells[cell].id.stage == 0 &&
+         plan.cells[cell].device_kind == "cpu" && plan.assignment.cells[cell].devices.size() < 2 &&
          !(spec.model.TrainsTiedMatrix() && spec.pipeline.stages != 1u) &&
          spec.train.microbatches * plan.assignment.slices > 1;
 }

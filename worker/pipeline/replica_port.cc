@@ -45,7 +45,8 @@ ReplicaPort::ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue>
     : EdgePort(options.on_health),
       options_(std::move(options)),
       run_tag_(wire::RunTag(options_.run)),
-      events_(std::move(events)) {}
+      events_(std::move(events)),
+      most_chunks_(options_.most_chunks) {}
 
 ReplicaPort::~ReplicaPort() {
   NoteReceiving(false);
@@ -110,7 +111,7 @@ void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
 // Who closes has the link send all that was accepted.
 void ReplicaPort::Pump() {
   const bool beside = options_.turns && options_.turns->busy();
-  const uint64_t most = beside ? kChunksBesideTensors : options_.most_chunks;
+  const uint64_t most = beside ? kChunksBesideTensors : most_chunks_;
   while (!waiting_.empty() && (closed_ || chunks_in_link_ < most)) GiveChunk();
 }
 
@@ -276,6 +277,16 @@ void ReplicaPort::NoteReceiving(bool receiving) {
 std::shared_ptr<transport::Link> ReplicaPort::link() {
   const std::lock_guard lock(mutex_);
   return link_;
+}
+
+// As the peer's credits grow then.
+void ReplicaPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
+  {
+    const std::lock_guard lock(mutex_);
+    most_chunks_ = std::max(most_chunks_, transport::kDefaultCredits);
+    Pump();
+  }
+  EdgePort::OnHealed(away, frames_resent);
 }
 
 void ReplicaPort::OnClosed(const Status& reason) {

@@ -73,6 +73,7 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   void SendAgreement(wire::TensorKind kind, Step step, const wire::StepMessage& message);
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
  private:
@@ -100,6 +101,7 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   bool closed_ = false;
   uint32_t sent_ = 0;  // messages
   PortUse use_;
+  uint32_t most_chunks_;
   std::deque<std::shared_ptr<Outgoing>> waiting_;  // messages of which the link lacks chunks
   uint64_t chunks_under_way_ = 0, chunks_in_link_ = 0;
   MonoTime busy_since_;

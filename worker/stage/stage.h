@@ -186,9 +186,8 @@ class Stage {
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters();
   // Before the last Backward of a step: as it goes on, `final(k)` says that gradients of the blocks
   // from k on, counted from this stage's first one, and of the head are what they will be. On the
-  // thread that calls. Each call says less of a `k`; nobody is told of the last ones, which are
-  // final when Backward has ended. False: this one is computed in one go, or memory of gradients is
-  // not there before it has ended; nothing is said.
+  // thread that calls, each time with a smaller k, never 0: all are final when Backward has ended.
+  // False: nothing is said, because it is computed in one go or gradients get their memory in it.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;

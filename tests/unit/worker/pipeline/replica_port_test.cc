@@ -129,6 +129,14 @@ TEST(ReplicaPort, TensorsOfBoundariesGoFirst) {
   end.link->TakeAll();
 }
 
+TEST(ReplicaPort, FillsALinkThatHasHealed) {
+  End end(0, 1);
+  end.port->Send(Step(1), Bytes(100 * kChunkBytes));
+  EXPECT_EQ(end.link->frames.size(), kMostChunks);
+  end.port->OnHealed(absl::Seconds(1), 0);
+  EXPECT_EQ(end.link->frames.size(), 100u);
+}
+
 TEST(ReplicaPort, TheFirstReplicaDecides) {
   End first(0, 1), second(1, 0);
   second.port->SendAgreement(wire::TensorKind::kNormUp, Step(4), {.squared_norm = 2.5});

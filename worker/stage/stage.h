@@ -187,7 +187,8 @@ class Stage {
   // Before the last Backward of a step: as it goes on, `final(k)` says that gradients of the blocks
   // from k on, counted from this stage's first one, and of the head are what they will be. On the
   // thread that calls, each time with a smaller k, never 0: all are final when Backward has ended.
-  // False: nothing is said, because it is computed in one go or gradients get their memory in it.
+  // False: nothing is said, because it is computed in one go or because gradients get their memory
+  // in it.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;

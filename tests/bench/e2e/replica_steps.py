@@ -77,10 +77,12 @@ def measure(arguments):
 
 
 def summary(rows):
-    table = Table("steps, means", ("case", "form", "of", "seconds", "predicted"))
+    table = Table("steps: medians; of replicas that train apart means over a round",
+                  ("case", "form", "of", "seconds", "predicted"))
     for case, form, of in dict.fromkeys((row["case"], row["form"], row["of"]) for row in rows):
         own = [row for row in rows if (row["case"], row["form"], row["of"]) == (case, form, of)]
-        table.add(case, form, of, f"{statistics.mean(float(row['seconds']) for row in own):.2f}",
+        middle = statistics.mean if form.startswith("local-sgd") else statistics.median
+        table.add(case, form, of, f"{middle(float(row['seconds']) for row in own):.2f}",
                   f"{float(own[-1]['predicted_seconds']):.2f}")
     table.finish()
 

@@ -73,7 +73,9 @@ class ReplayStage final : public Stage {
     return Output(!options_.first);
   }
 
+  // As a stage that computes on a CPU.
   bool TellWhatIsFinal(std::function<void(uint32_t)> final) override {
+    if (options_.train.microbatches * options_.slices == 1) return false;
     final_ = std::move(final);
     return true;
   }

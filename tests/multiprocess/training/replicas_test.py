@@ -67,7 +67,8 @@ def start_broken(cluster, name, *flags, step=20, **options):
 
 def resume(cluster):
     """Killed and resumed, a run repeats its losses; with another number of replicas it goes on."""
-    options = {"stages": 2, "links": DEFAULT, "model": SMALL}
+    # Long enough to be killed in the middle of it.
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 100}
     for name, forms_ in [("lossy", LOSSY), ("sparse", SPARSE), ("apart", LATE)]:
         flags = (*TWO, *HALF, *forms_)
         unbroken = cluster.train(f"{name}-whole", *flags, **options)
@@ -86,17 +87,17 @@ def resume(cluster):
         cluster.cli("submit", path, "--resume", "--watch", *flags)
         expect_equal(f"{name}, killed and resumed", cluster.losses(run), unbroken)
     # What replicas have of the optimizer is put together.
-    longer = cluster.write_run("lossy-broken", steps=60, **options)
+    longer = cluster.write_run("lossy-broken", **{**options, "steps": 110})
     cluster.cli("submit", longer, "--resume", "--watch")
     losses = cluster.losses(run_of(cluster, "lossy-broken"))
-    expect_goes_on("one replica goes on from two", losses, 50)
-    longest = cluster.write_run("lossy-broken", steps=70, **options)
+    expect_goes_on("one replica goes on from two", losses, 100)
+    longest = cluster.write_run("lossy-broken", **{**options, "steps": 120})
     cluster.cli("submit", longest, "--resume", "--watch", *TWO, *HALF)
-    expect_goes_on("two replicas go on from one", cluster.losses(run_of(cluster, "lossy-broken")), 60)
+    expect_goes_on("two replicas go on from one", cluster.losses(run_of(cluster, "lossy-broken")), 110)
 
 
     # Who has trained apart has an optimizer of its own.
-    alone = cluster.write_run("apart-broken", steps=60, **options)
+    alone = cluster.write_run("apart-broken", **{**options, "steps": 110})
     result = cluster.cli("submit", alone, "--resume", check=False)
     if result.returncode != 1 or "pipeline.replicas is 2 in the run and 1 in this file" not in result.stderr:
         raise AssertionError(f"exit {result.returncode}, {result.stderr!r}")

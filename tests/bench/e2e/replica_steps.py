@@ -48,6 +48,7 @@ def parse():
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["sdp4bit"])
     parser.add_argument("--rate", default="100mbit", help="of each worker's line, each way")
     parser.add_argument("--steps", type=int, default=3, help="that count, of replicas that train together")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="changes the run file")
     return parser.parse_args()
 
 
@@ -67,7 +68,8 @@ def measure(arguments):
             stages, changes = CASES[case]
             for form in arguments.forms:
                 count, steps = counted(arguments, form)
-                run = cluster.train(FILE, {"train.steps": steps, "pipeline.stages": stages, **changes, **FORMS[form]})
+                run = cluster.train(FILE, {"train.steps": steps, "pipeline.stages": stages, **changes, **FORMS[form],
+                                           **dict(word.split("=", 1) for word in arguments.set)})
                 predicted = run.prediction["step_seconds"]
                 rows = [{"of": arguments.of, "case": case, "form": form, "step": step["step"],
                          "seconds": f"{step['seconds']:.3f}", "predicted_seconds": f"{predicted:.3f}"}

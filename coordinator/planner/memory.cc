@@ -211,6 +211,7 @@ OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments
   if (apart) {
     of.in_memory += own + 3 * all;  // momentum; anchors, what was taken, differences
     of.in_state += own;
+    if (gradients.local.delay > 0) of.in_state += all;  // beside what replicas have alike
   }
   return of;
 }

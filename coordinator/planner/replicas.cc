@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,11 +11,9 @@
 #include "base/units.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/links.h"
-#include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/prediction.h"
 #include "run/model/family.h"
 #include "run/plan/chain.h"
-#include "run/schedule/simulator.h"
 #include "transport/replicas/parameters.h"
 #include "transport/replicas/traffic.h"
 
@@ -61,73 +57,6 @@ void TakeLonger(const v1::LayerTimes& other, v1::LayerTimes* times) {
 void TakeLess(uint64_t other, uint64_t* bytes) {
   if (other > 0) *bytes = *bytes == 0 ? other : std::min(*bytes, other);
 }
-
-// What the replicas of each stage send each other in one exchange, on the plan's network.
-class Exchange {
- public:
-  struct Transfer {
-    CellId from, to;
-    double bytes = 0;
-    double link_bytes_per_second = 0;  // of the pair, whatever the interfaces do
-    double seconds = 0;                // alone
-    double latency = 0;
-  };
-
-  explicit Exchange(const Plan& plan)
-      : assignment_(plan.assignment),
-        network_(NetworkOf(plan)),
-        sent_(assignment_.cells.size()),
-        received_(assignment_.cells.size()) {
-    for (size_t e = 0; e < assignment_.edges.size(); ++e) {
-      const Edge& edge = assignment_.edges[e];
-      if (edge.kind != EdgeKind::kReplicas) continue;
-      const LinkRates& link = network_.links[e];
-      Add(edge.from, edge.to, edge.forward, link.forward,
-          AloneBytesPerSecond(network_, assignment_, e, Direction::kForward));
-      Add(edge.to, edge.from, edge.backward, link.backward,
-          AloneBytesPerSecond(network_, assignment_, e, Direction::kBackward));
-    }
-  }
-
-  const std::vector<Transfer>& pairs() const { return pairs_; }
-  double sent(size_t cell) const { return sent_[cell]; }
-  double received(size_t cell) const { return received_[cell]; }
-
-  // Of the slowest stage, or of one alone. So many messages wait for each other.
-  double Seconds(std::optional<uint32_t> stage, double messages) const {
-    double transfer = 0, latency = 0;
-    for (const Transfer& pair : pairs_) {
-      if (stage && pair.from.stage != *stage) continue;
-      transfer = std::max(transfer, pair.seconds);
-      latency = std::max(latency, pair.latency);
-    }
-    for (size_t c = 0; c < sent_.size(); ++c) {
-      if (stage && assignment_.cells[c].id.stage != *stage) continue;
-      transfer = std::max({transfer, sent_[c] / network_.interfaces[c].egress_bytes_per_second,
-                           received_[c] / network_.interfaces[c].ingress_bytes_per_second});
-    }
-    return transfer + messages * latency;
-  }
-
- private:
-  void Add(const CellId& from, const CellId& to, const Flow& flow, const FlowRates& link,
-           double alone) {
-    const auto bytes = static_cast<double>(WithChunkHeaders(flow.bytes));
-    sent_[assignment_.PlaceOf(from)] += bytes;
-    received_[assignment_.PlaceOf(to)] += bytes;
-    pairs_.push_back({.from = from,
-                      .to = to,
-                      .bytes = bytes,
-                      .link_bytes_per_second = link.bytes_per_second,
-                      .seconds = bytes / alone,
-                      .latency = absl::ToDoubleSeconds(link.latency)});
-  }
-
-  const Assignment& assignment_;
-  const NetworkRates network_;
-  std::vector<double> sent_, received_;  // as the assignment's cells
-  std::vector<Transfer> pairs_;
-};
 
 class ReplicasPlanner {
  public:
@@ -207,9 +136,9 @@ class ReplicasPlanner {
       plan->assignment.sealed |= !edge.relays.empty();
       const std::string codec = replicas::ToString(spec.replicas.gradients);
       edge.forward = {.codec = codec,
-                      .bytes = UsualBytes(layout, edge.from.replica, edge.to.replica)};
+                      .bytes = UsualTraffic(layout, edge.from.replica, edge.to.replica).total()};
       edge.backward = {.codec = codec,
-                       .bytes = UsualBytes(layout, edge.to.replica, edge.from.replica)};
+                       .bytes = UsualTraffic(layout, edge.to.replica, edge.from.replica).total()};
     }
     return absl::OkStatus();
   }
@@ -329,15 +258,20 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
   return ReplicasPlanner(request, stop).Make();
 }
 
+std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t vocabulary,
+                                                 const LayerRange& layers, const Roles& roles) {
+  return model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
+                             {.first_layer = layers.first,
+                              .layers = layers.count,
+                              .embedding = roles.embedding,
+                              .head = roles.head});
+}
+
 StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                     const LayerRange& layers, const Roles& roles) {
-  const auto parameters = model::ParametersOf(spec.model, spec.model.VocabularyOver(vocabulary),
-                                              {.first_layer = layers.first,
-                                               .layers = layers.count,
-                                               .embedding = roles.embedding,
-                                               .head = roles.head});
   return replicas::Layout::Make(
-      replicas::ReplicatedParameters(parameters, spec.train.optimizer.kind == OptimizerKind::kMuon),
+      replicas::ReplicatedParameters(ParametersOf(spec, vocabulary, layers, roles),
+                                     spec.train.optimizer.kind == OptimizerKind::kMuon),
       {.replicas = spec.replicas.count,
        .gradients = spec.replicas.gradients,
        .parameters = spec.replicas.parameters});
@@ -346,6 +280,7 @@ StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
 Plan ReplicaOf(const Plan& plan, uint32_t replica) {
   Plan one;
   one.assignment.slices = plan.assignment.slices;
+  one.assignment.data = plan.assignment.data;
   for (size_t c = 0; c < plan.assignment.cells.size(); ++c) {
     if (plan.assignment.cells[c].id.replica != replica) continue;
     one.assignment.cells.push_back(plan.assignment.cells[c]);
@@ -372,79 +307,10 @@ StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const
   uint64_t most = 0;
   for (uint32_t from = 0; from < spec.replicas.count; ++from) {
     for (uint32_t to = 0; to < spec.replicas.count; ++to) {
-      if (to != from) most = std::max(most, UsualBytes(layout, from, to));
+      if (to != from) most = std::max(most, UsualTraffic(layout, from, to).total());
     }
   }
   return most;
-}
-
-double ExchangeSeconds(const Plan& plan) {
-  return Exchange(plan).Seconds(std::nullopt, kExchangeMessages);
-}
-
-void ReplicasStep::Set(Prediction* prediction) const {
-  prediction->unlimited_depth_step_seconds += exchange_seconds - prediction->exchange_seconds;
-  prediction->exchange_seconds = exchange_seconds;
-  prediction->step_seconds = step_seconds;
-  prediction->lower_bound_seconds = lower_bound_seconds;
-  prediction->bottleneck = bottleneck;
-  prediction->floor_seconds = floor_seconds;
-  prediction->busiest = busiest;
-  prediction->busiest_bytes = busiest_bytes;
-}
-
-StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
-                                       const std::stop_token& stop) {
-  const uint32_t replicas = ReplicasOf(plan.assignment), apart = spec.replicas.steps_apart();
-  const Exchange exchange(plan);
-  ReplicasStep step{.exchange_seconds = exchange.Seconds(std::nullopt, kExchangeMessages) / apart};
-  const auto of_replica = [](const std::string& name, uint32_t replica) {
-    return replica == 0 ? name : fmt::format("{} of replica {}", name, replica);
-  };
-  const auto consider = [&step](double seconds, double bytes, std::string name) {
-    if (!(seconds > step.floor_seconds)) return;
-    step.floor_seconds = seconds;
-    step.busiest_bytes = static_cast<uint64_t>(std::llround(bytes));
-    step.busiest = std::move(name);
-  };
-  double overlap = 0;  // of the replica that sets the bound
-  for (uint32_t r = 0; r < replicas; ++r) {
-    const Plan one = ReplicaOf(plan, r);
-    schedule::PipelineCost cost = PipelineCostOf(one, spec, NetworkOf(one));
-    LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(cost, stop));
-    const double passes = absl::ToDoubleSeconds(simulation.step);
-    const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
-    if (passes > step.passes_seconds) step.passes_seconds = passes, step.slowest = r;
-    if (bound > step.lower_bound_seconds) {
-      step.lower_bound_seconds = bound;
-      step.bottleneck = of_replica(simulation.bottleneck, r);
-      overlap = absl::ToDoubleSeconds(cost.stages.front().backward);
-    }
-    for (size_t s = 0; s < cost.stages.size(); ++s) {
-      const size_t cell = plan.assignment.PlaceOf(one.assignment.cells[s].id);
-      cost.stages[s].exchange_sent_bytes = exchange.sent(cell) / apart;
-      cost.stages[s].exchange_received_bytes = exchange.received(cell) / apart;
-    }
-    const schedule::BusiestResource busiest = schedule::FindBusiestResource(cost);
-    consider(absl::ToDoubleSeconds(busiest.step), busiest.bytes, of_replica(busiest.name, r));
-  }
-  step.step_seconds = step.passes_seconds + step.exchange_seconds;
-  for (const Exchange::Transfer& pair : exchange.pairs()) {
-    consider(pair.bytes / pair.link_bytes_per_second / apart, pair.bytes / apart,
-             fmt::format("link from stage {} of replica {} to the same of replica {}",
-                         pair.from.stage, pair.from.replica, pair.to.replica));
-  }
-  // Gradients and parameters, there and back.
-  const double first = exchange.Seconds(0, /*messages=*/2) / apart - overlap;
-  if (first > step.lower_bound_seconds) {
-    step.bottleneck = "exchange of stage 0 between replicas";
-  }
-  step.lower_bound_seconds += std::max(first, 0.0);
-  if (step.floor_seconds > step.lower_bound_seconds) {
-    step.lower_bound_seconds = step.floor_seconds;
-    step.bottleneck = step.busiest;
-  }
-  return step;
 }
 
 }  // namespace longhaul::coordinator

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
+#include "run/model/parameter.h"
 #include "run/plan/plan.h"
 #include "transport/replicas/layout.h"
 
@@ -21,6 +23,9 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
 // Messages of an exchange each of which waits for the one before: gradients, the norm there and
 // back, parameters.
 inline constexpr double kExchangeMessages = 4;
+// What a stage holds.
+std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t vocabulary,
+                                                 const LayerRange& layers, const Roles& roles);
 // What the replicas of a stage exchange, and in which parts.
 StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                     const LayerRange& layers, const Roles& roles);
@@ -34,16 +39,12 @@ Plan ReplicaOf(const Plan& plan, uint32_t replica);
 StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                                  const Roles& roles);
 
-// How long one exchange of gradients and parameters takes after the passes of a step, at the rates
-// that the plan's edges and cells have. One replica exchanges nothing: 0.
-double ExchangeSeconds(const Plan& plan);
-
 // A step of all replicas, on the network and with the depths that the plan has. Where replicas
 // exchange once in some steps, what is said of a step is that part of it.
 struct ReplicasStep {
-  uint32_t slowest = 0;       // the replica whose passes take longest
-  double passes_seconds = 0;  // of that one
-  double exchange_seconds = 0;
+  uint32_t slowest = 0;         // the replica whose passes take longest
+  double passes_seconds = 0;    // of that one, with no exchange behind them
+  double exchange_seconds = 0;  // by which exchanging makes a step longer
   double step_seconds = 0;
   // As Prediction's. The floor counts what an interface carries of passes and of the exchange. The
   // bound has the exchange of the first stage behind the passes, but for the last backward there,

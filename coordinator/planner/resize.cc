@@ -133,9 +133,10 @@ class Resizer {
                           LayoutOf(spec_, assignment.data.vocabulary, cell.layers, cell.roles));
       const std::string codec = replicas::ToString(spec_.replicas.gradients);
       edge->forward = {.codec = codec,
-                       .bytes = UsualBytes(layout, edge->from.replica, edge->to.replica)};
-      edge->backward = {.codec = codec,
-                        .bytes = UsualBytes(layout, edge->to.replica, edge->from.replica)};
+                       .bytes = UsualTraffic(layout, edge->from.replica, edge->to.replica).total()};
+      edge->backward = {
+          .codec = codec,
+          .bytes = UsualTraffic(layout, edge->to.replica, edge->from.replica).total()};
     } else {
       LH_ASSIGN_OR_RETURN(edge->forward,
                           FlowFrom(request_, MemberAt(edge->from), Direction::kForward));

@@ -53,11 +53,11 @@ void CheckOneReplica(const ReplicasSpec& replicas, Reader& reader) {
 void CheckApart(const RunSpec& spec, Reader& reader) {
   if (!spec.replicas.trains_apart()) return;
   const replicas::LocalSgdOptions& local = spec.replicas.gradients.local;
-  if (local.delay > 0) {
+  if (local.delay > 0 && local.delay * local.steps < 1) {
     reader.Fail(reader.PlaceOf(kGradients),
-                fmt::format("{}: in this version local-sgd's replicas go on from an exchange when "
-                            "it has ended; leave delay out",
-                            kGradients));
+                fmt::format("{}: a delay of {} of {} steps is less than one step; raise it to {} "
+                            "or more, or leave it out",
+                            kGradients, local.delay, local.steps, 1.0 / local.steps));
   }
   const auto check = [&](std::string_view key, uint64_t steps) {
     if (!reader.Sound({key}) || steps % local.steps == 0) return;

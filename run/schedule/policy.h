@@ -83,6 +83,7 @@ class StagePolicy {
   // kept. Never falls; all of the step once all inputs are ready.
   uint32_t GradientsThatMayLeave() const;
   bool AllForwardsBegun() const { return forwards_begun_ == all_; }
+  bool AllBackwardsBegun() const { return backwards_begun_ == all_; }
   // Microbatches, begun ones too.
   uint32_t in_flight() const { return (SlicesInFlight() + order_.slices() - 1) / order_.slices(); }
   uint32_t depth() const { return depth_; }

@@ -46,11 +46,13 @@ struct LinkState {
 struct StageState {
   StagePolicy policy;
   double forward = 0, backward = 0, optimizer = 0;
+  double reduce = 0, reduce_last = 0, gather = 0;
   std::optional<Work> running;
   std::deque<CodecJob> codec_jobs;
   double compute = 0;
   // Of the step's phases.
   double first_forward_begins = kNever, passes_end = kNever;
+  double tensors_left = 0;          // the last one
   double tied_arrives = 0;          // what the matrix's other end sends
   double gradients_whole = kNever;  // all sums are in them
   double norm_known = kNever;
@@ -85,7 +87,10 @@ class Run {
                                                 .activation_lead = stage.activation_lead}),
                          .forward = absl::ToDoubleSeconds(stage.forward),
                          .backward = absl::ToDoubleSeconds(stage.backward),
-                         .optimizer = absl::ToDoubleSeconds(stage.optimizer)});
+                         .optimizer = absl::ToDoubleSeconds(stage.optimizer),
+                         .reduce = absl::ToDoubleSeconds(stage.reduce),
+                         .reduce_last = absl::ToDoubleSeconds(stage.reduce_last),
+                         .gather = absl::ToDoubleSeconds(stage.gather)});
     }
     for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
       const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
@@ -159,11 +164,14 @@ class Run {
     return absl::OkStatus();
   }
 
-  // There is one replica: its gradients are whole when its last backward has ended, and what the
-  // other end of a tied matrix sends is there.
+  // A stage's gradients are whole when its last backward has ended, what the other end of a tied
+  // matrix sends is there, and then what its replicas send.
   void SumGradients() {
     for (StageState& stage : stages_) {
       stage.gradients_whole = std::max(stage.passes_end, stage.tied_arrives);
+      if (stage.reduce == 0) continue;
+      stage.gradients_whole = std::max(stage.gradients_whole, stage.tensors_left) +
+                              std::max(stage.reduce - stage.backward, stage.reduce_last);
     }
   }
 
@@ -175,7 +183,7 @@ class Run {
       known = std::max(stages_[chain::UpperStage(b)].gradients_whole,
                        known + absl::ToDoubleSeconds(cost_.boundaries[b].backward.latency));
     }
-    stages_.front().norm_known = known;
+    stages_.front().norm_known = known + absl::ToDoubleSeconds(cost_.replicas_agree);
     for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
       stages_[chain::LowerStage(b)].norm_known =
           stages_[chain::UpperStage(b)].norm_known +
@@ -183,13 +191,15 @@ class Run {
     }
   }
 
-  // The optimizers of later stages overlap with the next step's first forwards, so only what
-  // outlasts those counts. Gives the seconds of the step.
+  // What later stages do overlaps with the next step's first forwards, so only what outlasts those
+  // counts. Gives the seconds of the step.
   double StepOptimizers() const {
-    double step = stages_.front().norm_known + stages_.front().optimizer;
+    const StageState& first = stages_.front();
+    double step = first.norm_known + first.optimizer + first.gather;
     for (uint32_t s = 1; s < stages_.size(); ++s) {
       const StageState& stage = stages_[s];
-      const double ends = std::max(stage.norm_known, stage.gradients_whole) + stage.optimizer;
+      const double ends =
+          std::max(stage.norm_known, stage.gradients_whole) + stage.optimizer + stage.gather;
       step = std::max(step, ends - stage.first_forward_begins);
     }
     return step;
@@ -278,6 +288,7 @@ class Run {
   void FinishTransfer(uint32_t index) {
     LinkState& link = links_[index];
     network_.End(index);
+    stages_[link.sender].tensors_left = now_;
     link.arrivals.push_back(now_ + link.latency);
     arrives_[index] = link.arrivals.front();
     link.busy += now_ - link.busy_since;
@@ -439,10 +450,13 @@ Status CheckCost(const PipelineCost& cost) {
                                                     .microbatches = cost.microbatches,
                                                     .depth = stage.depth}));
     if (stage.forward < absl::ZeroDuration() || stage.backward < absl::ZeroDuration() ||
-        stage.optimizer < absl::ZeroDuration() || !(stage.egress_bytes_per_second > 0) ||
+        std::min({stage.optimizer, stage.reduce_last, stage.gather}) < absl::ZeroDuration() ||
+        stage.reduce < stage.reduce_last || !(stage.egress_bytes_per_second > 0) ||
         !(stage.ingress_bytes_per_second > 0) || stage.depth == 0) {
       return absl::InvalidArgumentError(
-          "a stage needs times that are not negative, rates above 0 and a depth of 1 or more");
+          "a stage needs times that are not negative, the last of which is a part of the whole, "
+          "rates "
+          "above 0 and a depth of 1 or more");
     }
   }
   if (cost.tied && OverlapsSteps(cost.schedule)) {

@@ -1,8 +1,9 @@
 // Predicts the time of one synchronous step by driving the executor's own policies with a virtual
 // clock; and the lower bound that no schedule beats.
 //
-// A step has the phases that the executor drives: passes, sums of gradients (over replicas, which
-// is nothing with one; of a tied matrix), the agreement on the norm, the optimizer.
+// A step has the phases that the executor drives: passes, sums of gradients (of a tied matrix; over
+// replicas of the stage), the agreement on the norm, the optimizer, new parameters from replicas.
+// Replicas are simulated one by one, as if all of them ended their passes alike.
 //
 // Model of the passes: a stage computes one thing at a time, a slice forward or backward. A message
 // between neighbours occupies the egress of the sender and the ingress of the receiver, which all
@@ -38,8 +39,12 @@ struct StageCost {
   uint32_t depth = 1;  // microbatches
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
-  // With other replicas of the stage, a step, headers included. Of all that is here the
-  // steady-state floor alone knows them.
+  // With other replicas of the stage, once a step. `reduce` takes gradients to their means, where
+  // the line is free of tensors (these go first). All but `reduce_last` of it may run beside the
+  // last backward. `gather` takes new parameters to all replicas, from when the optimizer has
+  // stepped. The bound knows nothing of these.
+  absl::Duration reduce, reduce_last, gather;
+  // The same in bytes, headers included, which the steady-state floor alone knows.
   double exchange_sent_bytes = 0, exchange_received_bytes = 0;
 };
 
@@ -71,6 +76,8 @@ struct PipelineCost {
   // Of a tied matrix, between the first stage and the last: its bytes are sent once a step, each
   // way as soon as the sender's passes end.
   std::optional<BoundaryCost> tied;
+  // In which the first stages of replicas agree on the norm.
+  absl::Duration replicas_agree;
 
   uint32_t AllSlices() const { return microbatches * slices; }
 };

@@ -8,6 +8,10 @@
 
 namespace longhaul::replicas {
 
+uint64_t DelaySteps(const LocalSgdOptions& options) {
+  return static_cast<uint64_t>(options.delay * options.steps);
+}
+
 void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
                   std::span<float> momentum, std::span<float> anchor) {
   const auto mu = static_cast<float>(options.momentum);
@@ -27,7 +31,7 @@ OuterStep::OuterStep(const LocalSgdOptions& options, std::span<const std::span<c
 }
 
 bool OuterStep::MergeIsDue(uint64_t step) const {
-  const auto delay = static_cast<uint64_t>(options_.delay * options_.steps);
+  const uint64_t delay = DelaySteps(options_);
   return step >= options_.steps + delay && (step - delay) % options_.steps == 0;
 }
 

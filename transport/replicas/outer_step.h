@@ -28,6 +28,9 @@
 
 namespace longhaul::replicas {
 
+// D.
+uint64_t DelaySteps(const LocalSgdOptions& options);
+
 // In fp32, each operation rounded once, in the order above.
 void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
                   std::span<float> momentum, std::span<float> anchor);
@@ -43,6 +46,8 @@ class OuterStep {
 
   // Of the parameters as they are now.
   void TakeDifferences(std::span<const std::span<const float>> locals);
+  // What all replicas have alike: those of the last outer step, by parameter.
+  const std::vector<std::vector<float>>& anchors() const { return anchors_; }
   // Differences for gradients, anchors for values.
   std::vector<ParameterMemory> memory();
   // Of the reducer's bucket; always the same pieces. PrepareBucket comes first where State is

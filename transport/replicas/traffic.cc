@@ -27,22 +27,28 @@ uint64_t UnionBytesOf(const Shard& shard, uint32_t replicas) {
 
 }  // namespace
 
-uint64_t UsualBytes(const Layout& layout, uint32_t from, uint32_t to) {
+ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to) {
   const LayoutOptions& options = layout.options();
-  uint64_t bytes = 0;
+  ExchangeTraffic traffic;
   for (const Bucket& bucket : layout.buckets()) {
     const Shard &theirs = bucket.shards[to], &own = bucket.shards[from];
     if (!theirs.dense.empty()) {
-      bytes += kMessageHeaderBytes + GradientBytes(DenseForm(options.gradients), theirs.dense);
+      traffic.gradients +=
+          kMessageHeaderBytes + GradientBytes(DenseForm(options.gradients), theirs.dense);
     }
     if (!theirs.sparse.empty()) {
-      bytes += SparseBytes(theirs, options.gradients.keep, options.replicas);
+      traffic.gradients += SparseBytes(theirs, options.gradients.keep, options.replicas);
     }
-    if (!own.sparse.empty()) bytes += UnionBytesOf(own, options.replicas);
+    if (!own.sparse.empty()) traffic.gradients += UnionBytesOf(own, options.replicas);
     if (own.empty()) continue;
-    bytes += kMessageHeaderBytes + ParameterBytes(options.parameters, own.pieces());
+    traffic.parameters += kMessageHeaderBytes + ParameterBytes(options.parameters, own.pieces());
   }
-  return bytes;
+  return traffic;
+}
+
+uint32_t MessagesOfSum(const GradientOptions& gradients) {
+  constexpr uint32_t kIndexUnionSketch = 3;
+  return gradients.form == GradientForm::kTagc ? kIndexUnionSketch : 1;
 }
 
 }  // namespace longhaul::replicas

@@ -8,10 +8,17 @@
 
 namespace longhaul::replicas {
 
-// Bytes of messages, with their headers, that replica `from` sends replica `to` in a step: its
-// gradients of the other's shards, and the parameters of its own. Exact for dense pieces; of sparse
-// ones as if no two replicas kept the same positions. Pure.
-uint64_t UsualBytes(const Layout& layout, uint32_t from, uint32_t to);
+// Bytes of messages, with their headers, that replica `from` sends replica `to` in a step: all that
+// it takes to have its gradients of the other's shards in their sum, and the other's in its own;
+// and the parameters of its shards. Exact for dense pieces; of sparse ones as if no two replicas
+// kept the same positions. Pure.
+struct ExchangeTraffic {
+  uint64_t gradients = 0, parameters = 0;
+  uint64_t total() const { return gradients + parameters; }
+};
+ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
+// Messages of which each waits for the one before, until gradients are summed.
+uint32_t MessagesOfSum(const GradientOptions& gradients);
 
 }  // namespace longhaul::replicas
 

@@ -210,6 +210,7 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     if (chunks_under_way_ == 0) {
       busy_since_ = Now();
       NoteTraffic(/*begin=*/true);
+      if (options_.turns) options_.turns->Begin();
     }
     chunks_under_way_ += chunks;
     outgoing->chunks_under_way = chunks;
@@ -240,6 +241,7 @@ void BoundaryPort::SendDone(Outgoing& outgoing) {
   if (--chunks_under_way_ > 0) return;
   use_.send_busy += longhaul::operator-(Now(), busy_since_);
   NoteTraffic(/*begin=*/false);
+  if (options_.turns) options_.turns->End();
 }
 
 void BoundaryPort::NoteTraffic(bool begin) const {

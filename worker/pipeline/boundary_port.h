@@ -45,6 +45,7 @@
 #include "worker/pipeline/tensor_assembler.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/pipeline/traffic_watch.h"
+#include "worker/pipeline/wire_turns.h"
 
 namespace longhaul::worker {
 
@@ -75,6 +76,7 @@ struct BoundaryPortOptions {
   std::shared_ptr<TraceLog> trace;  // or null
   TrafficWatch* traffic =
       nullptr;  // hears when tensors are on their way; outlives the port; or null
+  std::shared_ptr<WireTurns> turns;  // hears when tensors of this side are; or null
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };

@@ -109,6 +109,9 @@ Status Executor::Loop() {
       ValidatesAfter(options_.spec, step_)) {
     LH_RETURN_IF_ERROR(Validate());
   }
+  if (options_.exchange && options_.exchange->AwaitsMerge()) {
+    LH_RETURN_IF_ERROR(options_.exchange->BeginMerge(step_));
+  }
   while (!stopped && step_.value() < options_.spec.train.steps) {
     step_ = step_.Next();
     work_->BeginStep(step_);
@@ -146,8 +149,7 @@ Status Executor::TrainStep() {
   LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
   LH_RETURN_IF_ERROR(StepOptimizer(agreed));
-  if (options_.exchange && !steps_together()) LH_RETURN_IF_ERROR(MergeReplicas());
-  return SaveState(agreed);
+  return options_.exchange && !steps_together() ? EndStepApart(agreed) : SaveState(agreed);
 }
 
 schedule::PolicyOptions Executor::TrainingPolicy() const {
@@ -385,6 +387,11 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
   const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, slice);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, slice}).mapped());
+  // Other stages' last gradient is waited for above: it leaves before any work for replicas is
+  // done.
+  if (first() && steps_together() && now_->policy.AllBackwardsBegun()) {
+    LH_RETURN_IF_ERROR(options_.exchange->BeginBeside(step_));
+  }
   LH_ASSIGN_OR_RETURN(auto input_gradient,
                       resident_.ModelFor(pass.step).Backward(slice, gradient.view));
   if (input_gradient) up_->SendTensor(pass, slice, std::move(*input_gradient));
@@ -473,11 +480,11 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
     if (down_ != nullptr) {
       LH_ASSIGN_OR_RETURN(tables, down_->SaveTables());
     }
-    std::vector<NamedArray> state;
+    std::function<Status(StageSnapshot*)> add;
     if (options_.exchange) {
-      LH_ASSIGN_OR_RETURN(state, options_.exchange->State());
+      add = [this](StageSnapshot* taken) { return options_.exchange->AddState(taken); };
     }
-    LH_ASSIGN_OR_RETURN(snapshot, resident_.TakeSnapshot(std::move(tables), std::move(state)));
+    LH_ASSIGN_OR_RETURN(snapshot, resident_.TakeSnapshot(std::move(tables), add));
   }
   if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
   checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});

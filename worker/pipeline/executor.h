@@ -125,8 +125,9 @@ class Executor {
   // Of the first stage: takes its replica's norm, gives what is decided for all.
   StatusOr<wire::StepMessage> AgreeWithReplicas(wire::StepMessage own);
   Status StepWithReplicas(double learning_rate, double gradient_scale);
-  // Of replicas that train apart, where the step ends that.
-  Status MergeReplicas();
+  // Of replicas that train apart: what follows the optimizer.
+  Status EndStepApart(const wire::StepMessage& agreed);
+  Status AwaitMerge();
   bool steps_together() const { return options_.exchange && options_.exchange->steps_together(); }
   ReplicaPort& PortTo(uint32_t replica) const;
   Status Handle(ReplicaAgrees& said);

@@ -43,12 +43,21 @@ Status Executor::StepWithReplicas(double learning_rate, double gradient_scale) {
   return options_.exchange->End(step_);
 }
 
-Status Executor::MergeReplicas() {
-  if (!options_.exchange->IsDue(step_)) return absl::OkStatus();
-  {
+// A merge that is under way is in no checkpoint, so the state is saved before it begins, or when it
+// has ended. Who stops begins none that the last step does not end.
+Status Executor::EndStepApart(const wire::StepMessage& agreed) {
+  ReplicaExchange& exchange = *options_.exchange;
+  const bool due = exchange.IsDue(step_), at_once = due && exchange.MergeIsDue(step_);
+  if (!at_once) LH_RETURN_IF_ERROR(SaveState(agreed));
+  if (at_once || (due && !agreed.stop)) {
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
-    LH_RETURN_IF_ERROR(options_.exchange->BeginMerge(step_));
+    LH_RETURN_IF_ERROR(exchange.BeginMerge(step_));
   }
+  if (exchange.MergeIsDue(step_)) LH_RETURN_IF_ERROR(AwaitMerge());
+  return at_once ? SaveState(agreed) : absl::OkStatus();
+}
+
+Status Executor::AwaitMerge() {
   while (true) {
     {
       const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,14 +21,12 @@ using replicas::OwnPiece;
 using replicas::ParameterForm;
 using replicas::ReplicatedParameter;
 
-std::vector<ReplicatedParameter> ParametersOfStage(const StageOptions& options) {
-  return replicas::ReplicatedParameters(
-      model::ParametersOf(options.model, options.vocabulary_rows(),
-                          {.first_layer = options.first_layer,
-                           .layers = options.layers,
-                           .embedding = options.first,
-                           .head = options.last}),
-      options.train.optimizer.kind == OptimizerKind::kMuon);
+std::vector<model::PlacedParameter> ParametersOfStage(const StageOptions& options) {
+  return model::ParametersOf(options.model, options.vocabulary_rows(),
+                             {.first_layer = options.first_layer,
+                              .layers = options.layers,
+                              .embedding = options.first,
+                              .head = options.last});
 }
 
 double SumOfSquares(std::span<const float> values) {
@@ -36,7 +35,8 @@ double SumOfSquares(std::span<const float> values) {
   return sum;
 }
 
-constexpr std::string_view kAnchor = ".anchor", kOuterMomentum = ".outer_momentum";
+constexpr std::string_view kAnchor = ".anchor", kOuterMomentum = ".outer_momentum",
+                           kLocal = ".local";
 
 class Exchange final : public ReplicaExchange, public replicas::Outbox {
  public:
@@ -47,13 +47,19 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   bool steps_together() const override { return !outer_; }
   bool IsDue(Step step) const override { return !outer_ || outer_->IsDue(step.value()); }
   Status BeginMerge(Step step) override;
+  bool MergeIsDue(Step step) const override {
+    return step.value() == options_.train.steps || outer_->MergeIsDue(step.value());
+  }
   StatusOr<bool> IsMerged() override;
+  bool AwaitsMerge() const override { return awaits_merge_; }
 
   Status Prepare(const ReplicasSpec& spec, uint32_t replica, const StageSnapshot* begun_from);
 
+  Status BeginBeside(Step step) override;
   Status Begin(Step step) override;
   Status Take(ReplicaSaid said) override {
-    return reducer_->Take(said.replica, std::move(said.message));
+    LH_RETURN_IF_ERROR(reducer_->Take(said.replica, std::move(said.message)));
+    return merges_ ? StepReduced() : absl::OkStatus();
   }
   bool IsReduced() const override;
   SquaredNorm AddSquaredNorm(double sum) const override;
@@ -61,7 +67,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   Status Skip(Step step) override;
   bool IsDone() const override { return reducer_->IsDone(); }
   Status End(Step step) override { return stage_->EndSharedStep(step); }
-  StatusOr<std::vector<NamedArray>> State() override;
+  Status AddState(StageSnapshot* snapshot) override;
 
   // replicas::Outbox
   Status Send(uint32_t to, replicas::MessageKind, std::vector<std::byte> message) override {
@@ -75,6 +81,9 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   // otherwise.
   StatusOr<std::vector<SharedParameter>> Shared();
   Status MakeOptimizer(const std::vector<SharedParameter>& shared);
+  Status BeginReducer(Step step);
+  // Gives what a stage has said to be final: gradients of its blocks from `block` on.
+  Status GiveFrom(uint32_t block);
   Status Restore(const StageSnapshot& snapshot);
   // Of what the reducer remembers. Of residuals each of so many replicas has its own.
   std::string ArrayName(const std::string& state) const {
@@ -82,9 +91,16 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
     if (outer_ && state.ends_with(kMaster)) {
       return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
     }
-    if (!state.ends_with(kResidual)) return state;
+    return state.ends_with(kResidual) ? OwnName(state) : state;
+  }
+  std::string OwnName(const std::string& state) const {
     return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
   }
+  // Takes the outer step of what has been reduced, and sends it to all.
+  Status StepReduced();
+  // Of replicas that are about to merge.
+  Status RestoreLocals(const ArrayPieces& pieces);
+  void AddLocals(StageSnapshot* snapshot);
   const std::string& NameOf(const replicas::Piece& piece) const {
     return reducer_->layout().parameters()[piece.parameter].name;
   }
@@ -112,9 +128,13 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   std::unique_ptr<replicas::Reducer> reducer_;
   std::unique_ptr<ShardOptimizer> optimizer_;  // of replicas that take steps together
   std::optional<replicas::OuterStep> outer_;   // of those that train apart
-  std::vector<std::span<float>> values_;       // that are being merged
-  std::vector<bool> stepped_;                  // by bucket, of that merge
+  bool merges_ = false, awaits_merge_ = false;
+  std::vector<bool> stepped_;  // by bucket, of the merge under way
   std::vector<bool> counted_elsewhere_;
+  std::vector<uint32_t> final_with_;  // replicas::FinalWith
+  // Of the step whose last backward is under way: who has been given, from the last bucket on.
+  std::optional<uint32_t> buckets_left_;
+  Status beside_;
   Step step_{0};
 };
 
@@ -141,10 +161,12 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
                          const StageSnapshot* begun_from) {
   replica_ = replica;
   steps_apart_ = spec.steps_apart();
+  const std::vector<model::PlacedParameter> parameters = ParametersOfStage(options_);
   LH_ASSIGN_OR_RETURN(
       replicas::Layout layout,
       replicas::Layout::Make(
-          ParametersOfStage(options_),
+          replicas::ReplicatedParameters(parameters,
+                                         options_.train.optimizer.kind == OptimizerKind::kMuon),
           {.replicas = spec.count, .gradients = spec.gradients, .parameters = spec.parameters}));
   LH_ASSIGN_OR_RETURN(
       reducer_,
@@ -157,6 +179,7 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
     counted_elsewhere_.push_back(one.counted_elsewhere);
   }
   LH_RETURN_IF_ERROR(reducer_->BeginMasters(values));
+  final_with_ = replicas::FinalWith(reducer_->layout(), parameters, options_.first_layer);
   if (spec.trains_apart()) {
     outer_.emplace(spec.gradients.local, values);
     for (uint32_t b = 0; b < buckets(); ++b) outer_->PrepareBucket(b, reducer_->Own(b));
@@ -211,45 +234,88 @@ Status Exchange::Restore(const StageSnapshot& snapshot) {
       LH_RETURN_IF_ERROR(pieces.Read(name, piece.first, outer_->momenta(b)[k]));
     }
   }
-  return absl::OkStatus();
+  return RestoreLocals(pieces);
+}
+
+Status Exchange::RestoreLocals(const ArrayPieces& pieces) {
+  LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
+  for (const SharedParameter& one : shared) {
+    const std::string name = OwnName(one.name + std::string(kLocal));
+    if (!pieces.Has(name)) continue;
+    awaits_merge_ = true;
+    LH_RETURN_IF_ERROR(pieces.Read(name, 0, one.value));
+  }
+  return awaits_merge_ ? stage_->TakeSharedValues() : absl::OkStatus();
 }
 
 Status Exchange::BeginMerge(Step step) {
   step_ = step;
+  awaits_merge_ = false;
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
-  values_.clear();
   std::vector<std::span<const float>> locals;
-  for (const SharedParameter& one : shared) {
-    values_.push_back(one.value);
-    locals.emplace_back(one.value);
-  }
+  for (const SharedParameter& one : shared) locals.emplace_back(one.value);
   outer_->TakeDifferences(locals);
   stepped_.assign(buckets(), false);
+  merges_ = true;
   LH_RETURN_IF_ERROR(reducer_->Begin(step.value() / steps_apart_, outer_->memory()));
   for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveGradients(b));
-  return absl::OkStatus();
+  return StepReduced();
 }
 
-StatusOr<bool> Exchange::IsMerged() {
+Status Exchange::StepReduced() {
   for (uint32_t b = 0; b < buckets(); ++b) {
     if (stepped_[b] || !reducer_->IsReduced(b)) continue;
     stepped_[b] = true;
     outer_->StepMasters(b, reducer_->Own(b));
     LH_RETURN_IF_ERROR(reducer_->GiveParameters(b));
   }
+  return absl::OkStatus();
+}
+
+StatusOr<bool> Exchange::IsMerged() {
+  if (!merges_) return true;
   if (!reducer_->IsDone()) return false;
-  outer_->Merge(values_);
+  LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
+  std::vector<std::span<float>> values;
+  for (const SharedParameter& one : shared) values.push_back(one.value);
+  outer_->Merge(values);
+  merges_ = false;
   LH_RETURN_IF_ERROR(stage_->TakeSharedValues());
   return true;
 }
 
-Status Exchange::Begin(Step step) {
+Status Exchange::BeginBeside(Step step) {
+  const bool tells = stage_->TellWhatIsFinal([this](uint32_t block) {
+    if (beside_.ok()) beside_ = GiveFrom(block);
+  });
+  if (!tells) return absl::OkStatus();
+  buckets_left_ = buckets();
+  return BeginReducer(step);
+}
+
+Status Exchange::BeginReducer(Step step) {
   step_ = step;
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<replicas::ParameterMemory> memory;
   for (const SharedParameter& one : shared) memory.push_back({one.gradient, one.value});
-  LH_RETURN_IF_ERROR(reducer_->Begin(step.value(), std::move(memory)));
-  for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveGradients(b));
+  return reducer_->Begin(step.value(), std::move(memory));
+}
+
+Status Exchange::GiveFrom(uint32_t block) {
+  for (uint32_t& left = *buckets_left_; left > 0 && final_with_[left - 1] >= block; --left) {
+    LH_RETURN_IF_ERROR(reducer_->GiveGradients(left - 1));
+  }
+  return absl::OkStatus();
+}
+
+Status Exchange::Begin(Step step) {
+  if (!buckets_left_) {
+    LH_RETURN_IF_ERROR(BeginReducer(step));
+    buckets_left_ = buckets();
+  }
+  LH_RETURN_IF_ERROR(std::exchange(beside_, absl::OkStatus()));
+  LH_RETURN_IF_ERROR(GiveFrom(0));
+  buckets_left_.reset();
   return absl::OkStatus();
 }
 
@@ -282,12 +348,14 @@ Status Exchange::Skip(Step step) {
   return stage_->SkipStep(step);
 }
 
-StatusOr<std::vector<NamedArray>> Exchange::State() {
-  std::vector<NamedArray> arrays;
+Status Exchange::AddState(StageSnapshot* snapshot) {
+  std::vector<NamedArray>& arrays = snapshot->moments;
   if (!outer_) {
-    LH_ASSIGN_OR_RETURN(arrays, optimizer_->Moments());
+    LH_ASSIGN_OR_RETURN(std::vector<NamedArray> moments, optimizer_->Moments());
+    std::ranges::move(moments, std::back_inserter(arrays));
   } else if (!options_.replay) {
     AddMomenta(&arrays);
+    AddLocals(snapshot);
   }
   for (const replicas::StateTensor& state : reducer_->State()) {
     std::string name = ArrayName(state.name);
@@ -301,7 +369,23 @@ StatusOr<std::vector<NamedArray>> Exchange::State() {
                       {static_cast<int64_t>(state.values.size())},
                       {state.values.begin(), state.values.end()}});
   }
-  return arrays;
+  return absl::OkStatus();
+}
+
+// Where nobody has trained on since the last merge, parameters are what all have.
+void Exchange::AddLocals(StageSnapshot* snapshot) {
+  std::map<std::string_view, const std::vector<float>*> anchor_of;
+  const auto parameters = reducer_->layout().parameters();
+  for (size_t k = 0; k < parameters.size(); ++k) {
+    anchor_of[parameters[k].name] = &outer_->anchors()[k];
+  }
+  for (NamedArray& array : snapshot->parameters) {
+    const auto found = anchor_of.find(array.name);
+    if (found == anchor_of.end() || array.values == *found->second) continue;
+    std::vector<float> local = std::exchange(array.values, *found->second);
+    snapshot->moments.push_back(
+        {OwnName(array.name + std::string(kLocal)), array.shape, std::move(local)});
+  }
 }
 
 }  // namespace

@@ -2,17 +2,22 @@
 // the far ends of links. Either they take each step together: gradients go to the owners of shards,
 // owners step these, parameters come back,
 //
-//   exchange->Begin(step);                        // the last backward is done
+//   exchange->BeginBeside(step);                  // the last backward follows, not the only one
+//   exchange->Begin(step);                        // it is done
 //   ... until exchange->IsReduced(): ReplicaSaid goes to Take() ...
 //   norm = exchange->AddSquaredNorm(sum);
 //   exchange->StepOwn(step, rate, scale);         // or Skip(step), on all replicas
 //   ... until exchange->IsDone(): ReplicaSaid goes to Take() ...
 //   exchange->End(step);
 //
-// or they train apart for some steps (local-sgd), and what each has learned since is merged:
+// or they train apart for some steps (local-sgd), and what each has learned since is merged. What
+// is sent for that may travel while the next steps run:
 //
 //   if (exchange->IsDue(step)) exchange->BeginMerge(step);       // the stage has taken the step
-//   ... until exchange->IsMerged(): ReplicaSaid goes to Take() ...
+//   ... ReplicaSaid goes to Take() ...
+//   if (exchange->MergeIsDue(step)) ... until exchange->IsMerged() ...
+//
+// A checkpoint is of replicas that are about to begin a merge, or have no merge under way.
 //
 // Threads: the compute thread. Errors: kInvalidArgument for a peer's message that cannot be, and
 // those of the stage.
@@ -50,15 +55,23 @@ class ReplicaExchange {
 
   // Every step is taken together.
   virtual bool steps_together() const = 0;
-  // Replicas are alike after this step.
+  // Replicas agree after this step: on all of it, or those that train apart on what is to be done.
   virtual bool IsDue(Step step) const = 0;
 
   // --- Of replicas that train apart.
   virtual Status BeginMerge(Step step) = 0;
-  // Does what has become possible.
+  // What the last merge that began sends has to be there before the next step. Of the last step of
+  // all that is its own: then replicas are alike.
+  virtual bool MergeIsDue(Step step) const = 0;
+  // Takes in what has come, once it is all there.
   virtual StatusOr<bool> IsMerged() = 0;
+  // The checkpoint that it begins from was taken before a merge, which is to begin now.
+  virtual bool AwaitsMerge() const = 0;
 
   // --- Of those that take steps together.
+  // Gradients that are final before the last backward has ended leave while it goes on, where the
+  // stage can tell (Stage::TellWhatIsFinal). Nothing is lost where it is not called.
+  virtual Status BeginBeside(Step step) = 0;
   virtual Status Begin(Step step) = 0;
   // Also before Begin or BeginMerge: another replica may be ahead.
   virtual Status Take(ReplicaSaid said) = 0;
@@ -71,8 +84,9 @@ class ReplicaExchange {
   virtual bool IsDone() const = 0;
   virtual Status End(Step step) = 0;
 
-  // What a checkpoint has beside the stage's own snapshot, after End.
-  virtual StatusOr<std::vector<NamedArray>> State() = 0;
+  // What a checkpoint has beside the stage's own snapshot. Its parameters are what all replicas
+  // have alike; what each of those that train apart has made of them stands among the moments.
+  virtual Status AddState(StageSnapshot* snapshot) = 0;
 };
 
 }  // namespace longhaul::worker

@@ -23,18 +23,30 @@ constexpr uint64_t kMostReservedBytes = uint64_t{64} << 20;
 struct ReplicaPort::Outgoing {
   std::vector<std::byte> message;
   std::vector<HeaderBytes> headers;
+  wire::TensorHeader header;  // of its chunks, but for their places
+  uint32_t next_chunk = 0;    // that the link lacks
 };
 
 std::shared_ptr<ReplicaPort> ReplicaPort::Create(ReplicaPortOptions options,
                                                  std::shared_ptr<EventQueue> events) {
-  return std::shared_ptr<ReplicaPort>(new ReplicaPort(std::move(options), std::move(events)));
+  const std::shared_ptr<ReplicaPort> port(new ReplicaPort(std::move(options), std::move(events)));
+  if (port->options_.turns) {
+    port->options_.turns->CallWhenQuiet([weak = std::weak_ptr(port)] {
+      const auto self = weak.lock();
+      if (!self) return;
+      const std::lock_guard lock(self->mutex_);
+      self->Pump();
+    });
+  }
+  return port;
 }
 
 ReplicaPort::ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events)
     : EdgePort(options.on_health),
       options_(std::move(options)),
       run_tag_(wire::RunTag(options_.run)),
-      events_(std::move(events)) {}
+      events_(std::move(events)),
+      most_chunks_(options_.most_chunks) {}
 
 ReplicaPort::~ReplicaPort() {
   NoteReceiving(false);
@@ -51,6 +63,7 @@ void ReplicaPort::Close(Deadline deadline) {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     link = link_;
+    Pump();
   }
   if (link) link->Close(deadline);
 }
@@ -81,34 +94,47 @@ void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kReplicaMessage, step);
   header.blob_bytes = bytes;
   header.chunks = static_cast<uint32_t>(chunks);
-  std::shared_ptr<transport::Link> link;
-  {
-    const std::lock_guard lock(mutex_);
-    link = link_;
-    if (!link || closed_) return;
-    header.microbatch = Microbatch(sent_++);
-    use_.payload_bytes_sent += bytes + chunks * wire::kTensorHeaderBytes;
-    if (chunks_under_way_ == 0) {
-      busy_since_ = Now();
-      if (options_.traffic != nullptr) options_.traffic->Begin();
-    }
-    chunks_under_way_ += chunks;
+  const std::lock_guard lock(mutex_);
+  if (!link_ || closed_) return;
+  header.microbatch = Microbatch(sent_++);
+  outgoing->header = header;
+  use_.payload_bytes_sent += bytes + chunks * wire::kTensorHeaderBytes;
+  if (chunks_under_way_ == 0) {
+    busy_since_ = Now();
+    if (options_.traffic != nullptr) options_.traffic->Begin();
   }
-  for (size_t chunk = 0; chunk < chunks; ++chunk) {
-    header.chunk = static_cast<uint32_t>(chunk);
-    header.chunk_offset = chunk * kChunkBytes;
-    wire::EncodeTensorHeader(header, outgoing->headers[chunk]);
-    const auto body =
-        std::span<const std::byte>(outgoing->message)
-            .subspan(chunk * kChunkBytes, std::min(kChunkBytes, bytes - chunk * kChunkBytes));
-    link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
-               // A failed send is the link's end; OnClosed says why.
-               [self = shared_from_this(), outgoing](const Status&) { self->ChunkTaken(); });
-  }
+  chunks_under_way_ += chunks;
+  waiting_.push_back(std::move(outgoing));
+  Pump();
+}
+
+// Who closes has the link send all that was accepted.
+void ReplicaPort::Pump() {
+  const bool beside = options_.turns && options_.turns->busy();
+  const uint64_t most = beside ? kChunksBesideTensors : most_chunks_;
+  while (!waiting_.empty() && (closed_ || chunks_in_link_ < most)) GiveChunk();
+}
+
+void ReplicaPort::GiveChunk() {
+  const std::shared_ptr<Outgoing> outgoing = waiting_.front();
+  const uint32_t chunk = outgoing->next_chunk++;
+  if (outgoing->next_chunk == outgoing->headers.size()) waiting_.pop_front();
+  const size_t offset = chunk * kChunkBytes, bytes = outgoing->message.size();
+  outgoing->header.chunk = chunk;
+  outgoing->header.chunk_offset = offset;
+  wire::EncodeTensorHeader(outgoing->header, outgoing->headers[chunk]);
+  const auto body = std::span<const std::byte>(outgoing->message)
+                        .subspan(offset, std::min(kChunkBytes, bytes - offset));
+  ++chunks_in_link_;
+  link_->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
+              // A failed send is the link's end; OnClosed says why.
+              [self = shared_from_this(), outgoing](const Status&) { self->ChunkTaken(); });
 }
 
 void ReplicaPort::ChunkTaken() {
   const std::lock_guard lock(mutex_);
+  --chunks_in_link_;
+  Pump();
   if (--chunks_under_way_ > 0) return;
   use_.send_busy += longhaul::operator-(Now(), busy_since_);
   if (options_.traffic != nullptr) options_.traffic->End();
@@ -251,6 +277,16 @@ void ReplicaPort::NoteReceiving(bool receiving) {
 std::shared_ptr<transport::Link> ReplicaPort::link() {
   const std::lock_guard lock(mutex_);
   return link_;
+}
+
+// As the peer's credits grow then.
+void ReplicaPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
+  {
+    const std::lock_guard lock(mutex_);
+    most_chunks_ = std::max(most_chunks_, transport::kDefaultCredits);
+    Pump();
+  }
+  EdgePort::OnHealed(away, frames_resent);
 }
 
 void ReplicaPort::OnClosed(const Status& reason) {

@@ -1,8 +1,10 @@
 // A stage's end of the edge to another replica of it: whole messages of transport/replicas, in
 // order, and between first stages what replicas agree on in a step.
 //
-// Messages travel in chunks on the bulk lane, agreements on the control lane. What belongs to
-// another run or epoch is dropped and counted; what makes no sense ends the stage (Failed).
+// Messages travel in chunks on the bulk lane, agreements on the control lane. The link gets chunks
+// a few at a time, and next to none while tensors of boundaries are on their way (wire_turns.h).
+// What belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
+// (Failed).
 //
 // Threads: Send and SendAgreement from the compute thread; LinkHandler on the link's loop. Lives in
 // a shared_ptr: the link's loop and pending sends hold it.
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,8 +27,13 @@
 #include "worker/pipeline/edge_port.h"
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/traffic_watch.h"
+#include "worker/pipeline/wire_turns.h"
 
 namespace longhaul::worker {
+
+// What a link has of replicas' chunks beside tensors of boundaries: a line between other regions
+// may be free, and what waits must not wait for ever.
+inline constexpr uint32_t kChunksBesideTensors = 2;
 
 struct ReplicaPortOptions {
   RunId run;
@@ -33,6 +41,10 @@ struct ReplicaPortOptions {
   EdgeId edge;
   CellId own, peer;
   uint32_t credits = transport::kDefaultCredits;
+  // The most chunks that the link has at a time: what fills it. A tensor that comes then waits for
+  // no more than these.
+  uint32_t most_chunks = transport::kDefaultCredits;
+  std::shared_ptr<WireTurns> turns;  // or null: nothing else goes over the line
   // No message of the peer is longer: of hostile headers.
   uint64_t most_message_bytes = uint64_t{1} << 32;
   TrafficWatch* traffic = nullptr;  // outlives the port; or null
@@ -61,6 +73,7 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   void SendAgreement(wire::TensorKind kind, Step step, const wire::StepMessage& message);
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
  private:
@@ -73,6 +86,9 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   void ChunkTaken();
+  // Gives the link what it may have. With mutex_ held, here and below.
+  void Pump();
+  void GiveChunk();
   void NoteReceiving(bool receiving);
 
   const ReplicaPortOptions options_;
@@ -85,7 +101,9 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   bool closed_ = false;
   uint32_t sent_ = 0;  // messages
   PortUse use_;
-  uint64_t chunks_under_way_ = 0;
+  uint32_t most_chunks_;
+  std::deque<std::shared_ptr<Outgoing>> waiting_;  // messages of which the link lacks chunks
+  uint64_t chunks_under_way_ = 0, chunks_in_link_ = 0;
   MonoTime busy_since_;
   transport::LinkStats last_stats_;
 

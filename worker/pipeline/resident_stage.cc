@@ -153,8 +153,8 @@ Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot r
   return absl::OkStatus();
 }
 
-StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(std::vector<NamedArray> tables,
-                                                     std::vector<NamedArray> state) {
+StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(
+    std::vector<NamedArray> tables, const std::function<Status(StageSnapshot* snapshot)>& add) {
   {
     const std::lock_guard lock(mutex_);
     kept_.reset();
@@ -169,7 +169,7 @@ StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(std::vector<NamedArray> tab
     }
   }
   snapshot.tables = std::move(tables);
-  std::ranges::move(state, std::back_inserter(snapshot.moments));
+  if (add) LH_RETURN_IF_ERROR(add(&snapshot));
   return std::make_shared<const StageSnapshot>(std::move(snapshot));
 }
 

@@ -87,10 +87,10 @@ class ResidentStage {
   // --- While it trains.
   // For a checkpoint. The snapshot before is given up first, so that memory holds one, or two where
   // that is still being written.
-  // `tables`: StageSnapshot's. `state`: moments that the model does not have itself, because
-  // replicas step it together.
-  StatusOr<SharedSnapshot> TakeSnapshot(std::vector<NamedArray> tables = {},
-                                        std::vector<NamedArray> state = {});
+  // `tables`: StageSnapshot's. `add`: what has more to say than the model itself; or null.
+  StatusOr<SharedSnapshot> TakeSnapshot(
+      std::vector<NamedArray> tables = {},
+      const std::function<Status(StageSnapshot* snapshot)>& add = nullptr);
   // `snapshot` was written as `files`.
   void Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files);
 

@@ -85,6 +85,11 @@ auto HealthReporter(const Resources& resources, const Assignment& assignment, Ed
   };
 }
 
+// What may be under way between replicas in one direction.
+uint32_t CreditsOf(const Flow& flow, absl::Duration round_trip) {
+  return LinkCredits(flow.bits_per_second, round_trip, flow.bytes).count();
+}
+
 }  // namespace
 
 EpochPorts::EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
@@ -164,15 +169,15 @@ Status EpochPorts::MakePorts(EdgeKind kind, const RunSpec& spec,
 
 std::shared_ptr<ReplicaPort> EpochPorts::MakeReplicaPort(const Edge& edge) const {
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
-  const LinkCredits credits(received.bits_per_second,
-                            absl::Seconds(sent.latency_seconds + received.latency_seconds),
-                            received.bytes);
+  const absl::Duration round_trip = absl::Seconds(sent.latency_seconds + received.latency_seconds);
   return ReplicaPort::Create({.run = assignment_.run,
                               .epoch = assignment_.epoch,
                               .edge = edge.id,
                               .own = cell_,
                               .peer = edge.PeerOf(cell_),
-                              .credits = credits.count(),
+                              .credits = CreditsOf(received, round_trip),
+                              .most_chunks = CreditsOf(sent, round_trip),
+                              .turns = turns_,
                               .traffic = resources_.traffic,
                               .on_health = HealthReporter(resources_, assignment_, edge.id)},
                              events_);
@@ -267,6 +272,7 @@ BoundaryPortOptions EpochPorts::OptionsFor(const Edge& edge, uint64_t tensor_byt
                                  absl::Seconds(sent.latency_seconds + received.latency_seconds),
                                  tensor_bytes),
           .traffic = resources_.traffic,
+          .turns = turns_,
           .on_health = HealthReporter(resources_, assignment_, edge.id)};
 }
 

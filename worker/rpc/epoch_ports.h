@@ -25,6 +25,7 @@
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/replica_port.h"
 #include "worker/pipeline/trace_log.h"
+#include "worker/pipeline/wire_turns.h"
 #include "worker/rpc/resources.h"
 #include "worker/rpc/worker_metrics.h"
 
@@ -108,6 +109,7 @@ class EpochPorts {
   const EdgeWays ways_;
   const std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
+  const std::shared_ptr<WireTurns> turns_ = std::make_shared<WireTurns>();
   std::vector<Opening> openings_;
   std::vector<std::shared_ptr<BoundaryPort>> ports_;
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports_;

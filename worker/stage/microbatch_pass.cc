@@ -57,6 +57,12 @@ class EagerPass final : public MicrobatchPass {
     return BackwardOf(start, /*keep=*/false);
   }
 
+  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override {
+    if (network_.group() != nullptr) return false;
+    final_ = std::move(final);
+    return true;
+  }
+
   // What backward starts with on the last stage: the loss's share in that of a step.
   at::Tensor StartAtLoss() const {
     return at::scalar_tensor(ShareInMicrobatch(options_) / options_.train.microbatches,
@@ -102,6 +108,7 @@ class EagerPass final : public MicrobatchPass {
       }
       if (options_.last && piece + 1 == inputs_.size()) {
         gradient = loss_.Backward(root_.detach(), start, keep);
+        SayFinal(network_.block_count());
       }
       std::vector<at::Tensor> roots, gradients;
       if (root_.requires_grad()) {
@@ -114,6 +121,7 @@ class EagerPass final : public MicrobatchPass {
         torch::autograd::backward(roots, gradients, /*retain_graph=*/keep && !recomputes());
       }
       if (network_.group() != nullptr) network_.group()->overlap().RunDeferred();
+      if (options_.recompute == Recompute::kBlocks) SayFinal(piece);
       root_.reset();
       gradient = leaf_.grad();
       leaf_.reset();
@@ -134,7 +142,23 @@ class EagerPass final : public MicrobatchPass {
     const bool of_one_block = options_.recompute == Recompute::kBlocks;
     const size_t blocks = network_.block_count();
     const size_t end = of_one_block ? std::min(piece + 1, blocks) : blocks;
-    return network_.RunBlocks(x, layout, piece, end).to(at::kFloat);
+    if (network_.group() != nullptr || !at::GradMode::is_enabled() || piece == end) {
+      return network_.RunBlocks(x, layout, piece, end).to(at::kFloat);
+    }
+    at::Tensor hidden = x;
+    for (size_t block = piece; block < end; ++block) {
+      hidden = network_.RunBlocks(hidden, layout, block, block + 1);
+      if (block + 1 < end) SayFinalBefore(block + 1, hidden);
+    }
+    return hidden.to(at::kFloat);
+  }
+  void SayFinal(size_t block) const {
+    if (final_ && block > 0) final_(static_cast<uint32_t>(block));
+  }
+  // When backward has the gradient of a block's input, all behind that input has added to its own.
+  void SayFinalBefore(size_t block, const at::Tensor& input) const {
+    if (!input.requires_grad()) return;
+    input.register_hook([this, block](const at::Tensor&) { SayFinal(block); });
   }
   // What gets the gradient of a piece's input; ids get none.
   at::Tensor LeafOf(size_t piece) const {
@@ -157,6 +181,7 @@ class EagerPass final : public MicrobatchPass {
   PassInput input_;
   std::vector<at::Tensor> inputs_;  // of pieces
   bool inputs_stay_ = false;
+  std::function<void(uint32_t)> final_;
   Loss loss_;               // last stage
   at::Tensor leaf_, root_;  // of the piece that has its graph: its input and its output
 };

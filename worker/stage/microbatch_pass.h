@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,6 +38,11 @@ class MicrobatchPass {
   // `gradient`: of the output, undefined on the last stage. Adds to the parameters' gradients. The
   // input's gradient, fp32; on the first stage undefined.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
+  // As Stage::TellWhatIsFinal, of its Backward.
+  virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
+    static_cast<void>(final);
+    return false;
+  }
 };
 
 // The recorded passes of a microbatch's slices.

@@ -32,6 +32,11 @@ class ReplayStage final : public Stage {
     // A slice takes an equal share of its microbatch.
     forward_ /= options.slices;
     backward_ /= options.slices;
+    block_backward_ = times.block_backward / options.slices;
+    if (options.recompute != Recompute::kNone) {
+      block_backward_ += times.block_forward / options.slices;
+    }
+    if (options.last) head_backward_ = times.head_backward / options.slices;
     // Embedding and head are few of a large model's parameters.
     optimizer_ = times.optimizer * options.layers / options.model.layers;
     if (!options.first || !options.last) {
@@ -52,8 +57,27 @@ class ReplayStage final : public Stage {
       Slice slice, const codec::TensorView& /*output_gradient*/) override {
     LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
     turns_.TakeBackward(slice);
-    Work(backward_);
+    const auto final = std::exchange(final_, nullptr);
+    if (!final) {
+      Work(backward_);
+      return Output(!options_.first);
+    }
+    const MonoTime began = Now();
+    absl::Duration done = head_backward_;
+    for (uint32_t block = options_.layers; block > 0; --block) {
+      SleepPreciselyUntil(began + done);
+      final(block);
+      done += block_backward_;
+    }
+    SleepPreciselyUntil(began + backward_);
     return Output(!options_.first);
+  }
+
+  // As a stage that computes on a CPU.
+  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override {
+    if (options_.train.microbatches * options_.slices == 1) return false;
+    final_ = std::move(final);
+    return true;
   }
 
   StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& /*input*/,
@@ -153,6 +177,8 @@ class ReplayStage final : public Stage {
 
   const StageOptions options_;
   absl::Duration forward_, backward_, optimizer_;
+  absl::Duration block_backward_, head_backward_;  // of `backward_`
+  std::function<void(uint32_t)> final_;            // of the next Backward; or null
   BoundaryTensor noise_;
   std::vector<Shared> shared_;  // where replicas step the stage together
   SliceTurns turns_;

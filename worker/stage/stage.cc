@@ -85,6 +85,7 @@ class NetworkStage final : public Stage {
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
   Status SkipStep(Step step) override;
   StatusOr<std::vector<SharedParameter>> SharedParameters() override;
+  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override;
   Status EndSharedStep(Step step) override;
   Status TakeSharedValues() override;
   StatusOr<std::unique_ptr<Stage>> MakeTwin() const override;
@@ -130,6 +131,7 @@ class NetworkStage final : public Stage {
   SliceTurns turns_;
   std::map<Slice, Pending> pending_;
   mutable bool gradients_are_whole_ = false;
+  std::function<void(uint32_t)> final_;  // of the next Backward; or null
 };
 
 StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Slice slice, const Input& input) {
@@ -171,6 +173,7 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
     pending_.erase(it);
     turns_.TakeBackward(slice);
     gradients_are_whole_ = false;
+    if (final_) pending.pass->TellWhatIsFinal(std::exchange(final_, nullptr));
     const at::Tensor of_input = pending.pass->Backward(gradient);
     if (!options_.first) return ToBoundary(of_input);
     AwaitTorch(device_);
@@ -254,6 +257,20 @@ StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters() {
                      SumPartsOfGradients();
                      return shared_.Read(network_->parameters());
                    });
+}
+
+// On a GPU gradients are copied when all is done.
+bool NetworkStage::TellWhatIsFinal(std::function<void(uint32_t)> final) {
+  const auto adds_in_place = [](const Parameter& parameter) {
+    const at::Tensor& gradient = parameter.value.grad();
+    return parameter.balances || (gradient.defined() && gradient.is_contiguous());
+  };
+  if (!device_.is_cpu() || network_->group() != nullptr || tied_ ||
+      !std::ranges::all_of(network_->parameters(), adds_in_place)) {
+    return false;
+  }
+  final_ = std::move(final);
+  return true;
 }
 
 Status NetworkStage::TakeSharedValues() {
@@ -400,6 +417,7 @@ Status NetworkStage::DropStep() {
 
 void NetworkStage::ForgetStep() {
   pending_.clear();
+  final_ = nullptr;
   passes_.ForgetGradients();
   network_->ForgetStep();
   turns_.EndStep();

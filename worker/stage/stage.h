@@ -184,6 +184,15 @@ class Stage {
   // All that is trained, in the order of its descriptor, valid until EndSharedStep or SkipStep: on
   // a GPU copies; of ranks that share the stage whole, and copies.
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters();
+  // Before the last Backward of a step: as it goes on, `final(k)` says that gradients of the blocks
+  // from k on, counted from this stage's first one, and of the head are what they will be. On the
+  // thread that calls, each time with a smaller k, never 0: all are final when Backward has ended.
+  // False: nothing is said, because it is computed in one go or because gradients get their memory
+  // in it.
+  virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
+    static_cast<void>(final);
+    return false;
+  }
   // What others have written to the values becomes the stage's, and gradients are forgotten.
   virtual Status EndSharedStep(Step step);
   // The same between two steps, of a stage that has an optimizer of its own.

@@ -44,6 +44,7 @@ FORMS = {
 }
 APART = 20  # steps of local-sgd
 FORMS["local-sgd"] = {**TWO, "pipeline.gradients": f"'local-sgd:steps={APART}'", "pipeline.parameters": "difference4"}
+FORMS["local-sgd, delayed"] = {**FORMS["local-sgd"], "pipeline.gradients": f"'local-sgd:steps={APART},delay=0.5'"}
 FIELDS = ("form", "seed", "steps", "first_20_relative", "train_loss", "validation_loss")
 SKIPPED = 77
 LAST = 100  # steps whose mean is the loss at the end

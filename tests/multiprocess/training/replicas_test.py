@@ -15,6 +15,8 @@ HALF = ("--set", "train.microbatches=2")  # of RUN's 4: a step of two replicas h
 LOSSY = ("--set", "pipeline.gradients=sdp4bit", "--set", "pipeline.parameters=difference4")
 SPARSE = ("--set", "pipeline.gradients='tagc:keep=0.1,least=2048'", "--set", "pipeline.parameters=bf16")
 APART = ("--set", "pipeline.gradients='local-sgd:steps=5'", "--set", "pipeline.parameters=difference4")
+# Three steps go on while what each has learned travels.
+LATE = ("--set", "pipeline.gradients='local-sgd:steps=5,delay=0.6'", *APART[2:])
 # A layer a stage: where lossy codecs stand does not depend on how long layers took.
 SMALL = GPT.replace("layers: 4", "layers: 2")
 STEPS = 20
@@ -65,11 +67,18 @@ def start_broken(cluster, name, *flags, step=20, **options):
 
 def resume(cluster):
     """Killed and resumed, a run repeats its losses; with another number of replicas it goes on."""
-    options = {"stages": 2, "links": DEFAULT, "model": SMALL}
-    for name, forms_ in [("lossy", LOSSY), ("sparse", SPARSE), ("apart", APART)]:
+    # Long enough to be killed in the middle of it.
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 100}
+    for name, forms_ in [("lossy", LOSSY), ("sparse", SPARSE), ("apart", LATE)]:
         flags = (*TWO, *HALF, *forms_)
         unbroken = cluster.train(f"{name}-whole", *flags, **options)
         expect_learnt(name, unbroken)
+        if forms_ is LATE:
+            path, run = start_broken(cluster, f"{name}-stopped", *flags, **options)
+            cluster.cli("stop", run)
+            wait_for("the end", lambda: cluster.status(run)["state"] == "stopped")
+            cluster.cli("submit", path, "--resume", "--watch", *flags)
+            expect_equal(f"{name}, stopped and resumed", cluster.losses(run), unbroken)
         path, run = start_broken(cluster, f"{name}-broken", *flags, **options)
         cluster.kill("worker4")
         wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
@@ -78,17 +87,17 @@ def resume(cluster):
         cluster.cli("submit", path, "--resume", "--watch", *flags)
         expect_equal(f"{name}, killed and resumed", cluster.losses(run), unbroken)
     # What replicas have of the optimizer is put together.
-    longer = cluster.write_run("lossy-broken", steps=60, **options)
+    longer = cluster.write_run("lossy-broken", **{**options, "steps": 110})
     cluster.cli("submit", longer, "--resume", "--watch")
     losses = cluster.losses(run_of(cluster, "lossy-broken"))
-    expect_goes_on("one replica goes on from two", losses, 50)
-    longest = cluster.write_run("lossy-broken", steps=70, **options)
+    expect_goes_on("one replica goes on from two", losses, 100)
+    longest = cluster.write_run("lossy-broken", **{**options, "steps": 120})
     cluster.cli("submit", longest, "--resume", "--watch", *TWO, *HALF)
-    expect_goes_on("two replicas go on from one", cluster.losses(run_of(cluster, "lossy-broken")), 60)
+    expect_goes_on("two replicas go on from one", cluster.losses(run_of(cluster, "lossy-broken")), 110)
 
 
     # Who has trained apart has an optimizer of its own.
-    alone = cluster.write_run("apart-broken", steps=60, **options)
+    alone = cluster.write_run("apart-broken", **{**options, "steps": 110})
     result = cluster.cli("submit", alone, "--resume", check=False)
     if result.returncode != 1 or "pipeline.replicas is 2 in the run and 1 in this file" not in result.stderr:
         raise AssertionError(f"exit {result.returncode}, {result.stderr!r}")

@@ -73,10 +73,30 @@ TEST(PlanOfReplicas, AStepEndsWithTheExchange) {
   const double bytes = 4.0 * static_cast<double>(most);
   const double expected = bytes / GoodputBytesPerSecond(100'000'000) + 4 * 0.010;
   EXPECT_NEAR(exact->prediction.exchange_seconds, expected, 0.01 * expected);
-  EXPECT_NEAR(exact->prediction.exchange_seconds, ExchangeSeconds(*exact), 1e-12);
   const double transfer = exact->prediction.exchange_seconds - 0.040;
   EXPECT_NEAR((coded->prediction.exchange_seconds - 0.040) / transfer, 4.07 / 32, 0.01);
   EXPECT_GT(exact->prediction.step_seconds, exact->prediction.exchange_seconds);
+}
+
+// Of the first stage beside its last backward, where it is on a CPU; and in a delay's steps.
+TEST(PlanOfReplicas, AnExchangeHides) {
+  PlanRequest request = RequestOf(2, 2);
+  request.spec.model.hidden = 1024;  // several buckets a stage
+  request.assumed_line_bits_per_second = 100'000'000;
+  request.assumed_delay = absl::Milliseconds(10);
+  const auto exchange_seconds = [&](const char* gradients, bool on_gpu) {
+    request.spec.replicas.gradients = replicas::ParseGradients(gradients).value();
+    for (CandidateWorker& worker : request.workers) worker.on_gpu = on_gpu;
+    const auto plan = MakePlan(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_LE(plan->prediction.lower_bound_seconds, plan->prediction.step_seconds);
+    return plan->prediction.exchange_seconds;
+  };
+  const double last_backward = 4 * 0.020;
+  EXPECT_NEAR(exchange_seconds("none", false), exchange_seconds("none", true) - last_backward,
+              1e-6);
+  EXPECT_GT(exchange_seconds("local-sgd:steps=20", true), 0);
+  EXPECT_EQ(exchange_seconds("local-sgd:steps=20,delay=0.9", true), 0);
 }
 
 TEST(PlanOfReplicas, ReplicasCanBeSimulatedOneByOne) {

@@ -120,8 +120,11 @@ TEST(ReplicaFields, RefuseWhatReplicasCannotTrain) {
   EXPECT_EQ(Error("{ replicas: 2, gradients: 'local-sgd:steps=2' }",
                   {.rest = "checkpoint: { every: 2 }\n"}),
             "no error");
-  EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=2,delay=0.5' }"),
-              HasSubstr("leave delay out"));
+  EXPECT_EQ(Error("{ replicas: 2, gradients: 'local-sgd:steps=2,delay=0.5' }",
+                  {.rest = "checkpoint: { every: 2 }\n"}),
+            "no error");
+  EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=4,delay=0.2' }"),
+              HasSubstr("a delay of 0.2 of 4 steps is less than one step; raise it to 0.25"));
   for (const char* const group : {"group: { tensor: 2 }\n", "group: { tensor: auto }\n"}) {
     EXPECT_EQ(Error("{ replicas: 2 }", {.rest = group}), "no error");
   }

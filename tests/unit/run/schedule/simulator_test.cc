@@ -158,6 +158,38 @@ void SetLead(PipelineCost* cost, uint32_t lead) {
   for (size_t s = 1; s < cost->stages.size(); ++s) cost->stages[s].activation_lead = lead;
 }
 
+TEST(SimulatorTest, ReplicasExchangeStageByStage) {
+  PipelineCost cost = Uniform(2, 4, 1, 2);
+  const double passes = StepSeconds(cost);
+  // The last stage's passes end 2 s before the first one's, and its first forward begins 1 s late.
+  cost.stages[1].reduce = cost.stages[1].reduce_last = absl::Seconds(2);
+  cost.stages[1].gather = absl::Seconds(1);
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes);
+  cost.stages[1].reduce = cost.stages[1].reduce_last = absl::Seconds(5);
+  cost.stages[1].gather = absl::Seconds(4);
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes + 3 + 3);
+  cost.stages[0].gather = absl::Seconds(7);
+  cost.replicas_agree = absl::Seconds(0.5);
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes + 3 + 0.5 + 7);
+}
+
+TEST(SimulatorTest, GradientsOfReplicasLeaveBesideTheLastBackwardAndBehindTensors) {
+  PipelineCost cost = Uniform(2, 4, 1, 2);
+  SetRate(&cost, 100);
+  SetBytes(&cost, 0, 50);
+  const double passes = StepSeconds(cost);
+  cost.stages[0].reduce = cost.stages[0].reduce_last = absl::Seconds(3);
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes + 3);
+  cost.stages[0].reduce_last = absl::Seconds(2);  // all of what may leaves in the backward's 2 s
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes + 2);
+  cost.stages[0].reduce_last = absl::Seconds(0.5);
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes + 1);
+  // The last stage's last gradient takes 0.5 s, behind which the first one has a backward of 2 s.
+  cost.stages[0].reduce = cost.stages[0].reduce_last = absl::ZeroDuration();
+  cost.stages[1].reduce = cost.stages[1].reduce_last = absl::Seconds(3);
+  EXPECT_DOUBLE_EQ(StepSeconds(cost), passes + 1);
+}
+
 TEST(SimulatorTest, ALeadReachesTheBoundWhereLinksAreAlike) {
   PipelineCost cost = Uniform(4, 16, 0.007, 0.014);
   SetRate(&cost, 10e6 / 8 * 0.956);

@@ -48,8 +48,12 @@ TEST_P(Traffic, IsThatOfAReducer) {
       },
       [](uint32_t, uint32_t, std::span<OwnPiece>) {});
   const Layout layout = Must(Layout::Make(list, options));
-  uint64_t planned = 0;
-  for (uint32_t to = 1; to < replicas; ++to) planned += UsualBytes(layout, 0, to);
+  uint64_t planned = 0, of_parameters = 0;
+  for (uint32_t to = 1; to < replicas; ++to) {
+    planned += UsualTraffic(layout, 0, to).total();
+    of_parameters += UsualTraffic(layout, 0, to).parameters;
+  }
+  EXPECT_EQ(of_parameters, queued.reducer(0).sent().parameters);
   const auto counted = static_cast<double>(queued.reducer(0).sent().total());
   if (std::string(gradients).starts_with("tagc")) {
     EXPECT_NEAR(static_cast<double>(planned), counted, 0.1 * counted);

@@ -16,6 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr size_t kHeader = wire::kTensorHeaderBytes;
+constexpr uint32_t kMostChunks = 32;
 
 struct Frame {
   transport::Lane lane;
@@ -53,6 +54,8 @@ struct End {
                                   .edge = EdgeId(3),
                                   .own = {.replica = own, .stage = 1},
                                   .peer = {.replica = peer, .stage = 1},
+                                  .most_chunks = kMostChunks,
+                                  .turns = turns,
                                   .most_message_bytes = 1 << 20,
                                   .traffic = &traffic},
                                  events)) {
@@ -72,6 +75,7 @@ struct End {
     return "none";
   }
   TrafficWatch traffic;
+  std::shared_ptr<WireTurns> turns = std::make_shared<WireTurns>();
   std::shared_ptr<EventQueue> events = std::make_shared<EventQueue>();
   std::shared_ptr<HeldLink> link = std::make_shared<HeldLink>();
   std::shared_ptr<ReplicaPort> port;
@@ -103,6 +107,34 @@ TEST(ReplicaPort, MessagesArriveWholeAndInOrder) {
   EXPECT_EQ(sent.payload_bytes_sent, 1 + 40 + 65'440 + 65'441 + 300'000 + 10 * kHeader);
   one.link->TakeAll();
   EXPECT_EQ(one.port->TakeUse().payload_bytes_sent, 0u);
+}
+
+TEST(ReplicaPort, TensorsOfBoundariesGoFirst) {
+  End end(0, 1);
+  const auto in_link = [&] { return std::exchange(end.link->frames, {}).size(); };
+  end.port->Send(Step(1), Bytes(100 * kChunkBytes));
+  EXPECT_EQ(in_link(), kMostChunks);
+  end.turns->Begin();
+  end.link->TakeAll();
+  EXPECT_EQ(in_link(), kChunksBesideTensors);
+  end.link->TakeAll();
+  EXPECT_EQ(in_link(), kChunksBesideTensors);
+  end.turns->Begin();  // another port's
+  end.turns->End();
+  EXPECT_EQ(in_link(), 0u);
+  end.turns->End();
+  EXPECT_EQ(in_link(), kMostChunks - kChunksBesideTensors);
+  end.port->Close(Deadline::After(absl::ZeroDuration()));
+  EXPECT_EQ(in_link(), 100u - 2 * kMostChunks - kChunksBesideTensors);
+  end.link->TakeAll();
+}
+
+TEST(ReplicaPort, FillsALinkThatHasHealed) {
+  End end(0, 1);
+  end.port->Send(Step(1), Bytes(100 * kChunkBytes));
+  EXPECT_EQ(end.link->frames.size(), kMostChunks);
+  end.port->OnHealed(absl::Seconds(1), 0);
+  EXPECT_EQ(end.link->frames.size(), 100u);
 }
 
 TEST(ReplicaPort, TheFirstReplicaDecides) {

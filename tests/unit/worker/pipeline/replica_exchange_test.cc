@@ -1,0 +1,140 @@
+// Two replicas of a whole model in one process, whose messages are passed on by hand.
+#include "worker/pipeline/replica_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace longhaul::worker {
+namespace {
+
+constexpr uint32_t kPairMicrobatches = 2, kPairContext = 8;
+
+// Larger than a bucket, the last of which has parameters of the last block and of the head alone.
+StageOptions PairOptions(Recompute recompute, uint32_t slices) {
+  StageOptions options;
+  options.model.layers = options.layers = 2;
+  options.model.hidden = 512;
+  options.model.heads = 4;
+  options.model.context = kPairContext;
+  options.train.steps = 10;
+  options.train.microbatches = kPairMicrobatches;
+  options.train.microbatch_size = 1;
+  options.recompute = recompute;
+  options.slices = slices;
+  options.shares_step = true;
+  return options;
+}
+
+class ReplicaPair {
+ public:
+  ReplicaPair(const StageOptions& options, const ReplicasSpec& spec) : slices_(options.slices) {
+    for (uint32_t r = 0; r < 2; ++r) {
+      stages_.push_back(*Stage::Create(options));
+      exchanges_.push_back(*ReplicaExchange::Create(
+          stages_[r].get(), options, spec, r,
+          [this, r](uint32_t to, Step, std::vector<std::byte> message) {
+            under_way_.emplace_back(to, ReplicaSaid{r, std::move(message)});
+          },
+          nullptr));
+    }
+  }
+
+  // Gives how many messages the two sent before their last backward had ended.
+  size_t Train(uint64_t step, bool beside) {
+    size_t early = 0;
+    for (uint32_t r = 0; r < 2; ++r) {
+      Passes(r, step, beside);
+      early += under_way_.size();
+      EXPECT_TRUE(exchanges_[r]->Begin(Step(step)).ok());
+      // The other one is not there yet.
+      for (auto& one : std::exchange(under_way_, {})) later_.push_back(std::move(one));
+    }
+    under_way_ = std::exchange(later_, {});
+    Deliver();
+    for (auto& exchange : exchanges_) {
+      EXPECT_TRUE(exchange->IsReduced());
+      EXPECT_TRUE(exchange->StepOwn(Step(step), 1e-3, 1).ok());
+    }
+    Deliver();
+    for (auto& exchange : exchanges_) {
+      EXPECT_TRUE(exchange->IsDone());
+      EXPECT_TRUE(exchange->End(Step(step)).ok());
+    }
+    return early;
+  }
+
+  StageSnapshot Snapshot(uint32_t replica) const { return *stages_[replica]->Snapshot(); }
+
+ private:
+  void Passes(uint32_t replica, uint64_t step, bool beside) {
+    std::vector<int32_t> ids(kPairContext), targets(kPairContext);
+    for (uint32_t m = 0; m < kPairMicrobatches; ++m) {
+      for (uint32_t t = 0; t < kPairContext; ++t) {
+        ids[t] = static_cast<int32_t>((step * 97 + replica * 31 + m * 7 + t * 13) % 256);
+        targets[t] = (ids[t] + 13) % 256;
+      }
+      for (uint32_t s = 0; s < slices_; ++s) {
+        const Slice slice(Microbatch(m), s);
+        ASSERT_TRUE(stages_[replica]->Forward(slice, {ids, {}, targets}).ok());
+      }
+      for (uint32_t s = slices_; s-- > 0;) {
+        if (beside && m + 1 == kPairMicrobatches && s == 0) {
+          ASSERT_TRUE(exchanges_[replica]->BeginBeside(Step(step)).ok());
+        }
+        ASSERT_TRUE(stages_[replica]->Backward(Slice(Microbatch(m), s), {}).ok());
+      }
+    }
+  }
+  void Deliver() {
+    while (!under_way_.empty()) {
+      auto [to, said] = std::move(under_way_.front());
+      under_way_.pop_front();
+      const Status status = exchanges_[to]->Take(std::move(said));
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+
+  const uint32_t slices_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<std::unique_ptr<ReplicaExchange>> exchanges_;
+  std::deque<std::pair<uint32_t, ReplicaSaid>> under_way_, later_;
+};
+
+class BesideTheBackward
+    : public ::testing::TestWithParam<std::tuple<std::string, Recompute, uint32_t>> {};
+
+// Gradients that leave while the last backward runs are those that are there at its end.
+TEST_P(BesideTheBackward, GivesTheSameBits) {
+  const auto& [form, recompute, slices] = GetParam();
+  const StageOptions options = PairOptions(recompute, slices);
+  const ReplicasSpec spec{.count = 2, .gradients = *replicas::ParseGradients(form)};
+  ReplicaPair beside(options, spec), behind(options, spec);
+  for (uint64_t step = 1; step <= 2; ++step) {
+    EXPECT_GT(beside.Train(step, true), 0u);
+    EXPECT_EQ(behind.Train(step, false), 0u);
+  }
+  const StageSnapshot expected = behind.Snapshot(0);
+  for (const StageSnapshot& snapshot : {beside.Snapshot(0), beside.Snapshot(1)}) {
+    ASSERT_EQ(snapshot.parameters.size(), expected.parameters.size());
+    for (size_t k = 0; k < expected.parameters.size(); ++k) {
+      EXPECT_EQ(snapshot.parameters[k].values, expected.parameters[k].values)
+          << expected.parameters[k].name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, BesideTheBackward,
+                         ::testing::Values(std::tuple("none", Recompute::kNone, 1u),
+                                           std::tuple("sdp4bit", Recompute::kBlocks, 1u),
+                                           std::tuple("tagc:keep=0.1,least=2048", Recompute::kStage,
+                                                      1u),
+                                           std::tuple("sdp4bit", Recompute::kNone, 2u)));
+
+}  // namespace
+}  // namespace longhaul::worker

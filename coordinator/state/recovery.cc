@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/replicas.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
@@ -221,6 +222,8 @@ void Core::BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step) 
   plan.assignment.epoch = record.epoch;
   plan.assignment.start_step = step;
   plan.assignment.microbatches_before = MicrobatchesAt(record, step);
+  // Also of replicas that are others than before.
+  if (record.spec.links.HasAutoCodecs()) record.spec.links.chosen = CodecsOf(plan.assignment);
   record.plan = std::move(plan);
   const uint64_t before = std::exchange(record.step, step);
   DropCheckpointsAfter(run, step);

@@ -65,6 +65,28 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->reattach_timeout, absl::Seconds(90));
 }
 
+TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
+  const std::string file = std::string(kMinimal) + "links: { forward: auto, error: 0.05 }\n";
+  const auto spec = ParseRunSpec(file, "run.yaml", {}, FakeCodecs);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->links.HasAutoCodecs());
+  EXPECT_EQ(spec->links.codecs.forward, kAutoCodec);
+  EXPECT_EQ(spec->links.error, 0.05);
+  RunSpec settled = *spec;
+  settled.links.chosen = {{"tah", "none"}, {"none", "bf16"}};
+  for (const RunSpec& one : {*spec, settled}) {
+    const auto again = ParseRunSpec(ToYaml(one), "again.yaml", {}, FakeCodecs);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, one);
+  }
+  const auto none = ParseRunSpec(std::string(kMinimal) + "links: { error: 0.05 }\n", "run.yaml", {},
+                                 FakeCodecs);
+  EXPECT_TRUE(absl::StrContains(Message(none.status()),
+                                "links.error: no codec is left to the plan; set links.forward"));
+  const auto large = ParseRunSpec(file, "run.yaml", {"links.error=2"}, FakeCodecs);
+  EXPECT_TRUE(absl::StrContains(Message(large.status()), "links.error: expected"));
+}
+
 TEST(RunSpec, ToYamlRoundTrips) {
   for (const std::string_view yaml : {kMinimal, kEveryKey}) {
     const auto spec = ParseRunSpec(yaml, "run.yaml", {}, FakeCodecs);

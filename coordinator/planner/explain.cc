@@ -250,6 +250,10 @@ std::string Depths(const Plan& plan, const RunSpec& spec) {
   }
   if (!prediction.cut_short.empty())
     text += fmt::format(" More was not tried: {}.", prediction.cut_short);
+  if (spec.pipeline.schedule == ScheduleKind::kLinkAware && !plan.assignment.edges.empty() &&
+      !MayRetune(spec, plan)) {
+    text += " Depths stay as planned while the run trains, because rates of links are not known.";
+  }
   return text;
 }
 

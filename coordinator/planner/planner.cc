@@ -94,7 +94,7 @@ class Planner {
         costs_(request.spec, request.data.vocabulary) {}
 
   StatusOr<BegunPlan> Begin() const;
-  StatusOr<Plan> Finish(BegunPlan begun, const std::stop_token& stop) const;
+  StatusOr<Plan> Finish(BegunPlan begun, const Plan* slower, const std::stop_token& stop) const;
   StatusOr<std::vector<uint32_t>> SplitOrRefuse() const {
     LH_RETURN_IF_ERROR(Check());
     return Split();
@@ -290,11 +290,13 @@ StatusOr<BegunPlan> Planner::Begin() const {
   return begun;
 }
 
-StatusOr<Plan> Planner::Finish(BegunPlan begun, const std::stop_token& stop) const {
+StatusOr<Plan> Planner::Finish(BegunPlan begun, const Plan* slower,
+                               const std::stop_token& stop) const {
   Plan& plan = begun.plan;
   const std::vector<uint32_t>& most = begun.most_depths;
   LH_ASSIGN_OR_RETURN(const std::string codecs, ChooseCodecs(request_, stop, &plan));
-  LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan, stop));
+  LH_RETURN_IF_ERROR(slower == nullptr ? ChooseOrder(spec_, &plan, stop)
+                                       : ChooseOrderLike(spec_, *slower, &plan, stop));
   AddMemory(most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));
   plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;
@@ -348,7 +350,7 @@ StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop)
   LH_ASSIGN_OR_RETURN(BegunPlan begun, BeginPlan(request));
   LH_RETURN_IF_ERROR(
       SlowDownSharedDevices(request.spec, request.workers, std::span(&begun.plan, 1), stop));
-  LH_ASSIGN_OR_RETURN(Plan plan, FinishPlan(request, std::move(begun), stop));
+  LH_ASSIGN_OR_RETURN(Plan plan, FinishPlan(request, std::move(begun), nullptr, stop));
   plan.assignment.run_yaml = RunYamlOf(request.spec, plan.assignment);
   return plan;
 }
@@ -357,9 +359,9 @@ StatusOr<BegunPlan> BeginPlan(const PlanRequest& request) {
   return Planner(request).Begin();
 }
 
-StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun,
+StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower,
                           const std::stop_token& stop) {
-  return Planner(request).Finish(std::move(begun), stop);
+  return Planner(request).Finish(std::move(begun), slower, stop);
 }
 
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request) {

@@ -122,7 +122,9 @@ struct BegunPlan {
   std::vector<uint32_t> most_depths;  // of each cell, what its memory holds
 };
 StatusOr<BegunPlan> BeginPlan(const PlanRequest& request);
-StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun,
+// `slower`: a replica that is finished already, and than which this one need not be faster; null:
+// there is none.
+StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower = nullptr,
                           const std::stop_token& stop = {});
 // The split that it would choose: layers by stage. Errors as its.
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);

@@ -162,16 +162,37 @@ class ReplicasPlanner {
       most_depths.push_back(std::move(begun->most_depths));
     }
     LH_RETURN_IF_ERROR(SlowDownSharedDevices(request_.spec, request_.workers, plans, stop_));
-    for (uint32_t replica = 0; replica < replicas_; ++replica) {
+    LH_ASSIGN_OR_RETURN(const uint32_t slowest, SlowestOf(plans));
+    const auto finish = [&](uint32_t replica, const Plan* slower) -> Status {
       auto plan = FinishPlan(requests[replica],
-                             {std::move(plans[replica]), std::move(most_depths[replica])}, stop_);
+                             {std::move(plans[replica]), std::move(most_depths[replica])}, slower,
+                             stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
       plans[replica] = *std::move(plan);
+      return absl::OkStatus();
+    };
+    LH_RETURN_IF_ERROR(finish(slowest, nullptr));
+    for (uint32_t replica = 0; replica < replicas_; ++replica) {
+      if (replica != slowest) LH_RETURN_IF_ERROR(finish(replica, &plans[slowest]));
     }
     return Join(std::move(plans));
   }
 
  private:
+  // With all the depth that there is.
+  StatusOr<uint32_t> SlowestOf(const std::vector<Plan>& plans) const {
+    uint32_t slowest = 0;
+    absl::Duration longest;
+    for (uint32_t replica = 0; replica < replicas_; ++replica) {
+      const Plan& plan = plans[replica];
+      LH_ASSIGN_OR_RETURN(
+          const schedule::Simulation simulation,
+          schedule::Simulate(PipelineCostOf(plan, request_.spec, NetworkOf(plan)), stop_));
+      if (simulation.step > longest) longest = simulation.step, slowest = replica;
+    }
+    return slowest;
+  }
+
   std::span<const CandidateWorker> WorkersOf(uint32_t replica) const {
     return std::span(request_.workers).subspan(size_t{replica} * stages_, stages_);
   }
@@ -335,7 +356,7 @@ class ReplicasPlanner {
             : fmt::format(" and carries {}", FormatBytes(static_cast<double>(step.busiest_bytes))));
     text += SharedText(spec, request_.workers);
     // What the slowest replica's plan says beside that.
-    return text + fmt::format(" Of replica {}:{} Depths stay as planned while the run trains.",
+    return text + fmt::format(" Of replica {}:{}",
                               step.slowest, plan.explanation);
   }
 

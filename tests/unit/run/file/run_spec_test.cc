@@ -81,10 +81,11 @@ TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
   }
   const auto none = ParseRunSpec(std::string(kMinimal) + "links: { error: 0.05 }\n", "run.yaml", {},
                                  FakeCodecs);
-  EXPECT_TRUE(absl::StrContains(Message(none.status()),
-                                "links.error: no codec is left to the plan; set links.forward"));
+  EXPECT_NE(Message(none.status())
+                .find("links.error: no codec is left to the plan; set links.forward"),
+            std::string_view::npos);
   const auto large = ParseRunSpec(file, "run.yaml", {"links.error=2"}, FakeCodecs);
-  EXPECT_TRUE(absl::StrContains(Message(large.status()), "links.error: expected"));
+  EXPECT_NE(Message(large.status()).find("links.error: expected"), std::string_view::npos);
 }
 
 TEST(RunSpec, ToYamlRoundTrips) {
@@ -243,7 +244,7 @@ TEST(RunSpec, LinksPaper) {
   EXPECT_EQ(spec->links.codecs, (CodecPair{"tah", "fixed:bits=6"}));
   EXPECT_EQ(ErrorOf(std::string(kMinimal) + "links: papers\n"),
             "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, "
-            "cache_limit, measure, encrypt, workers, "
+            "error, cache_limit, measure, encrypt, workers, "
             "got 'papers'");
 }
 

@@ -117,7 +117,7 @@ Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                         spec.pipeline.send_order == SendOrder::kAuto && RatesAreKnown(*plan) &&
                         RatesAreKnown(slower);
   if (!searched) return ChooseOrder(spec, plan, stop);
-  Plan like = *plan;
+  Plan like = *plan, deep = *plan;  // the latter with all depth that there is
   uint32_t least = spec.train.microbatches;  // of the depths above
   for (size_t s = 0; s < like.assignment.cells.size(); ++s) {
     Setting& setting = like.assignment.cells[s].setting;
@@ -126,18 +126,19 @@ Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
         setting.depth < theirs.depth ? "memory holds no more" : "as in the slowest replica";
     setting.depth = std::min(setting.depth, theirs.depth);
     setting.activation_lead = s == 0 ? 0 : std::min(theirs.activation_lead, least);
+    deep.assignment.cells[s].setting.activation_lead = setting.activation_lead;
     least = std::min(least, setting.depth);
   }
   LH_ASSIGN_OR_RETURN(const std::vector<absl::Duration> steps, StepsOf(spec, like, stop));
   LH_ASSIGN_OR_RETURN(const std::vector<absl::Duration> limits, StepsOf(spec, slower, stop));
+  LH_ASSIGN_OR_RETURN(const std::vector<absl::Duration> deepest, StepsOf(spec, deep, stop));
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i] > limits[i]) return ChooseOrder(spec, plan, stop);
+    const bool is_good =
+        steps[i] <= std::max(limits[i], deepest[i] * (1 + schedule::kDepthTolerance));
+    if (!is_good) return ChooseOrder(spec, plan, stop);
   }
-  schedule::PipelineCost unlimited = PipelineCostOf(like, spec, NetworkOf(like));
-  for (schedule::StageCost& stage : unlimited.stages) stage.depth = spec.train.microbatches;
-  LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(unlimited, stop));
   like.prediction.unlimited_depth_step_seconds =
-      absl::ToDoubleSeconds(std::min(simulation.step, steps.front()));
+      absl::ToDoubleSeconds(std::min(deepest.front(), steps.front()));
   like.prediction.cut_short = slower.prediction.cut_short;
   like.prediction.order_reason = "data leave as in the slowest replica";
   *plan = std::move(like);

@@ -22,9 +22,10 @@ bool RatesAreKnown(const Plan& plan);
 // once `stop` is requested.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
-// Of a replica that need not be faster than another one with as many stages, which has its order
-// already: the same depths, as far as its cells hold them, and the same leads, where its step is
-// then no longer than that one's, also with what depths keep a margin for. Else as ChooseOrder.
+// Of a replica beside a slower one with as many stages, which has its order already: the same
+// depths, as far as its cells hold them, and the same leads. Its step must then be no longer than
+// that one's, or than all depth would make it but for schedule::kDepthTolerance, also with what
+// depths keep a margin for. Else as ChooseOrder.
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                        const std::stop_token& stop = {});
 

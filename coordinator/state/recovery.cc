@@ -222,8 +222,6 @@ void Core::BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step) 
   plan.assignment.epoch = record.epoch;
   plan.assignment.start_step = step;
   plan.assignment.microbatches_before = MicrobatchesAt(record, step);
-  // Also of replicas that are others than before.
-  if (record.spec.links.HasAutoCodecs()) record.spec.links.chosen = CodecsOf(plan.assignment);
   record.plan = std::move(plan);
   const uint64_t before = std::exchange(record.step, step);
   DropCheckpointsAfter(run, step);
@@ -231,6 +229,8 @@ void Core::BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step) 
   for (StageRecord& stage : run.stages) stage.attached = true;
   ReleaseSparesBeyond(run, SparesWanted(run));
   run.ready_until = now_ + options_.ready_timeout;
+  // Of replicas that may be others than before.
+  if (record.spec.links.HasAutoCodecs()) record.spec.links.chosen = CodecsOf(run.assignment());
   LogReplicas(run, replicas, away);
   Move(run, Trigger::kReplaced, "",
        fmt::format("epoch {} goes on from step {}, in place{}{}", record.epoch.value(), step,

@@ -38,8 +38,8 @@ std::span<const Rung> LadderOfGradients() {
 }
 
 std::span<const Rung> RungsWithin(std::span<const Rung> ladder, double error) {
-  const auto beyond = std::ranges::find_if(ladder, [error](double of) { return of > error; },
-                                           &Rung::error);
+  const auto beyond = std::ranges::find_if(
+      ladder, [error](double of) { return of > error; }, &Rung::error);
   return ladder.first(static_cast<size_t>(beyond - ladder.begin()));
 }
 

@@ -1,7 +1,7 @@
-// Codecs in the order of what they lose, from which a plan chooses where a run file says auto. What a
-// codec loses is its relative error |x' - x| / |x| of normal values, which is known without a run.
-// Losses of training follow that order (docs/results/codecs.md). Codecs with state are not among
-// them: what they lose depends on what was sent before.
+// Codecs in the order of what they lose, from which a plan chooses where a run file says auto. What
+// a codec loses is its relative error |x' - x| / |x| of normal values, which is known without a
+// run. Losses of training follow that order (docs/results/codecs.md). Codecs with state are not
+// among them: what they lose depends on what was sent before.
 //
 // Threads: pure functions.
 #ifndef LONGHAUL_CODEC_LADDER_H_

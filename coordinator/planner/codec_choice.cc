@@ -63,8 +63,8 @@ class Chooser {
   Plan& plan_;
   const NetworkRates network_;
   std::vector<Open> open_;
-  size_t unknown_ = 0;  // directions whose rate is not known
-  uint64_t work_ = 0;   // of simulations
+  size_t unknown_ = 0;                              // directions whose rate is not known
+  uint64_t work_ = 0;                               // of simulations
   double fastest_ = 0, coarsest_ = 0, chosen_ = 0;  // steps
   size_t fastest_distance_ = 0;
 };
@@ -96,9 +96,8 @@ Status Chooser::AddOpen(size_t edge, Direction direction) {
     flow.latency_seconds = now.latency_seconds;
     const FlowEstimate times = CodecTimesOf(sender, receiver, std::string(rung.codec), direction);
     const double wire = static_cast<double>(WithChunkHeaders(flow.bytes)) / rate;
-    open.choices.push_back(
-        {std::move(flow), times, rung.error,
-         std::max({wire, times.encode_seconds, times.decode_seconds})});
+    open.choices.push_back({std::move(flow), times, rung.error,
+                            std::max({wire, times.encode_seconds, times.decode_seconds})});
   }
   open_.push_back(std::move(open));
   return absl::OkStatus();
@@ -240,7 +239,8 @@ std::string Chooser::Text() const {
   };
   const std::string down = counted(Direction::kForward), up = counted(Direction::kBackward);
   std::string text = fmt::format(
-      " Codecs are auto (links.error {}): each link has the finest with which the step stays within "
+      " Codecs are auto (links.error {}): each link has the finest with which the step stays "
+      "within "
       "{:.0f}% of the fastest",
       request_.spec.links.error, 100 * kCodecTolerance);
   if (!down.empty()) text += "; down " + down;
@@ -249,9 +249,10 @@ std::string Chooser::Text() const {
     const auto seconds = [](double value) {
       return longhaul::FormatDuration(absl::Seconds(value));
     };
-    text += fmt::format("; before depths were chosen a step took {}, and {} with the coarsest "
-                        "everywhere",
-                        seconds(chosen_), seconds(coarsest_));
+    text += fmt::format(
+        "; before depths were chosen a step took {}, and {} with the coarsest "
+        "everywhere",
+        seconds(chosen_), seconds(coarsest_));
   }
   if (unknown_ > 0) text += "; links whose rate is not known have the coarsest";
   return text + ".";
@@ -264,16 +265,15 @@ StatusOr<std::vector<codec::Rung>> CodecsToChooseFrom(const RunSpec& spec, Direc
   std::vector<codec::Rung> rungs;
   for (const codec::Rung& rung : codec::RungsWithin(
            down ? codec::LadderOfActivations() : codec::LadderOfGradients(), spec.links.error)) {
-    const bool is_known = !spec.replay || spec.replay->real_codecs ||
-                          spec.replay->TimesOf(rung.codec) != nullptr;
+    const bool is_known =
+        !spec.replay || spec.replay->real_codecs || spec.replay->TimesOf(rung.codec) != nullptr;
     if (is_known) rungs.push_back(rung);
   }
   if (!rungs.empty()) return rungs;
   return absl::FailedPreconditionError(fmt::format(
       "{} is auto, and replay.codec_times has the times of no codec that loses at most links.error "
       "{}; add those of {}, or set replay.codecs to real",
-      down ? "links.forward" : "links.backward", spec.links.error,
-      down ? "gauss" : "fixed"));
+      down ? "links.forward" : "links.backward", spec.links.error, down ? "gauss" : "fixed"));
 }
 
 std::vector<CodecPair> CodecsOf(const Assignment& assignment) {

@@ -13,8 +13,8 @@
 
 namespace longhaul::coordinator {
 
-// A step that is longer by this share than that of the fastest codecs is as good, if what is sent is
-// finer.
+// A step that is longer by this share than that of the fastest codecs is as good, if what is sent
+// is finer.
 inline constexpr double kCodecTolerance = 0.02;
 
 // Among which a plan chooses, the finest first: those of the ladder that lose at most links.error;

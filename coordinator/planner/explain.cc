@@ -147,13 +147,13 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
     backward = std::max(backward, static_cast<double>(edge.backward.bytes));
   }
   const bool alike = !spec.links.HasAutoCodecs();
-  std::string text = fmt::format(
-      " A step sends {}{} down each link and {} up{}.", alike ? "" : "up to ",
-      FormatBytes(forward * spec.train.microbatches),
-      FormatBytes(backward * spec.train.microbatches),
-      alike ? fmt::format(" (with {} and {})", edges.front().forward.codec,
-                          edges.front().backward.codec)
-            : "");
+  std::string text =
+      fmt::format(" A step sends {}{} down each link and {} up{}.", alike ? "" : "up to ",
+                  FormatBytes(forward * spec.train.microbatches),
+                  FormatBytes(backward * spec.train.microbatches),
+                  alike ? fmt::format(" (with {} and {})", edges.front().forward.codec,
+                                      edges.front().backward.codec)
+                        : "");
   return text + Rates(plan);
 }
 

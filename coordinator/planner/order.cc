@@ -117,7 +117,7 @@ Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                         spec.pipeline.send_order == SendOrder::kAuto && RatesAreKnown(*plan) &&
                         RatesAreKnown(slower);
   if (!searched) return ChooseOrder(spec, plan, stop);
-  Plan like = *plan, deep = *plan;  // the latter with all depth that there is
+  Plan like = *plan, deep = *plan;           // the latter with all depth that there is
   uint32_t least = spec.train.microbatches;  // of the depths above
   for (size_t s = 0; s < like.assignment.cells.size(); ++s) {
     Setting& setting = like.assignment.cells[s].setting;

@@ -114,9 +114,9 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // plan, however long that takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
-// The plan of one of the replicas that the run file asks for, the chain that request.workers are, in
-// two halves. The first says who has which layers and who is joined by what. Between them whoever
-// shares a device with stages of any replica is made slower (sharing.h).
+// The plan of one of the replicas that the run file asks for, the chain that request.workers are,
+// in two halves. The first says who has which layers and who is joined by what. Between them
+// whoever shares a device with stages of any replica is made slower (sharing.h).
 struct BegunPlan {
   Plan plan;
   std::vector<uint32_t> most_depths;  // of each cell, what its memory holds

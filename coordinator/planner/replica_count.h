@@ -13,11 +13,11 @@ namespace longhaul::coordinator {
 // A step that is longer by this share than the shortest is as good, if it has fewer replicas.
 inline constexpr double kReplicasTolerance = 0.01;
 
-// Takes a request whose pipeline.replicas is auto: request.workers are candidates, of which the plan
-// takes at most candidates_for. It tries each number of replicas that divides the step's
-// microbatches and for which there are workers, with the stages that the run file asks for or, where
-// that is auto, as many as there are workers for each replica (StageCount). All train the same
-// microbatches in a step. The plan is the one of the fewest replicas whose step is within
+// Takes a request whose pipeline.replicas is auto: request.workers are candidates, of which the
+// plan takes at most candidates_for. It tries each number of replicas that divides the step's
+// microbatches and for which there are workers, with the stages that the run file asks for or,
+// where that is auto, as many as there are workers for each replica (StageCount). All train the
+// same microbatches in a step. The plan is the one of the fewest replicas whose step is within
 // kReplicasTolerance of the shortest, and says what the others would do, or why they cannot
 // (Prediction::replicas). Others are placed by a part of the search. kFailedPrecondition with all
 // reasons where none can be.

@@ -164,9 +164,9 @@ class ReplicasPlanner {
     LH_RETURN_IF_ERROR(SlowDownSharedDevices(request_.spec, request_.workers, plans, stop_));
     LH_ASSIGN_OR_RETURN(const uint32_t slowest, SlowestOf(plans));
     const auto finish = [&](uint32_t replica, const Plan* slower) -> Status {
-      auto plan = FinishPlan(requests[replica],
-                             {std::move(plans[replica]), std::move(most_depths[replica])}, slower,
-                             stop_);
+      auto plan =
+          FinishPlan(requests[replica],
+                     {std::move(plans[replica]), std::move(most_depths[replica])}, slower, stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
       plans[replica] = *std::move(plan);
       return absl::OkStatus();
@@ -356,8 +356,7 @@ class ReplicasPlanner {
             : fmt::format(" and carries {}", FormatBytes(static_cast<double>(step.busiest_bytes))));
     text += SharedText(spec, request_.workers);
     // What the slowest replica's plan says beside that.
-    return text + fmt::format(" Of replica {}:{}",
-                              step.slowest, plan.explanation);
+    return text + fmt::format(" Of replica {}:{}", step.slowest, plan.explanation);
   }
 
   const PlanRequest& request_;

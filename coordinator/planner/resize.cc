@@ -83,8 +83,8 @@ class Resizer {
 
   // Likewise of a boundary.
   size_t ModelOf(const Edge& edge) const {
-    const auto known = edges_.find({MemberAt(edge.from).id.value(), MemberAt(edge.to).id.value(),
-                                    EdgeKind::kActivations});
+    const auto known = edges_.find(
+        {MemberAt(edge.from).id.value(), MemberAt(edge.to).id.value(), EdgeKind::kActivations});
     if (known != edges_.end()) return known->second;
     const std::vector<Edge>& edges = before_.assignment.edges;
     const auto first = std::ranges::find_if(edges, [&edge](const Edge& one) {

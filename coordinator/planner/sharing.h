@@ -11,12 +11,12 @@
 
 namespace longhaul::coordinator {
 
-// Makes the compute of such cells slower, in the plans of all replicas of a run, whose workers these
-// are, replica by replica. Their layers were timed one worker at a time. While a
-// stage computes, others on its GPU do so for the share of the step that they are busy, and all get
-// equal parts of it; how busy they are follows from a simulation of the slower stages. Plans of
-// replays stay as they are: nobody computes. Takes plans whose network is set. kCancelled once
-// `stop` is requested.
+// Makes the compute of such cells slower, in the plans of all replicas of a run, whose workers
+// these are, replica by replica. Their layers were timed one worker at a time. While a stage
+// computes, others on its GPU do so for the share of the step that they are busy, and all get equal
+// parts of it; how busy they are follows from a simulation of the slower stages. Plans of replays
+// stay as they are: nobody computes. Takes plans whose network is set. kCancelled once `stop` is
+// requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
 

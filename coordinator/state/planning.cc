@@ -318,8 +318,7 @@ std::vector<CandidateWorker> Core::CandidatesOf(const Draft& draft) const {
 bool Core::DropCandidate(Draft& draft, Worker& worker, const std::string& why) {
   if (!draft.candidates_for) return false;
   const bool is_open = draft.spec.replicas.count_auto;
-  const uint32_t least =
-      is_open ? draft.spec.pipeline.stages.value_or(1) : *draft.candidates_for;
+  const uint32_t least = is_open ? draft.spec.pipeline.stages.value_or(1) : *draft.candidates_for;
   if (draft.workers.size() <= least) return false;
   if (draft.probes.HasBegun()) return false;  // it is spoken of in too many places
   std::erase_if(draft.workers, [&](const auto& one) { return one.id == worker.id; });

@@ -276,9 +276,10 @@ void Core::AdvanceQueue() {
         Log(run, "note", "train.dtype: all workers compute on GPUs, so products are in bf16");
       }
     }
-    const RunSpec spec = record.spec.replicas.count_auto ? record.spec
-                                                         : record.spec.WithReplicas(replicas);
-    run->draft = NewDraft(record.id, record.epoch, spec, record.data_files, record.link_secret, *candidates);
+    const RunSpec spec =
+        record.spec.replicas.count_auto ? record.spec : record.spec.WithReplicas(replicas);
+    run->draft =
+        NewDraft(record.id, record.epoch, spec, record.data_files, record.link_secret, *candidates);
     run->draft->resume_step = record.step;
     std::vector<std::string> names;
     for (const Worker* worker : candidates->workers) names.push_back(Label(*worker));

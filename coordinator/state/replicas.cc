@@ -129,8 +129,8 @@ void Core::SettleReplicas(Run& run, uint32_t chosen) {
   if (!spec.replicas.count_auto) return;
   const ReplicasSpec before = spec.replicas;
   spec = spec.WithChosenReplicas(chosen);
-  const bool forms_are_lost = spec.replicas.gradients != before.gradients ||
-                              spec.replicas.parameters != before.parameters;
+  const bool forms_are_lost =
+      spec.replicas.gradients != before.gradients || spec.replicas.parameters != before.parameters;
   Log(&run, "note",
       fmt::format("pipeline.replicas: the plan chose {}, so train.microbatches are {} of each{}",
                   chosen, spec.train.microbatches,

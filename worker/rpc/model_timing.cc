@@ -268,8 +268,8 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
   const auto add_all = [&](std::span<const codec::Rung> ladder) -> Status {
     for (const codec::Rung& rung : codec::RungsWithin(ladder, spec.links.error)) {
       const std::string name(rung.codec);
-      const bool is_known = std::ranges::find(times->codecs(), name, &v1::CodecTimes::codec) !=
-                            times->codecs().end();
+      const bool is_known =
+          std::ranges::find(times->codecs(), name, &v1::CodecTimes::codec) != times->codecs().end();
       if (is_known || !MayTime(spec, name)) continue;
       LH_ASSIGN_OR_RETURN(const CodecTimes one, time(name));
       v1::CodecTimes& added = *times->add_codecs();

@@ -76,8 +76,7 @@ void HealChecker::LookForFewer(const RunRecord& record, Training& training) {
   const MonoTime now = cluster_.world.timeline.now();
   const bool waits = record.state == RunState::kRecovering && record.attempts.in_a_row == 1 &&
                      record.spec.recovery.replicas == LostReplica::kContinue;
-  const bool may_wait =
-      !waits || now - LastFelt() < kLongestDetection || !ExcuseOf(record).empty();
+  const bool may_wait = !waits || now - LastFelt() < kLongestDetection || !ExcuseOf(record).empty();
   if (may_wait || record.epoch != training.waits_in) training.waits_since = now;
   training.waits_in = record.epoch;
   if (now - training.waits_since < kLongestWaitForFewer) return;

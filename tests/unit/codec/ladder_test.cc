@@ -20,7 +20,8 @@ double MeasuredError(const Codec& codec) {
   std::normal_distribution<float> normal;
   std::vector<float> values(shape.elements());
   for (float& value : values) value = normal(random);
-  const std::vector<float> decoded = RoundTrip(codec, Tensor(Dtype::kF32, shape, values), Dtype::kF32);
+  const std::vector<float> decoded =
+      RoundTrip(codec, Tensor(Dtype::kF32, shape, values), Dtype::kF32);
   double lost = 0, all = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     lost += std::pow(double{decoded[i]} - double{values[i]}, 2);

@@ -109,9 +109,8 @@ TEST(CodecChoice, GivesTheSlowLinkACoarserCodecThanTheOthers) {
   EXPECT_GT(ErrorOf(chosen[1].forward), ErrorOf(chosen[0].forward));
   EXPECT_GT(ErrorOf(chosen[1].forward), ErrorOf(chosen[2].forward));
   EXPECT_EQ(chosen[0].forward, "none");
-  EXPECT_THAT(plan->explanation,
-              AllOf(HasSubstr("Codecs are auto (links.error 0.16)"),
-                    HasSubstr("none on 2 links"), HasSubstr("on 1 link")));
+  EXPECT_THAT(plan->explanation, AllOf(HasSubstr("Codecs are auto (links.error 0.16)"),
+                                       HasSubstr("none on 2 links"), HasSubstr("on 1 link")));
 }
 
 TEST(CodecChoice, IsWhatARunFileGetsThatNamesTheCodecs) {
@@ -182,8 +181,8 @@ TEST(CodecChoice, IsKeptByLaterPlans) {
   // With another number of stages they say nothing.
   request.workers.pop_back();
   EXPECT_EQ(CodecsOf(MakePlan(request)->assignment),
-            (std::vector<CodecPair>{{"gauss:bits=4,block=128",
-                                     "fixed:bits=4,tile=64,rounding=stochastic"}}));
+            (std::vector<CodecPair>{
+                {"gauss:bits=4,block=128", "fixed:bits=4,tile=64,rounding=stochastic"}}));
 }
 
 TEST(CodecChoice, RetuningLeavesIt) {
@@ -195,7 +194,8 @@ TEST(CodecChoice, RetuningLeavesIt) {
     seen.cells.push_back({cell.forward_seconds, cell.backward_seconds, cell.optimizer_seconds});
   }
   for (size_t e = 0; e < plan->edges.size(); ++e) {
-    seen.edges.push_back({.forward_bits_per_second = 1e7, .backward_bits_per_second = 1e7,
+    seen.edges.push_back({.forward_bits_per_second = 1e7,
+                          .backward_bits_per_second = 1e7,
                           .round_trip_seconds = 0.3});
   }
   const auto retuned = Retune(request.spec, *plan, seen);
@@ -219,16 +219,15 @@ TEST(CodecChoice, IsMadeForEachReplicaAndKeptWhereTheirNumberChanges) {
   EXPECT_EQ(ParseRunSpec(plan->assignment.run_yaml, "plan", {}, nullptr)->links.chosen, chosen);
   // Of the second replica alone, of three, and planned anew.
   request.spec.links.chosen = chosen;
-  const auto one = ResizePlan(*plan, request.spec.WithReplicas(1),
-                              {request.workers[2], request.workers[3]});
+  const auto one =
+      ResizePlan(*plan, request.spec.WithReplicas(1), {request.workers[2], request.workers[3]});
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(CodecsOf(one->assignment), std::vector<CodecPair>{chosen[1]});
   std::vector<CandidateWorker> six = request.workers;
   for (uint32_t w = 4; w < 6; ++w) six.push_back(Request(6).workers[w]);
   const auto three = ResizePlan(*plan, request.spec.WithReplicas(3), six);
   ASSERT_TRUE(three.ok()) << three.status();
-  EXPECT_EQ(CodecsOf(three->assignment),
-            (std::vector<CodecPair>{chosen[0], chosen[1], chosen[0]}));
+  EXPECT_EQ(CodecsOf(three->assignment), (std::vector<CodecPair>{chosen[0], chosen[1], chosen[0]}));
   request.spec.replicas.count = 2;
   EXPECT_EQ(CodecsOf(MakePlan(request)->assignment), chosen);
 }

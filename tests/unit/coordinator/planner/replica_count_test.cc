@@ -70,9 +70,7 @@ TEST(ReplicaCount, IsOfTheFastestStepForTheSameBatch) {
 // Gradients of the whole model cost more than activations on slow lines, and nothing on fast ones,
 // where a pipeline of fewer stages has less to fill.
 TEST(ReplicaCount, GrowsWithTheLines) {
-  const auto replicas = [](double line) {
-    return ReplicasOf(MakePlan(Open(8, line))->assignment);
-  };
+  const auto replicas = [](double line) { return ReplicasOf(MakePlan(Open(8, line))->assignment); };
   EXPECT_EQ(replicas(2e6), 1u);
   EXPECT_EQ(replicas(1e12), 8u);
 }

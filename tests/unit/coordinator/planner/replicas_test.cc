@@ -281,8 +281,8 @@ TEST(DepthsOfReplicas, AreThoseOfTheSlowestWhereThatCostsNothing) {
   EXPECT_NEAR(plan->prediction.step_seconds - plan->prediction.exchange_seconds,
               slowest->prediction.step_seconds, 1e-9);
   // One that lacks the memory has what it holds.
-  request.workers[1].memory_bytes = plan->assignment.cells[1].memory_bytes -
-                                    plan->cells[1].memory_per_flight_bytes;
+  request.workers[1].memory_bytes =
+      plan->assignment.cells[1].memory_bytes - plan->cells[1].memory_per_flight_bytes;
   const auto small = MakePlan(request);
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_LT(setting(*small, 0, 1).depth, setting(*plan, 0, 1).depth);

@@ -341,11 +341,11 @@ TEST(RetuningOfReplicas, FollowsTheOneWhoseLinksChange) {
   EXPECT_EQ(retuned.assignment.edges.back().forward.latency_seconds,
             plan->assignment.edges.back().forward.latency_seconds);
   for (size_t c = 0; c < 6; ++c) {
-    const auto grown = retuned.assignment.cells[c].memory_bytes -
-                       plan->assignment.cells[c].memory_bytes;
-    EXPECT_EQ(grown, plan->cells[c].memory_per_flight_bytes *
-                         (retuned.assignment.cells[c].setting.depth -
-                          plan->assignment.cells[c].setting.depth));
+    const auto grown =
+        retuned.assignment.cells[c].memory_bytes - plan->assignment.cells[c].memory_bytes;
+    EXPECT_EQ(grown,
+              plan->cells[c].memory_per_flight_bytes * (retuned.assignment.cells[c].setting.depth -
+                                                        plan->assignment.cells[c].setting.depth));
   }
 }
 

@@ -79,11 +79,11 @@ TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, one);
   }
-  const auto none = ParseRunSpec(std::string(kMinimal) + "links: { error: 0.05 }\n", "run.yaml", {},
-                                 FakeCodecs);
-  EXPECT_NE(Message(none.status())
-                .find("links.error: no codec is left to the plan; set links.forward"),
-            std::string_view::npos);
+  const auto none =
+      ParseRunSpec(std::string(kMinimal) + "links: { error: 0.05 }\n", "run.yaml", {}, FakeCodecs);
+  EXPECT_NE(
+      Message(none.status()).find("links.error: no codec is left to the plan; set links.forward"),
+      std::string_view::npos);
   const auto large = ParseRunSpec(file, "run.yaml", {"links.error=2"}, FakeCodecs);
   EXPECT_NE(Message(large.status()).find("links.error: expected"), std::string_view::npos);
 }

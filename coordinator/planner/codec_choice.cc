@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 #include "run/schedule/tune.h"
 
@@ -137,7 +138,9 @@ StatusOr<double> Chooser::Step() {
   schedule::PipelineCost cost = PipelineCostOf(plan_, request_.spec, network_);
   std::vector<uint32_t> leads = {0};
   uint32_t most = cost.microbatches - 1;
-  for (size_t s = 0; s + 1 < cost.stages.size(); ++s) most = std::min(most, cost.stages[s].depth);
+  for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
+    most = std::min(most, cost.stages[chain::UpperStage(b)].depth);
+  }
   const bool may_lead = request_.spec.pipeline.schedule == ScheduleKind::kLinkAware &&
                         request_.spec.pipeline.send_order != SendOrder::kAsReady;
   if (may_lead && most > 0) leads.push_back(most);

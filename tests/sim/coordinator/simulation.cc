@@ -194,6 +194,20 @@ class Simulation {
     MustBeDone("last");
   }
 
+  // Whether the coordinator has all of the run's newest checkpoint.
+  bool IsCopied(const std::string& name) {
+    const auto run = cluster_.coordinator->state().Run(name);
+    if (!run.ok()) return false;
+    const RunRecord& record = checkers().records().at(RunId(run->run_id()));
+    if (record.checkpoints.empty()) return false;
+    const auto& files = record.checkpoints.back().files();
+    return std::all_of(files.begin(), files.end(), [this](const v1::CheckpointFile& file) {
+      return world().copies.contains(file.sha256()) &&
+             std::any_of(file.holders().begin(), file.holders().end(),
+                         [](const v1::ShardHolder& holder) { return holder.worker_id().empty(); });
+    });
+  }
+
   // A run that may do with fewer replicas loses a worker for good, and nobody can take its place.
   // It goes on at once, in place.
   void MustGoOnWithFewer() {
@@ -210,7 +224,7 @@ class Simulation {
       return run.ok() && run->state() == "running" && run->replicas() == replicas &&
              run->checkpoint_step() > 0 && run->step() > beyond;
     };
-    if (!RunUntil(kRunLimit, [&] { return trains(2, 0); })) {
+    if (!RunUntil(kRunLimit, [&] { return trains(2, 0) && IsCopied("fewer"); })) {
       if (Fine()) world().Violate("fewer should train: {}", cluster_.Describe());
       return;
     }

@@ -35,27 +35,6 @@ std::string Split(const Plan& plan) {
   return text + ".";
 }
 
-// Stages that take turns on a device.
-std::string Shared(const PlanRequest& request, const Plan& plan) {
-  if (request.spec.replay) return "";
-  std::map<std::string, std::vector<std::string>> by_device;
-  for (const CandidateWorker& worker : request.workers) {
-    for (const std::string& device : worker.shared_devices)
-      by_device[device].push_back(worker.name);
-  }
-  std::string text;
-  for (const auto& [device, names] : by_device) {
-    if (names.size() < 2) continue;
-    text += fmt::format("{}{}", text.empty() ? "" : "; ", fmt::join(names, ", "));
-  }
-  if (text.empty() || plan.cells.empty()) return "";
-  return fmt::format(
-      " Workers that share a GPU compute more slowly while others of them do, which is reckoned "
-      "with: "
-      "{}.",
-      text);
-}
-
 // What a step's collectives send and take, at the stage where they take the most.
 std::string Collectives(const PlanRequest& request, const Plan& plan) {
   const uint32_t microbatches = request.spec.train.microbatches;
@@ -168,10 +147,14 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
     forward = std::max(forward, static_cast<double>(edge.forward.bytes));
     backward = std::max(backward, static_cast<double>(edge.backward.bytes));
   }
-  std::string text = fmt::format(" A step sends {} down each link and {} up (with {} and {}).",
-                                 FormatBytes(forward * spec.train.microbatches),
-                                 FormatBytes(backward * spec.train.microbatches),
-                                 edges.front().forward.codec, edges.front().backward.codec);
+  const bool alike = !spec.links.HasAutoCodecs();
+  std::string text =
+      fmt::format(" A step sends {}{} down each link and {} up{}.", alike ? "" : "up to ",
+                  FormatBytes(forward * spec.train.microbatches),
+                  FormatBytes(backward * spec.train.microbatches),
+                  alike ? fmt::format(" (with {} and {})", edges.front().forward.codec,
+                                      edges.front().backward.codec)
+                        : "");
   return text + Rates(plan);
 }
 
@@ -297,6 +280,10 @@ std::string Depths(const Plan& plan, const RunSpec& spec) {
   }
   if (!prediction.cut_short.empty())
     text += fmt::format(" More was not tried: {}.", prediction.cut_short);
+  if (spec.pipeline.schedule == ScheduleKind::kLinkAware && !plan.assignment.edges.empty() &&
+      !MayRetune(spec, plan)) {
+    text += " Depths stay as planned while the run trains, because rates of links are not known.";
+  }
   return text;
 }
 
@@ -383,6 +370,26 @@ std::string Oddities(const PlanRequest& request) {
 
 }  // namespace
 
+std::string SharedText(const RunSpec& spec, std::span<const CandidateWorker> workers) {
+  if (spec.replay) return "";
+  std::map<std::string, std::vector<std::string>> by_device;
+  for (const CandidateWorker& worker : workers) {
+    for (const std::string& device : worker.shared_devices) {
+      by_device[device].push_back(worker.name);
+    }
+  }
+  std::string text;
+  for (const auto& [device, names] : by_device) {
+    if (names.size() < 2) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : "; ", fmt::join(names, ", "));
+  }
+  if (text.empty()) return "";
+  return fmt::format(
+      " Workers that share a GPU compute more slowly while others of them do, which is reckoned "
+      "with: {}.",
+      text);
+}
+
 std::string PlacedText(const PlanRequest& request, const Plan& plan) {
   if (!request.placement || plan.assignment.cells.size() < 2) return "";
   const PlacementSummary& placed = *request.placement;
@@ -430,7 +437,8 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
   const bool is_alone = request.spec.replicas.count == 1;
   std::string text = is_alone ? Split(plan) + PlacedText(request, plan) : "";
-  text += Shared(request, plan) + Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
+  if (is_alone) text += SharedText(request.spec, request.workers);
+  text += Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
   if (is_alone && prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "

@@ -2,6 +2,7 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_EXPLAIN_H_
 #define LONGHAUL_COORDINATOR_PLANNER_EXPLAIN_H_
 
+#include <span>
 #include <string>
 
 #include "coordinator/planner/planner.h"
@@ -13,6 +14,7 @@ std::string Explain(const PlanRequest& request, const Plan& plan);
 
 // Among how many workers was chosen, and what others would take; "" where nothing was. With a space
 // before it.
+std::string SharedText(const RunSpec& spec, std::span<const CandidateWorker> workers);
 std::string PlacedText(const PlanRequest& request, const Plan& plan);
 
 }  // namespace longhaul::coordinator

@@ -15,6 +15,7 @@
 #include "codec/codec.h"
 #include "codec/predict/format.h"
 #include "codec/registry.h"
+#include "coordinator/planner/codec_choice.h"
 #include "proto/rpc/address.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/message_footprint.h"
@@ -44,12 +45,6 @@ const LinkException* ExceptionOf(const RunSpec& spec, const std::string& worker)
     if (name == worker) return &exception;
   }
   return nullptr;
-}
-
-// The codecs of what `worker` sends.
-const CodecPair& CodecsOf(const RunSpec& spec, const std::string& worker) {
-  const LinkException* exception = ExceptionOf(spec, worker);
-  return exception == nullptr ? spec.links.codecs : exception->codecs;
 }
 
 const Endpoint* EndpointOf(const CandidateWorker& worker, TransportKind transport) {
@@ -119,12 +114,6 @@ uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
   const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
   return static_cast<uint64_t>(
       std::lround(least + (most - least) * ShareOfFirstVisits(request.spec, Windows(request))));
-}
-
-StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request) {
-  LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(codec_text));
-  return Flow{.codec = codec->name(),
-              .bytes = request.spec.pipeline.SlicesNow() * UsualBytes(request, *codec)};
 }
 
 // What two workers are to each other.
@@ -270,10 +259,48 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
             "host:port, an address that the other reaches; or start the coordinator with --relay"));
 }
 
+StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request) {
+  LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(codec_text));
+  return Flow{.codec = codec->name(),
+              .bytes = request.spec.pipeline.SlicesNow() * UsualBytes(request, *codec)};
+}
+
+const CodecPair& CodecsOfWorker(const RunSpec& spec, const std::string& worker) {
+  const LinkException* exception = ExceptionOf(spec, worker);
+  return exception == nullptr ? spec.links.codecs : exception->codecs;
+}
+
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
-                        Direction direction) {
-  const CodecPair& codecs = CodecsOf(request.spec, sender.name);
-  return FlowWith(direction == Direction::kForward ? codecs.forward : codecs.backward, request);
+                        Direction direction, std::optional<uint32_t> boundary) {
+  const auto of = [direction](const CodecPair& pair) {
+    return direction == Direction::kForward ? pair.forward : pair.backward;
+  };
+  const std::string said = of(CodecsOfWorker(request.spec, sender.name));
+  if (said != kAutoCodec) return FlowWith(said, request);
+  const std::vector<CodecPair>& chosen = request.spec.links.chosen;
+  if (boundary && *boundary < chosen.size() &&
+      chosen.size() == chain::Boundaries(static_cast<uint32_t>(request.workers.size()))) {
+    return FlowWith(of(chosen[*boundary]), request);
+  }
+  LH_ASSIGN_OR_RETURN(const std::vector<codec::Rung> rungs,
+                      CodecsToChooseFrom(request.spec, direction));
+  return FlowWith(std::string(rungs.back().codec), request);
+}
+
+FlowEstimate CodecTimesOf(const CandidateWorker& sender, const CandidateWorker& receiver,
+                          const std::string& codec, Direction direction) {
+  const auto of = [&](const CandidateWorker& worker) -> FlowEstimate {
+    for (const v1::CodecTimes& timed : worker.times.codecs()) {
+      if (timed.codec() == codec) {
+        return {.encode_seconds = timed.encode(), .decode_seconds = timed.decode()};
+      }
+    }
+    return direction == Direction::kForward
+               ? FlowEstimate{worker.times.forward_encode(), worker.times.forward_decode()}
+               : FlowEstimate{worker.times.backward_encode(), worker.times.backward_decode()};
+  };
+  return {.encode_seconds = of(sender).encode_seconds,
+          .decode_seconds = of(receiver).decode_seconds};
 }
 
 // The last stage sends the gradient of every row of the matrix. The first stage sends the rows that
@@ -310,12 +337,12 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
       plan->edges.emplace_back();
       continue;
     }
-    LH_ASSIGN_OR_RETURN(edge.forward, FlowFrom(request, upper, Direction::kForward));
-    LH_ASSIGN_OR_RETURN(edge.backward, FlowFrom(request, lower, Direction::kBackward));
-    plan->edges.push_back({.forward = {.encode_seconds = upper.times.forward_encode(),
-                                       .decode_seconds = lower.times.forward_decode()},
-                           .backward = {.encode_seconds = lower.times.backward_encode(),
-                                        .decode_seconds = upper.times.backward_decode()}});
+    const uint32_t boundary = edge.from.stage;
+    LH_ASSIGN_OR_RETURN(edge.forward, FlowFrom(request, upper, Direction::kForward, boundary));
+    LH_ASSIGN_OR_RETURN(edge.backward, FlowFrom(request, lower, Direction::kBackward, boundary));
+    plan->edges.push_back(
+        {.forward = CodecTimesOf(upper, lower, edge.forward.codec, Direction::kForward),
+         .backward = CodecTimesOf(lower, upper, edge.backward.codec, Direction::kBackward)});
   }
   return absl::OkStatus();
 }
@@ -401,6 +428,7 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
   MessageFootprint footprint;
   std::string name;
   for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
+    if (text == kAutoCodec) continue;  // none with buffers is chosen
     LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
     const size_t record_bytes = codec->MessageBytes(shape);
     if (record_bytes == 0) continue;

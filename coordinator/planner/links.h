@@ -2,7 +2,9 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_LINKS_H_
 #define LONGHAUL_COORDINATOR_PLANNER_LINKS_H_
 
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -21,9 +23,16 @@ bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells);
 bool HasRelays(const Assignment& assignment);
 // How the two cells of an edge reach each other.
 void SetEnds(LinkEnds ends, Edge* edge);
-// What a worker would send of each microbatch over a boundary, in either direction.
+// What a worker would send of each microbatch over a boundary, in either direction. Of a codec that
+// is auto it is what was chosen for that boundary or, where none was, the coarsest of the choice.
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
-                        Direction direction);
+                        Direction direction, std::optional<uint32_t> boundary = std::nullopt);
+StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request);
+// What the run file says of what the worker sends; auto where it leaves that open.
+const CodecPair& CodecsOfWorker(const RunSpec& spec, const std::string& worker);
+// As these two have timed the codec; 0 where they have not.
+FlowEstimate CodecTimesOf(const CandidateWorker& sender, const CandidateWorker& receiver,
+                          const std::string& codec, Direction direction);
 // What is sent of a tied matrix in a step: from the first stage, or from the last one.
 Flow TiedFlow(const PlanRequest& request, Direction direction);
 // Whether AddEdges could join two workers by such an edge.

@@ -84,6 +84,7 @@ std::string OrderReason(const RunSpec& spec, const Plan& plan, bool searched,
 bool RatesAreKnown(const Plan& plan) {
   const NetworkRates network = NetworkOf(plan);
   for (size_t e = 0; e < plan.assignment.edges.size(); ++e) {
+    if (plan.assignment.edges[e].kind == EdgeKind::kReplicas) continue;
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       if (AloneBytesPerSecond(network, plan.assignment, e, direction) == schedule::kUnlimited) {
         return false;
@@ -91,6 +92,57 @@ bool RatesAreKnown(const Plan& plan) {
     }
   }
   return true;
+}
+
+namespace {
+
+// The steps that depths have to do for.
+StatusOr<std::vector<absl::Duration>> StepsOf(const RunSpec& spec, const Plan& plan,
+                                              const std::stop_token& stop) {
+  const schedule::PipelineCost cost = PipelineCostOf(plan, spec, NetworkOf(plan));
+  const schedule::Unforeseen unforeseen = schedule::UnforeseenOf(cost);
+  std::vector<absl::Duration> steps;
+  for (const schedule::PipelineCost* one : {&cost, &unforeseen.late, &unforeseen.late_and_fast}) {
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(*one, stop));
+    steps.push_back(simulation.step);
+  }
+  return steps;
+}
+
+}  // namespace
+
+Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
+                       const std::stop_token& stop) {
+  const bool searched = IsLinkAware(spec.pipeline.schedule) && !spec.pipeline.depth &&
+                        spec.pipeline.send_order == SendOrder::kAuto && RatesAreKnown(*plan) &&
+                        RatesAreKnown(slower);
+  if (!searched) return ChooseOrder(spec, plan, stop);
+  Plan like = *plan, deep = *plan;           // the latter with all depth that there is
+  uint32_t least = spec.train.microbatches;  // of the depths above
+  for (size_t s = 0; s < like.assignment.cells.size(); ++s) {
+    Setting& setting = like.assignment.cells[s].setting;
+    const Setting& theirs = slower.assignment.cells[s].setting;
+    like.cells[s].depth_reason =
+        setting.depth < theirs.depth ? "memory holds no more" : "as in the slowest replica";
+    setting.depth = std::min(setting.depth, theirs.depth);
+    setting.activation_lead = s == 0 ? 0 : std::min(theirs.activation_lead, least);
+    deep.assignment.cells[s].setting.activation_lead = setting.activation_lead;
+    least = std::min(least, setting.depth);
+  }
+  LH_ASSIGN_OR_RETURN(const std::vector<absl::Duration> steps, StepsOf(spec, like, stop));
+  LH_ASSIGN_OR_RETURN(const std::vector<absl::Duration> limits, StepsOf(spec, slower, stop));
+  LH_ASSIGN_OR_RETURN(const std::vector<absl::Duration> deepest, StepsOf(spec, deep, stop));
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const bool is_good =
+        steps[i] <= std::max(limits[i], deepest[i] * (1 + schedule::kDepthTolerance));
+    if (!is_good) return ChooseOrder(spec, plan, stop);
+  }
+  like.prediction.unlimited_depth_step_seconds =
+      absl::ToDoubleSeconds(std::min(deepest.front(), steps.front()));
+  like.prediction.cut_short = slower.prediction.cut_short;
+  like.prediction.order_reason = "data leave as in the slowest replica";
+  *plan = std::move(like);
+  return absl::OkStatus();
 }
 
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop) {

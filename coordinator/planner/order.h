@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-// Every rate on the way of the plan's data is known: of interfaces, or of the pairs themselves.
+// Every rate on the way of activations is known: of interfaces, or of the pairs themselves.
 bool RatesAreKnown(const Plan& plan);
 
 // Takes a plan whose cells have the most depth that they can hold and whose network is set. Gives
@@ -21,6 +21,13 @@ bool RatesAreKnown(const Plan& plan);
 // depth. kFailedPrecondition where the run file's order needs more depth than there is; kCancelled
 // once `stop` is requested.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
+
+// Of a replica beside a slower one with as many stages, which has its order already: the same
+// depths, as far as its cells hold them, and the same leads. Its step must then be no longer than
+// that one's, or than all depth would make it but for schedule::kDepthTolerance, also with what
+// depths keep a margin for. Else as ChooseOrder.
+Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
+                       const std::stop_token& stop = {});
 
 }  // namespace longhaul::coordinator
 

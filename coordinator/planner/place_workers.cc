@@ -60,10 +60,12 @@ StatusOr<PlaceableWorker> WorkerOf(const PlanRequest& request, const StageCosts&
   LH_ASSIGN_OR_RETURN(const Flow up, FlowFrom(request, worker, Direction::kBackward));
   one.down_bytes = static_cast<double>(WithChunkHeaders(down.bytes));
   one.up_bytes = static_cast<double>(WithChunkHeaders(up.bytes));
-  one.down_encode = worker.times.forward_encode();
-  one.down_decode = worker.times.forward_decode();
-  one.up_encode = worker.times.backward_encode();
-  one.up_decode = worker.times.backward_decode();
+  const FlowEstimate downwards = CodecTimesOf(worker, worker, down.codec, Direction::kForward);
+  const FlowEstimate upwards = CodecTimesOf(worker, worker, up.codec, Direction::kBackward);
+  one.down_encode = downwards.encode_seconds;
+  one.down_decode = downwards.decode_seconds;
+  one.up_encode = upwards.encode_seconds;
+  one.up_decode = upwards.decode_seconds;
   return one;
 }
 
@@ -224,12 +226,19 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
   const uint32_t count = *request.candidates_for, stages = count / request.spec.replicas.count;
   PlanRequest by_name = WithReplicas(known, {{.workers = FirstByName(count)}});
   by_name.layers.reset();
+  if (request.spec.pipeline.placement == PlacementKind::kNames) return by_name;
   // Then the plan says so.
   if (stages == 0 || stages > request.spec.model.layers || request.spec.train.microbatches == 0) {
     return by_name;
   }
   LH_ASSIGN_OR_RETURN(const PlacementProblem problem, ProblemOf(known));
-  const StatusOr<Placement> best = Place(problem, {.stop = stop});
+  PlacementOptions options{.stop = stop};
+  const auto share = [&request](uint64_t of) {
+    return static_cast<uint64_t>(request.search_share * static_cast<double>(of));
+  };
+  options.most_moves = share(options.most_moves);
+  options.most_work = share(options.most_work);
+  const StatusOr<Placement> best = Place(problem, options);
   if (absl::IsFailedPrecondition(best.status()) && request.only_measured) {
     PlanRequest with_estimates = request;
     with_estimates.only_measured = false;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
+#include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/copy_interval.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/links.h"
@@ -16,6 +18,7 @@
 #include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/ranks.h"
+#include "coordinator/planner/replica_count.h"
 #include "coordinator/planner/replicas.h"
 #include "coordinator/planner/sharing.h"
 #include "coordinator/planner/slices.h"
@@ -63,7 +66,8 @@ class Planner {
         stages_(static_cast<uint32_t>(request.workers.size())),
         costs_(request.spec, request.data.vocabulary) {}
 
-  StatusOr<Plan> Make(const std::stop_token& stop);
+  StatusOr<BegunPlan> Begin() const;
+  StatusOr<Plan> Finish(BegunPlan begun, const Plan* slower, const std::stop_token& stop) const;
   StatusOr<std::vector<uint32_t>> SplitOrRefuse() const {
     LH_RETURN_IF_ERROR(Check());
     return Split();
@@ -236,13 +240,13 @@ void Planner::AddMemory(const std::vector<uint32_t>& most, Plan* plan) const {
   }
 }
 
-StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
+StatusOr<BegunPlan> Planner::Begin() const {
   LH_RETURN_IF_ERROR(Check());
-  Plan plan;
+  BegunPlan begun;
+  Plan& plan = begun.plan;
   Assignment& assignment = plan.assignment;
   assignment.run = request_.run;
   assignment.epoch = request_.epoch;
-  assignment.run_yaml = ToYaml(spec_);
   assignment.slices = spec_.pipeline.SlicesNow();
   assignment.data = request_.data;
   if (request_.resume) assignment.start_step = request_.resume->step;
@@ -254,10 +258,17 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   LH_RETURN_IF_ERROR(CheckPredictions(request_, assignment));
   LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));
   SetNetwork(NetworkFor(request_, assignment), &plan);
-  std::vector<uint32_t> most;
-  for (const Cell& cell : assignment.cells) most.push_back(cell.setting.depth);
-  LH_RETURN_IF_ERROR(SlowDownSharedDevices(request_, stop, &plan));
-  LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan, stop));
+  for (const Cell& cell : assignment.cells) begun.most_depths.push_back(cell.setting.depth);
+  return begun;
+}
+
+StatusOr<Plan> Planner::Finish(BegunPlan begun, const Plan* slower,
+                               const std::stop_token& stop) const {
+  Plan& plan = begun.plan;
+  const std::vector<uint32_t>& most = begun.most_depths;
+  LH_ASSIGN_OR_RETURN(const std::string codecs, ChooseCodecs(request_, stop, &plan));
+  LH_RETURN_IF_ERROR(slower == nullptr ? ChooseOrder(spec_, &plan, stop)
+                                       : ChooseOrderLike(spec_, *slower, &plan, stop));
   AddMemory(most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));
   plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;
@@ -266,13 +277,13 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   }
   if (request_.with_codec_table) LH_RETURN_IF_ERROR(AddCodecTable(request_, most, stop, &plan));
   const CopyInterval copies = CopyIntervalOf(spec_, plan);
-  assignment.copy_every = copies.steps;
-  plan.explanation = Explain(request_, plan);
+  plan.assignment.copy_every = copies.steps;
+  plan.explanation = Explain(request_, plan) + codecs;
   if (copies.steps > 0) {
     plan.explanation +=
         fmt::format(" Every stage's state is copied to another worker {}.", copies.reason);
   }
-  return plan;
+  return std::move(plan);
 }
 
 }  // namespace
@@ -300,6 +311,7 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 }
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
+  if (request.spec.replicas.count_auto) return MakePlanOfBestReplicas(request, stop);
   if (!request.spec.pipeline.slices) return MakePlanOfBestSlices(request, stop);
   if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
   if (request.candidates_for) {
@@ -307,11 +319,21 @@ StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop)
     return MakePlan(placed, stop);
   }
   if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
-  return MakePlanOfOneReplica(request, stop);
+  LH_ASSIGN_OR_RETURN(BegunPlan begun, BeginPlan(request));
+  LH_RETURN_IF_ERROR(
+      SlowDownSharedDevices(request.spec, request.workers, std::span(&begun.plan, 1), stop));
+  LH_ASSIGN_OR_RETURN(Plan plan, FinishPlan(request, std::move(begun), nullptr, stop));
+  plan.assignment.run_yaml = RunYamlOf(request.spec, plan.assignment);
+  return plan;
 }
 
-StatusOr<Plan> MakePlanOfOneReplica(const PlanRequest& request, const std::stop_token& stop) {
-  return Planner(request).Make(stop);
+StatusOr<BegunPlan> BeginPlan(const PlanRequest& request) {
+  return Planner(request).Begin();
+}
+
+StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower,
+                          const std::stop_token& stop) {
+  return Planner(request).Finish(std::move(begun), slower, stop);
 }
 
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request) {

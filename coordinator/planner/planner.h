@@ -74,7 +74,8 @@ struct PlanRequest {
   Epoch epoch;
   RunSpec spec;
   DataSet data;
-  // In pipeline order, unless candidates_for is set; as many as stages, of each replica.
+  // In pipeline order, unless candidates_for is set; as many as stages, of each replica. Where
+  // pipeline.replicas is auto they are candidates in the order of their names.
   std::vector<CandidateWorker> workers;
   // On resume. Its split is kept where the same workers (by id) stand in the same places and have
   // the memory; else the layers are balanced anew.
@@ -86,10 +87,13 @@ struct PlanRequest {
   bool with_codec_table = false;
 
   // Set: `workers` are candidates in the order of their names, and the plan takes so many of them,
-  // for all replicas together, in an order that it chooses (place_workers.h).
+  // for all replicas together, in an order that it chooses (place_workers.h). Where
+  // pipeline.replicas is auto it takes at most so many.
   std::optional<uint32_t> candidates_for;
   // Then only workers whose link was measured are put side by side, if that is possible.
   bool only_measured = false;
+  // Of the search for these workers, how much is done.
+  double search_share = 1;
   // Of each stage, where they are settled.
   std::optional<std::vector<uint32_t>> layers;
   // Why the workers stand as they do, where that was chosen.
@@ -105,14 +109,25 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
 // that names the bottleneck. A stage of a group takes the time that was measured of all its ranks
 // together, their collectives among it. Where the section `group` says auto, the plan is the
-// fastest of those of all groups that are left open (ranks.h). Likewise pipeline.slices (slices.h).
+// fastest of those of all groups that are left open (ranks.h). Likewise pipeline.slices (slices.h),
+// and pipeline.replicas (replica_count.h).
 // kFailedPrecondition where a stage does not fit, with bytes needed and available; kInvalidArgument
 // for more stages than layers; kCancelled once `stop` is requested. The same request has the same
 // plan, however long that takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
-// Of one of the replicas that the run file asks for: the chain that request.workers are.
-StatusOr<Plan> MakePlanOfOneReplica(const PlanRequest& request, const std::stop_token& stop = {});
+// The plan of one of the replicas that the run file asks for, the chain that request.workers are,
+// in two halves. The first says who has which layers and who is joined by what. Between them
+// whoever shares a device with stages of any replica is made slower (sharing.h).
+struct BegunPlan {
+  Plan plan;
+  std::vector<uint32_t> most_depths;  // of each cell, what its memory holds
+};
+StatusOr<BegunPlan> BeginPlan(const PlanRequest& request);
+// `slower`: a replica that is finished already, and than which this one need not be faster; null:
+// there is none.
+StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower = nullptr,
+                          const std::stop_token& stop = {});
 // The split that it would choose: layers by stage. Errors as its.
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);
 

@@ -239,7 +239,7 @@ Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& de
   std::vector<CodecPrediction> rows;
   std::string own_name = "this run";
   for (const NamedCodecs& one : CommonCodecs()) {
-    const bool own = request.spec.links.by_worker.empty() &&
+    const bool own = request.spec.links.by_worker.empty() && !request.spec.links.HasAutoCodecs() &&
                      Canonical(one.codecs.forward) == first.forward.codec &&
                      Canonical(one.codecs.backward) == first.backward.codec;
     if (own) {

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "base/units.h"
+#include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/prediction.h"
+#include "coordinator/planner/sharing.h"
 #include "run/model/family.h"
 #include "run/plan/chain.h"
 #include "transport/replicas/parameters.h"
@@ -73,22 +75,53 @@ class ReplicasPlanner {
                       request_.workers.size()));
     }
     LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, CommonSplit());
+    std::vector<PlanRequest> requests;
     std::vector<Plan> plans;
+    std::vector<std::vector<uint32_t>> most_depths;
     for (uint32_t replica = 0; replica < replicas_; ++replica) {
-      PlanRequest one = RequestOf(replica);
+      PlanRequest& one = requests.emplace_back(RequestOf(replica));
       one.layers = layers;
       // The common split has kept that of the checkpoint where it could.
       if (one.resume) one.resume->cells.clear();
       one.placement.reset();  // what is said of it is said of all
       one.with_codec_table = request_.with_codec_table && replica == 0;
-      auto plan = MakePlanOfOneReplica(one, stop_);
+      auto begun = BeginPlan(one);
+      if (!begun.ok()) return Annotate(begun.status(), fmt::format("replica {}", replica));
+      plans.push_back(std::move(begun->plan));
+      most_depths.push_back(std::move(begun->most_depths));
+    }
+    LH_RETURN_IF_ERROR(SlowDownSharedDevices(request_.spec, request_.workers, plans, stop_));
+    LH_ASSIGN_OR_RETURN(const uint32_t slowest, SlowestOf(plans));
+    const auto finish = [&](uint32_t replica, const Plan* slower) -> Status {
+      auto plan =
+          FinishPlan(requests[replica],
+                     {std::move(plans[replica]), std::move(most_depths[replica])}, slower, stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
-      plans.push_back(*std::move(plan));
+      plans[replica] = *std::move(plan);
+      return absl::OkStatus();
+    };
+    LH_RETURN_IF_ERROR(finish(slowest, nullptr));
+    for (uint32_t replica = 0; replica < replicas_; ++replica) {
+      if (replica != slowest) LH_RETURN_IF_ERROR(finish(replica, &plans[slowest]));
     }
     return Join(std::move(plans));
   }
 
  private:
+  // With all the depth that there is.
+  StatusOr<uint32_t> SlowestOf(const std::vector<Plan>& plans) const {
+    uint32_t slowest = 0;
+    absl::Duration longest;
+    for (uint32_t replica = 0; replica < replicas_; ++replica) {
+      const Plan& plan = plans[replica];
+      LH_ASSIGN_OR_RETURN(
+          const schedule::Simulation simulation,
+          schedule::Simulate(PipelineCostOf(plan, request_.spec, NetworkOf(plan)), stop_));
+      if (simulation.step > longest) longest = simulation.step, slowest = replica;
+    }
+    return slowest;
+  }
+
   std::span<const CandidateWorker> WorkersOf(uint32_t replica) const {
     return std::span(request_.workers).subspan(size_t{replica} * stages_, stages_);
   }
@@ -101,6 +134,14 @@ class ReplicasPlanner {
     if (one.resume) {
       std::erase_if(one.resume->cells,
                     [&](const Cell& cell) { return cell.id.replica != replica; });
+    }
+    // A replica that came after they were chosen has those of the first one.
+    std::vector<CodecPair>& chosen = one.spec.links.chosen;
+    const uint32_t boundaries = chain::Boundaries(stages_);
+    if (boundaries > 0 && chosen.size() % boundaries == 0 && !chosen.empty()) {
+      const size_t first = size_t{replica} * boundaries < chosen.size() ? replica * boundaries : 0;
+      chosen = {chosen.begin() + static_cast<long>(first),
+                chosen.begin() + static_cast<long>(first + boundaries)};
     }
     return one;
   }
@@ -152,7 +193,6 @@ class ReplicasPlanner {
     Plan plan = plans[slowest];  // what one replica is said to take
     plan.prediction.codecs = plans.front().prediction.codecs;
     Assignment& assignment = plan.assignment;
-    assignment.run_yaml = ToYaml(request_.spec);
     assignment.cells.clear();
     plan.cells.clear();
     plan.edges.clear();
@@ -183,6 +223,7 @@ class ReplicasPlanner {
     plan.edges.resize(assignment.edges.size());
     plan.prediction.edges.resize(assignment.edges.size());
     LH_RETURN_IF_ERROR(AddEdgesOfReplicas(&plan));
+    assignment.run_yaml = RunYamlOf(request_.spec, assignment);
     SetNetwork(NetworkFor(request_, assignment), &plan);
     LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(plan, request_.spec, stop_));
     AddStep(step, &plan);
@@ -242,9 +283,9 @@ class ReplicasPlanner {
         step.busiest_bytes == 0
             ? ""
             : fmt::format(" and carries {}", FormatBytes(static_cast<double>(step.busiest_bytes))));
+    text += SharedText(spec, request_.workers);
     // What the slowest replica's plan says beside that.
-    return text + fmt::format(" Of replica {}:{} Depths stay as planned while the run trains.",
-                              step.slowest, plan.explanation);
+    return text + fmt::format(" Of replica {}:{}", step.slowest, plan.explanation);
   }
 
   const PlanRequest& request_;

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "base/units.h"
+#include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/replicas.h"
@@ -41,7 +42,6 @@ class Resizer {
   StatusOr<Plan> Make() const {
     Plan plan = before_;
     Assignment& assignment = plan.assignment;
-    assignment.run_yaml = ToYaml(spec_);
     assignment.cells.clear();
     plan.cells.clear();
     plan.prediction.cells.clear();
@@ -53,6 +53,7 @@ class Resizer {
     plan.prediction.edges.assign(assignment.edges.size(), {});
     for (size_t e = 0; e < assignment.edges.size(); ++e) LH_RETURN_IF_ERROR(FillEdge(e, &plan));
     assignment.sealed |= HasRelays(assignment);
+    assignment.run_yaml = RunYamlOf(spec_, assignment);
     LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(plan, spec_));
     step.Set(&plan.prediction);
     plan.prediction.codecs.clear();
@@ -79,6 +80,18 @@ class Resizer {
       }
     }
     return before_.assignment.PlaceOf({.replica = 0, .stage = stage});
+  }
+
+  // Likewise of a boundary.
+  size_t ModelOf(const Edge& edge) const {
+    const auto known = edges_.find(
+        {MemberAt(edge.from).id.value(), MemberAt(edge.to).id.value(), EdgeKind::kActivations});
+    if (known != edges_.end()) return known->second;
+    const std::vector<Edge>& edges = before_.assignment.edges;
+    const auto first = std::ranges::find_if(edges, [&edge](const Edge& one) {
+      return one.kind == EdgeKind::kActivations && one.from.stage == edge.from.stage;
+    });
+    return static_cast<size_t>(first - edges.begin());
   }
 
   void AddCell(size_t place, Plan* plan) const {
@@ -137,6 +150,11 @@ class Resizer {
       edge->backward = {
           .codec = codec,
           .bytes = UsualTraffic(layout, edge->to.replica, edge->from.replica).total()};
+    } else if (spec_.links.HasAutoCodecs()) {
+      // As they were chosen: between the same workers, else at the same boundary.
+      const Edge& was = before_.assignment.edges[ModelOf(*edge)];
+      edge->forward = {.codec = was.forward.codec, .bytes = was.forward.bytes};
+      edge->backward = {.codec = was.backward.codec, .bytes = was.backward.bytes};
     } else {
       LH_ASSIGN_OR_RETURN(edge->forward,
                           FlowFrom(request_, MemberAt(edge->from), Direction::kForward));

@@ -247,6 +247,52 @@ void SetTimes(const Seen& seen, Plan* plan) {
   }
 }
 
+// Of one replica, in the places of ReplicaOf's cells and edges.
+Seen SeenOf(const Assignment& assignment, const Seen& seen, uint32_t replica) {
+  Seen part;
+  for (size_t c = 0; c < assignment.cells.size(); ++c) {
+    if (assignment.cells[c].id.replica == replica) part.cells.push_back(seen.cells[c]);
+  }
+  for (size_t e = 0; e < assignment.edges.size(); ++e) {
+    const Edge& edge = assignment.edges[e];
+    if (edge.kind == EdgeKind::kReplicas || edge.from.replica != replica) continue;
+    part.edges.push_back(seen.edges[e]);
+  }
+  return part;
+}
+
+// What was chosen and is expected of each replica, to the plan of all. What is said of one replica
+// is said of the slowest.
+void TakeParts(const std::vector<Plan>& parts, uint32_t slowest, Plan* all) {
+  const Prediction& chosen = parts[slowest].prediction;
+  Prediction& prediction = all->prediction;
+  prediction.step_seconds = chosen.step_seconds;
+  prediction.lower_bound_seconds = chosen.lower_bound_seconds;
+  prediction.bottleneck = chosen.bottleneck;
+  prediction.floor_seconds = chosen.floor_seconds;
+  prediction.busiest = chosen.busiest;
+  prediction.busiest_bytes = chosen.busiest_bytes;
+  prediction.unlimited_depth_step_seconds = chosen.unlimited_depth_step_seconds;
+  prediction.exchange_seconds = 0;
+  prediction.order_reason = chosen.order_reason;
+  prediction.cut_short = chosen.cut_short;
+  prediction.cells.clear();
+  prediction.edges.clear();
+  size_t cell = 0, edge = 0;  // those between replicas come last
+  for (const Plan& part : parts) {
+    for (size_t c = 0; c < part.cells.size(); ++c, ++cell) {
+      all->assignment.cells[cell].setting = part.assignment.cells[c].setting;
+      all->cells[cell] = part.cells[c];
+      prediction.cells.push_back(part.prediction.cells[c]);
+    }
+    for (size_t e = 0; e < part.edges.size(); ++e, ++edge) {
+      all->assignment.edges[edge] = part.assignment.edges[e];
+      prediction.edges.push_back(part.prediction.edges[e]);
+    }
+  }
+  prediction.edges.resize(all->assignment.edges.size());
+}
+
 }  // namespace
 
 Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
@@ -318,7 +364,7 @@ bool Differs(const Seen& some, const Seen& others) {
 
 bool MayRetune(const RunSpec& spec, const Plan& plan) {
   return !plan.assignment.edges.empty() && spec.pipeline.schedule == ScheduleKind::kLinkAware &&
-         !spec.pipeline.depth && ReplicasOf(plan.assignment) == 1 && RatesAreKnown(plan);
+         !spec.pipeline.depth && RatesAreKnown(plan);
 }
 
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell) {
@@ -327,22 +373,43 @@ uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell) {
 
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop) {
-  Plan now = plan;
-  SetTimes(seen, &now);
-  LH_ASSIGN_OR_RETURN(const NetworkRates network, NetworkAsSeen(spec, now, seen, stop));
-  SetNetwork(network, &now);
-  LH_ASSIGN_OR_RETURN(const schedule::Simulation as_it_is,
-                      schedule::Simulate(PipelineCostOf(now, spec, network), stop));
-  Plan better = now;
-  std::vector<Cell>& cells = better.assignment.cells;
-  for (size_t c = 0; c < cells.size(); ++c) {
-    cells[c].setting.depth = MostDepth(spec, better.cells[c]);
+  Plan better = plan;
+  SetTimes(seen, &better);
+  const uint32_t replicas = ReplicasOf(plan.assignment);
+  std::vector<Plan> parts;
+  double before = 0;
+  uint32_t slowest = 0;  // of the parts, each as deep as memory allows
+  absl::Duration longest;
+  for (uint32_t replica = 0; replica < replicas; ++replica) {
+    Plan& part = parts.emplace_back(ReplicaOf(better, replica));
+    LH_ASSIGN_OR_RETURN(const NetworkRates network,
+                        NetworkAsSeen(spec, part, SeenOf(plan.assignment, seen, replica), stop));
+    SetNetwork(network, &part);
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation as_it_is,
+                        schedule::Simulate(PipelineCostOf(part, spec, network), stop));
+    before = std::max(before, absl::ToDoubleSeconds(as_it_is.step));
+    for (size_t c = 0; c < part.cells.size(); ++c) {
+      part.assignment.cells[c].setting.depth = MostDepth(spec, part.cells[c]);
+    }
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation deep,
+                        schedule::Simulate(PipelineCostOf(part, spec, network), stop));
+    if (deep.step > longest) longest = deep.step, slowest = replica;
   }
-  LH_RETURN_IF_ERROR(ChooseOrder(spec, &better, stop));
-  LH_RETURN_IF_ERROR(AddPrediction(spec, &better, stop));
-  const double before = absl::ToDoubleSeconds(as_it_is.step);
+  LH_RETURN_IF_ERROR(ChooseOrder(spec, &parts[slowest], stop));
+  for (uint32_t replica = 0; replica < replicas; ++replica) {
+    Plan& part = parts[replica];
+    if (replica != slowest) LH_RETURN_IF_ERROR(ChooseOrderLike(spec, parts[slowest], &part, stop));
+    LH_RETURN_IF_ERROR(AddPrediction(spec, &part, stop));
+  }
+  TakeParts(parts, slowest, &better);
+  if (replicas > 1) {
+    LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(better, spec, stop));
+    step.Set(&better.prediction);
+    before += step.exchange_seconds;
+  }
   const double after = better.prediction.step_seconds;
   if (after >= before * (1 - kLeastGain)) return std::nullopt;
+  std::vector<Cell>& cells = better.assignment.cells;
   for (size_t c = 0; c < cells.size(); ++c) {
     const uint64_t per_flight = better.cells[c].memory_per_flight_bytes;
     cells[c].memory_bytes +=

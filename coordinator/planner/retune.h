@@ -53,10 +53,10 @@ bool MayRetune(const RunSpec& spec, const Plan& plan);
 // The most microbatches that a cell may have in flight: what its memory holds, where that is known.
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 
-// `plan` with what was seen, and the depths and leads that the simulator then chooses within
-// `depth_by_memory`; its `retune_reason` says why. nullopt where these do not make a step 5 %
-// shorter: less is not certain of what is measured beside training. Rates that were not seen stay
-// those of the plan. kCancelled once `stop` is requested.
+// `plan` with what was seen, in each of its replicas, and the depths and leads that the simulator
+// then chooses within `depth_by_memory`; its `retune_reason` says why. nullopt where these do not
+// make a step 5 % shorter: less is not certain of what is measured beside training. Rates that were
+// not seen stay those of the plan. kCancelled once `stop` is requested.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop = {});
 

@@ -1,6 +1,7 @@
 #include "coordinator/planner/sharing.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "coordinator/planner/pipeline_cost.h"
@@ -20,37 +21,46 @@ bool AreOnOneDevice(const CandidateWorker& one, const CandidateWorker& other) {
 
 }  // namespace
 
-Status SlowDownSharedDevices(const PlanRequest& request, const std::stop_token& stop, Plan* plan) {
-  const size_t stages = plan->cells.size();
-  std::vector<std::vector<size_t>> beside(stages);
+Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
+                             std::span<Plan> replicas, const std::stop_token& stop) {
+  std::vector<std::vector<size_t>> beside(workers.size());
   bool any = false;
-  for (size_t s = 0; s < stages && !request.spec.replay; ++s) {
-    for (size_t other = 0; other < stages; ++other) {
-      if (other == s || !AreOnOneDevice(request.workers[s], request.workers[other])) continue;
-      beside[s].push_back(other);
+  for (size_t w = 0; w < workers.size() && !spec.replay; ++w) {
+    for (size_t other = 0; other < workers.size(); ++other) {
+      if (other == w || !AreOnOneDevice(workers[w], workers[other])) continue;
+      beside[w].push_back(other);
       any = true;
     }
   }
   if (!any) return absl::OkStatus();
-  const std::vector<CellEstimate> alone = plan->cells;
-  std::vector<double> slowdown(stages, 1);
+  const size_t stages = workers.size() / replicas.size();
+  std::vector<CellEstimate> alone;
+  for (const Plan& plan : replicas) {
+    alone.insert(alone.end(), plan.cells.begin(), plan.cells.end());
+  }
+  std::vector<double> slowdown(workers.size(), 1);
   for (int round = 0; round < kRounds; ++round) {
-    LH_ASSIGN_OR_RETURN(
-        const schedule::Simulation simulation,
-        schedule::Simulate(PipelineCostOf(*plan, request.spec, NetworkOf(*plan)), stop));
-    const auto busy = [&](size_t stage) {
-      return absl::FDivDuration(simulation.stages[stage].time.compute, simulation.step);
-    };
-    for (size_t s = 0; s < stages; ++s) {
+    // Of the step of all replicas, which is as long as that of the slowest.
+    std::vector<double> busy;
+    double step = 0;
+    for (const Plan& plan : replicas) {
+      LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,
+                          schedule::Simulate(PipelineCostOf(plan, spec, NetworkOf(plan)), stop));
+      step = std::max(step, absl::ToDoubleSeconds(simulation.step));
+      for (const schedule::StageUse& use : simulation.stages) {
+        busy.push_back(absl::ToDoubleSeconds(use.time.compute));
+      }
+    }
+    for (size_t w = 0; w < workers.size(); ++w) {
       double others = 0;
-      for (const size_t other : beside[s]) others += busy(other);
-      slowdown[s] = (slowdown[s] + 1 + others) / 2;
-      CellEstimate& cell = plan->cells[s];
-      cell.forward_seconds = slowdown[s] * alone[s].forward_seconds;
-      cell.backward_seconds = slowdown[s] * alone[s].backward_seconds;
+      for (const size_t other : beside[w]) others += busy[other] / step;
+      slowdown[w] = (slowdown[w] + 1 + others) / 2;
+      CellEstimate& cell = replicas[w / stages].cells[w % stages];
+      cell.forward_seconds = slowdown[w] * alone[w].forward_seconds;
+      cell.backward_seconds = slowdown[w] * alone[w].backward_seconds;
       // All of them step at once.
       cell.optimizer_seconds =
-          (1 + static_cast<double>(beside[s].size())) * alone[s].optimizer_seconds;
+          (1 + static_cast<double>(beside[w].size())) * alone[w].optimizer_seconds;
     }
   }
   return absl::OkStatus();

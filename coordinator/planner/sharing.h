@@ -2,6 +2,7 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_SHARING_H_
 #define LONGHAUL_COORDINATOR_PLANNER_SHARING_H_
 
+#include <span>
 #include <stop_token>
 
 #include "base/status.h"
@@ -10,12 +11,14 @@
 
 namespace longhaul::coordinator {
 
-// Makes the compute of such cells slower. Their layers were timed one worker at a time. While a
-// stage computes, others on its GPU do so for the share of the step that they are busy, and all get
-// equal parts of it; how busy they are follows from a simulation of the slower stages. Plans of
-// replays stay as they are: nobody computes. Takes a plan whose network is set. kCancelled once
-// `stop` is requested.
-Status SlowDownSharedDevices(const PlanRequest& request, const std::stop_token& stop, Plan* plan);
+// Makes the compute of such cells slower, in the plans of all replicas of a run, whose workers
+// these are, replica by replica. Their layers were timed one worker at a time. While a stage
+// computes, others on its GPU do so for the share of the step that they are busy, and all get equal
+// parts of it; how busy they are follows from a simulation of the slower stages. Plans of replays
+// stay as they are: nobody computes. Takes plans whose network is set. kCancelled once `stop` is
+// requested.
+Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
+                             std::span<Plan> replicas, const std::stop_token& stop);
 
 }  // namespace longhaul::coordinator
 

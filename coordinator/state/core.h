@@ -277,6 +277,9 @@ class Core {
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
   Draft* FindDraft(const RunId& id);
   void AdoptPlan(Run& run, Plan plan);
+  // What the run file left to the plan is what that chose, from now on.
+  void SettleReplicas(Run& run, uint32_t chosen);
+  void SettleCodecs(Run& run, const Assignment& assignment);
   // Of a plan that is simpler than it might be.
   void NoteCutShort(const Run& run, const Plan& plan);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);

@@ -27,6 +27,7 @@ RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
   spec.transport = none.transport;
   spec.links.cache_limit_bytes = none.links.cache_limit_bytes;
   spec.links.measure = none.links.measure;
+  spec.links.chosen = none.links.chosen;
   spec.checkpoint = none.checkpoint;
   spec.recovery = none.recovery;
   spec.topology = none.topology;
@@ -50,6 +51,9 @@ bool IsPlausible(const v1::LayerTimes& times) {
                                 times.optimizer_seconds_per_parameter(),
                                 times.seconds_taken(),
                                 times.seconds_waited()};
+  for (const v1::CodecTimes& codec : times.codecs()) {
+    values.insert(values.end(), {codec.encode(), codec.decode()});
+  }
   for (const v1::GroupTimes& group : times.groups()) {
     for (const v1::GroupPass* pass :
          {&group.embedding(), &group.block(), &group.head(), &group.ends()}) {
@@ -75,6 +79,7 @@ bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other) {
   if (timed.group.is_auto() && !other.group.is_auto()) {
     as_other.group = timed.group.Settled(other.group.tensor, other.group.expert);
   }
+  if (timed.replicas.count_auto) as_other.replicas = other.replicas;
   // Microbatches whole were, and the plan divides.
   if (!timed.pipeline.slices) as_other.pipeline.slices = other.pipeline.slices;
   return WithoutWhatTakesNoTime(as_other) == WithoutWhatTakesNoTime(other);

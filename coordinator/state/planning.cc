@@ -102,7 +102,11 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candida
   std::vector<CandidateWorker> all;
   for (const Worker* worker : workers) all.push_back(CandidateOf(spec, *worker));
   LH_RETURN_IF_ERROR(CheckDevices(spec, all));
-  if (candidates->choose) workers.resize(*candidates->choose);
+  // Of replicas whose number is open, one.
+  const auto chain = static_cast<uint32_t>(spec.pipeline.stages.value_or(1));
+  if (candidates->choose) {
+    workers.resize(spec.replicas.count_auto ? chain : *candidates->choose);
+  }
   for (const Edge& edge : EdgesFor(spec, workers)) {
     const Worker& upper = WorkerAt(spec, workers, edge.from);
     const Worker& lower = WorkerAt(spec, workers, edge.to);
@@ -113,7 +117,8 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candida
   }
   const Status by_name = CheckNeighbours(spec, workers);
   if (by_name.ok() || !candidates->choose) return by_name;
-  const uint32_t stages = *candidates->choose / spec.replicas.count;
+  const uint32_t stages =
+      spec.replicas.count_auto ? chain : *candidates->choose / spec.replicas.count;
   return MayBePlaced(spec, all, stages) ? absl::OkStatus() : by_name;
 }
 
@@ -312,9 +317,16 @@ std::vector<CandidateWorker> Core::CandidatesOf(const Draft& draft) const {
 }
 
 bool Core::DropCandidate(Draft& draft, Worker& worker, const std::string& why) {
-  if (!draft.candidates_for || draft.workers.size() <= *draft.candidates_for) return false;
+  if (!draft.candidates_for) return false;
+  const bool is_open = draft.spec.replicas.count_auto;
+  const uint32_t least = is_open ? draft.spec.pipeline.stages.value_or(1) : *draft.candidates_for;
+  if (draft.workers.size() <= least) return false;
   if (draft.probes.HasBegun()) return false;  // it is spoken of in too many places
   std::erase_if(draft.workers, [&](const auto& one) { return one.id == worker.id; });
+  if (is_open) {
+    draft.candidates_for =
+        std::min(*draft.candidates_for, static_cast<uint32_t>(draft.workers.size()));
+  }
   worker.held.reset();
   SendAbort(worker, draft.run, draft.epoch, "the plan does without this worker");
   Log(FindRun(draft.run), "note", fmt::format("the plan does without {}: {}", Label(worker), why));
@@ -435,6 +447,8 @@ void Core::AdoptPlan(Run& run, Plan plan) {
     if (group.expert_auto) note("expert", chosen.expert);
     group = group.Settled(chosen.tensor, chosen.expert);
   }
+  SettleReplicas(run, ReplicasOf(plan.assignment));
+  SettleCodecs(run, plan.assignment);
   if (std::optional<uint32_t>& slices = run.record.spec.pipeline.slices; !slices) {
     slices = plan.assignment.slices;
     Log(&run, "note", fmt::format("pipeline.slices: the plan chose {}", *slices));

@@ -154,6 +154,16 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   if (newest == done) LH_RETURN_IF_ERROR(CheckGoesFurther(record, submitted.spec));
   const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
                                         submitted.submit.data_files().end());
+  // What the first plan settled stays, here and below.
+  const RunSpec& was = record.spec;
+  if (submitted.spec.replicas.count_auto && !was.replicas.count_auto &&
+      submitted.spec.train.microbatches % was.replicas.count == 0) {
+    submitted.spec = submitted.spec.WithChosenReplicas(was.replicas.count);
+  }
+  if (submitted.spec.links.HasAutoCodecs() && submitted.spec.links.chosen.empty() &&
+      submitted.spec.links.error == was.links.error) {
+    submitted.spec.links.chosen = was.links.chosen;
+  }
   LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
   LH_ASSIGN_OR_RETURN(const uint64_t step, ResumeStep(record, submitted.submit.from_step()));
   if (submitted.spec.train.steps <= step) {
@@ -162,7 +172,7 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps));
   }
-  // What the first plan settled stays, unless what the file says by now is something else.
+  // Unless what the file says by now is something else.
   if (GroupSpec& group = submitted.spec.group; group.is_auto() && !record.spec.group.is_auto()) {
     const GroupSpec& before = record.spec.group;
     const GroupSpec settled = group.Settled(before.tensor, before.expert);
@@ -266,8 +276,10 @@ void Core::AdvanceQueue() {
         Log(run, "note", "train.dtype: all workers compute on GPUs, so products are in bf16");
       }
     }
-    run->draft = NewDraft(record.id, record.epoch, record.spec.WithReplicas(replicas),
-                          record.data_files, record.link_secret, *candidates);
+    const RunSpec spec =
+        record.spec.replicas.count_auto ? record.spec : record.spec.WithReplicas(replicas);
+    run->draft =
+        NewDraft(record.id, record.epoch, spec, record.data_files, record.link_secret, *candidates);
     run->draft->resume_step = record.step;
     std::vector<std::string> names;
     for (const Worker* worker : candidates->workers) names.push_back(Label(*worker));
@@ -298,6 +310,7 @@ StatusOr<Candidates> Core::WorkersForAsManyAs(const RunRecord& record, uint64_t 
   } else if (goes_on && manifest != nullptr) {
     least = std::min(least, ReplicasOf(*manifest));
   }
+  if (record.spec.replicas.count_auto) return WorkersFor(record.spec, record, step);
   const uint32_t wanted = *replicas;
   StatusOr<Candidates> of_all = WorkersFor(record.spec.WithReplicas(wanted), record, step);
   if (of_all.ok()) return of_all;
@@ -335,15 +348,19 @@ bool Core::HasDevicesFor(const RunSpec& spec, const Worker& worker) const {
 
 StatusOr<Candidates> Core::ChooseWorkers(const RunSpec& spec) {
   std::vector<Worker*> free = FreeFor(spec);
-  // Spares are set apart where the count of stages is left to us, but for them no run waits.
-  const size_t apart = spec.pipeline.stages || free.empty()
+  // Spares are set apart where the count of stages or replicas is left to us, but for them no run
+  // waits.
+  const bool is_fixed = spec.pipeline.stages && !spec.replicas.count_auto;
+  const size_t least = spec.pipeline.stages.value_or(1);
+  const size_t apart = is_fixed || free.size() <= least
                            ? 0
-                           : std::min<size_t>(spec.recovery.spares, free.size() - 1);
+                           : std::min<size_t>(spec.recovery.spares, free.size() - least);
   const std::optional<uint32_t> stages =
       StageCount(spec, static_cast<uint32_t>(free.size() - apart));
   if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
   const uint32_t needed = *stages * spec.replicas.count;
-  if (spec.pipeline.placement == PlacementKind::kNames || free.size() == 1) {
+  const bool by_name = spec.pipeline.placement == PlacementKind::kNames;
+  if (!spec.replicas.count_auto && (by_name || free.size() == 1)) {
     free.resize(needed);
     return Candidates{std::move(free), std::nullopt};
   }
@@ -357,9 +374,15 @@ StatusOr<Candidates> Core::ChooseWorkers(const RunSpec& spec) {
       std::ranges::sort(free, NameLess());
     }
   };
-  keep([&](const Worker* worker) { return HasDevicesFor(spec, *worker); });
-  keep([&](const Worker* worker) { return CandidateOf(spec, *worker).on_gpu; });
+  if (!by_name) {
+    keep([&](const Worker* worker) { return HasDevicesFor(spec, *worker); });
+    keep([&](const Worker* worker) { return CandidateOf(spec, *worker).on_gpu; });
+  }
   if (free.size() > kMostCandidates) free.resize(std::max<size_t>(kMostCandidates, needed));
+  if (spec.replicas.count_auto) {  // as many as the plan likes
+    const size_t most = free.size() > apart ? free.size() - apart : 0;
+    return Candidates{std::move(free), std::max(needed, static_cast<uint32_t>(most))};
+  }
   return Candidates{std::move(free), needed};
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/replicas.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
@@ -228,6 +229,8 @@ void Core::BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step) 
   for (StageRecord& stage : run.stages) stage.attached = true;
   ReleaseSparesBeyond(run, SparesWanted(run));
   run.ready_until = now_ + options_.ready_timeout;
+  // Of replicas that may be others than before.
+  if (record.spec.links.HasAutoCodecs()) record.spec.links.chosen = CodecsOf(run.assignment());
   LogReplicas(run, replicas, away);
   Move(run, Trigger::kReplaced, "",
        fmt::format("epoch {} goes on from step {}, in place{}{}", record.epoch.value(), step,

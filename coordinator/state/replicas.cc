@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/resize.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
@@ -121,6 +122,33 @@ void Core::LogReplicas(const Run& run, uint32_t before, const std::string& away)
                   uint64_t{now} * run.record.spec.train.microbatches,
                   uint64_t{before} * run.record.spec.train.microbatches,
                   MicrobatchesAt(run, step)));
+}
+
+void Core::SettleReplicas(Run& run, uint32_t chosen) {
+  RunSpec& spec = run.record.spec;
+  if (!spec.replicas.count_auto) return;
+  const ReplicasSpec before = spec.replicas;
+  spec = spec.WithChosenReplicas(chosen);
+  const bool forms_are_lost =
+      spec.replicas.gradients != before.gradients || spec.replicas.parameters != before.parameters;
+  Log(&run, "note",
+      fmt::format("pipeline.replicas: the plan chose {}, so train.microbatches are {} of each{}",
+                  chosen, spec.train.microbatches,
+                  forms_are_lost ? "; one replica sends no gradients, so pipeline.gradients and "
+                                   "pipeline.parameters say nothing any more"
+                                 : ""));
+}
+
+// Later plans keep them, so that a run loses by its codecs what it did before.
+void Core::SettleCodecs(Run& run, const Assignment& assignment) {
+  LinksSpec& links = run.record.spec.links;
+  if (!links.HasAutoCodecs()) return;
+  std::vector<CodecPair> chosen = CodecsOf(assignment);
+  if (chosen == links.chosen) return;
+  Log(&run, "note",
+      fmt::format("links: the plan chose codecs{}",
+                  links.chosen.empty() ? "" : " anew, because boundaries are others than before"));
+  links.chosen = std::move(chosen);
 }
 
 void Core::On(event::ReplicasAsked& asked) {

@@ -76,6 +76,10 @@ std::string Problem(const SweepPoint& point, const SweepSpec& sweep, uint32_t wo
         "train.steps or lower warm_up",
         spec.train.steps, sweep.warm_up);
   }
+  if (spec.replicas.count_auto) {
+    return "pipeline.replicas is auto, and points of a sweep are compared at a number that each of "
+           "them says; set pipeline.replicas, or make a variant of each number";
+  }
   const uint32_t stages = spec.pipeline.stages.value_or(1), replicas = spec.replicas.count;
   if (stages * replicas > workers) {
     return fmt::format(

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <memory>
+#include <optional>
 #include <string_view>
 
 namespace longhaul::config {
@@ -108,6 +110,18 @@ void CheckContinue(const RunSpec& spec, Reader& reader) {
 
 }  // namespace
 
+Field ReplicaCount(ReplicasSpec* replicas) {
+  const auto number = std::make_shared<std::optional<uint32_t>>();
+  Field field = WholeOrAuto("replicas", number.get(), 1, kMostReplicas);
+  field.read = [replicas, number, read = field.read](Reader& reader, const YAML::Node& node,
+                                                     const std::string& path) {
+    read(reader, node, path);
+    replicas->count_auto = !*number;
+    replicas->count = number->value_or(1);
+  };
+  return field;
+}
+
 Field Gradients(replicas::GradientOptions* gradients) {
   return ParsedField("gradients",
                      "one of none, bf16, sdp4bit, tagc, local-sgd, with keys behind a colon",
@@ -122,7 +136,7 @@ Field ReplicatedParameters(ParameterForm* parameters) {
 void CheckReplicas(const RunSpec& spec, Reader& reader) {
   if (!reader.Sound({kReplicas, kGradients, kParameters})) return;
   CheckContinue(spec, reader);
-  if (spec.replicas.count == 1) {
+  if (spec.replicas.count == 1 && !spec.replicas.count_auto) {
     CheckOneReplica(spec.replicas, reader);
     return;
   }
@@ -132,7 +146,8 @@ void CheckReplicas(const RunSpec& spec, Reader& reader) {
 
 std::string ReplicasYaml(const ReplicasSpec& replicas) {
   if (replicas == ReplicasSpec()) return "";
-  return fmt::format("  replicas: {}\n  gradients: {}\n  parameters: {}\n", replicas.count,
+  return fmt::format("  replicas: {}\n  gradients: {}\n  parameters: {}\n",
+                     replicas.count_auto ? "auto" : fmt::format("{}", replicas.count),
                      replicas::ToString(replicas.gradients),
                      replicas::ToString(replicas.parameters));
 }
@@ -145,6 +160,13 @@ RunSpec RunSpec::WithReplicas(uint32_t count) const {
   RunSpec spec = *this;
   if (count == 1) spec.replicas = ReplicasSpec();
   spec.replicas.count = count;
+  spec.replicas.count_auto = false;
+  return spec;
+}
+
+RunSpec RunSpec::WithChosenReplicas(uint32_t count) const {
+  RunSpec spec = WithReplicas(count);
+  spec.train.microbatches /= count;
   return spec;
 }
 

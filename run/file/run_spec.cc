@@ -68,9 +68,12 @@ config::TextCheck CodecText(const CodecCheck& check) {
 }
 
 Table PairTable(CodecPair* pair, const CodecCheck& check) {
-  const std::string expected = "a codec such as tah or \"fixed:bits=6\"";
-  return {Text("forward", &pair->forward, expected, CodecText(check)),
-          Text("backward", &pair->backward, expected, CodecText(check))};
+  const std::string expected = "a codec such as tah or \"fixed:bits=6\", or auto";
+  const CodecCheck or_auto = [check](std::string_view codec) {
+    return codec == kAutoCodec || !check ? absl::OkStatus() : check(codec);
+  };
+  return {Text("forward", &pair->forward, expected, CodecText(or_auto)),
+          Text("backward", &pair->backward, expected, CodecText(or_auto))};
 }
 
 // `text: corpus/*.txt` or a list of such.
@@ -242,6 +245,29 @@ Field WorkerExceptions(LinksSpec* links, const CodecCheck& check) {
   return field;
 }
 
+// What a plan has chosen where codecs are auto. People need not write this key.
+Field ChosenCodecs(LinksSpec* links, const CodecCheck& check) {
+  Field field;
+  field.key = "chosen";
+  field.expected = "a list of { forward, backward }, one for each boundary";
+  field.read = [links, check, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                         const std::string& path) {
+    if (!node.IsSequence()) {
+      reader.FailExpected(node, path, expected);
+      return;
+    }
+    links->chosen.clear();
+    const std::string codec = "a codec such as tah";
+    for (const auto& item : node) {
+      CodecPair& pair = links->chosen.emplace_back();
+      reader.ReadMap(item, path,
+                     {Text("forward", &pair.forward, codec, CodecText(check)),
+                      Text("backward", &pair.backward, codec, CodecText(check))});
+    }
+  };
+  return field;
+}
+
 Field Links(LinksSpec* links, const CodecCheck& check) {
   Table table = PairTable(&links->codecs, check);
   table.push_back(BytesField("cache_limit", &links->cache_limit_bytes));
@@ -249,6 +275,8 @@ Field Links(LinksSpec* links, const CodecCheck& check) {
   table.push_back(
       Choice("encrypt", &links->encrypt,
              std::vector{EncryptKind::kAuto, EncryptKind::kRequired, EncryptKind::kOff}));
+  table.push_back(Real("error", &links->error, {.least = 0, .most = 1}));
+  table.push_back(ChosenCodecs(links, check));
   table.push_back(WorkerExceptions(links, check));
   Field field = Section("links", table);
   field.read = [links, table](Reader& reader, const YAML::Node& node, const std::string& path) {
@@ -257,7 +285,8 @@ Field Links(LinksSpec* links, const CodecCheck& check) {
     } else if (node.IsScalar()) {
       reader.FailExpected(
           node, path,
-          "'paper' or a mapping with forward, backward, cache_limit, measure, encrypt, workers");
+          "'paper' or a mapping with forward, backward, error, cache_limit, measure, encrypt, "
+          "workers");
     } else {
       reader.ReadMap(node, path, table);
     }
@@ -330,22 +359,22 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                                                 CleanValidation::kNever}),
                              Flag("at_start", &validation->at_start)}),
       Section("train", TrainTable(&spec->train, &spec->model)),
-      Section("pipeline", {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
-                           Choice("placement", &pipeline->placement,
-                                  std::vector{PlacementKind::kAuto, PlacementKind::kNames}),
-                           Choice("schedule", &pipeline->schedule,
-                                  std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
-                                              ScheduleKind::kGpipe, ScheduleKind::kTwoVersions}),
-                           Choice("send_order", &pipeline->send_order,
-                                  std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst,
-                                              SendOrder::kAsReady}),
-                           RecomputeField(&pipeline->recompute),
-                           Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
-                           WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16),
-                           WholeOrAuto("slices", &pipeline->slices, 1, 1024),
-                           Whole("replicas", &spec->replicas.count, 1, config::kMostReplicas),
-                           config::Gradients(&spec->replicas.gradients),
-                           config::ReplicatedParameters(&spec->replicas.parameters)}),
+      Section(
+          "pipeline",
+          {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
+           Choice("placement", &pipeline->placement,
+                  std::vector{PlacementKind::kAuto, PlacementKind::kNames}),
+           Choice("schedule", &pipeline->schedule,
+                  std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
+                              ScheduleKind::kGpipe, ScheduleKind::kTwoVersions}),
+           Choice("send_order", &pipeline->send_order,
+                  std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst, SendOrder::kAsReady}),
+           RecomputeField(&pipeline->recompute),
+           Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
+           WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16),
+           WholeOrAuto("slices", &pipeline->slices, 1, 1024), config::ReplicaCount(&spec->replicas),
+           config::Gradients(&spec->replicas.gradients),
+           config::ReplicatedParameters(&spec->replicas.parameters)}),
       config::Group(&spec->group),
       Choice("transport", &spec->transport, kTransports),
       Links(&spec->links, check),
@@ -405,6 +434,12 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
 }
 
 }  // namespace
+
+bool LinksSpec::HasAutoCodecs() const {
+  return codecs.is_auto() || std::ranges::any_of(by_worker, [](const auto& exception) {
+           return exception.second.codecs.is_auto();
+         });
+}
 
 uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
   return static_cast<uint64_t>(std::llround(decay * static_cast<double>(steps)));

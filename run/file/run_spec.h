@@ -235,7 +235,10 @@ struct PipelineSpec {
 // Copies of the pipeline that train together, each on microbatches of its own: keys of the section
 // "pipeline".
 struct ReplicasSpec {
-  uint32_t count = 1;                                                   // "replicas"
+  uint32_t count = 1;  // "replicas"
+  // "replicas: auto": the first plan chooses the count, which is 1 until then. Until then
+  // train.microbatches are those of all replicas together.
+  bool count_auto = false;
   replicas::GradientOptions gradients;                                  // "gradients"
   replicas::ParameterForm parameters = replicas::ParameterForm::kFp32;  // "parameters"
   // Replicas have parameters of their own between exchanges: local-sgd.
@@ -264,9 +267,13 @@ struct GroupSpec {
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 
+// Instead of a codec: the plan chooses one for each link, within links.error.
+inline constexpr std::string_view kAutoCodec = "auto";
+
 struct CodecPair {
   std::string forward = "tah";
   std::string backward = "fixed:bits=4,rounding=stochastic";
+  bool is_auto() const { return forward == kAutoCodec || backward == kAutoCodec; }
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
@@ -282,6 +289,9 @@ constexpr bool PredictsByTokens(std::string_view codec) {
 constexpr bool RemembersSamples(std::string_view codec) {
   return CodecFamily(codec) == "aqsgd";
 }
+
+// Four bits, for activations and for gradients, are within this. Three are not.
+inline constexpr double kDefaultCodecError = 0.16;
 
 // What differs at one worker.
 struct LinkException {
@@ -299,6 +309,13 @@ struct LinksSpec {
   // a plan knows what earlier ones measured.
   bool measure = true;
   EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
+  // Of codecs that a plan may choose where one is auto, the largest error (codec/ladder.h).
+  double error = kDefaultCodecError;
+  // What the first plan chose where one is auto: for each boundary of each replica, replica by
+  // replica. Empty: nothing yet. Plans after that keep them while the number of stages stays.
+  std::vector<CodecPair> chosen;
+
+  bool HasAutoCodecs() const;
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 
@@ -378,6 +395,9 @@ struct RunSpec {
 
   // The same run with so many replicas. One alone has no forms of gradients and parameters.
   RunSpec WithReplicas(uint32_t count) const;
+  // The number of replicas that a plan chose where the run file says auto. It divides
+  // train.microbatches, of which each replica gets its part.
+  RunSpec WithChosenReplicas(uint32_t count) const;
   // Of all replicas.
   uint64_t MicrobatchesPerStep() const { return uint64_t{replicas.count} * train.microbatches; }
   uint64_t TokensPerStep() const { return replicas.count * TokensOfReplica(); }

@@ -94,7 +94,8 @@ void CheckSlices(const RunSpec& spec, Reader& reader) {
 
 // What of this run passes of two steps at a time do not suit; "": nothing.
 std::string WhyOneVersion(const RunSpec& spec, Reader& reader) {
-  if (reader.Sound({"pipeline.replicas"}) && spec.replicas.count > 1) {
+  if (reader.Sound({"pipeline.replicas"}) &&
+      (spec.replicas.count > 1 || spec.replicas.count_auto)) {
     return "replicas (pipeline.replicas) exchange gradients between two steps";
   }
   if (reader.Sound({"group.tensor"}) && (spec.group.tensor > 1 || spec.group.tensor_auto)) {
@@ -228,6 +229,11 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   for (const auto& [worker, exception] : spec.links.by_worker) {
     if (exception.codecs.backward == spec.links.codecs.backward) continue;
     CheckBackward(exception.codecs, "links.workers", reader);
+  }
+  if (reader.Has("links.error") && !spec.links.HasAutoCodecs()) {
+    reader.Fail(reader.PlaceOf("links.error"),
+                "links.error: no codec is left to the plan; set links.forward or links.backward to "
+                "auto, or leave error out");
   }
   if (!spec.data.sets.empty() && !spec.data.text.empty()) {
     reader.Fail(reader.PlaceOf("data.sets"),

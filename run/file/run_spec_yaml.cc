@@ -160,6 +160,14 @@ std::string LinksYaml(const LinksSpec& links) {
   if (links.encrypt != EncryptKind::kAuto) {
     out += fmt::format("  encrypt: {}\n", ToString(links.encrypt));
   }
+  if (links.error != LinksSpec().error) out += fmt::format("  error: {}\n", links.error);
+  if (!links.chosen.empty()) {
+    out += "  chosen:\n";
+    for (const CodecPair& pair : links.chosen) {
+      out += fmt::format("    - {{ forward: {}, backward: {} }}\n", Quote(pair.forward),
+                         Quote(pair.backward));
+    }
+  }
   if (links.by_worker.empty()) return out;
   out += "  workers:\n";
   for (const auto& [worker, exception] : links.by_worker) {

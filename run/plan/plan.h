@@ -280,6 +280,14 @@ struct SlicesPrediction {
   std::string refused;  // as RanksPrediction's
 };
 
+// What other numbers of replicas would do for the same batch.
+struct ReplicasPrediction {
+  uint32_t replicas = 1;
+  uint32_t stages = 1;      // of each
+  double step_seconds = 0;  // of all replicas, with the exchange
+  std::string refused;      // as RanksPrediction's
+};
+
 struct Prediction {
   double step_seconds = 0;  // simulated
   double lower_bound_seconds = 0;
@@ -303,6 +311,7 @@ struct Prediction {
   std::vector<CodecPrediction> codecs;   // `longhaul plan` of several stages only
   std::vector<RanksPrediction> ranks;    // those that were tried where the run file says auto
   std::vector<SlicesPrediction> slices;  // likewise
+  std::vector<ReplicasPrediction> replicas;  // likewise
 };
 
 // What is decided, what was known, and what is expected of it. For the planner, the store and

@@ -14,10 +14,12 @@ FluidNetwork::FluidNetwork(const PipelineCost& cost) : shared_efficiency_(cost.s
     ingress_.push_back({.bytes_per_second = stage.ingress_bytes_per_second});
   }
   const auto add = [this](uint32_t upper, uint32_t lower, const BoundaryCost& boundary) {
-    transfers_.push_back(
-        {.sender = upper, .receiver = lower, .cap = boundary.forward.bytes_per_second});
-    transfers_.push_back(
-        {.sender = lower, .receiver = upper, .cap = boundary.backward.bytes_per_second});
+    transfers_.push_back({.egress = &egress_[upper],
+                          .ingress = &ingress_[lower],
+                          .cap = boundary.forward.bytes_per_second});
+    transfers_.push_back({.egress = &egress_[lower],
+                          .ingress = &ingress_[upper],
+                          .cap = boundary.backward.bytes_per_second});
   };
   for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
     add(chain::UpperStage(b), chain::LowerStage(b), cost.boundaries[b]);
@@ -54,44 +56,58 @@ void FluidNetwork::SetRate(uint32_t link, double rate, double now) {
   ends_[link] = now + (transfer.remaining_bytes > 0 ? transfer.remaining_bytes / rate : 0);
 }
 
+double FluidNetwork::MostOf(const Transfer& transfer) {
+  return std::min({transfer.cap, transfer.egress->each(), transfer.ingress->each()});
+}
+
 // Progressive filling: who has the least for each of its transfers gives them that, until all have
-// a share.
+// a share. Only transfers at the same interface have a say in it: one that gets no more than any of
+// these is settled, whatever others get.
 void FluidNetwork::Share(double now) {
   if (!changed_) return;
   changed_ = false;
-  for (size_t s = 0; s < egress_.size(); ++s) egress_[s].open = ingress_[s].open = 0;
   open_.clear();
   for (uint32_t link = 0; link < transfers_.size(); ++link) {
-    const Transfer& transfer = transfers_[link];
+    Transfer& transfer = transfers_[link];
     if (!transfer.busy) continue;
     open_.push_back(link);
-    ++egress_[transfer.sender].open;
-    ++ingress_[transfer.receiver].open;
+    transfer.egress->open = transfer.ingress->open = 0;
   }
-  for (size_t s = 0; s < egress_.size(); ++s) {
-    for (Interface* interface : {&egress_[s], &ingress_[s]}) {
+  for (const uint32_t link : open_) {
+    ++transfers_[link].egress->open;
+    ++transfers_[link].ingress->open;
+  }
+  for (const uint32_t link : open_) {
+    for (Interface* interface : {transfers_[link].egress, transfers_[link].ingress}) {
       interface->left =
           interface->bytes_per_second * (interface->open > 1 ? shared_efficiency_ : 1);
     }
   }
-  const auto most = [this](uint32_t link) {
-    const Transfer& transfer = transfers_[link];
-    return std::min(
-        {transfer.cap, egress_[transfer.sender].each(), ingress_[transfer.receiver].each()});
-  };
   while (!open_.empty()) {
-    double share = kNever;
-    for (const uint32_t link : open_) share = std::min(share, most(link));
+    for (const uint32_t link : open_) {
+      transfers_[link].egress->least = transfers_[link].ingress->least = kNever;
+    }
+    for (const uint32_t link : open_) {
+      Transfer& transfer = transfers_[link];
+      transfer.most = MostOf(transfer);
+      for (Interface* interface : {transfer.egress, transfer.ingress}) {
+        interface->least = std::min(interface->least, transfer.most);
+      }
+    }
     // Who gets it is settled before anything is taken, so that the order of links does not matter.
     const auto settled = std::partition(open_.begin(), open_.end(), [&](uint32_t link) {
-      return share != kNever && most(link) > share * (1 + 1e-12);
+      const Transfer& transfer = transfers_[link];
+      const double least = std::min(transfer.egress->least, transfer.ingress->least);
+      return least != kNever && transfer.most > least * (1 + 1e-12);
     });
     for (auto it = settled; it != open_.end(); ++it) {
       const Transfer& transfer = transfers_[*it];
-      SetRate(*it, share, now);
-      for (Interface* interface : {&egress_[transfer.sender], &ingress_[transfer.receiver]}) {
+      SetRate(*it, transfer.most, now);
+      for (Interface* interface : {transfer.egress, transfer.ingress}) {
         --interface->open;
-        if (share != kNever) interface->left = std::max(0.0, interface->left - share);
+        if (transfer.most != kNever) {
+          interface->left = std::max(0.0, interface->left - transfer.most);
+        }
       }
     }
     open_.erase(settled, open_.end());

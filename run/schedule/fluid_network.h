@@ -27,6 +27,8 @@ class FluidNetwork {
 
   // `cost` is one that Simulate() accepts.
   explicit FluidNetwork(const PipelineCost& cost);
+  FluidNetwork(const FluidNetwork&) = delete;  // transfers point to interfaces
+  FluidNetwork& operator=(const FluidNetwork&) = delete;
 
   // `link` carries nothing. Its transfer has a share once Share() was called.
   void Start(uint32_t link, double bytes, double now);
@@ -40,20 +42,23 @@ class FluidNetwork {
   const std::vector<double>& ends() const { return ends_; }
 
  private:
-  struct Transfer {
-    uint32_t sender = 0, receiver = 0;
-    double cap = kNever;  // bytes per second
-    bool busy = false;
-    double remaining_bytes = 0, since = 0, rate = 0;
-  };
   // What an interface has left for how many transfers without a share.
   struct Interface {
     double bytes_per_second = kNever;
     double left = 0;
     uint32_t open = 0;
+    double least = 0;  // that one of them might get
     double each() const { return left / open; }
   };
+  struct Transfer {
+    Interface *egress = nullptr, *ingress = nullptr;
+    double cap = kNever;  // bytes per second
+    bool busy = false;
+    double remaining_bytes = 0, since = 0, rate = 0;
+    double most = 0;  // that it might get, while it has no share
+  };
 
+  static double MostOf(const Transfer& transfer);
   void SetRate(uint32_t link, double rate, double now);
 
   std::vector<Interface> egress_, ingress_;

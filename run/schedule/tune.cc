@@ -225,22 +225,28 @@ StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {
   return Tuner(cost, options).Go();
 }
 
-StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options) {
-  PipelineCost unforeseen = cost;
-  for (BoundaryCost& boundary : unforeseen.boundaries) {
+Unforeseen UnforeseenOf(const PipelineCost& cost) {
+  Unforeseen all{.late = cost, .late_and_fast = {}};
+  for (BoundaryCost& boundary : all.late.boundaries) {
     boundary.forward.latency += kUnforeseenDelay;
     boundary.backward.latency += kUnforeseenDelay;
   }
-  LH_ASSIGN_OR_RETURN(const Tuning late, Tune(unforeseen, options));
-  for (StageCost& stage : unforeseen.stages) {
+  all.late_and_fast = all.late;
+  for (StageCost& stage : all.late_and_fast.stages) {
     stage.egress_bytes_per_second *= kUnforeseenRate;
     stage.ingress_bytes_per_second *= kUnforeseenRate;
   }
-  for (BoundaryCost& boundary : unforeseen.boundaries) {
+  for (BoundaryCost& boundary : all.late_and_fast.boundaries) {
     boundary.forward.bytes_per_second *= kUnforeseenRate;
     boundary.backward.bytes_per_second *= kUnforeseenRate;
   }
-  LH_ASSIGN_OR_RETURN(const Tuning fast, Tune(unforeseen, options));
+  return all;
+}
+
+StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options) {
+  const Unforeseen unforeseen = UnforeseenOf(cost);
+  LH_ASSIGN_OR_RETURN(const Tuning late, Tune(unforeseen.late, options));
+  LH_ASSIGN_OR_RETURN(const Tuning fast, Tune(unforeseen.late_and_fast, options));
   PipelineCost fixed = cost;
   for (size_t s = 0; s < fixed.stages.size(); ++s) {
     fixed.stages[s].depth = std::max(late.depths[s], fast.depths[s]);

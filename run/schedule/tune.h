@@ -71,6 +71,13 @@ struct Tuning {
 // stages, few leads. kCancelled once `stop` is requested.
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options);
 
+// The same pipeline where messages take kUnforeseenDelay longer, and where besides all rates are
+// kUnforeseenRate of what they are.
+struct Unforeseen {
+  PipelineCost late, late_and_fast;
+};
+Unforeseen UnforeseenOf(const PipelineCost& cost);
+
 // As plans have it: depths are the larger of those that Tune finds where every message takes
 // kUnforeseenDelay longer, and where besides all rates are kUnforeseenRate of what they are, so
 // that they still do there; leads and steps, `limited` and `unlimited` too, are those of these

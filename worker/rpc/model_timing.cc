@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "codec/ladder.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
@@ -100,6 +101,11 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
 
 // For others that share the GPU, a few seconds each.
 constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
+
+// Of a replay as measured the run file knows some.
+bool MayTime(const RunSpec& spec, const std::string& codec) {
+  return !spec.replay || spec.replay->real_codecs || spec.replay->TimesOf(codec) != nullptr;
+}
 
 // Measured now, or elsewhere and in the run file.
 StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name, uint32_t vocabulary,
@@ -245,6 +251,52 @@ v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
   return times;
 }
 
+// Whether the plan chooses some worker's codec of that direction.
+bool IsLeftOpen(const LinksSpec& links, std::string CodecPair::*codec) {
+  return links.codecs.*codec == kAutoCodec ||
+         std::ranges::any_of(links.by_worker, [codec](const auto& exception) {
+           return exception.second.codecs.*codec == kAutoCodec;
+         });
+}
+
+// The run's own codecs, and those that the plan may choose where the run leaves them open.
+Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<cuda::Device>& gpu,
+                 v1::LayerTimes* times) {
+  const auto time = [&](const std::string& name) {
+    return TimesOfCodec(spec, name, vocabulary, gpu);
+  };
+  const auto add_all = [&](std::span<const codec::Rung> ladder) -> Status {
+    for (const codec::Rung& rung : codec::RungsWithin(ladder, spec.links.error)) {
+      const std::string name(rung.codec);
+      const bool is_known =
+          std::ranges::find(times->codecs(), name, &v1::CodecTimes::codec) != times->codecs().end();
+      if (is_known || !MayTime(spec, name)) continue;
+      LH_ASSIGN_OR_RETURN(const CodecTimes one, time(name));
+      v1::CodecTimes& added = *times->add_codecs();
+      added.set_codec(name);
+      added.set_encode(one.encode);
+      added.set_decode(one.decode);
+    }
+    return absl::OkStatus();
+  };
+  const CodecPair& codecs = spec.links.codecs;
+  if (codecs.forward != kAutoCodec) {
+    LH_ASSIGN_OR_RETURN(const CodecTimes forward, time(codecs.forward));
+    times->set_forward_encode(forward.encode);
+    times->set_forward_decode(forward.decode);
+  }
+  if (codecs.backward != kAutoCodec) {
+    LH_ASSIGN_OR_RETURN(const CodecTimes backward, time(codecs.backward));
+    times->set_backward_encode(backward.encode);
+    times->set_backward_decode(backward.decode);
+  }
+  if (IsLeftOpen(spec.links, &CodecPair::forward)) {
+    LH_RETURN_IF_ERROR(add_all(codec::LadderOfActivations()));
+  }
+  if (IsLeftOpen(spec.links, &CodecPair::backward)) return add_all(codec::LadderOfGradients());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
@@ -259,14 +311,7 @@ StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                       spec.replay ? ReplayedTimes(spec) : MeasureLayers(spec, vocabulary, gpu));
   times.set_threads(spec.pipeline.threads_per_stage);
   if (!spec.replay) LH_RETURN_IF_ERROR(AddGroups(spec, vocabulary, alike, make_group, &times));
-  LH_ASSIGN_OR_RETURN(const CodecTimes forward,
-                      TimesOfCodec(spec, spec.links.codecs.forward, vocabulary, gpu));
-  LH_ASSIGN_OR_RETURN(const CodecTimes backward,
-                      TimesOfCodec(spec, spec.links.codecs.backward, vocabulary, gpu));
-  times.set_forward_encode(forward.encode);
-  times.set_forward_decode(forward.decode);
-  times.set_backward_encode(backward.encode);
-  times.set_backward_decode(backward.decode);
+  LH_RETURN_IF_ERROR(AddCodecs(spec, vocabulary, gpu, &times));
   times.set_seconds_waited(absl::ToDoubleSeconds(longhaul::operator-(begin, asked)));
   times.set_seconds_taken(absl::ToDoubleSeconds(longhaul::operator-(Now(), begin)));
   return times;

@@ -161,6 +161,22 @@ SlicesPrediction FromProto(const v1::SlicesPrediction& row) {
   return {.slices = row.slices(), .step_seconds = row.step_seconds(), .refused = row.refused()};
 }
 
+v1::ReplicasPrediction ToProto(const ReplicasPrediction& row) {
+  v1::ReplicasPrediction out;
+  out.set_replicas(row.replicas);
+  out.set_stages(row.stages);
+  out.set_step_seconds(row.step_seconds);
+  out.set_refused(row.refused);
+  return out;
+}
+
+ReplicasPrediction FromProto(const v1::ReplicasPrediction& row) {
+  return {.replicas = row.replicas(),
+          .stages = row.stages(),
+          .step_seconds = row.step_seconds(),
+          .refused = row.refused()};
+}
+
 v1::Flow ToProto(const Flow& flow) {
   v1::Flow out;
   out.set_codec(flow.codec);
@@ -302,6 +318,7 @@ v1::Prediction ToProto(const Prediction& prediction) {
   out.set_busiest(prediction.busiest);
   out.set_busiest_bytes(prediction.busiest_bytes);
   AddAll(prediction.slices, out.mutable_slices());
+  AddAll(prediction.replicas, out.mutable_replicas());
   return out;
 }
 
@@ -328,6 +345,7 @@ Prediction FromProto(const v1::Prediction& prediction) {
   out.busiest = prediction.busiest();
   out.busiest_bytes = prediction.busiest_bytes();
   out.slices = AllOf<SlicesPrediction>(prediction.slices());
+  out.replicas = AllOf<ReplicasPrediction>(prediction.replicas());
   return out;
 }
 

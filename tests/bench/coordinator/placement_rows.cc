@@ -46,6 +46,26 @@ PlanRequest AsReplicas(PlanRequest request, uint32_t replicas, uint32_t stages) 
   return request;
 }
 
+// A step with each number of replicas, and what it takes to choose one.
+void PrintChoice(const std::string& name, PlanRequest request) {
+  request = AsReplicas(std::move(request), 1, 1);
+  request.spec.replicas.count_auto = true;
+  request.spec.pipeline.stages.reset();
+  request.spec.train.microbatches = 128;
+  request.candidates_for = static_cast<uint32_t>(request.workers.size());
+  const double begin = CpuSeconds();
+  const Plan plan = Need(MakePlan(request));
+  const double took = CpuSeconds() - begin;
+  for (const ReplicasPrediction& one : plan.prediction.replicas) {
+    const bool is_chosen = one.replicas * one.stages == plan.assignment.cells.size() &&
+                           plan.assignment.cells.back().id.replica + 1 == one.replicas;
+    fmt::print("{},{},{},{},{},{},,{},\n", name, request.workers.size(), one.replicas, one.stages,
+               is_chosen ? "chosen" : "not chosen",
+               one.refused.empty() ? fmt::format("{:.4f}", one.step_seconds) : "",
+               is_chosen ? fmt::format("{:.2f}", took) : "");
+  }
+}
+
 class Case {
  public:
   Case(std::string name, const PlanRequest& request)
@@ -144,6 +164,11 @@ int PrintPlacements(const PlacementFlags& flags) {
   const std::vector<uint32_t> in_a_row = OfRegions(regions, {"north", "west", "east", "south"});
   const PlanRequest matrix =
       coordinator::MatrixRequest(flags.folder + "/regions_64.csv", run_file, flags.stages);
+  if (flags.replicas == 0) {
+    PrintChoice("four regions", regions);
+    PrintChoice("ten regions", matrix);
+    return 0;
+  }
   if (flags.replicas == 1) {
     Case four("four regions", regions);
     four.Print(flags);

@@ -113,9 +113,11 @@ int Main(int argc, char** argv) {
   PlacementFlags placement;
   app.add_option("--placement", placement.folder,
                  "Place the workers of the files in tests/fixtures/placement, and nothing else");
-  app.add_option("--replicas", placement.replicas,
-                 "With --placement: place all workers as so many replicas that exchange in 4 bits")
-      ->check(CLI::Range(1, 8))
+  app.add_option(
+         "--replicas", placement.replicas,
+         "With --placement: place all workers as so many replicas that exchange in 4 bits; 0: as "
+         "many as the plan chooses for 128 microbatches")
+      ->check(CLI::Range(0, 8))
       ->capture_default_str();
   app.add_option("--restarts", placement.restarts, "From random chains, to compare with")
       ->capture_default_str();

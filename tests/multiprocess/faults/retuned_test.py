@@ -1,7 +1,7 @@
 """The way between workers becomes longer while a run trains: depths and order of data follow it, and
 all stages take them up. A replay, so that what is planned does not depend on this machine's cores.
 
-usage: retuned_test.py BIN_DIR
+usage: retuned_test.py BIN_DIR [replicas]
 """
 import os
 import sys
@@ -31,6 +31,10 @@ def replayed(text):
     return text + REPLAY
 
 
+def of_two_replicas(text):
+    return replayed(text).replace("pipeline: {", "pipeline: { replicas: 2,")
+
+
 def depths(cluster, run):
     return [stage["depth"] for stage in cluster.status(run)["stages"]]
 
@@ -48,10 +52,12 @@ def main():
     if os.geteuid() != 0:
         print("skipped: network namespaces need root")
         return SKIPPED
+    replicas = sys.argv[2:] == ["replicas"]
+    workers, stages, edit = (4, 2, of_two_replicas) if replicas else (3, 3, replayed)
     with tempfile.TemporaryDirectory() as folder:
         text_for_training(folder)
-        with namespace_cluster(sys.argv[1], folder, workers=3, rate="1gbit") as cluster:
-            run = cluster.submit("longer", steps=STEPS, stages=3, edit=replayed)
+        with namespace_cluster(sys.argv[1], folder, workers=workers, rate="1gbit") as cluster:
+            run = cluster.submit("longer", steps=STEPS, stages=stages, edit=edit)
             cluster.wait_for_step(run, 1)
             before = depths(cluster, run)
             cluster.cluster("link", "all", "--delay", "100ms")

@@ -14,9 +14,10 @@ constexpr absl::Duration kHealLookEvery = absl::Seconds(1);
 constexpr absl::Duration kLongestWayBack = absl::Seconds(240);
 
 // Of a run that may go on with fewer replicas: until it knows that a worker is away, and until the
-// files that it needs are where it needs them.
-constexpr absl::Duration kLongestDetection = absl::Seconds(20);
-constexpr absl::Duration kLongestWaitForFewer = absl::Seconds(20);
+// files that it needs are where it needs them. Together shorter than runs wait for a worker that
+// they miss (reattach_timeout), after which they are planned anew.
+constexpr absl::Duration kLongestDetection = absl::Seconds(10);
+constexpr absl::Duration kLongestWaitForFewer = absl::Seconds(15);
 
 }  // namespace
 
@@ -75,8 +76,7 @@ void HealChecker::LookForFewer(const RunRecord& record, Training& training) {
   const MonoTime now = cluster_.world.timeline.now();
   const bool waits = record.state == RunState::kRecovering && record.attempts.in_a_row == 1 &&
                      record.spec.recovery.replicas == LostReplica::kContinue;
-  const bool may_wait =
-      !waits || now - cluster_.world.LastFault() < kLongestDetection || !ExcuseOf(record).empty();
+  const bool may_wait = !waits || now - LastFelt() < kLongestDetection || !ExcuseOf(record).empty();
   if (may_wait || record.epoch != training.waits_in) training.waits_since = now;
   training.waits_in = record.epoch;
   if (now - training.waits_since < kLongestWaitForFewer) return;
@@ -111,6 +111,21 @@ std::string HealChecker::ExcuseByCheckpoints(const RunRecord& record) const {
     if (HasEnded(record.state) || record.attempts.in_a_row == 0) return excuse;
   }
   return excuse;
+}
+
+MonoTime HealChecker::LastFelt() const {
+  const World& world = cluster_.world;
+  MonoTime last;
+  for (const auto& [worker, when] : world.moved_at) last = std::max(last, when);
+  for (const auto& [who, ends] : world.fault_of) {
+    bool is_away = false;
+    for (size_t w = 0; w < cluster_.workers.size(); ++w) {
+      is_away |= WorkerName(w) == who && !cluster_.workers[w]->connected();
+    }
+    const auto began = world.fault_began.find(who);
+    last = std::max(last, is_away && began != world.fault_began.end() ? began->second : ends);
+  }
+  return last;
 }
 
 bool HealChecker::IsConnected(const std::string& worker_id) const {

@@ -38,6 +38,9 @@ class HealChecker {
   // A run that may do with fewer replicas does not wait for others.
   void LookForFewer(const RunRecord& record, Training& training);
   bool IsConnected(const std::string& worker_id) const;
+  // When something last went wrong, or went on to, that those who are connected feel. Of a worker
+  // that is away that is the moment in which it went.
+  MonoTime LastFelt() const;
 
   Cluster& cluster_;
   MonoTime look_at_;

@@ -27,6 +27,9 @@ constexpr absl::Duration kLongestRecovery = absl::Seconds(40);
 constexpr absl::Duration kIdleLimit = absl::Seconds(60);
 // Of one short run that nothing disturbs.
 constexpr absl::Duration kRunLimit = absl::Seconds(200);
+// From a loss until the replicas that are left train. Shorter than a run waits for a worker that it
+// misses (reattach_timeout), after which it is planned anew.
+constexpr absl::Duration kFewerLimit = absl::Seconds(25);
 
 Cluster* at_hand = nullptr;
 uint64_t seed_at_hand = 0;
@@ -51,6 +54,7 @@ class Simulation {
     if (Fine()) MustStop();
     if (Fine()) MustResume();
     if (Fine()) MustTrain();
+    if (Fine()) MustGoOnWithFewer();
     if (Fine()) checkers().CheckRecords();
     if (Fine()) MustKnowAll();
     return Result();
@@ -188,6 +192,52 @@ class Simulation {
     RunSpec spec = ShortSpec("last", stages);
     cluster_.Submit(spec, /*resume=*/false);
     MustBeDone("last");
+  }
+
+  // Whether the coordinator has all of the run's newest checkpoint.
+  bool IsCopied(const std::string& name) {
+    const auto run = cluster_.coordinator->state().Run(name);
+    if (!run.ok()) return false;
+    const RunRecord& record = checkers().records().at(RunId(run->run_id()));
+    if (record.checkpoints.empty()) return false;
+    const auto& files = record.checkpoints.back().files();
+    return std::all_of(files.begin(), files.end(), [this](const v1::CheckpointFile& file) {
+      return world().copies.contains(file.sha256()) &&
+             std::any_of(file.holders().begin(), file.holders().end(),
+                         [](const v1::ShardHolder& holder) { return holder.worker_id().empty(); });
+    });
+  }
+
+  // A run that may do with fewer replicas loses a worker for good, and nobody can take its place.
+  // It goes on at once, in place.
+  void MustGoOnWithFewer() {
+    const auto stages = static_cast<uint32_t>(cluster_.workers.size() / 2);
+    if (stages == 0 || cluster_.workers.size() % 2 != 0 || stages > 4) return;
+    RunSpec spec = EndlessSpec("fewer", stages);
+    spec.replicas.count = 2;
+    spec.recovery.attempts = 1000;
+    spec.recovery.replicas = LostReplica::kContinue;
+    spec.checkpoint.keep_copy = true;
+    cluster_.Submit(spec, /*resume=*/false);
+    const auto trains = [this](uint32_t replicas, uint64_t beyond) {
+      const auto run = cluster_.coordinator->state().Run("fewer");
+      return run.ok() && run->state() == "running" && run->replicas() == replicas &&
+             run->checkpoint_step() > 0 && run->step() > beyond;
+    };
+    if (!RunUntil(kRunLimit, [&] { return trains(2, 0) && IsCopied("fewer"); })) {
+      if (Fine()) world().Violate("fewer should train: {}", cluster_.Describe());
+      return;
+    }
+    const uint64_t step = cluster_.coordinator->state().Run("fewer")->step();
+    const size_t lost = cluster_.workers.size() - 1;
+    world().Blame(lost);
+    cluster_.workers[lost]->Crash(/*silent=*/false);
+    if (!RunUntil(kFewerLimit, [&] { return trains(1, step); }) && Fine()) {
+      world().Violate("fewer does not go on with the replica that is whole: {}",
+                      cluster_.Describe());
+    }
+    cluster_.workers[lost]->Start();
+    if (Fine()) MustStop();
   }
 
   void MustBeDone(const std::string& id_or_name) {

@@ -25,6 +25,7 @@ uint64_t Mix(const EpochKey& key, uint64_t step, uint64_t stage) {
 void World::Blame(size_t worker, absl::Duration length) {
   MonoTime& when = fault_of[WorkerName(worker)];
   when = std::max(when, timeline.now() + length);
+  fault_began[WorkerName(worker)] = timeline.now();
 }
 
 double World::LossAt(const EpochKey& key, uint64_t step) const {

@@ -94,6 +94,7 @@ struct World {
   std::set<std::string> copies_harmed;
   // Newest fault of each worker, of its links too. To judge whom a failure names.
   std::map<std::string, MonoTime> fault_of;
+  std::map<std::string, MonoTime> fault_began;                   // of each worker, the newest
   std::map<std::pair<size_t, size_t>, MonoTime> data_cut_until;  // by workers, smaller first
   std::vector<MonoTime> frozen_until;                            // by worker
   std::vector<uint64_t> moves;                                   // by worker, so far

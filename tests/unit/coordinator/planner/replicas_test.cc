@@ -273,5 +273,40 @@ TEST(PlanOfReplicas, WantsAsManyWorkersForEach) {
   EXPECT_EQ(StageCount(spec, 8), 4u);
 }
 
+// A replica that has time to spare has the depths of the slowest, and no step of it is longer.
+TEST(DepthsOfReplicas, AreThoseOfTheSlowestWhereThatCostsNothing) {
+  PlanRequest request = Request(6);
+  request.spec.replicas.count = 2;
+  for (size_t w = 0; w < 6; ++w) {
+    CandidateWorker& worker = request.workers[w];
+    worker.egress_bits_per_second = worker.ingress_bits_per_second = w < 3 ? 40e6 : 25e6;
+  }
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto setting = [&](const Plan& of, uint32_t replica, uint32_t stage) {
+    return of.assignment.Find(CellId{replica, stage})->setting;
+  };
+  for (uint32_t stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(setting(*plan, 0, stage), setting(*plan, 1, stage));
+  }
+  // The slowest as if it were alone.
+  PlanRequest alone = request;
+  alone.spec.replicas.count = 1;
+  alone.workers.erase(alone.workers.begin(), alone.workers.begin() + 3);
+  const auto slowest = MakePlan(alone);
+  ASSERT_TRUE(slowest.ok()) << slowest.status();
+  for (uint32_t stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(setting(*plan, 1, stage), setting(*slowest, 0, stage));
+  }
+  EXPECT_NEAR(plan->prediction.step_seconds - plan->prediction.exchange_seconds,
+              slowest->prediction.step_seconds, 1e-9);
+  // One that lacks the memory has what it holds.
+  request.workers[1].memory_bytes =
+      plan->assignment.cells[1].memory_bytes - plan->cells[1].memory_per_flight_bytes;
+  const auto small = MakePlan(request);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_LT(setting(*small, 0, 1).depth, setting(*plan, 0, 1).depth);
+}
+
 }  // namespace
 }  // namespace longhaul::coordinator

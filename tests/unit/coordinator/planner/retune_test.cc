@@ -269,6 +269,86 @@ TEST(Differs, ByAFifth) {
   EXPECT_FALSE(Differs(OneOf(1, 10, 0.001), OneOf(1, 10, 0.009)));
 }
 
+// Two replicas of three stages over lines of 1 Gbit/s, with links that are 1 ms long.
+PlanRequest ReplicasToRetune() {
+  PlanRequest request = Request(6);
+  request.spec.replicas.count = 2;
+  for (CandidateWorker& worker : request.workers) {
+    for (const CandidateWorker& peer : request.workers) {
+      if (peer.id != worker.id) worker.to[peer.id] = {kLine, absl::Milliseconds(1)};
+    }
+  }
+  return request;
+}
+
+Seen PlannedTimes(const Plan& plan) {
+  Seen seen;
+  for (const CellEstimate& cell : plan.cells) {
+    seen.cells.push_back({cell.forward_seconds, cell.backward_seconds, cell.optimizer_seconds});
+  }
+  seen.edges.resize(plan.edges.size());
+  return seen;
+}
+
+TEST(RetuningOfReplicas, WhatIsAsPlannedStays) {
+  const PlanRequest request = ReplicasToRetune();
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(MayRetune(request.spec, *plan));
+  const auto same = Retune(request.spec, *plan, PlannedTimes(*plan));
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(*same, std::nullopt);
+}
+
+// The way of one replica gets longer. It gets what it would get if it were alone.
+TEST(RetuningOfReplicas, FollowsTheOneWhoseLinksChange) {
+  const PlanRequest request = ReplicasToRetune();
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  Seen seen = PlannedTimes(*plan);
+  PlanRequest alone = Request(3);
+  for (size_t w = 0; w < 3; ++w) {
+    for (const size_t peer : {w - 1, w + 1}) {
+      if (peer < 3) alone.workers[w].to[alone.workers[peer].id] = {kLine, absl::Milliseconds(200)};
+    }
+  }
+  for (size_t e = 0; e < plan->assignment.edges.size(); ++e) {
+    const Edge& edge = plan->assignment.edges[e];
+    if (edge.kind == EdgeKind::kActivations && edge.from.replica == 1) {
+      seen.edges[e].round_trip_seconds = 0.4;
+    }
+  }
+  const auto better = Retune(request.spec, *plan, seen);
+  ASSERT_TRUE(better.ok()) << better.status();
+  ASSERT_TRUE(*better);
+  const Plan& retuned = **better;
+  const auto expected = MakePlan(alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (uint32_t stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(retuned.assignment.Find(CellId{1, stage})->setting,
+              expected->assignment.Find(CellId{0, stage})->setting);
+  }
+  EXPECT_THAT(retuned.retune_reason,
+              HasSubstr("a round trip between w3 and w4 takes 400 ms where 2 ms were planned"));
+  EXPECT_TRUE(CheckAssignment(retuned.assignment).ok()) << CheckAssignment(retuned.assignment);
+  // The step is that of the slowest, with the exchange.
+  EXPECT_NEAR(retuned.prediction.step_seconds,
+              expected->prediction.step_seconds + retuned.prediction.exchange_seconds, 1e-6);
+  EXPECT_NEAR(retuned.prediction.exchange_seconds, plan->prediction.exchange_seconds, 1e-9);
+  EXPECT_EQ(retuned.prediction.cells.size(), 6u);
+  EXPECT_EQ(retuned.prediction.edges.size(), retuned.assignment.edges.size());
+  // Between replicas links are as they were.
+  EXPECT_EQ(retuned.assignment.edges.back().forward.latency_seconds,
+            plan->assignment.edges.back().forward.latency_seconds);
+  for (size_t c = 0; c < 6; ++c) {
+    const auto grown =
+        retuned.assignment.cells[c].memory_bytes - plan->assignment.cells[c].memory_bytes;
+    EXPECT_EQ(grown,
+              plan->cells[c].memory_per_flight_bytes * (retuned.assignment.cells[c].setting.depth -
+                                                        plan->assignment.cells[c].setting.depth));
+  }
+}
+
 TEST(MayRetune, WhereDepthsAreThePlansToChoose) {
   PlanRequest request = Request(2);
   SetLines(&request, kLine);

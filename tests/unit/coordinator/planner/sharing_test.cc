@@ -56,5 +56,31 @@ TEST(Sharing, OthersAndReplaysAreAsBefore) {
   EXPECT_DOUBLE_EQ(StepOf(request), replayed);
 }
 
+// Two replicas of two stages whose stages are two to a GPU have half of each, whichever share one.
+TEST(Sharing, CountsTheStagesOfOtherReplicas) {
+  PlanRequest request = Request(4);
+  request.spec.replicas.count = 2;
+  request.spec.train.microbatches = 32;
+  const auto alone = MakePlan(request);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const double passes = alone->prediction.step_seconds - alone->prediction.exchange_seconds;
+  const auto share = [&request](size_t one, size_t other) {
+    PlanRequest shared = request;
+    shared.workers[one].shared_devices = shared.workers[other].shared_devices = {"GPU-0"};
+    return MakePlan(shared);
+  };
+  const auto same_stage = share(0, 2), same_replica = share(0, 1);
+  ASSERT_TRUE(same_stage.ok() && same_replica.ok());
+  const auto passes_of = [](const Plan& plan) {
+    return plan.prediction.step_seconds - plan.prediction.exchange_seconds;
+  };
+  EXPECT_NEAR(passes_of(*same_replica), 2 * passes, 0.2 * passes);
+  EXPECT_NEAR(passes_of(*same_stage), 2 * passes, 0.2 * passes);
+  EXPECT_THAT(same_stage->explanation, HasSubstr("share a GPU"));
+  EXPECT_THAT(same_stage->explanation, HasSubstr("w0, w2"));
+  EXPECT_EQ(same_stage->cells[1].forward_seconds, alone->cells[1].forward_seconds);
+  EXPECT_EQ(same_stage->cells[0].forward_seconds, same_stage->cells[2].forward_seconds);
+}
+
 }  // namespace
 }  // namespace longhaul::coordinator

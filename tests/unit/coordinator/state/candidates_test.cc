@@ -173,6 +173,87 @@ TEST_F(CandidatesTest, ThePlanDoesWithoutAWorkerWhoseTimesDoNotCome) {
   EXPECT_THAT(Placed(), ElementsAre("a", "c"));
 }
 
+TEST_F(CandidatesTest, ThePlanChoosesTheNumberOfReplicasAndTheRunKeepsIt) {
+  RunSpec spec = Spec(2);
+  spec.pipeline.stages.reset();
+  spec.replicas.count_auto = true;
+  spec.links.measure = false;  // so that nothing speaks against exchanging gradients
+  const std::vector<std::string> workers = {"a", "b", "c", "d"};
+  Submit(workers, spec);
+  Time(workers);
+  ASSERT_EQ(c.StateOf("tiny-1"), "preparing");
+  EXPECT_EQ(Placed().size(), 4u);
+  const RunSpec& settled = c.records.at("tiny-1").spec;
+  EXPECT_EQ(settled.replicas.count, 2u);
+  EXPECT_FALSE(settled.replicas.count_auto);
+  EXPECT_EQ(settled.train.microbatches, 1u);
+  EXPECT_EQ(c.state->Run("tiny-1")->replicas_wanted(), 2u);
+  EXPECT_THAT(c.LastEvent("note"), HasSubstr("pipeline.replicas: the plan chose 2, so "
+                                             "train.microbatches are 1 of each"));
+  EXPECT_THAT(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),
+              HasSubstr("replicas: 2"));
+  // Gone on with by the same file on fewer workers, it has two replicas, for which it waits.
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  c.Leave("d");
+  c.Leave("c");
+  c.Leave("b");
+  c.Tick(SubmitOf(spec, "unused", 7, /*resume=*/true));
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  EXPECT_EQ(c.records.at("tiny-1").spec.replicas.count, 2u);
+  EXPECT_EQ(c.StateOf("tiny-1"), "queued");
+}
+
+TEST_F(CandidatesTest, ReplicasAreChosenWithoutAWorkerThatCannotTimeItsLayers) {
+  RunSpec spec = Spec(1);
+  spec.replicas.count_auto = true;
+  spec.links.measure = false;
+  Submit({"a", "b", "c"}, spec);
+  c.Error("a", "tiny-1", "no memory");
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  Time({"b", "c"});
+  EXPECT_THAT(Placed(), ElementsAre("b", "c"));
+  EXPECT_EQ(c.records.at("tiny-1").spec.replicas.count, 2u);
+}
+
+TEST_F(CandidatesTest, SparesAreSetApartWhereReplicasAreChosen) {
+  RunSpec spec = Spec(1);
+  spec.replicas.count_auto = true;
+  spec.links.measure = false;
+  spec.recovery.spares = 2;
+  Submit({"a", "b", "c"}, spec);
+  Time({"a", "b", "c"});
+  EXPECT_EQ(Placed().size(), 1u);
+}
+
+TEST_F(CandidatesTest, CodecsThatThePlanChoseStay) {
+  RunSpec spec = Spec(2);
+  spec.links.codecs = {std::string(kAutoCodec), std::string(kAutoCodec)};
+  Submit(kAb, spec);
+  Time(kAb);
+  ASSERT_EQ(c.StateOf("tiny-1"), "preparing");
+  const std::vector<CodecPair> chosen = c.records.at("tiny-1").spec.links.chosen;
+  ASSERT_EQ(chosen.size(), 1u);
+  const Edge& edge = c.records.at("tiny-1").plan->assignment.edges[0];
+  EXPECT_EQ(chosen[0], (CodecPair{edge.forward.codec, edge.backward.codec}));
+  EXPECT_THAT(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),
+              HasSubstr("chosen:"));
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  c.Tick(SubmitOf(spec, "unused", 7, /*resume=*/true));
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  EXPECT_EQ(c.records.at("tiny-1").spec.links.chosen, chosen);
+  // Within another error they are chosen anew.
+  c.Error("a", "tiny-1", "boom");
+  Time(kAb);
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  spec.links.error = 0.5;
+  c.Tick(SubmitOf(spec, "unused", 8, /*resume=*/true));
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  EXPECT_TRUE(c.records.at("tiny-1").spec.links.chosen.empty());
+}
+
 TEST_F(CandidatesTest, AResumedRunHasItsWorkersInTheirPlaces) {
   Submit({"a", "b", "z"}, Spec(2));
   Time({"a", "b", "z"}, "z");

@@ -56,6 +56,16 @@ TEST(MakeSweepPlan, ReplicasAreVariantsThatNeedWorkersOfTheirOwn) {
   }
 }
 
+TEST(MakeSweepPlan, ReplicasAreNoPlansToChoose) {
+  SweepSpec spec = PointsSpec();
+  spec.variants = {{"open", {"pipeline.replicas=auto"}}};
+  const auto plan = Make(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const SweepPoint& point : plan->points) {
+    EXPECT_NE(point.impossible.find("pipeline.replicas is auto"), std::string::npos);
+  }
+}
+
 TEST(MakeSweepPlan, HasEveryCombinationOnce) {
   SweepSpec spec = PointsSpec();
   spec.schedules = {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB};

@@ -43,6 +43,28 @@ TEST(ReplicaFields, SayHowManyAndWhatTheySendEachOther) {
   EXPECT_EQ(*again, *spec);
 }
 
+TEST(ReplicaFields, LeaveTheirNumberToThePlan) {
+  const auto spec = Parsed("{ replicas: auto, gradients: sdp4bit }");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->replicas.count_auto);
+  EXPECT_EQ(spec->MicrobatchesPerStep(), 3u);  // of all replicas
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  const RunSpec three = spec->WithChosenReplicas(3);
+  EXPECT_FALSE(three.replicas.count_auto);
+  EXPECT_EQ(three.train.microbatches, 1u);
+  EXPECT_EQ(three.MicrobatchesPerStep(), 3u);
+  EXPECT_EQ(three.replicas.gradients.form, replicas::GradientForm::kSdp4bit);
+  EXPECT_EQ(spec->WithChosenReplicas(1).replicas, ReplicasSpec());
+  EXPECT_THAT(Error("{ replicas: some }"),
+              HasSubstr("pipeline.replicas: expected a whole number from 1 to 64 or auto"));
+  // What several replicas cannot do is refused at once.
+  EXPECT_THAT(Error("{ replicas: auto, schedule: 2bw }"), HasSubstr("pipeline.replicas"));
+  EXPECT_THAT(Error("{ replicas: auto, gradients: 'local-sgd:steps=3' }"),
+              HasSubstr("train.steps: expected a multiple of the 3 steps"));
+}
+
 TEST(ReplicaFields, AStepHasTheTokensOfAllReplicas) {
   const auto spec = Parsed("{ replicas: 3 }");
   ASSERT_TRUE(spec.ok()) << spec.status();

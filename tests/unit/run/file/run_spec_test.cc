@@ -65,6 +65,29 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->reattach_timeout, absl::Seconds(90));
 }
 
+TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
+  const std::string file = std::string(kMinimal) + "links: { forward: auto, error: 0.05 }\n";
+  const auto spec = ParseRunSpec(file, "run.yaml", {}, FakeCodecs);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->links.HasAutoCodecs());
+  EXPECT_EQ(spec->links.codecs.forward, kAutoCodec);
+  EXPECT_EQ(spec->links.error, 0.05);
+  RunSpec settled = *spec;
+  settled.links.chosen = {{"tah", "none"}, {"none", "bf16"}};
+  for (const RunSpec& one : {*spec, settled}) {
+    const auto again = ParseRunSpec(ToYaml(one), "again.yaml", {}, FakeCodecs);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, one);
+  }
+  const auto none =
+      ParseRunSpec(std::string(kMinimal) + "links: { error: 0.05 }\n", "run.yaml", {}, FakeCodecs);
+  EXPECT_NE(
+      Message(none.status()).find("links.error: no codec is left to the plan; set links.forward"),
+      std::string_view::npos);
+  const auto large = ParseRunSpec(file, "run.yaml", {"links.error=2"}, FakeCodecs);
+  EXPECT_NE(Message(large.status()).find("links.error: expected"), std::string_view::npos);
+}
+
 TEST(RunSpec, ToYamlRoundTrips) {
   for (const std::string_view yaml : {kMinimal, kEveryKey}) {
     const auto spec = ParseRunSpec(yaml, "run.yaml", {}, FakeCodecs);
@@ -221,7 +244,7 @@ TEST(RunSpec, LinksPaper) {
   EXPECT_EQ(spec->links.codecs, (CodecPair{"tah", "fixed:bits=6"}));
   EXPECT_EQ(ErrorOf(std::string(kMinimal) + "links: papers\n"),
             "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, "
-            "cache_limit, measure, encrypt, workers, "
+            "error, cache_limit, measure, encrypt, workers, "
             "got 'papers'");
 }
 

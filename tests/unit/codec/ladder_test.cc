@@ -1,0 +1,73 @@
+#include "codec/ladder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/registry.h"
+#include "tests/conformance/codec/codec_fixture.h"
+
+namespace longhaul::codec {
+namespace {
+
+// |x' - x| / |x| of normal values, as many as a boundary has.
+double MeasuredError(const Codec& codec) {
+  const Shape shape{.samples = 4, .tokens = 128, .channels = 512};
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(shape.elements());
+  for (float& value : values) value = normal(random);
+  const std::vector<float> decoded =
+      RoundTrip(codec, Tensor(Dtype::kF32, shape, values), Dtype::kF32);
+  double lost = 0, all = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    lost += std::pow(double{decoded[i]} - double{values[i]}, 2);
+    all += std::pow(double{values[i]}, 2);
+  }
+  return std::sqrt(lost / all);
+}
+
+TEST(Ladder, SaysWhatItsCodecsLose) {
+  for (const auto ladder : {LadderOfActivations(), LadderOfGradients()}) {
+    for (const Rung& rung : ladder) {
+      const auto codec = ParseCodec(rung.codec);
+      ASSERT_TRUE(codec.ok()) << codec.status();
+      EXPECT_EQ((*codec)->name(), rung.codec) << "not canonical";
+      const double error = MeasuredError(**codec);
+      EXPECT_NEAR(error, rung.error, 0.02 * rung.error) << rung.codec;
+    }
+  }
+}
+
+TEST(Ladder, EachRungLosesMoreAndSendsLess) {
+  const Shape shape{.samples = 1, .tokens = 1024, .channels = 1600};
+  for (const auto ladder : {LadderOfActivations(), LadderOfGradients()}) {
+    EXPECT_EQ(ladder.front().error, 0);
+    for (size_t i = 1; i < ladder.size(); ++i) {
+      EXPECT_GT(ladder[i].error, ladder[i - 1].error);
+      const auto bytes = [&](const Rung& rung) {
+        return ParseCodec(rung.codec).value()->UsualEncodedBytes(shape);
+      };
+      EXPECT_LT(bytes(ladder[i]), bytes(ladder[i - 1])) << ladder[i].codec;
+    }
+  }
+}
+
+TEST(Ladder, EndsWhereCodecsLoseTooMuch) {
+  const auto names = [](double error) {
+    std::string last(RungsWithin(LadderOfActivations(), error).back().codec);
+    return last;
+  };
+  EXPECT_EQ(names(0), "none");
+  EXPECT_EQ(names(0.01), "fixed:bits=8,tile=64,rounding=nearest");
+  EXPECT_EQ(names(0.16), "gauss:bits=4,block=128");
+  EXPECT_EQ(names(1), "gauss:bits=2,block=128");
+  EXPECT_EQ(RungsWithin(LadderOfGradients(), 0.16).back().codec,
+            "fixed:bits=4,tile=64,rounding=stochastic");
+}
+
+}  // namespace
+}  // namespace longhaul::codec

@@ -1,0 +1,146 @@
+// The number of replicas where pipeline.replicas is auto.
+#include "coordinator/planner/replica_count.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "coordinator/planner/replicas.h"
+#include "tests/unit/coordinator/planner/plan_request.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Candidates whose lines carry so much; a step has 16 microbatches whatever the replicas are.
+PlanRequest Open(uint32_t workers, double bits_per_second) {
+  PlanRequest request = Request(workers);
+  request.spec.replicas.count_auto = true;
+  request.candidates_for = workers;
+  SetLines(&request, bits_per_second);
+  return request;
+}
+
+// The plan of a run file that names the number, for the same batch.
+StatusOr<Plan> PlanWith(PlanRequest request, uint32_t replicas, uint32_t stages) {
+  request.spec = request.spec.WithChosenReplicas(replicas);
+  request.candidates_for = replicas * stages;
+  return MakePlan(request);
+}
+
+TEST(ReplicaCount, IsOfTheFastestStepForTheSameBatch) {
+  for (const double line : {2e6, 200e6, 20e9}) {
+    const PlanRequest request = Open(8, line);
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    // All that divide 16, and leave each replica a worker.
+    const std::vector<ReplicasPrediction>& tried = plan->prediction.replicas;
+    ASSERT_EQ(tried.size(), 4u) << line;
+    double fastest = 1e9;
+    for (const ReplicasPrediction& one : tried) {
+      EXPECT_EQ(one.stages, 8 / one.replicas);
+      const auto named = PlanWith(request, one.replicas, one.stages);
+      ASSERT_TRUE(named.ok()) << named.status();
+      const double step = named->prediction.step_seconds;
+      // What was not chosen is predicted by a short search with depths that are not tuned.
+      EXPECT_NEAR(one.step_seconds, step, 0.03 * step) << line << ", " << one.replicas;
+      fastest = std::min(fastest, step);
+    }
+    EXPECT_LE(plan->prediction.step_seconds, fastest * 1.03) << line;
+    const uint32_t replicas = ReplicasOf(plan->assignment);
+    const auto spec = ParseRunSpec(plan->assignment.run_yaml, "plan", {}, nullptr);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->replicas.count, replicas);
+    EXPECT_FALSE(spec->replicas.count_auto);
+    EXPECT_EQ(spec->MicrobatchesPerStep(), 16u);
+    EXPECT_THAT(plan->explanation,
+                AllOf(HasSubstr("pipeline.replicas is auto: "), HasSubstr(" would take ")));
+    // It is what the run file would get that names it.
+    const auto named = PlanWith(request, replicas, 8 / replicas);
+    EXPECT_EQ(named->assignment.run_yaml, plan->assignment.run_yaml);
+    EXPECT_EQ(named->prediction.step_seconds, plan->prediction.step_seconds);
+  }
+}
+
+// Gradients of the whole model cost more than activations on slow lines, and nothing on fast ones,
+// where a pipeline of fewer stages has less to fill.
+TEST(ReplicaCount, GrowsWithTheLines) {
+  const auto replicas = [](double line) { return ReplicasOf(MakePlan(Open(8, line))->assignment); };
+  EXPECT_EQ(replicas(2e6), 1u);
+  EXPECT_EQ(replicas(1e12), 8u);
+}
+
+TEST(ReplicaCount, KeepsStagesThatTheRunFileNames) {
+  PlanRequest request = Open(7, 1e12);
+  request.spec.pipeline.stages = 2;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Three replicas would do, and 16 is no multiple of 3.
+  ASSERT_EQ(plan->prediction.replicas.size(), 2u);
+  EXPECT_EQ(ReplicasOf(plan->assignment), 2u);
+  EXPECT_EQ(plan->assignment.cells.size(), 4u);
+  EXPECT_THAT(plan->explanation, HasSubstr("2 of 2 stages for the 16 microbatches of a step"));
+}
+
+TEST(ReplicaCount, LeavesOutWhatDoesNotFit) {
+  PlanRequest request = Open(4, 1e12);
+  for (CandidateWorker& worker : request.workers) worker.memory_bytes = uint64_t{400} << 20;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->prediction.replicas.back().refused.empty());
+  EXPECT_THAT(plan->explanation, HasSubstr("4 of 1 stage cannot be (stage 0"));
+  EXPECT_LT(ReplicasOf(plan->assignment), 4u);
+  for (CandidateWorker& worker : request.workers) worker.memory_bytes = uint64_t{1} << 20;
+  const auto none = MakePlan(request);
+  ASSERT_TRUE(absl::IsFailedPrecondition(none.status())) << none.status();
+  EXPECT_THAT(Message(none.status()),
+              AllOf(HasSubstr("pipeline.replicas is auto, and no number of replicas can be"),
+                    HasSubstr("1 of 4 stages: "), HasSubstr("4 of 1 stage: ")));
+}
+
+TEST(ReplicaCount, OneWorkerIsOneReplica) {
+  PlanRequest request = Open(1, 1e9);
+  request.spec.replicas.gradients.form = replicas::GradientForm::kSdp4bit;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->assignment.cells.size(), 1u);
+  EXPECT_THAT(plan->assignment.run_yaml, Not(HasSubstr("sdp4bit")));
+  EXPECT_THAT(plan->explanation, HasSubstr("1 of 1 stage is all that there are workers for"));
+}
+
+TEST(ReplicaCount, TakesTheFirstByNameWhereTheRunFileSaysSo) {
+  PlanRequest request = Open(5, 1e12);
+  request.spec.pipeline.placement = PlacementKind::kNames;
+  request.workers[0].times.set_block_forward(0.1);
+  request.workers[0].times.set_block_backward(0.2);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->assignment.cells[0].worker_name, "w0");
+  EXPECT_EQ(plan->prediction.replicas.size(), 3u);  // 1, 2 and 4
+}
+
+// Each trial leaves the other choices open, too.
+TEST(ReplicaCount, IsChosenWithSlices) {
+  PlanRequest request = Open(4, 10e6);
+  request.spec.pipeline.slices.reset();
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->prediction.replicas.empty());
+  EXPECT_FALSE(plan->prediction.slices.empty());
+  EXPECT_THAT(plan->explanation, HasSubstr("pipeline.slices is auto"));
+}
+
+TEST(ReplicaCount, IsTheSameEachTime) {
+  const PlanRequest request = Open(6, 50e6);
+  const auto one = MakePlan(request), other = MakePlan(request);
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_EQ(one->explanation, other->explanation);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -198,9 +198,9 @@ StatusOr<std::unique_ptr<Fleet>> Fleet::Create(const std::string& folder, uint32
                       coordinator::DataPreparer::Open(folder + "/prepared", fleet->blobs_.get()));
   coordinator::StateOptions options;
   options.version = "stand-in";
-  LH_ASSIGN_OR_RETURN(fleet->shell_, Shell::Create(options, fleet->store_.get(),
-                                                   fleet->blobs_.get(), fleet->blobs_.get(),
-                                                   std::move(preparer)));
+  LH_ASSIGN_OR_RETURN(fleet->shell_,
+                      Shell::Create(options, fleet->store_.get(), fleet->blobs_.get(),
+                                    fleet->blobs_.get(), std::move(preparer)));
   for (uint32_t i = 1; i <= workers; ++i) {
     fleet->workers_.push_back(
         std::make_shared<StandIn>(fleet->shell_.get(), fmt::format("worker{:04}", i)));

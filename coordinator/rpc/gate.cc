@@ -41,6 +41,10 @@ StatusOr<Caller> Gate::Admit(const grpc::CallbackServerContext& context, Call ca
   return caller;
 }
 
+Status Gate::StillMember(const Caller& caller) const {
+  return caller.member ? members_->Check(*caller.member) : absl::OkStatus();
+}
+
 StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run) const {
   if (MayAll(caller)) return run;
   LH_ASSIGN_OR_RETURN(const v1::RunStatus status, shell_->Run(run));

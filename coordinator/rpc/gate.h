@@ -22,6 +22,8 @@ class Gate {
 
   // First in every call. kUnauthenticated: nobody whom this coordinator knows; kPermissionDenied.
   StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, Call call);
+  // Of a caller who was let in before. kUnauthenticated: revoked since.
+  Status StillMember(const Caller& caller) const;
   // The id of a run that the caller may see and stop; for those who may all, `run` as it is.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
   // kPermissionDenied unless the blob is named as the caller's role needs it.

@@ -117,8 +117,8 @@ void Shell::Say(SessionId session, v1::WorkerMessage message) {
   Post(event::WorkerSaid{session, std::move(message)});
 }
 
-void Shell::Leave(SessionId session, std::string why) {
-  Post(event::WorkerLeft{session, std::move(why)});
+void Shell::Leave(SessionId session, std::string why, bool for_good) {
+  Post(event::WorkerLeft{session, std::move(why), for_good});
 }
 
 void Shell::Post(Event event) {

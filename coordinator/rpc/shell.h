@@ -76,7 +76,7 @@ class Shell {
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
   void Say(SessionId session, v1::WorkerMessage message);
   // Once, last.
-  void Leave(SessionId session, std::string why);
+  void Leave(SessionId session, std::string why, bool for_good = false);
 
   // ---- Calls that the state answers. `done` runs once, unless Drop... returns true.
   using SubmitDone = PendingCalls<v1::SubmitReply>::Done;

@@ -11,10 +11,11 @@
 
 namespace longhaul::coordinator {
 
-WorkerSession* WorkerSession::Start(Shell* shell, grpc::CallbackServerContext* context,
-                                    const Caller& caller, absl::Duration hello_timeout) {
+WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate,
+                                    grpc::CallbackServerContext* context, const Caller& caller,
+                                    absl::Duration hello_timeout) {
   // Not make_shared: the constructor is private.
-  std::shared_ptr<WorkerSession> session(new WorkerSession(shell, context, caller));
+  std::shared_ptr<WorkerSession> session(new WorkerSession(shell, gate, context, caller));
   WorkerSession* raw = session.get();
   shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
     const std::shared_ptr<WorkerSession> late = weak.lock();
@@ -199,7 +200,11 @@ void WorkerSession::OnDone() {
     if (end_.has_value() && !end_->ok()) why = Message(*end_);
   }
   if (id.has_value()) {
-    shell_->Leave(*id, why.empty() ? "its connection was closed" : why);
+    if (const Status status = gate_->StillMember(caller_); !status.ok()) {
+      shell_->Leave(*id, Message(status), /*for_good=*/true);
+    } else {
+      shell_->Leave(*id, why.empty() ? "its connection was closed" : why);
+    }
   }
   self_.reset();  // Last: this may be the end of `this`.
 }

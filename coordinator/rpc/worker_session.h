@@ -15,6 +15,7 @@
 
 #include "absl/time/time.h"
 #include "base/rate_limit.h"
+#include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/intake.h"
 #include "coordinator/rpc/shell.h"
 #include "longhaul/v1/worker.pb.h"
@@ -34,7 +35,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   static constexpr size_t kMaxUntaken = 64;
 
   // The reactor for gRPC. `hello_timeout` is shorter in tests.
-  static WorkerSession* Start(Shell* shell, grpc::CallbackServerContext* context,
+  static WorkerSession* Start(Shell* shell, const Gate* gate, grpc::CallbackServerContext* context,
                               const Caller& caller, absl::Duration hello_timeout);
 
   void OnReadDone(bool ok) override;
@@ -47,8 +48,9 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   void Taken(size_t messages) override;
 
  private:
-  WorkerSession(Shell* shell, grpc::CallbackServerContext* context, const Caller& caller)
-      : shell_(shell), context_(context), caller_(caller), host_(PeerHost(*context)) {}
+  WorkerSession(Shell* shell, const Gate* gate, grpc::CallbackServerContext* context,
+                const Caller& caller)
+      : shell_(shell), gate_(gate), context_(context), caller_(caller), host_(PeerHost(*context)) {}
   Status TakeHello();
   void TakeMessage();
   // Where the loop keeps up and the worker's rate allows it; else when they do.
@@ -60,6 +62,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   void End(const Status& status);
 
   Shell* const shell_;
+  const Gate* const gate_;
   grpc::CallbackServerContext* const context_;  // until OnDone
   const Caller caller_;
   const std::string host_;

@@ -289,7 +289,7 @@ void Core::SendReaddress(const Run& run, const Edge& edge) {
 }
 
 void Core::On(event::WorkerLeft& left) {
-  if (Worker* worker = WorkerOf(left.session)) Lose(*worker, left.why);
+  if (Worker* worker = WorkerOf(left.session)) Lose(*worker, left.why, left.for_good);
 }
 
 void Core::Lose(Worker& worker, const std::string& why, bool for_good) {

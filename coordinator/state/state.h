@@ -73,6 +73,7 @@ struct WorkerSaid {
 struct WorkerLeft {
   SessionId session;
   std::string why;
+  bool for_good = false;  // it is no member any more: nobody waits for it
 };
 // The request was validated by the shell with ParseRunSpec; its data blobs are there.
 struct Submitted {

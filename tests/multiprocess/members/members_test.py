@@ -232,6 +232,17 @@ def revoked(cluster, bob):
     print("ok: revoked members' streams end, and they do not come back", flush=True)
 
 
+def revoked_at_work(cluster):
+    """Nobody waits for a worker that may not come back: its run ends, or takes another, at once."""
+    run = begin(cluster, "at-work")
+    cluster.cli("members", "revoke", "worker2")
+    status = training.wait_for("the end of its run", lambda: (s := cluster.status(run))["state"] == "failed" and s)
+    check("worker2" in status["reason"] and "was revoked" in status["reason"], status["reason"])
+    worker = cluster.processes.pop("worker2")
+    check(worker.wait(training.DEADLINE_S) == 1, "a revoked worker goes on")
+    print(f"ok: {status['reason']}", flush=True)
+
+
 def begin(cluster, name):
     run = cluster.cli("submit", cluster.write_run(name, steps=STEPS, stages=2)).stdout.split()[0]
     training.wait_for(f"step 3 of {run}", lambda: cluster.step(run) >= 3)
@@ -263,6 +274,7 @@ def main():
             calm = begin(cluster, "calm")
             training.wait_for("as many steps", lambda: cluster.step(calm) >= len(guarded))
             training.expect_equal("while others tried and undisturbed", guarded, cluster.end(calm)[:len(guarded)])
+            revoked_at_work(cluster)
             for name, process in cluster.processes.items():
                 check(process.poll() is None, name, "has ended")
 

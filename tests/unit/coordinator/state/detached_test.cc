@@ -57,6 +57,14 @@ TEST_F(Detached, TheStageIsLostWhenItsTimeIsOver) {
   EXPECT_EQ(StageState(1), "lost");
 }
 
+TEST_F(Detached, NobodyWaitsForAWorkerThatMayNotComeBack) {
+  c.ToRunning(kAbc, "tiny-1");
+  c.Tick(event::WorkerLeft{c.sessions["b"], "the certificate of b was revoked", true});
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("the certificate of b was revoked"));
+  EXPECT_EQ(StageState(1), "lost");
+}
+
 TEST_F(Detached, AProcessWhoseConnectionsAllClosedIsDead) {
   c.ToRunning(kAbc, "tiny-1");
   c.Leave("b");

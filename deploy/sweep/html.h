@@ -8,7 +8,7 @@
 
 namespace longhaul::cli {
 
-// Escapes text for HTML and SVG, also inside a quoted attribute, and makes it printable.
+// Escapes text for HTML, also inside a quoted attribute, and makes it printable.
 std::string EscapeHtml(std::string_view text);
 
 // A table with headings. A table wider than the screen scrolls by itself. Cells are HTML.

@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
+#include <string_view>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "base/check.h"
+#include "base/hash.h"
 #include "base/units.h"
+#include "base/web/assets.h"
 #include "deploy/sweep/html.h"
+#include "deploy/sweep/page/assets.h"
 #include "deploy/sweep/report_parts.h"
-#include "deploy/sweep/report_style.h"
 
 namespace longhaul::cli {
 namespace {
@@ -73,30 +80,68 @@ std::string Details(const std::string& summary, const std::string& content) {
                      content);
 }
 
+std::string_view TextOf(std::span<const Asset> assets, std::string_view name) {
+  const auto asset = std::ranges::find(assets, name, &Asset::name);
+  LH_CHECK(asset != assets.end(), "an asset that is compiled in");
+  return asset->text;
+}
+
+// Where page/report.js draws; `content` stands below.
+std::string Charts(std::string_view which, const std::string& content) {
+  return fmt::format("<div class=\"charts\" data-charts=\"{}\"></div>\n{}", which, content);
+}
+
+// How a Content-Security-Policy names a script that may run.
+std::string ScriptSource(std::string_view script) {
+  return fmt::format("'sha256-{}'", absl::Base64Escape(absl::HexStringToBytes(Sha256Hex(script))));
+}
+
+// In JSON '<' stands within strings alone. Escaped, no text can end the element around it.
+std::string DataElement(const std::string& json) {
+  return fmt::format("<script type=\"application/json\" id=\"data\">{}</script>\n",
+                     absl::StrReplaceAll(json, {{"<", "\\u003c"}}));
+}
+
+std::string Body(const SweepResults& results, const ReportModel& model) {
+  std::string body =
+      fmt::format("<h1>{}</h1>\n", EscapeHtml(results.title)) + Facts(results) + Notes(results);
+  if (!model.Done().empty()) {
+    const std::string losses = LossTable(model);
+    body +=
+        "<noscript><p class=\"note\">Charts are drawn by a script within this page, and scripts "
+        "are off. The tables have the numbers.</p></noscript>\n";
+    body += Section("Throughput", Charts("throughput", ThroughputTables(model)));
+    body += Section("Where the time goes", Charts("time", ""));
+    body += Section("Predicted and measured", Charts("prediction", PredictionSummary(model)));
+    if (!losses.empty()) body += Section("Loss", Charts("loss", losses));
+  }
+  body += Section("Points", PointsTable(model) + UnmeasuredTable(model));
+  return body + Section("Details", Details("Bytes of every worker's link", BytesTable(model)) +
+                                       Details("Shares of every stage", StagesTable(model)) +
+                                       Details("What the plans say", Explanations(model)) +
+                                       Details("The sweep", SetUp(model)));
+}
+
 }  // namespace
 
 std::string Report(const SweepResults& results) {
   const ReportModel model(results);
-  const std::string title = EscapeHtml(results.title);
-  std::string body = fmt::format("<h1>{}</h1>\n", title) + Facts(results) + Notes(results);
-  body += Section("Throughput", ThroughputFigures(model) + ThroughputTables(model));
-  body += Section("Where the time goes", AttributionFigures(model));
-  body += Section("Predicted and measured", PredictionFigure(model) + PredictionSummary(model));
-  body += Section("Loss", LossFigures(model) + LossTable(model));
-  body += Section("Points", PointsTable(model) + UnmeasuredTable(model));
-  body += Section("Details", Details("Bytes of every worker's link", BytesTable(model)) +
-                                 Details("Shares of every stage", StagesTable(model)) +
-                                 Details("What the plans say", Explanations(model)) +
-                                 Details("The sweep", SetUp(model)));
-  // Nothing may be fetched, by whatever came into a text.
+  const std::string_view uplot = TextOf(UplotAssets(), "uPlot.iife.min.js");
+  const std::string_view ours = TextOf(ReportAssets(), "report.js");
+  // Nothing may be fetched and no other script may run, whatever came into a text.
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; img-src data:\">\n"
-      "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{}</style></head>\n"
-      "<body><main>\n{}</main></body></html>\n",
-      title, kReportStyle, body);
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "script-src {} {}; style-src 'unsafe-inline'; img-src data:\">\n"
+      "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n"
+      "<!-- The charts are drawn by uPlot, https://github.com/leeoniya/uPlot\n{}-->\n"
+      "<style>{}</style>\n<style>{}</style></head>\n<body><main>\n{}</main>\n{}"
+      "<script>{}</script>\n<script>{}</script>\n</body></html>\n",
+      ScriptSource(uplot), ScriptSource(ours), EscapeHtml(results.title),
+      TextOf(UplotAssets(), "LICENSE"), TextOf(UplotAssets(), "uPlot.min.css"),
+      TextOf(ReportAssets(), "report.css"), Body(results, model), DataElement(ChartData(model)),
+      uplot, ours);
 }
 
 }  // namespace longhaul::cli

@@ -1,5 +1,6 @@
-// report.html of a sweep: one page that needs no network and no scripts, with tables and plots for
-// a screen of any size, light or dark, and for paper. Pure.
+// report.html of a sweep: one page that needs no network, with tables and charts for a screen of
+// any size, light or dark, and for paper. uPlot and a script of ours, both within the page, draw
+// the charts. Pure.
 #ifndef LONGHAUL_DEPLOY_SWEEP_REPORT_H_
 #define LONGHAUL_DEPLOY_SWEEP_REPORT_H_
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "deploy/sweep/html.h"
 
 namespace longhaul::cli {
@@ -106,14 +105,6 @@ std::string ReportModel::LongName(const PointResult& point) const {
   }
   if (!point.variant.empty()) name += ", " + point.variant;
   return name + ", " + ShortName(point);
-}
-
-const ReportCurve& ReportModel::CurveOf(const PointResult& point) const {
-  const auto curve = std::ranges::find_if(curves_, [&](const ReportCurve& one) {
-    return one.links == point.links && one.schedule == point.schedule;
-  });
-  LH_CHECK(curve != curves_.end(), "every point has a curve");
-  return *curve;
 }
 
 }  // namespace longhaul::cli

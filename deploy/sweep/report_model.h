@@ -51,7 +51,6 @@ class ReportModel {
   std::string ShortName(const PointResult& point) const;
   // "100 Mbit/s, 25 ms one way, paper, 1f1b, repeat 2".
   std::string LongName(const PointResult& point) const;
-  const ReportCurve& CurveOf(const PointResult& point) const;
 
  private:
   static ReportSetting SettingOf(const PointResult& point);

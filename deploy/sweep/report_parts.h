@@ -11,11 +11,16 @@ namespace longhaul::cli {
 // A section with a heading; "" around nothing.
 std::string Section(const std::string& heading, const std::string& content);
 
-// report_figures.cc
-std::string ThroughputFigures(const ReportModel& model);
-std::string AttributionFigures(const ReportModel& model);
-std::string LossFigures(const ReportModel& model);
-std::string PredictionFigure(const ReportModel& model);
+// report_data.cc: what page/report.js draws from, JSON:
+// {"curves": [{"name", "colour", "shape"}],
+//  "rates": [{"place": bits per second or what stands for them, "label"}],
+//  "settings": [title],
+//  "medians": [{"setting", "rate", "curve", "tokens_per_second"}],
+//  "points": [{"setting", "rate", "curve", "name", "short_name", "step_seconds",
+//              "simulated_seconds", "shares": {part: of 1}, "losses": null or {"validation",
+//              "steps": [], "seconds": [], "values": []}}]}
+// Settings, rates and curves are named by their places in the lists. Measured points only.
+std::string ChartData(const ReportModel& model);
 
 // report_tables.cc
 std::string ThroughputTables(const ReportModel& model);

@@ -100,7 +100,8 @@ class Browser:
             elif message.get("sessionId") in self.pages:
                 self.pages[message["sessionId"]].hear(message["method"], message["params"])
 
-    def open(self, address, scheme="light", width=None):
+    def open(self, address, scheme="light", width=None, before=None):
+        """`before`: a script that runs before those of the page."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self.pages[session] = Page(self, session, (width or self.size[0], self.size[1]))
@@ -108,6 +109,8 @@ class Browser:
             page.call(f"{domain}.enable")
         page.resize(*page.size)
         page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        if before:
+            page.call("Page.addScriptToEvaluateOnNewDocument", source=before)
         page.call("Page.navigate", url=address)
         page.wait("document.readyState === 'complete'")
         return page
@@ -152,6 +155,13 @@ class Page:
             if time.monotonic() > end:
                 raise BrowserError(f"after {limit_s} s not yet: {condition}\n" + "\n".join(self.errors))
             time.sleep(every_s)
+
+    def hover(self, selector, right, down):
+        """Points into the first element of `selector`, at these shares of its width and height."""
+        left, top, width, height = self.evaluate(f"""(() => {{ const node = document.querySelector({json.dumps(selector)});
+          node.scrollIntoView({{ block: 'center' }}); const box = node.getBoundingClientRect();
+          return [box.left, box.top, box.width, box.height]; }})()""")
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + right * width, y=top + down * height)
 
     def press(self, key, code=None):
         for kind in ("keyDown", "keyUp"):

@@ -1,12 +1,16 @@
 #include "deploy/sweep/report.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/deploy/sweep/sample.h"
@@ -17,15 +21,24 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// `html` without its style sheets, in which '<' and '>' mean something else.
+// `html` without its style sheets, scripts and comments, in which '<' and '>' mean something else.
 std::string Body(std::string html) {
-  const std::string begin = "<style>", end = "</style>";
-  for (size_t from; (from = html.find(begin)) != std::string::npos;) {
-    const size_t to = html.find(end, from);
-    if (to == std::string::npos) break;
-    html.erase(from, to + end.size() - from);
+  for (const auto& [begin, end] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"<style", "</style>"}, {"<script", "</script>"}, {"<!--", "-->"}}) {
+    for (size_t from; (from = html.find(begin)) != std::string::npos;) {
+      const size_t to = html.find(end, from);
+      if (to == std::string::npos) break;
+      html.erase(from, to + end.size() - from);
+    }
   }
   return html;
+}
+
+// What the charts are drawn from.
+nlohmann::json DataIn(const std::string& html) {
+  const std::string begin = "id=\"data\">";
+  const size_t from = html.find(begin) + begin.size();
+  return nlohmann::json::parse(html.substr(from, html.find("</script>", from) - from));
 }
 
 // What is wrong with the document's tags, or "": all but HTML's void elements are closed in order.
@@ -62,17 +75,63 @@ size_t Count(const std::string& text, const std::string& what) {
   return count;
 }
 
-TEST(Report, IsWellFormedAndHasEveryPlot) {
+TEST(Report, IsWellFormedAndHasEveryChartsPlace) {
   const std::string html = Report(Sample());
   EXPECT_EQ(TagProblem(html), "");
-  // Throughput; attribution of two rates; prediction; losses against steps, and
-  // against time at two rates.
-  EXPECT_EQ(Count(html, "<figure class=\"plot\">"), 1u + 2 + 1 + 1 + 2);
+  for (const char* chart : {"throughput", "time", "prediction", "loss"}) {
+    EXPECT_EQ(Count(html, fmt::format("data-charts=\"{}\"", chart)), 1u) << chart;
+  }
+  EXPECT_THAT(html, HasSubstr("Permission is hereby granted"));
   EXPECT_THAT(html, HasSubstr("Some CPU, 2 cores"));
   EXPECT_THAT(html, HasSubstr("8 points done of 8"));
   EXPECT_THAT(html, Not(HasSubstr("Partial results")));
-  EXPECT_THAT(html, Not(HasSubstr("class=\"note\"")));
+  EXPECT_EQ(Count(html, "class=\"note\""), Count(html, "<noscript>"));
   EXPECT_THAT(html, HasSubstr("the median of 8 points"));
+}
+
+TEST(Report, HasTheDataOfItsCharts) {
+  const SweepResults results = Sample();
+  const nlohmann::json data = DataIn(Report(results));
+  EXPECT_EQ(data["curves"].size(), 4u);
+  EXPECT_EQ(data["settings"], nlohmann::json({""}));
+  EXPECT_EQ(data["rates"][1], nlohmann::json({{"place", 5e6}, {"label", "5 Mbit/s"}}));
+  ASSERT_EQ(data["points"].size(), results.points.size());
+  const PointResult& last = results.points.back();  // of 5 Mbit/s, paper, 1f1b
+  const nlohmann::json& point = data["points"].back();
+  EXPECT_EQ(point["name"], "5 Mbit/s, paper, 1f1b");
+  EXPECT_EQ(point["rate"], 1);
+  EXPECT_EQ(data["curves"][point["curve"].get<size_t>()]["name"], "paper, 1f1b");
+  EXPECT_DOUBLE_EQ(point["step_seconds"], last.step_seconds);
+  EXPECT_DOUBLE_EQ(point["simulated_seconds"], last.simulated_seconds);
+  EXPECT_DOUBLE_EQ(point["shares"]["wait_gradient"], 0.35);
+  const nlohmann::json& losses = point["losses"];
+  EXPECT_EQ(losses["validation"], true);
+  EXPECT_EQ(losses["steps"], nlohmann::json({5, 10, 15, 20}));
+  EXPECT_DOUBLE_EQ(losses["seconds"][1], 10 * last.step_seconds);
+  EXPECT_DOUBLE_EQ(losses["values"][1], *last.curve[9].validation_loss);
+}
+
+TEST(Report, AChartHasTheMedianOfRepeats) {
+  SweepResults results = Sample();
+  const PointResult first = results.points[0];
+  for (uint32_t repeat = 2; repeat <= 3; ++repeat) {
+    PointResult again = first;
+    again.repeat = repeat;
+    again.step_seconds *= repeat;
+    results.points.push_back(again);
+  }
+  const nlohmann::json data = DataIn(Report(results));
+  EXPECT_EQ(data["points"].size(), 10u);
+  ASSERT_EQ(data["medians"].size(), 8u);
+  EXPECT_DOUBLE_EQ(data["medians"][0]["tokens_per_second"], first.TokensPerSecond() / 2);
+}
+
+TEST(Report, ChartsTrainingLossesWhereNothingValidates) {
+  SweepResults results = Sample();
+  for (StepResult& step : results.points[0].curve) step.validation_loss = std::nullopt;
+  const nlohmann::json data = DataIn(Report(results));
+  EXPECT_EQ(data["points"][0]["losses"]["validation"], false);
+  EXPECT_EQ(data["points"][0]["losses"]["steps"].size(), 20u);
 }
 
 TEST(Report, TestOfTheTest) {
@@ -99,7 +158,7 @@ TEST(Report, OfNothingYet) {
   const std::string html = Report(results);
   EXPECT_EQ(TagProblem(html), "");
   EXPECT_THAT(html, HasSubstr("8 of 8 points have not run yet"));
-  EXPECT_EQ(Count(html, "<figure"), 0u);
+  EXPECT_EQ(Count(html, "data-charts="), 0u);
   EXPECT_EQ(TagProblem(Report(SweepResults{})), "");
 }
 
@@ -152,10 +211,12 @@ TEST(Report, NoTextGetsOutOfItsPlace) {
   results.points[0].state = PointState::kRunFailed;
   const std::string html = Report(results);
   EXPECT_EQ(TagProblem(html), "");
-  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_EQ(Count(html, "<script"), 3u);  // data, uPlot, ours
+  EXPECT_EQ(Count(html, "</script"), 3u);
+  EXPECT_THAT(DataIn(html)["points"][0]["name"].get<std::string>(), HasSubstr("<script src="));
   EXPECT_THAT(html, Not(HasSubstr("<svg onload")));
   EXPECT_THAT(html, Not(HasSubstr("\x01")));
-  EXPECT_THAT(html, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(html, HasSubstr("default-src 'none'; script-src 'sha256-"));
 }
 
 TEST(Report, ShowsALinkThatIsNotShaped) {
@@ -165,8 +226,9 @@ TEST(Report, ShowsALinkThatIsNotShaped) {
   }
   const std::string html = Report(results);
   EXPECT_EQ(TagProblem(html), "");
-  EXPECT_THAT(html, HasSubstr(">not shaped</text>"));
-  EXPECT_THAT(html, Not(HasSubstr("nan")));
+  // Right of all others.
+  EXPECT_EQ(DataIn(html)["rates"], nlohmann::json({{{"place", 5e6}, {"label", "5 Mbit/s"}},
+                                                   {{"place", 15e6}, {"label", "not shaped"}}}));
 }
 
 }  // namespace

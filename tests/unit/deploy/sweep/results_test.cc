@@ -115,8 +115,8 @@ TEST(ResultsCsv, HasARowAPointAndAllColumns) {
   EXPECT_EQ(rows[5][column("last_loss")], "");
   EXPECT_EQ(rows[1][column("uplink_bytes")], "4000006");
   EXPECT_EQ(rows[6][column("uplink_bytes")], "");
-  EXPECT_NEAR(std::stod(rows[1][column("last_validation_loss")]), 5.5 / 2 + 0.1, 1e-6);
-  EXPECT_NEAR(std::stod(rows[1][column("last_clean_validation_loss")]), 5.5 / 2 + 0.05, 1e-6);
+  EXPECT_NEAR(std::stod(rows[1][column("last_validation_loss")]), 5.5 / 2 + 0.2 + 0.1, 1e-6);
+  EXPECT_NEAR(std::stod(rows[1][column("last_clean_validation_loss")]), 5.5 / 2 + 0.2 + 0.05, 1e-6);
 }
 
 TEST(WhatChanged, NamesIt) {

@@ -19,7 +19,7 @@ inline PointResult SampleWaiting(uint64_t rate, const std::string& links,
   return point;
 }
 
-// Losses fall, a step takes what a link of that rate makes of it.
+// Losses fall, lower where less is sent; a step takes what a link of that rate makes of it.
 inline PointResult SampleMeasured(uint64_t rate, const std::string& links,
                                   const std::string& schedule) {
   PointResult point = SampleWaiting(rate, links, schedule);
@@ -60,7 +60,8 @@ inline PointResult SampleMeasured(uint64_t rate, const std::string& links,
                                 .dropped_packets = i});
   }
   for (uint64_t step = 1; step <= point.steps; ++step) {
-    StepResult one{.step = step, .seconds = point.step_seconds, .loss = 5.5 / (1 + 0.05 * step)};
+    StepResult one{
+        .step = step, .seconds = point.step_seconds, .loss = 5.5 / (1 + 0.05 * step) + bytes / 20};
     if (step % 5 == 0) one.validation_loss = *one.loss + 0.1;
     if (step == point.steps) one.clean_validation_loss = *one.loss + 0.05;
     point.curve.push_back(one);

@@ -201,7 +201,7 @@ void WorkerSession::OnDone() {
   }
   if (id.has_value()) {
     if (const Status status = gate_->StillMember(caller_); !status.ok()) {
-      shell_->Leave(*id, Message(status), /*for_good=*/true);
+      shell_->Leave(*id, std::string(Message(status)), /*for_good=*/true);
     } else {
       shell_->Leave(*id, why.empty() ? "its connection was closed" : why);
     }

@@ -26,7 +26,7 @@ struct ServerOptions {
   absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
   std::string http;     // host:port of the dashboard, on loopback; empty: none
   std::string reports;  // of sweeps, which the dashboard links to; empty: none
-  std::string relay;  // host:port where links between workers are carried; empty: they are not
+  std::string relay;    // host:port where links between workers are carried; empty: they are not
   std::string relay_advertise;  // where workers reach that; empty: at the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
   std::string metrics;  // numeric host:port for Prometheus; empty: none

@@ -23,9 +23,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kStore = "/store.db";
-constexpr std::string_view kAuthority = "/authority.pem";
+// Where the coordinator has one: its authority's key with TLS, its relay's with a relay.
+constexpr std::array<std::string_view, 2> kSecrets = {"/authority.pem", "/relay-secret"};
+// SQLite would play these into whatever store lies beside them.
+constexpr std::array<std::string_view, 3> kStoreLogs = {"-wal", "-shm", "-journal"};
 constexpr std::array<std::string_view, 2> kBlobFolders = {"/blobs", "/shard-copies"};
-constexpr uint64_t kMostAuthorityBytes = 1 << 20;
+constexpr uint64_t kMostSecretBytes = 1 << 20;
 
 std::string In(const std::string& folder, std::string_view name) {
   return folder + std::string(name);
@@ -118,11 +121,27 @@ Status CheckBlobs(const std::string& folder) {
   return absl::OkStatus();
 }
 
-Status CopyAuthority(const std::string& from, const std::string& to) {
-  if (!Exists(In(from, kAuthority))) return absl::OkStatus();  // a coordinator without TLS
-  LH_ASSIGN_OR_RETURN(const std::string authority,
-                      ReadFile(In(from, kAuthority), kMostAuthorityBytes));
-  return WriteFileAtomic(In(to, kAuthority), authority, 0600);
+Status CopySecrets(const std::string& from, const std::string& to) {
+  for (const std::string_view name : kSecrets) {
+    if (!Exists(In(from, name))) continue;
+    LH_ASSIGN_OR_RETURN(const std::string secret, ReadFile(In(from, name), kMostSecretBytes));
+    LH_RETURN_IF_ERROR(WriteFileAtomic(In(to, name), secret, 0600));
+  }
+  return absl::OkStatus();
+}
+
+// Before a restore: what a coordinator leaves in its state directory.
+Status CheckUnused(const std::string& state_dir) {
+  std::vector<std::string> names = {std::string(kStore)};
+  for (const std::string_view log : kStoreLogs) names.push_back(In(names.front(), log));
+  names.insert(names.end(), kSecrets.begin(), kSecrets.end());
+  for (const std::string& name : names) {
+    if (!Exists(state_dir + name)) continue;
+    return absl::FailedPreconditionError(
+        fmt::format("{} is there already; restore into a folder that no coordinator has used",
+                    state_dir + name));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -132,12 +151,18 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
   if (!Exists(In(state_dir, kStore))) {
     return absl::NotFoundError(fmt::format("{} has no store of a coordinator", state_dir));
   }
+  if (StateDirLock::IsIn(folder)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is a state directory of a coordinator, and a backup would replace its "
+                    "store; give another folder",
+                    folder));
+  }
   LH_RETURN_IF_ERROR(MakePrivateFolder(folder));
   BackedUp done;
   const std::string store = In(folder, kStore), temporary = store + ".new";
   std::remove(temporary.c_str());  // of a backup that was broken off
   LH_ASSIGN_OR_RETURN(done.runs, CopyStore(In(state_dir, kStore), temporary));
-  LH_RETURN_IF_ERROR(CopyAuthority(state_dir, folder));
+  LH_RETURN_IF_ERROR(CopySecrets(state_dir, folder));
   // Behind the store: what its runs name is there, unless garbage was collected since.
   if (with_blobs) LH_RETURN_IF_ERROR(CopyBlobs(state_dir, folder, &done));
   LH_RETURN_IF_ERROR(SyncPath(temporary));
@@ -150,13 +175,7 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
 
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir) {
   LH_ASSIGN_OR_RETURN(const StateDirLock lock, StateDirLock::Acquire(state_dir));
-  for (const std::string_view name : {kStore, kAuthority}) {
-    if (Exists(In(state_dir, name))) {
-      return absl::FailedPreconditionError(
-          fmt::format("{} is there already; restore into a folder that no coordinator has used",
-                      In(state_dir, name)));
-    }
-  }
+  LH_RETURN_IF_ERROR(CheckUnused(state_dir));
   LH_RETURN_IF_ERROR(CheckBlobs(folder));
   BackedUp done;
   const std::string store = In(state_dir, kStore), temporary = store + ".new";
@@ -168,7 +187,7 @@ StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_d
   }
   done.runs = *runs;
   LH_RETURN_IF_ERROR(CopyBlobs(folder, state_dir, &done));
-  LH_RETURN_IF_ERROR(CopyAuthority(folder, state_dir));
+  LH_RETURN_IF_ERROR(CopySecrets(folder, state_dir));
   // Last: with a store the folder is a coordinator's.
   LH_RETURN_IF_ERROR(SyncPath(temporary));
   std::error_code error;

@@ -1,8 +1,8 @@
-// Copies of a coordinator's state directory: its store and its certificate authority, and uploaded
-// data and copies of shards where asked for. The store is copied by SQLite's backup interface, so
+// Copies of a coordinator's state directory: its store, its certificate authority and its relay's
+// secret, and uploaded data and copies of shards where asked for. The store is copied by SQLite's backup interface, so
 // the coordinator may serve meanwhile: the copy is the store of one moment.
 //
-//   <folder>/store.db  authority.pem  blobs/  shard-copies/
+//   <folder>/store.db  authority.pem  relay-secret  blobs/  shard-copies/
 #ifndef LONGHAUL_COORDINATOR_STORE_BACKUP_H_
 #define LONGHAUL_COORDINATOR_STORE_BACKUP_H_
 
@@ -21,10 +21,10 @@ struct BackedUp {
 
 // Into `folder`, which is made with mode 0700 (the authority's key is a secret) where it is
 // missing; an older backup there is replaced when the new one is whole. kNotFound: there is no
-// store.
+// store. kFailedPrecondition: the folder is a state directory.
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder, bool with_blobs);
 
-// Into a state directory that has neither store nor authority, and that nobody serves. Everything
+// Into a state directory that has neither store nor secrets, and that nobody serves. Everything
 // is checked first: kDataLoss names what is damaged, and nothing is left then.
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 

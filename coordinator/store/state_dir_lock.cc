@@ -14,6 +14,8 @@
 namespace longhaul::coordinator {
 namespace {
 
+constexpr char kLock[] = "/lock";
+
 std::string Holder(int fd) {
   char text[32] = {};
   const ssize_t bytes = ::pread(fd, text, sizeof(text) - 1, 0);
@@ -26,7 +28,7 @@ std::string Holder(int fd) {
 
 StatusOr<StateDirLock> StateDirLock::Acquire(const std::string& state_dir) {
   LH_RETURN_IF_ERROR(Annotate(MakeDirectories(state_dir), "state directory"));
-  const std::string path = state_dir + "/lock";
+  const std::string path = state_dir + kLock;
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd) {
     return FromErrno(fmt::format("state directory: cannot open {}", path), errno);
@@ -44,6 +46,10 @@ StatusOr<StateDirLock> StateDirLock::Acquire(const std::string& state_dir) {
     return FromErrno(fmt::format("cannot write {}", path), errno);
   }
   return StateDirLock(std::move(fd));
+}
+
+bool StateDirLock::IsIn(const std::string& folder) {
+  return ::access((folder + kLock).c_str(), F_OK) == 0;
 }
 
 }  // namespace longhaul::coordinator

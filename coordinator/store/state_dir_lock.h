@@ -17,6 +17,9 @@ class StateDirLock {
   // Makes the directory where it is missing. kFailedPrecondition naming the process that holds it.
   static StatusOr<StateDirLock> Acquire(const std::string& state_dir);
 
+  // Whether a coordinator has ever had this folder as its state directory.
+  static bool IsIn(const std::string& folder);
+
  private:
   explicit StateDirLock(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;

@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "base/hash.h"
 #include "coordinator/store/backup.h"
+#include "coordinator/store/state_dir_lock.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_records.h"
 
@@ -149,12 +150,15 @@ TEST_F(GarbageTest, ARunThatIsRemovedLeavesNoRow) {
 
 class BackupTest : public GarbageTest {
  protected:
+  static constexpr const char* kSecrets[] = {"/authority.pem", "/relay-secret"};
   const std::string backup_ = folder_.path() + "/backup", restored_ = folder_.path() + "/restored";
 };
 
 TEST_F(BackupTest, OfAStoreInUseIsOfOneMoment) {
   const std::string blob = Put(*blobs_, "text");
-  ASSERT_TRUE(WriteFileAtomic(folder_.path() + "/authority.pem", "key", 0600).ok());
+  for (const char* name : kSecrets) {
+    ASSERT_TRUE(WriteFileAtomic(folder_.path() + name, name, 0600).ok());
+  }
   ASSERT_TRUE(store_->Apply({write::Run{FullRecord("a")}, EventOf(1, "a")}).ok());
   const auto done = BackUp(folder_.path(), backup_, /*with_blobs=*/true);
   ASSERT_TRUE(done.ok()) << done.status();
@@ -168,9 +172,11 @@ TEST_F(BackupTest, OfAStoreInUseIsOfOneMoment) {
   ASSERT_EQ((*store)->LoadRuns()->runs.size(), 1u);
   ExpectEqual((*store)->LoadRuns()->runs[0], FullRecord("a"));
   EXPECT_TRUE((*BlobStore::Open(restored_ + "/blobs"))->Has(blob));
-  EXPECT_EQ(*ReadFile(restored_ + "/authority.pem"), "key");
-  EXPECT_EQ(std::filesystem::status(restored_ + "/authority.pem").permissions(),
-            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  for (const char* name : kSecrets) {
+    EXPECT_EQ(*ReadFile(restored_ + name), name);
+    EXPECT_EQ(std::filesystem::status(restored_ + name).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
   const auto again = BackUp(folder_.path(), backup_, /*with_blobs=*/true);
   EXPECT_EQ(again->runs, 2u);
   EXPECT_EQ(again->blobs, 0u);
@@ -181,6 +187,38 @@ TEST_F(BackupTest, IsNotRestoredOverACoordinator) {
   const auto done = Restore(backup_, folder_.path());
   EXPECT_EQ(done.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(done.status().message()), HasSubstr("store.db is there already"));
+}
+
+TEST_F(BackupTest, NeverReplacesAStoreOfACoordinator) {
+  ASSERT_TRUE(store_->Apply({write::Run{FullRecord("a")}}).ok());
+  const auto at = std::filesystem::last_write_time(folder_.path() + "/store.db");
+  // Its own state directory, and another's, served or not.
+  const std::string other = folder_.path() + "/other";
+  { ASSERT_TRUE(StateDirLock::Acquire(other).ok()); }
+  { ASSERT_TRUE(StateDirLock::Acquire(folder_.path()).ok()); }
+  for (const std::string& folder : {folder_.path(), other}) {
+    const auto done = BackUp(folder_.path(), folder, false);
+    EXPECT_EQ(done.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(done.status().message()), HasSubstr("is a state directory"));
+  }
+  EXPECT_EQ(std::filesystem::last_write_time(folder_.path() + "/store.db"), at);
+  EXPECT_FALSE(std::filesystem::exists(other + "/store.db"));
+}
+
+// SQLite would play it into the store that is restored.
+TEST_F(BackupTest, IsNotRestoredBesideTheLogOfALostStore) {
+  ASSERT_TRUE(BackUp(folder_.path(), backup_, false).ok());
+  for (const std::string log : {"-wal", "-shm", "-journal"}) {
+    const std::string stale = restored_ + "/store.db" + log;
+    std::filesystem::create_directories(restored_);
+    std::ofstream(stale) << "of another time";
+    const auto done = Restore(backup_, restored_);
+    EXPECT_EQ(done.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(done.status().message()), HasSubstr(stale));
+    EXPECT_FALSE(std::filesystem::exists(restored_ + "/store.db"));
+    std::filesystem::remove(stale);
+  }
+  EXPECT_TRUE(Restore(backup_, restored_).ok());
 }
 
 TEST_F(BackupTest, ThatIsDamagedIsNotRestored) {

@@ -106,16 +106,17 @@ void Core::On(event::GarbageAsked& asked) {
   out_.commands.emplace_back(std::move(collect));
 }
 
-// A resume takes the newest checkpoint that turns out to be whole. What is not known to be damaged
-// may turn out so, unless it is held twice.
+// A resume takes the newest checkpoint that turns out to be whole, or an older one that is asked
+// for because the newest is out of reach. What is held once may turn out damaged, or never come
+// back.
 void Core::TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply) {
-  const v1::CheckpointManifest* whole = NewestWhole(run.record);
-  if (whole == nullptr) return;
-  const uint64_t first_kept = whole->step(), safe = NewestSafe(run.record);
+  const v1::CheckpointManifest* near = NewestWithinReach(run.record);
+  const uint64_t safe = NewestSafe(run.record);
+  if (near == nullptr || safe == 0) return;
+  const uint64_t first_kept = std::min(near->step(), safe);
   std::vector<v1::CheckpointManifest> kept, dropped;
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
-    const bool keeps = manifest.step() >= first_kept || manifest.step() == safe;
-    (keeps ? kept : dropped).push_back(manifest);
+    (manifest.step() >= first_kept ? kept : dropped).push_back(manifest);
   }
   for (const v1::CheckpointManifest& manifest : dropped) {
     auto& said = *reply->add_checkpoints();

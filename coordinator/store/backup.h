@@ -1,6 +1,6 @@
 // Copies of a coordinator's state directory: its store, its certificate authority and its relay's
-// secret, and uploaded data and copies of shards where asked for. The store is copied by SQLite's backup interface, so
-// the coordinator may serve meanwhile: the copy is the store of one moment.
+// secret, and uploaded data and copies of shards where asked for. The store is copied by SQLite's
+// backup interface, so the coordinator may serve meanwhile: the copy is the store of one moment.
 //
 //   <folder>/store.db  authority.pem  relay-secret  blobs/  shard-copies/
 #ifndef LONGHAUL_COORDINATOR_STORE_BACKUP_H_

@@ -136,7 +136,7 @@ def check_restored(cluster, unbroken):
 def main():
     with tempfile.TemporaryDirectory(prefix="longhaul-operations-") as folder, \
             Cluster(sys.argv[1], folder, 2) as cluster:
-        run = submit(cluster, "whole", STEPS, "--set", "train.schedule.kind=constant")
+        run = submit(cluster, "whole", STEPS, "--set", "train.schedule.kind=constant", "--set", "checkpoint.keep_copy=true")
         end(cluster, run)
         unbroken = losses(cluster, run)
         check_files(cluster, run)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
@@ -50,31 +51,59 @@ StatusOr<v1::RunStatus> StatusOf(Client& client, const std::string& run) {
   return client.Get(&v1::ControlService::Stub::GetRun, request);
 }
 
+// The newest step's validation comes into its row after the step, and before the next one: a row is
+// taken when there is a newer one, or with `TakeNewest`.
+class FinishedRows {
+ public:
+  FinishedRows(std::optional<uint64_t> after, const Take& take) : after_(after), take_(take) {}
+
+  Status Read(Client& client, const std::string& run) {
+    bool first = true;
+    return EachStep(client, run, after_, [&](const v1::StepRecord& row) {
+      if (!std::exchange(first, false)) TakeNewest();
+      newest_ = row;
+    });
+  }
+  void TakeNewest() {
+    if (!newest_) return;
+    after_ = newest_->step();
+    take_(*newest_);
+    newest_.reset();
+  }
+
+ private:
+  std::optional<uint64_t> after_;  // the newest that was taken
+  std::optional<v1::StepRecord> newest_;
+  const Take& take_;
+};
+
 // All steps, and those to come until the run has ended; `flush` when there are no more for now.
 // False: interrupted.
 StatusOr<bool> Follow(Invocation& invocation, Client& client, const std::string& run,
                       std::optional<uint64_t> after, const Take& take,
                       const std::function<Status()>& flush) {
+  FinishedRows rows(after, take);
   MonoTime last_contact = Now();
   while (true) {
     // Before the steps: what came with the end is among them.
     const StatusOr<v1::RunStatus> now = StatusOf(client, run);
     Status status = now.status();
-    if (status.ok()) {
-      status = EachStep(client, run, after, [&](const v1::StepRecord& step) {
-        after = step.step();
-        take(step);
-      });
-    }
-    LH_RETURN_IF_ERROR(flush());
-    if (invocation.interrupt().fired()) return false;
+    if (status.ok()) status = rows.Read(client, run);
+    const bool interrupted = invocation.interrupt().fired();
     const bool away = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-    if (!status.ok() && (!away || Now() - last_contact > kFollowPatience)) return status;
-    if (status.ok()) {
-      if (HasEnded(*now)) return true;
-      last_contact = Now();
+    const bool given_up = !status.ok() && (!away || Now() - last_contact > kFollowPatience);
+    const bool ended = status.ok() && HasEnded(*now);
+    if (interrupted || given_up || ended) rows.TakeNewest();
+    LH_RETURN_IF_ERROR(flush());
+    if (interrupted) return false;
+    if (given_up) return status;
+    if (ended) return true;
+    if (status.ok()) last_contact = Now();
+    if (invocation.interrupt().WaitFor(kFollowPause)) {
+      rows.TakeNewest();
+      LH_RETURN_IF_ERROR(flush());
+      return false;
     }
-    if (invocation.interrupt().WaitFor(kFollowPause)) return false;
     if (!status.ok()) client.AwaitConnection(kFollowPause);
   }
 }
@@ -172,7 +201,8 @@ void AddStepsCommand(Program& program) {
       "Losses have 17 significant digits, so that two runs can be compared bit by bit. With --json "
       "one\nobject a line. Files are written anew by each call. TensorBoard's clock is the time "
       "that steps\ntook, from the run's beginning on. Steps that are trained again after a loss "
-      "are not followed again.");
+      "are not followed again.\nA step is followed when its validation is there too: with the next "
+      "step, or the end.");
 }
 
 }  // namespace longhaul::cli

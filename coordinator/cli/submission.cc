@@ -25,6 +25,7 @@ namespace {
 constexpr uint64_t kLargestRunFile = 1 << 20;
 
 constexpr size_t kBlobsAsked = 5000;  // at a time
+constexpr int kMostUploadRounds = 5;
 constexpr uint64_t kToTheEnd = UINT64_MAX;
 
 // Reads a file, or `limit` bytes of it from `offset` on, in pieces of kChunkBytes; `each` says
@@ -281,10 +282,10 @@ void DescribeModel(Submission& submission) {
   submission.request.add_overrides(ModelOverride(submission.spec));
 }
 
-Status UploadData(const Terminal& terminal, Client& client, const Submission& submission) {
-  const std::vector<Upload> uploads = UploadsOf(submission);
-  // Something small first: the coordinator takes little from who has not shown the token yet.
-  LH_RETURN_IF_ERROR(client.Get(&v1::ControlService::Stub::Info, v1::InfoRequest()).status());
+namespace {
+
+// Asking keeps those that are there for another day.
+StatusOr<std::set<std::string>> Missing(Client& client, const std::vector<Upload>& uploads) {
   std::set<std::string> missing;
   for (size_t begin = 0; begin < uploads.size(); begin += kBlobsAsked) {
     v1::MissingBlobsRequest request;
@@ -295,6 +296,11 @@ Status UploadData(const Terminal& terminal, Client& client, const Submission& su
                         client.Get(&v1::ControlService::Stub::MissingBlobs, request));
     missing.insert(reply.sha256().begin(), reply.sha256().end());
   }
+  return missing;
+}
+
+Status SendAll(Client& client, const std::vector<Upload>& uploads, std::set<std::string> missing,
+               Progress* progress) {
   uint64_t total = 0;
   uint64_t done = 0;
   std::set<std::string> counted;
@@ -303,15 +309,33 @@ Status UploadData(const Terminal& terminal, Client& client, const Submission& su
       total += upload.bytes;
     }
   }
-  Progress progress(terminal, submission.weights_json.empty() ? "uploading the data" : "uploading");
   for (const Upload& upload : uploads) {
     if (missing.erase(upload.sha256) == 0) continue;
     LH_RETURN_IF_ERROR(Send(client, upload, [&](uint64_t bytes) {
       done += bytes;
-      progress.Bytes(done, total);
+      progress->Bytes(done, total);
     }));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+Status UploadData(const Terminal& terminal, Client& client, const Submission& submission) {
+  const std::vector<Upload> uploads = UploadsOf(submission);
+  // Something small first: the coordinator takes little from who has not shown the token yet.
+  LH_RETURN_IF_ERROR(client.Get(&v1::ControlService::Stub::Info, v1::InfoRequest()).status());
+  Progress progress(terminal, submission.weights_json.empty() ? "uploading the data" : "uploading");
+  // What was sent first may be garbage again before a long upload is over.
+  for (int round = 0; round < kMostUploadRounds; ++round) {
+    LH_ASSIGN_OR_RETURN(std::set<std::string> missing, Missing(client, uploads));
+    if (missing.empty()) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(SendAll(client, uploads, std::move(missing), &progress));
+  }
+  return absl::UnavailableError(fmt::format(
+      "the coordinator does not keep what is uploaded: it was sent {} times, and some is "
+      "missing again; look at its log and its disk",
+      kMostUploadRounds));
 }
 
 }  // namespace longhaul::cli

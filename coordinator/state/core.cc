@@ -72,7 +72,6 @@ Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_s
       sequence_(next_event_sequence),
       created_(now),
       unreadable_(std::move(stored.unreadable)),
-      has_unreadable_(!unreadable_.empty()),
       last_tick_(now),
       now_(now) {
   for (RunRecord& record : stored.runs) {
@@ -133,7 +132,7 @@ MonoTime Core::AwakeAt(MonoTime now) {
 
 void Core::Recover() {
   recovered_ = true;
-  for (const UnreadableRun& run : std::exchange(unreadable_, {})) {
+  for (const UnreadableRun& run : unreadable_) {
     Log(nullptr, "note",
         fmt::format("run {} is set aside, its row in the store stays as it is: {}", run.id.value(),
                     Quoted(run.problem)));

@@ -478,6 +478,9 @@ class Core {
   // garbage.cc
   void On(event::RemoveAsked& asked);
   StatusOr<v1::RemoveRunReply> RemoveRun(const std::string& id_or_name);
+  StatusOr<v1::RemoveRunReply> RemoveUnreadable(const RunId& id);
+  // Nothing is left of the run in the store; connected workers delete their files of it.
+  void Forget(const RunId& id, Epoch epoch);
   void On(event::GarbageAsked& asked);
   // Checkpoints that no resume takes.
   void TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply);
@@ -536,8 +539,7 @@ class Core {
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
-  std::vector<UnreadableRun> unreadable_;  // until events have said so
-  bool has_unreadable_ = false;
+  std::vector<UnreadableRun> unreadable_;  // but for those that were removed
   // A process that was stopped for a while has heard nobody for no fault of theirs: its time limits
   // count the time that it was awake. On a clock that leaves out the rest: all times of the model.
   absl::Duration asleep_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -30,6 +31,10 @@ void Core::On(event::RemoveAsked& asked) {
 StatusOr<v1::RemoveRunReply> Core::RemoveRun(const std::string& id_or_name) {
   const Run* found = FindRunByText(id_or_name);
   if (found == nullptr) {
+    const RunId set_aside(id_or_name);
+    if (std::ranges::count(unreadable_, set_aside, &UnreadableRun::id) > 0) {
+      return RemoveUnreadable(set_aside);
+    }
     return absl::NotFoundError(
         fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
   }
@@ -65,22 +70,40 @@ StatusOr<v1::RemoveRunReply> Core::RemoveRun(const std::string& id_or_name) {
     const Worker* worker = FindWorker(WorkerId(worker_id));
     if (worker == nullptr || !worker->session) reply.add_away(name);
   }
-  // Whoever had a stage may have more than its checkpoints.
-  for (const Worker* worker : ConnectedByName()) {
-    v1::WorkerCommand command = CommandFor(id, run.record.epoch);
-    command.mutable_drop_checkpoint()->set_removed(true);
-    Send(*worker, std::move(command));
-  }
   Log(nullptr, "state",
       fmt::format("run {} is removed, with {} checkpoints{}", id.value(), dropped.size(),
                   reply.away().empty()
                       ? ""
                       : fmt::format("; {} keep files of it, because they are not connected",
                                     absl::StrJoin(reply.away(), ", "))));
-  out_.writes.emplace_back(write::RemoveRun{id});
+  Forget(id, run.record.epoch);
   runs_.erase(id);
   ++sequence_;
   return reply;
+}
+
+// Of a run that was set aside nobody knows which workers hold files of it, nor whether it has
+// ended: whoever is still at work on it hears that nobody knows it.
+StatusOr<v1::RemoveRunReply> Core::RemoveUnreadable(const RunId& id) {
+  std::erase_if(unreadable_, [&](const UnreadableRun& one) { return one.id == id; });
+  Log(nullptr, "state",
+      fmt::format("run {}, which could not be read, is removed; workers that are not connected may "
+                  "keep files of it",
+                  id.value()));
+  Forget(id, Epoch(0));
+  v1::RemoveRunReply reply;
+  reply.set_run_id(id.value());
+  return reply;
+}
+
+void Core::Forget(const RunId& id, Epoch epoch) {
+  // Whoever had a stage may have more than its checkpoints.
+  for (const Worker* worker : ConnectedByName()) {
+    v1::WorkerCommand command = CommandFor(id, epoch);
+    command.mutable_drop_checkpoint()->set_removed(true);
+    Send(*worker, std::move(command));
+  }
+  out_.writes.emplace_back(write::RemoveRun{id});
 }
 
 void Core::On(event::GarbageAsked& asked) {
@@ -98,10 +121,13 @@ void Core::On(event::GarbageAsked& asked) {
     collect.trimmed.push_back(record.id);
   }
   NameAll(&collect);
-  if (has_unreadable_) {
-    collect.reply.set_blobs_kept_because(
-        "a run of the store cannot be read, and what it needs is not known; `longhaul events` says "
-        "which");
+  if (!unreadable_.empty()) {
+    const std::string& first = unreadable_.front().id.value();
+    collect.reply.set_blobs_kept_because(fmt::format(
+        "{} of the store cannot be read ({}{}), and what it needs is not known; `longhaul events` "
+        "says why. The version that wrote it can, and longhaul rm {} gives it up",
+        unreadable_.size() == 1 ? "a run" : fmt::format("{} runs", unreadable_.size()), first,
+        unreadable_.size() == 1 ? "" : ", ...", first));
   }
   out_.commands.emplace_back(std::move(collect));
 }
@@ -134,10 +160,11 @@ void Core::TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* repl
 
 void Core::NameAll(command::CollectGarbage* collect) const {
   const auto name = [&](const std::string& sha256) { collect->named.insert(sha256); };
+  std::set<std::string> lists;  // many runs may have one data set
   const auto list = [&](const std::string& sha256) {
     if (sha256.empty()) return;
     name(sha256);
-    collect->lists.push_back(sha256);
+    lists.insert(sha256);
   };
   for (const auto& [id, run] : runs_) {
     EachBlobName(run.record.spec, run.record.data_files, run.record.data, name, list);
@@ -156,6 +183,7 @@ void Core::NameAll(command::CollectGarbage* collect) const {
     EachBlobName(held.submitted.spec, std::vector<v1::DataFile>(files.begin(), files.end()),
                  std::nullopt, name, list);
   }
+  collect->lists.assign(lists.begin(), lists.end());
   for (const std::string& sha256 : shards_.ExpectedCopies()) collect->copies.insert(sha256);
 }
 

@@ -78,8 +78,8 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted, bool may_wait) {
   }
   if (runs_.size() >= kMaxRuns) {
     return absl::ResourceExhaustedError(
-        fmt::format("this coordinator keeps at most {} runs, and has so many; begin with an empty "
-                    "--state-dir",
+        fmt::format("this coordinator keeps at most {} runs, and has so many; remove some that "
+                    "nobody needs any more: longhaul rm RUN",
                     kMaxRuns));
   }
   const auto waits = [](const auto& entry) {

@@ -49,6 +49,7 @@ class LocalShardStore final : public ShardStore {
   StatusOr<std::optional<Step>> Oldest(const RunId& run) const override;
   Status Drop(const RunId& run, Step step) override;
   Status DropOthers(const RunId& run, const std::set<Step>& kept) override;
+  Status DropRun(const RunId& run) override;
 
  private:
   // The steps of which shards are there, whole or not.
@@ -311,6 +312,15 @@ Status LocalShardStore::DropOthers(const RunId& run, const std::set<Step>& kept)
     if (step < *kept.rbegin() && !kept.contains(step)) LH_RETURN_IF_ERROR(Drop(run, step));
   }
   return absl::OkStatus();
+}
+
+Status LocalShardStore::DropRun(const RunId& run) {
+  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+  const std::string folder = fmt::format("{}/{}", root_, run.value());
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) return absl::OkStatus();
+  return FromErrno(fmt::format("cannot delete the checkpoints {}", folder), error.value());
 }
 
 Status LocalShardStore::Drop(const RunId& run, Step step) {

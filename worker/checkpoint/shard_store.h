@@ -91,6 +91,8 @@ class ShardStore {
   virtual Status Drop(const RunId& run, Step step) = 0;
   // Deletes the shards of all steps before the newest of `kept` but those of `kept`.
   virtual Status DropOthers(const RunId& run, const std::set<Step>& kept) = 0;
+  // Deletes all that there is of a run, committed or not; OK where there is nothing.
+  virtual Status DropRun(const RunId& run) = 0;
 };
 
 }  // namespace longhaul::worker

@@ -57,10 +57,15 @@ void Agent::Handle(v1::WorkerCommand command) {
   if (command.has_drop_checkpoint()) {
     const RunId run(command.run_id());
     const v1::DropCheckpoint& drop = command.drop_checkpoint();
+    if (drop.removed()) {
+      BoundaryMessages::Drop(resources_.messages_root, run);
+      const Status status = resources_.shards->DropRun(run);
+      if (!status.ok()) LogWarning("cannot delete a run's checkpoints: {}", Message(status));
+      return;
+    }
     std::set<Step> kept;
     for (const uint64_t step : drop.kept()) kept.insert(Step(step));
     Status status = resources_.shards->DropOthers(run, kept);
-    if (drop.removed()) BoundaryMessages::Drop(resources_.messages_root, run);
     if (drop.step() > 0) status.Update(resources_.shards->Drop(run, Step(drop.step())));
     if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;

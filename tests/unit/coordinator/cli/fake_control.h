@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,7 @@ class FakeControl : public v1::ControlService::Service {
   grpc::Status MissingBlobs(grpc::ServerContext* context, const v1::MissingBlobsRequest* request,
                             v1::MissingBlobsReply* reply) override {
     if (grpc::Status status = Check(*context); !status.ok()) return status;
+    if (before_missing_blobs) before_missing_blobs();
     for (const std::string& hash : request->sha256()) {
       if (!blobs.contains(hash)) reply->add_sha256(hash);
     }
@@ -84,6 +86,7 @@ class FakeControl : public v1::ControlService::Service {
   }
   grpc::Status GetRun(grpc::ServerContext*, const v1::RunRequest* request,
                       v1::RunStatus* reply) override {
+    if (before_get_run) before_get_run();
     for (const v1::RunStatus& run : runs) {
       if (run.run_id() != request->run()) continue;
       *reply = run;
@@ -173,6 +176,8 @@ class FakeControl : public v1::ControlService::Service {
   v1::TraceRequest trace_request;
   v1::TraceReply trace;
   bool cut_first_watch = false;
+  // Called first by MissingBlobs and GetRun, to change the answers between two calls.
+  std::function<void()> before_missing_blobs, before_get_run;
 
   std::mutex mutex;
   std::condition_variable changed;

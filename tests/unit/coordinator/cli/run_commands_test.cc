@@ -1,4 +1,6 @@
 // `longhaul ps`, `status`, `stop` and `steps`.
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/coordinator/cli/cli_test.h"
@@ -6,6 +8,7 @@
 namespace longhaul::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -109,6 +112,36 @@ TEST_F(CliTest, StepsBeginWithTheValidationBeforeTheFirst) {
   EXPECT_EQ(json["clean_validation_loss"], 4.25);
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_THAT(Ask({"steps", "a", "--after", "0", "--json"}).out, StartsWith("{\"step\":1,"));
+}
+
+// The row of the newest step is there before its validation.
+TEST_F(CliTest, StepsThatAreFollowedHaveTheirValidation) {
+  std::vector<v1::StepRecord> rows(3);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].set_step(i + 1);
+  control_.runs = {State("running", 2)};
+  control_.runs[0].set_run_id("a");
+  const auto validated = [](v1::StepRecord row, double loss) {
+    row.set_has_validation(true);
+    row.set_validation_loss(loss);
+    return row;
+  };
+  int calls = 0;
+  control_.before_get_run = [&] {
+    ++calls;
+    if (calls <= 2) {  // the command's own, and the first look
+      control_.steps = {rows[0], rows[1]};
+    } else {
+      control_.steps = {rows[0], validated(rows[1], 4.5), validated(rows[2], 3.5)};
+      control_.runs[0].set_state("done");
+    }
+  };
+  std::istringstream lines(Ask({"steps", "a", "--follow", "--json"}).out);
+  std::vector<std::string> got;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    got.push_back(fmt::format("{} {}", json["step"].dump(), json["validation_loss"].dump()));
+  }
+  EXPECT_THAT(got, ElementsAre("1 null", "2 4.5", "3 3.5"));
 }
 
 }  // namespace

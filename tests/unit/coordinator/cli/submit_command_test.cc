@@ -82,6 +82,27 @@ TEST_F(CliTest, SubmitUploadsWhatIsMissingOnce) {
   EXPECT_EQ(json["resume_step"], 50);
 }
 
+// An upload that takes more than a day: what came first is garbage before the last is there.
+TEST_F(CliTest, SubmitUploadsAgainWhatIsNotThereAnyMore) {
+  control_.submit_reply.set_run_id("tiny-abc123");
+  const std::string a(2000, 'a');
+  int calls = 0;
+  control_.before_missing_blobs = [&] {
+    if (++calls == 2) EXPECT_EQ(control_.blobs.erase(Sha256Hex(a)), 1u);
+  };
+  EXPECT_EQ(Ask({"submit", Path("run.yaml")}).code, 0);
+  EXPECT_EQ(control_.blobs.size(), 2u);
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(control_.submitted.data_files_size(), 3);
+  // A coordinator that keeps nothing does not keep the user for ever.
+  control_.submitted.Clear();
+  control_.before_missing_blobs = [&] { control_.blobs.clear(); };
+  const Outcome outcome = Ask({"submit", Path("run.yaml")});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("some is missing again"));
+  EXPECT_EQ(control_.submitted.data_files_size(), 0);
+}
+
 TEST_F(CliTest, NobodyElseThanALocalClusterEmulatesATopology) {
   const std::string topology =
       "topology={regions: {eu: [worker1], us: [worker2]}, links: [{between: [eu, us], delay: "

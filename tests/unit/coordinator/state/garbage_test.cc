@@ -121,7 +121,9 @@ TEST(Garbage, ARunThatGoesOnIsLeftAlone) {
 TEST(Garbage, NamesListsAndCopiesOfAllRuns) {
   RunRecord record = EndedRecord("r", RunState::kDone, {ManifestOf("r", 1, false, true)});
   record.spec.weights.sha256 = std::string(64, 'e');
-  Coordinator c({record});
+  RunRecord alike = record;  // is no reason to read the list twice
+  alike.id = RunId("s");
+  Coordinator c({record, alike});
   c.Tick(event::GarbageAsked{RequestId(5), Ask()});
   const auto* collect = c.LastReply<command::CollectGarbage>();
   EXPECT_THAT(collect->lists, ElementsAre(std::string(64, 'e')));
@@ -154,16 +156,27 @@ TEST(Garbage, RunsThatHaveEndedLatelyKeepAll) {
 }
 
 // What a run that cannot be read needs, nobody knows.
-TEST(Garbage, ARunThatCannotBeReadKeepsAllBlobs) {
+TEST(Garbage, ARunThatCannotBeReadKeepsAllBlobsUntilItIsRemoved) {
   StoredRuns stored;
   stored.unreadable.push_back({RunId("x"), "its row is damaged"});
   const MonoTime now = MonoTime() + absl::Hours(1);
   State state({}, std::move(stored), 1, now);
   state.Tick({}, now, 1000);
-  const TickResult result = state.Tick({event::GarbageAsked{RequestId(5), Ask()}}, now, 1000);
-  ASSERT_EQ(result.commands.size(), 1u);
-  EXPECT_THAT(std::get<command::CollectGarbage>(result.commands[0]).reply.blobs_kept_because(),
-              HasSubstr("cannot be read"));
+  const auto why = [&] {
+    const TickResult result = state.Tick({event::GarbageAsked{RequestId(5), Ask()}}, now, 1000);
+    return std::get<command::CollectGarbage>(result.commands.at(0)).reply.blobs_kept_because();
+  };
+  EXPECT_THAT(why(), HasSubstr("cannot be read (x)"));
+  EXPECT_THAT(why(), HasSubstr("longhaul rm x"));
+  const TickResult removed = state.Tick({event::RemoveAsked{RequestId(6), "x"}}, now, 1000);
+  const auto& reply = std::get<command::ReplyRemove>(removed.commands.at(0)).reply;
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->run_id(), "x");
+  EXPECT_TRUE(std::ranges::any_of(removed.writes, [](const Write& write) {
+    const auto* run = std::get_if<write::RemoveRun>(&write);
+    return run != nullptr && run->run == RunId("x");
+  }));
+  EXPECT_EQ(why(), "");
 }
 
 // ---- rm ---------------------------------------------------------------------------

@@ -219,6 +219,15 @@ TEST_F(ShardStoreTest, WhatIsNotKeptGoesButNotWhatIsNewer) {
   EXPECT_FALSE(store_->DropOthers(RunId("../x"), {Step(1)}).ok());
 }
 
+TEST_F(ShardStoreTest, ARunThatIsRemovedLeavesNothing) {
+  for (const uint64_t step : {10, 20}) Write(StageIndex(0), Snapshot(step, "wte"));
+  ASSERT_TRUE(store_->DropRun(RunId("another")).ok());
+  EXPECT_EQ(*store_->Oldest(kRun), Step(10));
+  ASSERT_TRUE(store_->DropRun(kRun).ok());
+  EXPECT_FALSE(fs::exists(root_ + "/" + kRun.value()));
+  for (const char* bad : {"../x", "", "."}) EXPECT_FALSE(store_->DropRun(RunId(bad)).ok()) << bad;
+}
+
 TEST_F(ShardStoreTest, WritingAStepAgainReplacesIt) {
   Write(StageIndex(0), Snapshot(50, "wte", 1));
   const StageSnapshot newer = Snapshot(50, "wte", 7);

@@ -32,6 +32,7 @@ class NoShards : public ShardStore {
   StatusOr<std::optional<Step>> Oldest(const RunId&) const override { return std::nullopt; }
   Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
   Status DropOthers(const RunId&, const std::set<Step>&) override { return absl::OkStatus(); }
+  Status DropRun(const RunId&) override { return absl::OkStatus(); }
 };
 
 }  // namespace longhaul::worker

@@ -71,8 +71,9 @@ packages=(
   iproute2 procps nftables                                      # namespaces, tc, routers that translate
   python3-hyperframe python3-hpack                              # HTTP/2 of the abuse tests
 )
-# Ubuntu's chromium is a snap, which the tests cannot drive; there they skip.
-if [ "$want_test" = 1 ] && [ "${ID:-}" = debian ]; then packages+=(chromium fonts-dejavu-core); fi
+# Apart: some mirrors lack it. Ubuntu's chromium is a snap, which the tests cannot drive; there they skip.
+browser=()
+if [ "$want_test" = 1 ] && [ "${ID:-}" = debian ]; then browser=(chromium fonts-dejavu-core); fi
 if [ "$want_dev" = 1 ]; then
   case "${VERSION_ID:-}" in
     24.04) fuzzer=libclang-rt-18-dev ;;
@@ -83,29 +84,48 @@ if [ "$want_dev" = 1 ]; then
   packages+=(podman podman-compose runc netavark aardvark-dns iptables debootstrap)
 fi
 
-missing=()
-for package in "${packages[@]}"; do
-  [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
-    missing+=("$package")
-done
+missing_of() {
+  local package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+# Not 0: some cannot be had.
+install_packages() {
+  # A bare system has no apt-utils; debconf would warn of that although nothing here asks a question.
+  local apt_get=("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get)
+  local install=(install -y --no-install-recommends "$@")
+  "${apt_get[@]}" update -qq &&
+    "${apt_get[@]}" -qq --print-uris "${install[@]}" | awk '
+    /^.http/ { count++; bytes += $3 }
+    END { if (count) printf "setup: packages: %d with all they depend on, %d MB to fetch and unpack.\n", count, bytes / 1e6 + 1 }' &&
+    "${apt_get[@]}" -qq "${install[@]}" >/dev/null
+}
+
+as_root=()
+can_install=1
+if [ "$(id -u)" != 0 ]; then
+  as_root=(sudo)
+  command -v sudo >/dev/null || can_install=0
+fi
+mapfile -t missing < <(missing_of "${packages[@]}")
 if [ ${#missing[@]} -eq 0 ]; then
   say "packages: all ${#packages[@]} are installed."
 else
-  as_root=()
-  if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null ||
-      die "${#missing[@]} packages are missing and there is neither root nor sudo. As root: apt-get install --no-install-recommends ${missing[*]}"
-    as_root=(sudo)
-  fi
+  [ "$can_install" = 1 ] ||
+    die "${#missing[@]} packages are missing and there is neither root nor sudo. As root: apt-get install --no-install-recommends ${missing[*]}"
   say "packages: installing ${#missing[@]} of ${#packages[@]}: ${missing[*]}"
-  # A bare system has no apt-utils; debconf would warn of that although nothing here asks a question.
-  apt_get=("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get)
-  install=(install -y --no-install-recommends "${missing[@]}")
-  "${apt_get[@]}" update -qq
-  "${apt_get[@]}" -qq --print-uris "${install[@]}" | awk '
-    /^.http/ { count++; bytes += $3 }
-    END { if (count) printf "setup: packages: %d with all they depend on, %d MB to fetch and unpack.\n", count, bytes / 1e6 + 1 }'
-  "${apt_get[@]}" -qq "${install[@]}" >/dev/null
+  install_packages "${missing[@]}"
+fi
+if [ ${#browser[@]} -gt 0 ]; then
+  mapfile -t missing < <(missing_of "${browser[@]}")
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "tests: chromium is installed."
+  elif [ "$can_install" = 1 ] && say "tests: installing ${missing[*]}" && install_packages "${missing[@]}"; then
+    :
+  else
+    say "tests: ${missing[*]} cannot be installed; tests that need a browser are skipped."
+  fi
 fi
 
 # --- LibTorch ------------------------------------------------------------------

@@ -1,10 +1,10 @@
 // What a daemon tells Prometheus: families of samples, made anew for each scrape out of what the
 // daemon counts anyway. Plain data. A run or worker that is gone is simply not in the next page.
 //
-//   constexpr Row<v1::RunStatus> kRows[] = {
-//       {"longhaul_run_step", Kind::kGauge, "Last step", [](const auto& run) { return run.step();
-//       }}};
-//   AddRows<v1::RunStatus>(&page, kRows, {"run"}, {{{"gpt-1"}, &status}});
+//   std::optional<double> StepOf(const Run& run) { return run.step; }
+//
+//   constexpr Row<Run> kRows[] = {{"longhaul_run_step", Kind::kGauge, "Last step", &StepOf}};
+//   AddRows<Run>(&page, kRows, {"run"}, {{{"gpt-1"}, &run}});
 #ifndef LONGHAUL_BASE_METRICS_PAGE_H_
 #define LONGHAUL_BASE_METRICS_PAGE_H_
 

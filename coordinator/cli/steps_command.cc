@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
@@ -58,9 +57,8 @@ class FinishedRows {
   FinishedRows(std::optional<uint64_t> after, const Take& take) : after_(after), take_(take) {}
 
   Status Read(Client& client, const std::string& run) {
-    bool first = true;
     return EachStep(client, run, after_, [&](const v1::StepRecord& row) {
-      if (!std::exchange(first, false)) TakeNewest();
+      if (newest_ && newest_->step() < row.step()) TakeNewest();
       newest_ = row;
     });
   }

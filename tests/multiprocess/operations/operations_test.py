@@ -135,6 +135,14 @@ def check_restored(cluster, unbroken):
     followed = [json.loads(line) for line in (cluster.folder / "followed.jsonl").read_text().splitlines()]
     numbers = [int(line["step"]) for line in followed]
     assert numbers == sorted(set(numbers)) and numbers[-1] == max(got), (numbers[-1], max(got))
+    # Those that were lost with the coordinator were followed, too.
+    recorded = [row for row in map(json.loads, cluster.cli("steps", run, "--json").stdout.splitlines())
+                if int(row["step"]) in numbers]
+    kept = {int(row["step"]) for row in recorded}
+    for field in ("loss", "validation_loss"):
+        expect_equal(f"{field} that was followed", [row[field] for row in followed if int(row["step"]) in kept],
+                     [row[field] for row in recorded])
+    assert any(row["validation_loss"] is not None for row in followed), "nothing was validated"
 
 
 def main():

@@ -128,13 +128,14 @@ def foreign_run(cluster, run):
     bob = User(cluster, "bob", token)
     check(run not in bob.cli("ps"), "a foreign run is listed")
     for command in (["status", run], ["stop", run, "--now"], ["logs", run], ["steps", run], ["checkpoints", run],
-                    ["events", run], ["trace", run, "--out", cluster.folder / "trace.json"], ["watch", run]):
+                    ["events", run], ["rm", run], ["trace", run, "--out", cluster.folder / "trace.json"], ["watch", run]):
         bob.cli(*command, code=1, says="is not of bob")
     blob, _ = a_blob(cluster)
     identity = next((cluster.folder / "bob").glob("*.pem"))
     status, said = call(cluster.address, identity, CONTROL + "FetchBlob", message(field(1, blob)))
     check(status == PERMISSION_DENIED and "names this blob" in said, status, said)
     bob.cli("members", code=1, says="role user")
+    bob.cli("gc", code=1, says="role user")
     bob.cli("token", "create", "--role", "admin", code=1, says="role user")
     User(cluster, "eve", token).cli("ps", code=1, says="its uses are over")
     bob.cli("submit", cluster.write_run("guarded", steps=STEPS, stages=2), "--resume", code=1, says="no run called 'guarded'")

@@ -1,7 +1,11 @@
 #include "coordinator/http/reports.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -9,12 +13,14 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "base/file.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace longhaul::coordinator {
 namespace {
 
 constexpr char kReport[] = "report.html";
+constexpr size_t kMostReportBytes = 64 << 20;
 
 // Names of folders, and when their report was written.
 StatusOr<std::map<std::string, int64_t>> List(const std::string& folder) {
@@ -25,14 +31,50 @@ StatusOr<std::map<std::string, int64_t>> List(const std::string& folder) {
   if (error) {
     return absl::UnavailableError(fmt::format("reports in {}: {}", folder, error.message()));
   }
-  for (const auto& entry : entries) {
-    const auto written = std::filesystem::last_write_time(entry.path() / kReport, error);
-    if (error) continue;  // no sweep's folder
+  for (const std::filesystem::directory_iterator end; entries != end && !error;
+       entries.increment(error)) {
+    std::error_code problem;
+    const std::filesystem::path report = entries->path() / kReport;
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(report, problem))) {
+      continue;  // no sweep's folder
+    }
+    const auto written = std::filesystem::last_write_time(report, problem);
+    if (problem) continue;
     const auto since = std::chrono::file_clock::to_sys(written).time_since_epoch();
-    reports[entry.path().filename()] =
+    reports[entries->path().filename()] =
         std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
   }
+  if (error) {
+    return absl::UnavailableError(fmt::format("reports in {}: {}", folder, error.message()));
+  }
   return reports;
+}
+
+// Only a file's own bytes: a link may lead out of the folder, and a pipe would hold the thread.
+StatusOr<std::string> ReadRegularFile(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", path), errno);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(fmt::format("expected {} to be a file", path));
+  }
+  if (info.st_size > static_cast<off_t>(kMostReportBytes)) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} has {} bytes; the dashboard shows reports of at most {}", path,
+                    info.st_size, kMostReportBytes));
+  }
+  std::string contents(static_cast<size_t>(info.st_size), '\0');
+  size_t got = 0;
+  while (got < contents.size()) {
+    const ssize_t n = ::read(fd.get(), contents.data() + got, contents.size() - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FromErrno(fmt::format("cannot read {}", path), errno);
+    if (n == 0) break;  // it was cut short meanwhile
+    got += static_cast<size_t>(n);
+  }
+  contents.resize(got);
+  return contents;
 }
 
 }  // namespace
@@ -54,7 +96,7 @@ StatusOr<std::string> ReadReport(const std::string& folder, std::string_view nam
   if (!reports.contains(std::string(name))) {
     return absl::NotFoundError(fmt::format("there is no report '{}'", name));
   }
-  return ReadFile(folder + "/" + std::string(name) + "/" + kReport);
+  return ReadRegularFile(folder + "/" + std::string(name) + "/" + kReport);
 }
 
 }  // namespace longhaul::coordinator

@@ -12,7 +12,7 @@ namespace longhaul::coordinator {
 // `folder` has a folder for each sweep, as `longhaul sweep --out` writes it. Empty: no reports.
 // {"reports": [{"name": ..., "modified_unix_ms": ...}]}, by name. kUnavailable.
 StatusOr<std::string> ReportsJson(const std::string& folder);
-// The report of one of them. kNotFound.
+// The report of one of them: a file, and no link. kNotFound. kResourceExhausted: above 64 MiB.
 StatusOr<std::string> ReadReport(const std::string& folder, std::string_view name);
 
 }  // namespace longhaul::coordinator

@@ -81,8 +81,8 @@ StatusOr<std::vector<fs::path>> BlobsIn(const std::string& folder) {
   std::vector<fs::path> blobs;
   if (!Exists(folder)) return blobs;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (IsSha256Hex(entry.path().filename().string())) blobs.push_back(entry.path());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (IsSha256Hex(it->path().filename().string())) blobs.push_back(it->path());
   }
   if (error) return FromErrno(fmt::format("cannot list {}", folder), error.value());
   return blobs;

@@ -122,10 +122,11 @@ Status BlobUpload::Finish() {
 StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder) {
   LH_RETURN_IF_ERROR(MakeDirectories(folder));
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) {
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().filename().string().starts_with(kTemporaryPrefix)) {
       std::error_code ignored;  // It costs room only; the next start tries again.
-      std::filesystem::remove(entry.path(), ignored);
+      std::filesystem::remove(it->path(), ignored);
     }
   }
   if (error) return FromErrno(fmt::format("cannot list {}", folder), error.value());
@@ -161,11 +162,12 @@ StatusOr<std::vector<BlobStore::Entry>> BlobStore::List() const {
   std::vector<Entry> entries;
   std::error_code error;
   const absl::Time now = absl::Now();
-  for (const auto& one : std::filesystem::directory_iterator(folder_, error)) {
-    const std::string name = one.path().filename().string();
+  for (std::filesystem::directory_iterator it(folder_, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
     struct stat info {};
     // One that goes meanwhile is none.
-    if (!IsSha256Hex(name) || ::stat(one.path().c_str(), &info) != 0) continue;
+    if (!IsSha256Hex(name) || ::stat(it->path().c_str(), &info) != 0) continue;
     entries.push_back({.sha256 = name,
                        .bytes = static_cast<uint64_t>(info.st_size),
                        .age = now - absl::TimeFromTimespec(info.st_mtim)});

@@ -45,6 +45,7 @@ export class Charts {
     this.curves = {};
     this.step = -1;
     this.epoch = 0;
+    this.loaded = -1; // the step at which the server's last answer was made
     this.window = null;
     this.reset = element('button', { type: 'button', disabled: true, onclick: () => this.zoom(null) }, 'All steps');
     this.node = element('section', { class: 'charts', 'aria-label': 'Curves' });
@@ -75,6 +76,8 @@ export class Charts {
       const longest = Math.max(0, ...Object.values(this.curves).map((curve) => curve.steps.length));
       const anew = this.step < 0 || epoch !== this.epoch || step < this.step || longest > 3 * MOST_POINTS;
       if (anew || !this.window) await this.#load(anew);
+      // What was asked for early may be older than the news.
+      if (this.loaded < step && !this.window) await this.#load(false);
       this.step = step;
       this.epoch = epoch;
     } catch (error) {
@@ -91,9 +94,11 @@ export class Charts {
   async #load(anew) {
     const parameters = { run: this.run, ...(this.window ?? {}) };
     // The last steps again: their validation may have come since.
-    if (!anew) parameters.first = Math.max(0, this.step - 16);
-    const { curves } = await (this.early ?? ask('steps', parameters));
-    this.early = null;
+    if (!anew) parameters.first = Math.max(0, this.loaded - 16);
+    const early = this.window ? null : this.early;
+    this.early = null; // once, also where it failed
+    const { curves, step } = await (early ?? ask('steps', parameters));
+    this.loaded = step;
     if (this.closed) return;
     if (anew) this.curves = {};
     for (const [name, curve] of Object.entries(curves)) this.#append(name, curve);

@@ -136,6 +136,16 @@ class NoRuns {
   close() {}
 }
 
+// Of an address that names a run which was removed, or never was.
+class NoSuchRun {
+  constructor(run) {
+    this.run = run;
+    this.node = element('div', {}, element('h1', {}, `There is no run ${run}`), element('p', { class: 'muted' }, 'It was removed, or there was none of this id.'));
+  }
+
+  close() {}
+}
+
 // ---- Which view -------------------------------------------------------------------
 let view = null;
 let runs = [];
@@ -171,6 +181,16 @@ function go() {
   list();
 }
 
+// The run in view is removed, or one that was not there has come.
+function noteGone() {
+  if (!(view instanceof RunView || view instanceof NoSuchRun)) return;
+  const there = runs.some((run) => run.run_id === view.run || run.name === view.run);
+  if (there === view instanceof RunView) return;
+  // Where the address names no run, the next one is shown.
+  if (there || placeOf(location.hash).view !== 'run') place = '';
+  else open(new NoSuchRun(view.run));
+}
+
 function list() {
   const words = find('run-filter').value.toLowerCase();
   const found = runs.filter((run) => run.run_id.toLowerCase().includes(words));
@@ -191,6 +211,7 @@ const live = new Live({
     find('version').textContent = news.version;
     find('worker-count').textContent = `${grouped(news.workers.connected)}/${grouped(news.workers.known)}`;
     list();
+    noteGone();
     if (place === 'run ' || place === '') go();
   },
   run(news) {

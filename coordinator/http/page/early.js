@@ -6,10 +6,18 @@ export function firstRun(runs) {
   return (runs.find((run) => !['done', 'stopped', 'failed'].includes(run.state)) ?? runs[0])?.run_id;
 }
 
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // an address that somebody wrote by hand
+  }
+}
+
 // {view: 'run', run: ID}, {view: 'workers'}, ...; a run is left out where the address names none.
 export function placeOf(hash) {
   const [view, run] = (hash.slice(1) || 'runs').split('/');
-  return { view, run: view === 'run' ? decodeURIComponent(run ?? '') : undefined };
+  return { view, run: view === 'run' ? decoded(run ?? '') : undefined };
 }
 
 let early = (async () => {

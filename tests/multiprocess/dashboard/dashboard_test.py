@@ -108,6 +108,25 @@ def other_views(page, fleet):
     page.press("t")
 
 
+def shows_that_a_run_is_gone(page, fleet):
+    """Of addresses that people write, too. Last: it removes the fleet's run."""
+    for name in ("never-was", "%zz"):
+        page.evaluate(f"location.hash = '#run/{name}'")
+        page.wait(f"document.querySelector('h1').innerText === 'There is no run {name}'")
+    page.evaluate(f"location.hash = '#run/{fleet.run}'")
+    page.wait("document.querySelectorAll('.cell').length === 8")
+    # What was asked of a run that is not there.
+    check(all("404" in error for error in page.errors), page.errors)
+    page.errors.clear()
+    check(fleet.say("remove") == "removed", "the run is not removed")
+    page.wait(f"document.querySelector('h1').innerText === 'There is no run {fleet.run}'")
+    check("live" not in text(page, "main"), text(page, "main"))
+    check(not page.evaluate("document.querySelector('#run-list li')"), "it is listed")
+    page.press("r")
+    page.wait("document.querySelector('h1').innerText === 'No runs yet'")
+    page.errors.clear()
+
+
 def main():
     programs, pictures = sys.argv[1], pathlib.Path(sys.argv[2])
     if browsers.find() is None:
@@ -133,6 +152,8 @@ def main():
             dark.wait("document.querySelector('#timeline .muted').textContent.startsWith('step ')")
             dark.screenshot(pictures / "run_dark.png", whole=True)
             quiet(dark, fleet.address)
+            shows_that_a_run_is_gone(page, fleet)
+            quiet(page, fleet.address)
     print(f"updates were seen after {', '.join(f'{one:.2f}' for one in late_s)} s; screenshots in {pictures}")
     return 0
 

@@ -250,6 +250,20 @@ StatusOr<std::string> Fleet::Train(const std::string& name, uint32_t stages, uin
   return absl::DeadlineExceededError("the run of the stand-ins does not begin");
 }
 
+Status Fleet::Remove() {
+  const std::string run = shell_->Runs().front().run_id();
+  const auto stopped = std::make_shared<std::promise<Status>>();
+  shell_->StopRun(run, /*now=*/true, [stopped](const StatusOr<v1::StopReply>& reply) {
+    stopped->set_value(reply.status());
+  });
+  LH_RETURN_IF_ERROR(stopped->get_future().get());
+  const auto removed = std::make_shared<std::promise<Status>>();
+  shell_->RemoveRun(run, [removed](const StatusOr<v1::RemoveRunReply>& reply) {
+    removed->set_value(reply.status());
+  });
+  return removed->get_future().get();
+}
+
 Status Fleet::Step(uint64_t count) {
   std::vector<StandIn*> training;
   for (const auto& worker : workers_) {

@@ -60,6 +60,8 @@ class Fleet {
   Status Step(uint64_t count);
   void Beat();
   void SayLink(uint32_t stage, const std::string& state);
+  // Stops the run at once, and removes it.
+  Status Remove();
   uint64_t step() const { return step_; }
 
  private:

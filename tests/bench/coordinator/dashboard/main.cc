@@ -4,8 +4,8 @@
 // Prints "dashboard at http://HOST:PORT/ RUN STEP" when all is there. Then a command on each line
 // of stdin, each answered by a line: "step N" finishes N steps (answer: the step's number and when,
 // in ms since 1970), "link STAGE STATE" says of the link below a stage that it is lost, suspect,
-// healed; "close" ends the dashboard, "open" begins it again on its port. The end of stdin is the
-// end.
+// healed; "close" ends the dashboard, "open" begins it again on its port; "remove" stops the run
+// and removes it. The end of stdin is the end.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -93,7 +93,11 @@ class Bench {
       const Status status = Open();
       return status.ok() ? "opened" : std::string(Message(status));
     }
-    return "expected: step N, link STAGE STATE, close or open";
+    if (word == "remove") {
+      const Status status = fleet_->Remove();
+      return status.ok() ? "removed" : std::string(Message(status));
+    }
+    return "expected: step N, link STAGE STATE, close, open or remove";
   }
 
   testing::TempDir folder_;

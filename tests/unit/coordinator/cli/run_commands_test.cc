@@ -141,7 +141,7 @@ TEST_F(CliTest, StepsThatAreFollowedHaveTheirValidation) {
     const auto json = nlohmann::json::parse(line);
     got.push_back(fmt::format("{} {}", json["step"].dump(), json["validation_loss"].dump()));
   }
-  EXPECT_THAT(got, ElementsAre("1 null", "2 4.5", "3 3.5"));
+  EXPECT_THAT(got, ElementsAre("1 0.0", "2 4.5", "3 3.5"));
 }
 
 }  // namespace

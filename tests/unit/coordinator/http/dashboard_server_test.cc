@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <httplib.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <filesystem>
@@ -145,6 +146,26 @@ TEST_F(DashboardTest, ReportsAreThoseOfTheFolder) {
   for (const char* name : {"empty", "..", ".", "rates/../rates", ""}) {
     EXPECT_EQ(Get(fmt::format("/report?name={}", name))->status, 404) << name;
   }
+}
+
+TEST_F(DashboardTest, ReportsAreFilesAlone) {
+  const auto sweep = [&](const std::string& name) {
+    std::filesystem::create_directories(folder_.path() + "/" + name);
+    return folder_.path() + "/" + name + "/report.html";
+  };
+  std::ofstream(folder_.path() + "/secret") << "of somebody else";
+  std::filesystem::create_symlink(folder_.path() + "/secret", sweep("link"));
+  ASSERT_EQ(::mkfifo(sweep("pipe").c_str(), 0600), 0);
+  std::filesystem::create_directories(sweep("folder"));
+  std::ofstream(sweep("large")) << "<h1>";
+  std::filesystem::resize_file(sweep("large"), (64 << 20) + 1);
+  const auto listed = Parse(Get("/api/reports"))["reports"];
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0]["name"], "large");
+  for (const char* name : {"link", "pipe", "folder"}) {
+    EXPECT_EQ(Get(fmt::format("/report?name={}", name))->status, 404) << name;
+  }
+  EXPECT_THAT(std::string(Parse(Get("/report?name=large"))["error"]), HasSubstr("at most"));
 }
 
 // Reads a stream on a thread of its own, until it ends or `until` is in it.

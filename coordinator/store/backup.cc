@@ -174,6 +174,8 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
 }
 
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir) {
+  // First without the lock: its file would make a state directory of a backup that was named here.
+  LH_RETURN_IF_ERROR(CheckUnused(state_dir));
   LH_ASSIGN_OR_RETURN(const StateDirLock lock, StateDirLock::Acquire(state_dir));
   LH_RETURN_IF_ERROR(CheckUnused(state_dir));
   LH_RETURN_IF_ERROR(CheckBlobs(folder));

@@ -187,7 +187,7 @@ function noteGone() {
   const there = runs.some((run) => run.run_id === view.run || run.name === view.run);
   if (there === view instanceof RunView) return;
   // Where the address names no run, the next one is shown.
-  if (there || placeOf(location.hash).view !== 'run') place = '';
+  if (there || placeOf(location.hash).view === 'runs') place = '';
   else open(new NoSuchRun(view.run));
 }
 

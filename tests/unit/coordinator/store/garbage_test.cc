@@ -187,6 +187,9 @@ TEST_F(BackupTest, IsNotRestoredOverACoordinator) {
   const auto done = Restore(backup_, folder_.path());
   EXPECT_EQ(done.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(done.status().message()), HasSubstr("store.db is there already"));
+  // The backup itself, by mistake: it can be replaced as before.
+  EXPECT_FALSE(Restore(backup_, backup_).ok());
+  EXPECT_TRUE(BackUp(folder_.path(), backup_, false).ok());
 }
 
 TEST_F(BackupTest, NeverReplacesAStoreOfACoordinator) {

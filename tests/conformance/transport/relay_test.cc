@@ -98,6 +98,20 @@ TEST_P(RelayedLinkTest, ARelayThatComesBackIsTakenAgain) {
   Exchange("again");
 }
 
+// What somebody else says of his relay stops nobody.
+TEST_P(RelayedLinkTest, OpensThoughOneOfItsWaysIsNone) {
+  OpenAt({"x#1", NewWay("no host and port"), NewWay(OfTheSuite().address())});
+  Exchange("through the third");
+}
+
+TEST_P(RelayedLinkTest, WithoutAnyWayItIsNotExpected) {
+  OpenResult expected;
+  listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .wait_at = {"x#1", "y#2"}},
+                    Deadline::After(kPatience), expected.Done());
+  const Status status = expected.Wait().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
 TEST_P(RelayedLinkTest, CarriesNoPlainLinks) {
   OpenResult dialled;
   dialler_->Dial({NewWay(OfTheSuite().address())}, Key(), kSecret, at_dialler_, {},

@@ -9,10 +9,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -72,7 +70,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
   void Close() {
     if (listener_) listener_->StopListening();
     while (!guests_.empty()) Drop(guests_.begin()->second);
-    while (!pairs_.empty()) Part(*pairs_.begin());
+    while (!pairs_.empty()) Separate(pairs_.begin()->first);
     listener_.reset();
   }
 
@@ -91,7 +89,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     std::string peer;
     std::string nonce, answer;
     std::optional<Claim> claim;  // it has shown a ticket, and waits; its name is in `answer`
-    uint64_t number = 0;         // of those that wait
+    uint64_t number = 0;         // of those that wait: by time
     std::optional<EventLoop::TimerId> timer;
   };
   using SharedGuest = std::shared_ptr<Guest>;
@@ -99,7 +97,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     SharedGuest one, other;
     std::shared_ptr<Pipe> pipe;
   };
-  using SharedPair = std::shared_ptr<Pair>;
+  using PairId = std::pair<std::string, uint64_t>;  // by name and time
 
   void Greet(UniqueFd fd) {
     const auto guest = std::make_shared<Guest>();
@@ -139,13 +137,13 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
       ++refused_;
       LogAboutPeer(LogLevel::kWarn, guest->peer.substr(0, guest->peer.rfind(':')),
                    fmt::format("the relay refused {}: {}", guest->peer, Message(claim.status())));
-      return Turn(guest, RelayWord::kRefused);
+      return TurnAway(guest, RelayWord::kRefused);
     }
     if (waiting_.size() >= options_.most_waiting || pairs_.size() >= options_.most_pipes) {
       LogAboutPeer(LogLevel::kWarn, "relay",
                    fmt::format("the relay is full: {} wait, {} pairs are joined", waiting_.size(),
                                pairs_.size()));
-      return Turn(guest, RelayWord::kFull);
+      return TurnAway(guest, RelayWord::kFull);
     }
     listener_->Admit(guest->peer);
     guest->claim = *claim;
@@ -161,35 +159,44 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     guest->timer =
         loop_->AddTimer(loop_->now() + options_.patience, [self = shared_from_this(), guest] {
           guest->timer.reset();
-          self->Turn(guest, RelayWord::kNobody);
+          self->TurnAway(guest, RelayWord::kNobody);
         });
   }
 
-  void Turn(const SharedGuest& guest, RelayWord word) {
+  void TurnAway(const SharedGuest& guest, RelayWord word) {
     Say(guest->fd.get(), word);
     Drop(guest);
   }
 
   void Join(const SharedGuest& one, const SharedGuest& other) {
-    const auto pair = std::make_shared<Pair>(Pair{one, other, nullptr});
+    const PairId id(one->claim->name, next_++);
+    const PairId oldest(id.first, 0);
+    while (std::distance(pairs_.lower_bound(oldest), pairs_.lower_bound(id)) >=
+           static_cast<std::ptrdiff_t>(options_.most_of_a_name)) {
+      Separate(pairs_.lower_bound(oldest)->first);
+    }
+    Pair& pair = pairs_[id];
+    pair = {one, other, nullptr};
+    pipe_count_ = pairs_.size();
+    ++joined_;
     for (const SharedGuest& guest : {one, other}) {
       Forget(guest);
       Say(guest->fd.get(), RelayWord::kJoined);
     }
-    pairs_.insert(pair);
-    pipe_count_ = pairs_.size();
-    ++joined_;
-    pair->pipe = std::make_shared<Pipe>(
+    pair.pipe = std::make_shared<Pipe>(
         loop_, one->fd.get(), other->fd.get(), [this](size_t bytes) { bytes_ += bytes; },
-        [self = shared_from_this(), pair] { self->Part(pair); });
-    pair->pipe->Start();
+        [self = shared_from_this(), id] { self->Separate(id); });
+    pair.pipe->Start();
   }
 
-  void Part(SharedPair pair) {
-    if (pairs_.erase(pair) == 0) return;
+  void Separate(PairId id) {
+    const auto found = pairs_.find(id);
+    if (found == pairs_.end()) return;
+    const Pair pair = std::move(found->second);
+    pairs_.erase(found);
     pipe_count_ = pairs_.size();
-    pair->pipe->Stop();
-    for (const SharedGuest& guest : {pair->one, pair->other}) listener_->Cut(guest->peer);
+    pair.pipe->Stop();
+    for (const SharedGuest& guest : {pair.one, pair.other}) listener_->Cut(guest->peer);
   }
 
   // Out of all that is known of guests; its descriptor stays open.
@@ -234,7 +241,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
   std::unique_ptr<Listener> listener_;
   std::map<int, SharedGuest> guests_;  // those that wait among them
   Places waiting_;
-  std::set<SharedPair> pairs_;
+  std::map<PairId, Pair> pairs_;
   uint64_t next_ = 1;
   std::atomic<size_t> waiting_count_ = 0, pipe_count_ = 0;
   std::atomic<uint64_t> joined_ = 0, refused_ = 0, bytes_ = 0;

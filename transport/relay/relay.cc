@@ -8,7 +8,6 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <map>
 #include <optional>
 #include <utility>
@@ -19,28 +18,19 @@
 #include "base/unique_fd.h"
 #include "proto/rpc/listener.h"
 #include "transport/relay/pipe.h"
+#include "transport/relay/socket.h"
 #include "transport/relay/ticket.h"
 
 namespace longhaul::relay {
 namespace {
 
-// An end that is gone without a word is noticed after about this time.
-constexpr int kSilenceSeconds = 15, kAskAgainSeconds = 5, kAsks = 3;
-constexpr int kUserTimeoutMs = (kSilenceSeconds + kAskAgainSeconds * kAsks) * 1000;
-// What may wait in the kernel before the line: else a slow end has seconds of it.
-constexpr int kNotSentBytes = 64 << 10;
-
-void Set(int fd, int level, int name, int value) {
-  ::setsockopt(fd, level, name, &value, sizeof(value));
-}
+// An end that is gone without a word is noticed after about this time, also where it is to take
+// something.
+constexpr int kUserTimeoutMs = kJoinedKeepAlive.total_s() * 1000;
 
 void Prepare(int fd) {
-  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds);
-  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kAskAgainSeconds);
-  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kAsks);
-  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  Set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);
+  PrepareSocket(fd, kJoinedKeepAlive);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
 }
 
 // The socket has room for it: nothing was sent before.
@@ -124,7 +114,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     // One that waits has nothing to say until it is joined.
     const size_t wanted = guest->claim ? 1 : missing;
     const ssize_t got = ::recv(guest->fd.get(), bytes.data(), wanted, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (got < 0 && WouldBlock()) return;
     if (got <= 0 || guest->claim) return Drop(guest);
     guest->answer.append(bytes.data(), static_cast<size_t>(got));
     if (guest->answer.size() == kAnswerBytes) Admit(guest);
@@ -148,7 +138,8 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     listener_->Admit(guest->peer);
     guest->claim = *claim;
     const Side peer_side = claim->side == Side::kDialler ? Side::kWaiter : Side::kDialler;
-    if (const SharedGuest peer = Oldest(claim->name, peer_side)) return Join(peer, guest);
+    // An older one may have died without a word.
+    if (const SharedGuest peer = Newest(claim->name, peer_side)) return Join(peer, guest);
     while (Count(claim->name, claim->side) >= options_.most_of_a_name) {
       Drop(Oldest(claim->name, claim->side));
     }
@@ -230,6 +221,10 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
   SharedGuest Oldest(std::string_view name, Side side) {
     const auto [begin, end] = Of(name, side);
     return begin == end ? nullptr : begin->second;
+  }
+  SharedGuest Newest(std::string_view name, Side side) {
+    const auto [begin, end] = Of(name, side);
+    return begin == end ? nullptr : std::prev(end)->second;
   }
   size_t Count(std::string_view name, Side side) {
     const auto [begin, end] = Of(name, side);

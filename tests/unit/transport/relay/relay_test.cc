@@ -165,6 +165,21 @@ TEST_F(RelayTest, JoinsWhoeverOfTheTwoComesFirst) {
   EXPECT_EQ(waiter.Word(), 'J');
 }
 
+// Whoever was there before may be gone without a word, and come again.
+TEST_F(RelayTest, JoinsTheNewestOfThoseThatWait) {
+  End older(*relay_), newer(*relay_), dialler(*relay_), second(*relay_);
+  older.Show(TicketOf('a'), Side::kWaiter);
+  ASSERT_TRUE(WaitFor([](const RelayStats& stats) { return stats.waiting == 1; }));
+  newer.Show(TicketOf('a'), Side::kWaiter);
+  ASSERT_TRUE(WaitFor([](const RelayStats& stats) { return stats.waiting == 2; }));
+  dialler.Show(TicketOf('a'), Side::kDialler);
+  EXPECT_EQ(newer.Word(), 'J');
+  EXPECT_EQ(dialler.Word(), 'J');
+  EXPECT_EQ(relay_->stats().waiting, 1u);
+  second.Show(TicketOf('a'), Side::kDialler);
+  EXPECT_EQ(older.Word(), 'J');
+}
+
 TEST_F(RelayTest, JoinsNeitherOtherNamesNorTwoOfOneSide) {
   Start({.patience = absl::Milliseconds(100)});
   End waiter(*relay_), same_side(*relay_), dialler(*relay_);

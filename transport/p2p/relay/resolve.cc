@@ -1,7 +1,6 @@
 #include "transport/p2p/relay/resolve.h"
 
 #include <fmt/core.h>
-#include <netdb.h>
 
 #include <cstring>
 #include <thread>
@@ -20,9 +19,7 @@ StatusOr<SocketAddress> LookUpWith(const HostPort& address, int flags) {
   if (code != 0) {
     return absl::UnavailableError(fmt::format("{}: {}", address.host, ::gai_strerror(code)));
   }
-  const addrinfo* chosen = found;
-  while (chosen != nullptr && chosen->ai_family != AF_INET) chosen = chosen->ai_next;
-  if (chosen == nullptr) chosen = found;
+  const addrinfo* const chosen = Preferred(found);
   SocketAddress result;
   std::memcpy(&result.storage, chosen->ai_addr, chosen->ai_addrlen);
   result.bytes = chosen->ai_addrlen;
@@ -31,6 +28,12 @@ StatusOr<SocketAddress> LookUpWith(const HostPort& address, int flags) {
 }
 
 }  // namespace
+
+const addrinfo* Preferred(const addrinfo* found) {
+  const addrinfo* chosen = found;
+  while (chosen != nullptr && chosen->ai_family != AF_INET) chosen = chosen->ai_next;
+  return chosen == nullptr ? found : chosen;
+}
 
 StatusOr<SocketAddress> LookUp(const HostPort& address) {
   return LookUpWith(address, 0);

@@ -2,6 +2,7 @@
 #ifndef LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_
 #define LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_
 
+#include <netdb.h>
 #include <sys/socket.h>
 
 #include <functional>
@@ -22,7 +23,10 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// Waits for name servers. Of a name with addresses of both kinds one of IPv4, as Listener listens.
+// Of what a name server said, in its order: the first of IPv4, which Listener prefers, too; else
+// the first.
+const addrinfo* Preferred(const addrinfo* found);
+// Waits for name servers.
 StatusOr<SocketAddress> LookUp(const HostPort& address);
 
 // Threads: all on the loop.

@@ -23,9 +23,13 @@ StatusOr<SocketAddress> AddressOfPort(uint16_t port) {
 }
 
 TEST(ResolveTest, OfANameWithBothKindsItTakesIpv4) {
+  addrinfo last{.ai_family = AF_INET}, middle{.ai_family = AF_INET, .ai_next = &last},
+      first{.ai_family = AF_INET6, .ai_next = &middle};
+  EXPECT_EQ(Preferred(&first), &middle);
+  first.ai_next = nullptr;
+  EXPECT_EQ(Preferred(&first), &first);
   const auto found = LookUp({"localhost", 7071});
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->storage.ss_family, AF_INET);
   EXPECT_EQ(reinterpret_cast<const sockaddr_in&>(found->storage).sin_port, htons(7071));
 }
 

@@ -185,6 +185,12 @@ StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const Flags& flags, v1::Relay
   if (address.host == "0.0.0.0" || address.host == "::") {
     address.host = OwnAddressTowards(flags.coordinator);
   }
+  if (address.host.empty() && flags.relay_advertise.empty()) {
+    return absl::UnavailableError(fmt::format(
+        "there is no way to the coordinator {}, so the address at which others reach the relay is "
+        "not known; look at its name and the network, or say it with --relay-advertise",
+        flags.coordinator));
+  }
   offer->set_address(flags.relay_advertise.empty() ? ToString(address) : flags.relay_advertise);
   offer->set_secret(secret);
   LogInfo("relay at {}, reached at {}", (*relay)->address(), offer->address());

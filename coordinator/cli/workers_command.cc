@@ -104,7 +104,7 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
 
 void PrintRelays(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   if (reply.relays().empty()) return;
-  Table table({{"RELAY OF"}, {"REACHED AT"}, {"CARRIES LINKS", Align::kRight}});
+  Table table({{"RELAY OF"}, {"REACHED AT"}, {"LINKS (FIRST CHOICE)", Align::kRight}});
   for (const v1::RelayStatus& relay : reply.relays()) {
     const bool at_coordinator = relay.address().starts_with(':');
     table.AddRow({relay.name(), (at_coordinator ? "the coordinator's host" : "") + relay.address(),

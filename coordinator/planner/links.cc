@@ -70,9 +70,9 @@ bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportK
   return HasAddress(to, transport) && ProblemOf(from, to, transport) == nullptr;
 }
 
-// Who both could meet at; nobody where one is of a version without relays. Another worker's for
-// each pair, so that they share the work; the coordinator's last, which others need for more than
-// that.
+// Who both could meet at; nobody where one is of a version without relays. In an order that a hash
+// of the pair draws, so that relays share the work; the coordinator last, which others need for
+// more than that.
 std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWorker& lower) {
   std::vector<Relay> relays;
   for (const CandidateWorker* worker : {&upper, &lower}) {
@@ -180,6 +180,10 @@ bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells) {
 bool HasRelays(const Assignment& assignment) {
   return std::ranges::any_of(assignment.edges,
                              [](const Edge& edge) { return !edge.relays.empty(); });
+}
+
+void SealIfRelayed(Assignment* assignment) {
+  assignment->sealed |= HasRelays(*assignment);
 }
 
 void SetEnds(LinkEnds ends, Edge* edge) {

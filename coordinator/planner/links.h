@@ -19,8 +19,9 @@ Status AddEdges(const PlanRequest& request, Plan* plan);
 // Whether links between workers with these endpoints are encrypted.
 bool SealsLinks(const RunSpec& spec, std::span<const std::vector<Endpoint>> endpoints);
 bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells);
-// Whether a relay carries one of the edges: then all are encrypted.
 bool HasRelays(const Assignment& assignment);
+// Where a relay carries one of the edges, all are encrypted.
+void SealIfRelayed(Assignment* assignment);
 // How the two cells of an edge reach each other.
 void SetEnds(LinkEnds ends, Edge* edge);
 // What a worker would send of each microbatch over a boundary, in either direction. Of a codec that

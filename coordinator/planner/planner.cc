@@ -254,7 +254,7 @@ StatusOr<BegunPlan> Planner::Begin() const {
   AddCells(layers, &plan);
   assignment.sealed = SealsLinks(spec_, assignment.cells);
   LH_RETURN_IF_ERROR(AddEdges(request_, &plan));
-  assignment.sealed |= HasRelays(assignment);
+  SealIfRelayed(&assignment);
   LH_RETURN_IF_ERROR(CheckPredictions(request_, assignment));
   LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));
   SetNetwork(NetworkFor(request_, assignment), &plan);

@@ -174,13 +174,13 @@ class ReplicasPlanner {
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
       LH_ASSIGN_OR_RETURN(LinkEnds ends, EndsOf(spec, from, to, edge.kind));
       SetEnds(std::move(ends), &edge);
-      plan->assignment.sealed |= !edge.relays.empty();
       const std::string codec = replicas::ToString(spec.replicas.gradients);
       edge.forward = {.codec = codec,
                       .bytes = UsualTraffic(layout, edge.from.replica, edge.to.replica).total()};
       edge.backward = {.codec = codec,
                        .bytes = UsualTraffic(layout, edge.to.replica, edge.from.replica).total()};
     }
+    SealIfRelayed(&plan->assignment);
     return absl::OkStatus();
   }
 

@@ -52,7 +52,7 @@ class Resizer {
     plan.edges.assign(assignment.edges.size(), {});
     plan.prediction.edges.assign(assignment.edges.size(), {});
     for (size_t e = 0; e < assignment.edges.size(); ++e) LH_RETURN_IF_ERROR(FillEdge(e, &plan));
-    assignment.sealed |= HasRelays(assignment);
+    SealIfRelayed(&assignment);
     assignment.run_yaml = RunYamlOf(spec_, assignment);
     LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(plan, spec_));
     step.Set(&plan.prediction);

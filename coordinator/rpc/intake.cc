@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {
@@ -18,6 +19,19 @@ Status TooMany(std::string_view what, size_t most, size_t came) {
 
 void Tidy(std::string* text, size_t limit) {
   *text = Printable(*text, limit);
+}
+
+// It goes into the ways of other workers, behind it a '#' (transport/relay/ticket.h), and is shown.
+Status CheckRelayAddress(const std::string& address) {
+  const StatusOr<HostPort> parsed = ParseHostPort(address);
+  if (parsed.ok() && parsed->port != 0 && address.find('#') == std::string::npos &&
+      address == Printable(address, kMaxHelloTextBytes)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("expected host:port as the address of a worker's relay, got '{}'; start the "
+                  "worker with --relay-advertise host:port, where others reach the relay",
+                  Printable(address, kMaxHelloTextBytes)));
 }
 
 }  // namespace
@@ -42,6 +56,7 @@ Status AdmitHello(v1::Hello* hello) {
   LH_RETURN_IF_ERROR(check("run", hello->run_id()));
   LH_RETURN_IF_ERROR(check("host", hello->host()));
   LH_RETURN_IF_ERROR(check("relay", hello->relay().address()));
+  if (hello->has_relay()) LH_RETURN_IF_ERROR(CheckRelayAddress(hello->relay().address()));
   for (const v1::DataEndpoint& endpoint : hello->endpoints()) {
     LH_RETURN_IF_ERROR(check("transport", endpoint.transport()));
     if (endpoint.addresses_size() > kMaxDataAddresses) {

@@ -307,9 +307,12 @@ class Core {
   void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const;
 
-  // relays.cc: the coordinator's own first, then connected workers'.
-  std::vector<RelayOffer> RelayOffers() const;
-  void AddRelays(CandidateWorker* worker) const;
+  // relays.cc: who carries links now, the coordinator first, then connected workers.
+  std::vector<Relay> RelaysNow() const;
+  // nullopt: it carries none now.
+  std::optional<RelayOffer> OfferOf(const Relay& relay) const;
+  // It went through relays, and all of them are gone.
+  bool HasLostItsRelays(const Edge& edge) const;
   // Where both ends of a link meet, of those relays that are there. Nobody can guess the name under
   // which they do who does not know the secret.
   std::vector<std::string> WaysThrough(const std::vector<Relay>& relays,

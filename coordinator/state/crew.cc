@@ -202,17 +202,19 @@ Assignment Core::WithCrew(const Run& run, const Crew& crew) const {
   }
   assignment.sealed |= SealsLinks(run.record.spec, assignment.cells);
   for (Edge& edge : assignment.edges) {
-    if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
+    if (!replaced.contains(edge.from) && !replaced.contains(edge.to) && !HasLostItsRelays(edge)) {
+      continue;
+    }
     StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],
                                           *crew[assignment.PlaceOf(edge.to)], edge.kind);
-    if (!ends.ok()) continue;  // CanTake has seen that there is a way
+    if (!ends.ok()) continue;  // CanTake has seen that there is a way, or relays may come back
     SetEnds(*std::move(ends), &edge);
-    assignment.sealed |= !edge.relays.empty();
     const WorkerId& from = assignment.Find(edge.from)->worker;
     const WorkerId& to = assignment.Find(edge.to)->worker;
     TakeMeasured(links_.Find(from, to), &edge.forward);
     TakeMeasured(links_.Find(to, from), &edge.backward);
   }
+  SealIfRelayed(&assignment);
   return assignment;
 }
 

@@ -75,7 +75,7 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   one.endpoints = FromProto(worker.hello.endpoints());
   AddDevices(spec, worker.hello, &one);
   AddReach(&one);
-  AddRelays(&one);
+  one.relays = RelaysNow();
   return one;
 }
 

@@ -49,7 +49,7 @@ bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker&
   if (reach_.IsAsking(upper.id, lower.id, std::string(ToString(*transport)))) return true;
   // A relay is for those that reach each other over neither.
   const auto ends = EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
-  return !ends.ok() && !RelayOffers().empty() &&
+  return !ends.ok() && !RelaysNow().empty() &&
          reach_.IsAsking(upper.id, lower.id, std::string(ToString(TransportKind::kGrpc)));
 }
 

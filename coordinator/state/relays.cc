@@ -14,23 +14,36 @@ namespace {
 // Longer than an epoch trains without a link that has to open anew, as a rule. Else it recovers.
 constexpr uint64_t kTicketSeconds = uint64_t{7} * 24 * 3600;
 
-}  // namespace
-
-std::vector<RelayOffer> Core::RelayOffers() const {
-  std::vector<RelayOffer> offers;
-  if (options_.relay) offers.push_back(*options_.relay);
-  for (const Worker* worker : connected_) {
-    const v1::RelayOffer& offer = worker->hello.relay();
-    if (offer.address().empty() || offer.secret().size() != relay::kSecretBytes) continue;
-    offers.push_back({.relay = {.worker = worker->id, .name = worker->hello.name()},
-                      .address = offer.address(),
-                      .secret = offer.secret()});
-  }
-  return offers;
+bool Carries(const v1::Hello& hello) {
+  return !hello.relay().address().empty() && hello.relay().secret().size() == relay::kSecretBytes;
 }
 
-void Core::AddRelays(CandidateWorker* worker) const {
-  for (RelayOffer& offer : RelayOffers()) worker->relays.push_back(std::move(offer.relay));
+}  // namespace
+
+std::vector<Relay> Core::RelaysNow() const {
+  std::vector<Relay> relays;
+  if (options_.relay) relays.push_back(options_.relay->relay);
+  for (const Worker* worker : connected_) {
+    if (Carries(worker->hello)) {
+      relays.push_back({.worker = worker->id, .name = worker->hello.name()});
+    }
+  }
+  return relays;
+}
+
+std::optional<RelayOffer> Core::OfferOf(const Relay& relay) const {
+  if (relay.worker.value().empty()) return options_.relay;
+  const Worker* worker = FindWorker(relay.worker);
+  if (worker == nullptr || !worker->session || !Carries(worker->hello)) return std::nullopt;
+  return RelayOffer{.relay = relay,
+                    .address = worker->hello.relay().address(),
+                    .secret = worker->hello.relay().secret()};
+}
+
+bool Core::HasLostItsRelays(const Edge& edge) const {
+  return !edge.relays.empty() && std::ranges::none_of(edge.relays, [&](const Relay& relay) {
+    return OfferOf(relay).has_value();
+  });
 }
 
 std::vector<std::string> Core::WaysThrough(const std::vector<Relay>& relays,
@@ -40,11 +53,9 @@ std::vector<std::string> Core::WaysThrough(const std::vector<Relay>& relays,
   if (relays.empty()) return ways;
   const std::string name = HmacSha256(link_secret, fmt::format("meeting of {}", link));
   const uint64_t until_s = static_cast<uint64_t>(unix_ms_ / 1000) + kTicketSeconds;
-  const std::vector<RelayOffer> offers = RelayOffers();
   for (const Relay& relay : relays) {
-    const auto offer = std::ranges::find(offers, relay.worker,
-                                         [](const RelayOffer& one) { return one.relay.worker; });
-    if (offer == offers.end()) continue;
+    const std::optional<RelayOffer> offer = OfferOf(relay);
+    if (!offer) continue;
     ways.push_back(relay::ToString(
         {.address = offer->address, .ticket = relay::MakeTicket(offer->secret, name, until_s)}));
   }
@@ -53,16 +64,16 @@ std::vector<std::string> Core::WaysThrough(const std::vector<Relay>& relays,
 
 std::vector<v1::RelayStatus> Core::Relays() const {
   std::vector<v1::RelayStatus> relays;
-  for (const RelayOffer& offer : RelayOffers()) {
+  for (const Relay& relay : RelaysNow()) {
     v1::RelayStatus& one = relays.emplace_back();
-    one.set_name(offer.relay.name);
-    one.set_address(offer.address);
+    one.set_name(relay.name);
+    one.set_address(OfferOf(relay)->address);
     uint32_t edges = 0;
     for (const auto& [id, run] : runs_) {
       if (!IsActive(run.record.state) || !run.record.plan) continue;
       edges += static_cast<uint32_t>(
           std::ranges::count_if(run.assignment().edges, [&](const Edge& edge) {
-            return !edge.relays.empty() && edge.relays.front().worker == offer.relay.worker;
+            return !edge.relays.empty() && edge.relays.front().worker == relay.worker;
           }));
     }
     one.set_edges(edges);

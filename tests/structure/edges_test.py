@@ -40,7 +40,7 @@ ALLOWED = {
     # Who may meet whom at a relay, and the relay itself.
     "transport/relay": BASE + ["proto/rpc", "proto/wire"],
     "transport/p2p/relay": BASE + ["proto/rpc/address.h", "proto/wire", "transport/p2p",
-                                   "transport/relay/ticket.h"],
+                                   "transport/relay/socket.h", "transport/relay/ticket.h"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
     "transport/collective": BASE,
     "transport/collective/host": BASE + ["transport/collective"],

@@ -3,8 +3,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <utility>
+
+#include "transport/relay/socket.h"
 
 namespace longhaul::relay {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 constexpr absl::Duration kDrainLimit = absl::Seconds(5);
 // Reads in a row, so that one pipe leaves room for others.
 constexpr int kMovesAtOnce = 16;
-
-bool WouldBlock() {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
 
 }  // namespace
 

@@ -8,11 +8,8 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
-#include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -21,28 +18,19 @@
 #include "base/unique_fd.h"
 #include "proto/rpc/listener.h"
 #include "transport/relay/pipe.h"
+#include "transport/relay/socket.h"
 #include "transport/relay/ticket.h"
 
 namespace longhaul::relay {
 namespace {
 
-// An end that is gone without a word is noticed after about this time.
-constexpr int kSilenceSeconds = 15, kAskAgainSeconds = 5, kAsks = 3;
-constexpr int kUserTimeoutMs = (kSilenceSeconds + kAskAgainSeconds * kAsks) * 1000;
-// What may wait in the kernel before the line: else a slow end has seconds of it.
-constexpr int kNotSentBytes = 64 << 10;
-
-void Set(int fd, int level, int name, int value) {
-  ::setsockopt(fd, level, name, &value, sizeof(value));
-}
+// An end that is gone without a word is noticed after about this time, also where it is to take
+// something.
+constexpr int kUserTimeoutMs = kJoinedKeepAlive.total_s() * 1000;
 
 void Prepare(int fd) {
-  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds);
-  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kAskAgainSeconds);
-  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kAsks);
-  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  Set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);
+  PrepareSocket(fd, kJoinedKeepAlive);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
 }
 
 // The socket has room for it: nothing was sent before.
@@ -72,7 +60,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
   void Close() {
     if (listener_) listener_->StopListening();
     while (!guests_.empty()) Drop(guests_.begin()->second);
-    while (!pairs_.empty()) Part(*pairs_.begin());
+    while (!pairs_.empty()) Separate(pairs_.begin()->first);
     listener_.reset();
   }
 
@@ -91,7 +79,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     std::string peer;
     std::string nonce, answer;
     std::optional<Claim> claim;  // it has shown a ticket, and waits; its name is in `answer`
-    uint64_t number = 0;         // of those that wait
+    uint64_t number = 0;         // of those that wait: by time
     std::optional<EventLoop::TimerId> timer;
   };
   using SharedGuest = std::shared_ptr<Guest>;
@@ -99,7 +87,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     SharedGuest one, other;
     std::shared_ptr<Pipe> pipe;
   };
-  using SharedPair = std::shared_ptr<Pair>;
+  using PairId = std::pair<std::string, uint64_t>;  // by name and time
 
   void Greet(UniqueFd fd) {
     const auto guest = std::make_shared<Guest>();
@@ -126,7 +114,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     // One that waits has nothing to say until it is joined.
     const size_t wanted = guest->claim ? 1 : missing;
     const ssize_t got = ::recv(guest->fd.get(), bytes.data(), wanted, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (got < 0 && WouldBlock()) return;
     if (got <= 0 || guest->claim) return Drop(guest);
     guest->answer.append(bytes.data(), static_cast<size_t>(got));
     if (guest->answer.size() == kAnswerBytes) Admit(guest);
@@ -139,18 +127,19 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
       ++refused_;
       LogAboutPeer(LogLevel::kWarn, guest->peer.substr(0, guest->peer.rfind(':')),
                    fmt::format("the relay refused {}: {}", guest->peer, Message(claim.status())));
-      return Turn(guest, RelayWord::kRefused);
+      return TurnAway(guest, RelayWord::kRefused);
     }
     if (waiting_.size() >= options_.most_waiting || pairs_.size() >= options_.most_pipes) {
       LogAboutPeer(LogLevel::kWarn, "relay",
                    fmt::format("the relay is full: {} wait, {} pairs are joined", waiting_.size(),
                                pairs_.size()));
-      return Turn(guest, RelayWord::kFull);
+      return TurnAway(guest, RelayWord::kFull);
     }
     listener_->Admit(guest->peer);
     guest->claim = *claim;
     const Side peer_side = claim->side == Side::kDialler ? Side::kWaiter : Side::kDialler;
-    if (const SharedGuest peer = Oldest(claim->name, peer_side)) return Join(peer, guest);
+    // An older one may have died without a word.
+    if (const SharedGuest peer = Newest(claim->name, peer_side)) return Join(peer, guest);
     while (Count(claim->name, claim->side) >= options_.most_of_a_name) {
       Drop(Oldest(claim->name, claim->side));
     }
@@ -161,35 +150,44 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     guest->timer =
         loop_->AddTimer(loop_->now() + options_.patience, [self = shared_from_this(), guest] {
           guest->timer.reset();
-          self->Turn(guest, RelayWord::kNobody);
+          self->TurnAway(guest, RelayWord::kNobody);
         });
   }
 
-  void Turn(const SharedGuest& guest, RelayWord word) {
+  void TurnAway(const SharedGuest& guest, RelayWord word) {
     Say(guest->fd.get(), word);
     Drop(guest);
   }
 
   void Join(const SharedGuest& one, const SharedGuest& other) {
-    const auto pair = std::make_shared<Pair>(Pair{one, other, nullptr});
+    const PairId id(one->claim->name, next_++);
+    const PairId oldest(id.first, 0);
+    while (std::distance(pairs_.lower_bound(oldest), pairs_.lower_bound(id)) >=
+           static_cast<std::ptrdiff_t>(options_.most_of_a_name)) {
+      Separate(pairs_.lower_bound(oldest)->first);
+    }
+    Pair& pair = pairs_[id];
+    pair = {one, other, nullptr};
+    pipe_count_ = pairs_.size();
+    ++joined_;
     for (const SharedGuest& guest : {one, other}) {
       Forget(guest);
       Say(guest->fd.get(), RelayWord::kJoined);
     }
-    pairs_.insert(pair);
-    pipe_count_ = pairs_.size();
-    ++joined_;
-    pair->pipe = std::make_shared<Pipe>(
+    pair.pipe = std::make_shared<Pipe>(
         loop_, one->fd.get(), other->fd.get(), [this](size_t bytes) { bytes_ += bytes; },
-        [self = shared_from_this(), pair] { self->Part(pair); });
-    pair->pipe->Start();
+        [self = shared_from_this(), id] { self->Separate(id); });
+    pair.pipe->Start();
   }
 
-  void Part(SharedPair pair) {
-    if (pairs_.erase(pair) == 0) return;
+  void Separate(PairId id) {
+    const auto found = pairs_.find(id);
+    if (found == pairs_.end()) return;
+    const Pair pair = std::move(found->second);
+    pairs_.erase(found);
     pipe_count_ = pairs_.size();
-    pair->pipe->Stop();
-    for (const SharedGuest& guest : {pair->one, pair->other}) listener_->Cut(guest->peer);
+    pair.pipe->Stop();
+    for (const SharedGuest& guest : {pair.one, pair.other}) listener_->Cut(guest->peer);
   }
 
   // Out of all that is known of guests; its descriptor stays open.
@@ -224,6 +222,10 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     const auto [begin, end] = Of(name, side);
     return begin == end ? nullptr : begin->second;
   }
+  SharedGuest Newest(std::string_view name, Side side) {
+    const auto [begin, end] = Of(name, side);
+    return begin == end ? nullptr : std::prev(end)->second;
+  }
   size_t Count(std::string_view name, Side side) {
     const auto [begin, end] = Of(name, side);
     return static_cast<size_t>(std::distance(begin, end));
@@ -234,7 +236,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
   std::unique_ptr<Listener> listener_;
   std::map<int, SharedGuest> guests_;  // those that wait among them
   Places waiting_;
-  std::set<SharedPair> pairs_;
+  std::map<PairId, Pair> pairs_;
   uint64_t next_ = 1;
   std::atomic<size_t> waiting_count_ = 0, pipe_count_ = 0;
   std::atomic<uint64_t> joined_ = 0, refused_ = 0, bytes_ = 0;

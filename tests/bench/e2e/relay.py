@@ -3,7 +3,7 @@ fast. And of one whose link is direct, with the same lines. Two workers behind r
 that overlap, so that the link never rests. Bytes are the link's own, with its headers; TCP's and Ethernet's come on top,
 which leaves 95.6% of a line.
 
-usage: relay.py BIN_DIR [--csv FILE] [--rates 20,50] [--steps 12]
+usage: relay.py BIN_DIR [--csv FILE] [--rates 20,50] [--steps 12] [--repeats 1]
 """
 import argparse
 import csv
@@ -19,7 +19,8 @@ from nat import RELAY, site  # noqa: E402
 from training_test import text_for_training, wait_for  # noqa: E402
 
 WARM_UP = 3
-COLUMNS = ["way", "line_mbit", "relay_mbit", "step", "seconds", "link_bytes_each_way", "goodput_mbit"]
+COLUMNS = ["repeat", "way", "line_mbit", "relay_mbit", "step", "seconds", "link_bytes_each_way",
+           "goodput_mbit"]
 RUN = """\
 name: {way}-{line}
 model: {{ family: gpt, layers: 2, hidden: 64, heads: 4, context: 256 }}
@@ -31,7 +32,7 @@ links: {{ forward: none, backward: none, encrypt: required }}
 """
 
 
-def train(at, way, line, steps):
+def train(at, repeat, way, line, steps):
     path = at.folder / f"{way}-{line}.yaml"
     path.write_text(RUN.format(way=way, line=line, steps=steps))
     run = at.cli("submit", path, "--watch").stdout.split()[0]
@@ -42,20 +43,27 @@ def train(at, way, line, steps):
         if int(row["step"]) <= WARM_UP:
             continue
         each_way = int(row["link_bytes"]) / 2
-        yield dict(zip(COLUMNS, [way, line, 2 * line, row["step"], f"{row['seconds']:.4f}", int(each_way),
+        yield dict(zip(COLUMNS, [repeat, way, line, 2 * line, row["step"], f"{row['seconds']:.4f}", int(each_way),
                                  f"{8e-6 * each_way / row['seconds']:.2f}"]))
 
 
-def show(at, way, line, steps):
+def show(at, repeat, way, line, steps):
     for home in "ab":
         at.nat.shape_home(home, f"{line}mbit")
     at.nat.shape_public(f"{2 * line}mbit")
-    rows = list(train(at, way, line, steps))
+    rows = list(train(at, repeat, way, line, steps))
     seconds = sum(float(row["seconds"]) for row in rows)
     goodput = 8e-6 * sum(row["link_bytes_each_way"] for row in rows) / seconds
-    print(f"| {way} | {line} Mbit/s | {2 * line} Mbit/s | {seconds / len(rows):.2f} s | {goodput:.2f} Mbit/s | "
+    print(f"| {repeat} | {way} | {line} Mbit/s | {2 * line} Mbit/s | {seconds / len(rows):.2f} s | {goodput:.2f} Mbit/s | "
           f"{100 * goodput / line:.1f}% |", flush=True)
     return rows
+
+
+def with_peer(at, name, namespace):
+    """Worker a and this one, and nobody else."""
+    wait_for("the last one to leave", lambda: all(not at.worker(other) for other in "bc"))
+    at.start_worker(name, namespace)
+    wait_for("both workers", lambda: at.worker("a") and at.worker(name))
 
 
 def main():
@@ -64,27 +72,29 @@ def main():
     parser.add_argument("--csv")
     parser.add_argument("--rates", default="20,50")
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--repeats", type=int, default=1)
     arguments = parser.parse_args()
     rows = []
     print(f"{platform.release()}, {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder, site(arguments.programs, folder) as at:
         text_for_training(folder)
         at.start_coordinator("--relay", f"0.0.0.0:{RELAY}")
-        for name in "ab":
-            at.start_worker(name, f"home{name}")
-        wait_for("both workers", lambda: at.worker("a") and at.worker("b"))
-        at.wait_until_cut_off()
-        print("| way | slower line | the other, or the relay's | a step | goodput each way | of the line |")
-        print("| --- | --- | --- | --- | --- | --- |")
+        at.start_worker("a", "homea")
+        print("| repeat | way | slower line | the other, or the relay's | a step | goodput each way | of the line |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
         rates = [int(rate) for rate in arguments.rates.split(",")]
-        for line in rates:
-            rows += show(at, "relay", line, arguments.steps)
-        # One that the other dials, on the relay's line: the same without a relay.
-        at.processes.end("b")
-        at.start_worker("c", "pub")
-        wait_for("a way to it", lambda: (at.worker("c") or {}).get("can_talk_to", 0) >= 1)
-        for line in rates:
-            rows += show(at, "grpc", line, arguments.steps)
+        for repeat in range(1, arguments.repeats + 1):
+            with_peer(at, "b", "homeb")
+            at.wait_until_cut_off()
+            for line in rates:
+                rows += show(at, repeat, "relay", line, arguments.steps)
+            at.processes.end("b")
+            # One that the other dials, on the relay's line: the same without a relay.
+            with_peer(at, "c", "pub")
+            wait_for("a way to it", lambda: (at.worker("c") or {}).get("can_talk_to", 0) >= 1)
+            for line in rates:
+                rows += show(at, repeat, "grpc", line, arguments.steps)
+            at.processes.end("c")
     if arguments.csv:
         with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

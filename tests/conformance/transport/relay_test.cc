@@ -1,8 +1,20 @@
 #include "transport/relay/relay.h"
 
 #include <gmock/gmock.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/event_loop.h"
 #include "base/file.h"
+#include "base/unique_fd.h"
+#include "proto/rpc/listener.h"
 #include "tests/conformance/transport/link_test.h"
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/relay/backend.h"
@@ -22,9 +34,10 @@ const std::string& Secret() {
   return secret;
 }
 
-// What all links of the suite go through.
+// What all links of the suite go through, many of them under one name.
 Relay& OfTheSuite() {
-  static const auto relay = *Relay::Start({.listen = "127.0.0.1:0", .secret = Secret()});
+  static const auto relay =
+      *Relay::Start({.listen = "127.0.0.1:0", .secret = Secret(), .most_of_a_name = 1024});
   return *relay;
 }
 
@@ -34,6 +47,51 @@ std::string NewWay(const std::string& address) {
        .ticket = longhaul::relay::MakeTicket(Secret(), RandomBytes(longhaul::relay::kNameBytes),
                                              kNoEnd)});
 }
+
+// A relay that says what it likes: nothing at all, or that somebody has come.
+class FakeRelay {
+ public:
+  explicit FakeRelay(bool greets) : greets_(greets), thread_(*EventLoopThread::Start()) {
+    thread_->RunAndWait([this] {
+      listener_ = *Listener::Create(thread_->loop(), "127.0.0.1:0", [this](int fd) { Take(fd); });
+    });
+  }
+  ~FakeRelay() {
+    thread_->RunAndWait([this] {
+      for (const auto& fd : fds_) thread_->loop()->Unwatch(fd->get());
+      listener_.reset();
+    });
+  }
+  const std::string& address() const { return listener_->address(); }
+  bool WaitForTaken(size_t count, absl::Duration limit = kPatience) const {
+    const Deadline deadline = Deadline::After(limit);
+    while (taken_ < count && deadline.Remaining() > absl::ZeroDuration()) std::this_thread::yield();
+    return taken_ >= count;
+  }
+
+ private:
+  void Take(int fd) {
+    ++taken_;
+    listener_->Admit(PeerTextOf(fd));
+    fds_.push_back(std::make_unique<UniqueFd>(fd));
+    if (!greets_) return;
+    Say(fd, longhaul::relay::Greeting(RandomBytes(longhaul::relay::kNonceBytes)));
+    (void)thread_->loop()->Watch(fd, EPOLLIN, [this, fd](uint32_t) {
+      thread_->loop()->Unwatch(fd);
+      Say(fd, "J");
+    });
+  }
+  static void Say(int fd, std::string_view words) {
+    EXPECT_EQ(::send(fd, words.data(), words.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(words.size()));
+  }
+
+  const bool greets_;
+  const std::shared_ptr<EventLoopThread> thread_;
+  std::unique_ptr<Listener> listener_;
+  std::vector<std::unique_ptr<UniqueFd>> fds_;
+  std::atomic<size_t> taken_ = 0;
+};
 
 std::unique_ptr<internal::Backend> NewBackend() {
   return relay::NewBackend({}, NewWay(OfTheSuite().address()));
@@ -96,6 +154,48 @@ TEST_P(RelayedLinkTest, ARelayThatComesBackIsTakenAgain) {
   ASSERT_TRUE(relay.ok()) << relay.status();
   ASSERT_TRUE(at_dialler_->WaitForHealed());
   Exchange("again");
+}
+
+// Else its guests take all the room that there is for those who have not proved themselves.
+TEST_P(RelayedLinkTest, ARelayThatJoinsWithoutEndKeepsNobodyOut) {
+  const FakeRelay hostile(/*greets=*/true);
+  const std::string good = NewWay(OfTheSuite().address());
+  OpenResult expected, dialled;
+  listener_->Expect(Key(), kSecret, at_listener_,
+                    {.sealed = true, .wait_at = {NewWay(hostile.address()), good}},
+                    Deadline::After(kPatience), expected.Done());
+  ASSERT_TRUE(hostile.WaitForTaken(6));  // the first pauses are short
+  ASSERT_FALSE(hostile.WaitForTaken(100, absl::Seconds(1)));
+  dialler_->Dial({good}, Key(), kSecret, at_dialler_, {.sealed = true}, Deadline::After(kPatience),
+                 dialled.Done());
+  const auto there = dialled.Wait();
+  ASSERT_TRUE(there.ok()) << there.status();
+  EXPECT_TRUE(expected.Wait().ok());
+}
+
+// One that takes connections and is frozen, or none at all.
+TEST_P(RelayedLinkTest, WaitsAnewAtARelayThatSaysNothing) {
+  const FakeRelay silent(/*greets=*/false);
+  OpenResult expected;
+  listener_->Expect(Key(), kSecret, at_listener_,
+                    {.sealed = true, .wait_at = {NewWay(silent.address())}},
+                    Deadline::After(kPatience), expected.Done());
+  EXPECT_TRUE(silent.WaitForTaken(4));
+  listener_->Cancel(Key());
+}
+
+// What somebody else says of his relay stops nobody.
+TEST_P(RelayedLinkTest, OpensThoughOneOfItsWaysIsNone) {
+  OpenAt({"x#1", NewWay("no host and port"), NewWay(OfTheSuite().address())});
+  Exchange("through the third");
+}
+
+TEST_P(RelayedLinkTest, WithoutAnyWayItIsNotExpected) {
+  OpenResult expected;
+  listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .wait_at = {"x#1", "y#2"}},
+                    Deadline::After(kPatience), expected.Done());
+  const Status status = expected.Wait().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }
 
 TEST_P(RelayedLinkTest, CarriesNoPlainLinks) {

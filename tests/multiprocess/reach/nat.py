@@ -114,25 +114,33 @@ class Site:
         os.environ["LONGHAUL_HOME"] = str(self.folder / "home")
 
     def start_coordinator(self, *flags):
-        said = self.processes.said("coordinator").count("listening") if \
-            (self.folder / "coordinator.log").exists() else 0
         self.processes.start("coordinator", self.nat.name("pub"), self.programs / "longhaul-coordinator",
                              "--listen", f"0.0.0.0:{COORDINATOR}", "--state-dir", self.folder / "coordinator",
                              "--token-file", self.token, *flags)
-        wait_for("the coordinator", lambda: self.processes.said("coordinator").count("listening") > said)
+        wait_for("the coordinator", lambda: "listening" in self.processes.said("coordinator"))
 
     def start_worker(self, name, namespace, *flags):
         self.processes.start(name, self.nat.name(namespace), self.programs / "longhaul-worker", "--name", name,
                              "--coordinator", f"{PUBLIC}:{COORDINATOR}", "--token-file", self.token, "--state-dir",
                              self.folder / name, *flags)
 
-    def cli(self, *arguments, check=True):
+    def cli(self, *arguments, check=True, limit_s=DEADLINE_S):
         done = subprocess.run(["ip", "netns", "exec", self.nat.name("pub"), self.programs / "longhaul", *arguments,
                                "--coordinator", f"{PUBLIC}:{COORDINATOR}", "--token-file", self.token],
-                              capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=self.folder)
+                              capture_output=True, text=True, timeout=limit_s, check=False, cwd=self.folder)
         if check and done.returncode != 0:
             raise AssertionError(f"longhaul {arguments}: {done.returncode}\n{done.stderr}")
         return done
+
+    def show(self):
+        """What the coordinator knows, for whoever looks why a wait was in vain."""
+        try:
+            runs = json.loads(self.cli("ps", "--json", limit_s=10).stdout).get("runs", [])
+            for command in [("workers",), ("events",)] + [("status", run["run_id"]) for run in runs]:
+                print(f"--- {' '.join(command)}\n{self.cli(*command, check=False, limit_s=10).stdout}",
+                      file=sys.stderr)
+        except (AssertionError, subprocess.TimeoutExpired) as problem:
+            print(f"--- the coordinator does not say what is: {problem}", file=sys.stderr)
 
     def workers(self):
         return json.loads(self.cli("workers", "--json").stdout)
@@ -153,4 +161,9 @@ class Site:
 @contextlib.contextmanager
 def site(programs, folder):
     with Nat() as nat, Processes(pathlib.Path(folder)) as processes:
-        yield Site(nat, programs, folder, processes)
+        at = Site(nat, programs, folder, processes)
+        try:
+            yield at
+        except (AssertionError, subprocess.TimeoutExpired):
+            at.show()
+            raise  # and the processes' logs are shown

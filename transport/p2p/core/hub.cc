@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace longhaul::transport::internal {
 namespace {
 
@@ -50,17 +52,30 @@ Status Hub::Check(const LinkKey& key, const LinkOptions& options) const {
   return options.sealed ? absl::OkStatus() : backend_->CarriesPlainLinks();
 }
 
+StatusOr<std::vector<std::shared_ptr<void>>> Hub::WaitAtAny(
+    const std::vector<std::string>& addresses) {
+  std::vector<std::shared_ptr<void>> waits;
+  Status problem;
+  for (const std::string& address : addresses) {
+    StatusOr<std::shared_ptr<void>> wait = backend_->WaitAt(address);
+    if (wait.ok()) {
+      waits.push_back(*std::move(wait));
+      continue;
+    }
+    problem = wait.status();
+    LogWarning("nobody can be met at one of {} addresses: {}", addresses.size(), Message(problem));
+  }
+  if (waits.empty() && !problem.ok()) return problem;
+  return waits;
+}
+
 void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
                  const LinkOptions& options, Deadline deadline, OpenDone done) {
   if (const Status status = Check(key, options); !status.ok()) return done(status);
-  std::vector<std::shared_ptr<void>> waits;
-  for (const std::string& address : options.wait_at) {
-    StatusOr<std::shared_ptr<void>> wait = backend_->WaitAt(address);
-    if (!wait.ok()) return done(wait.status());
-    waits.push_back(*std::move(wait));
-  }
+  StatusOr<std::vector<std::shared_ptr<void>>> waits = WaitAtAny(options.wait_at);
+  if (!waits.ok()) return done(waits.status());
   const auto pending = std::make_shared<Pending>(
-      Pending{key, secret, std::move(handler), options, {}, std::move(done), std::move(waits)});
+      Pending{key, secret, std::move(handler), options, {}, std::move(done), *std::move(waits)});
   const bool known = expects_.contains(key);
   if (!known) expects_.emplace(key, pending);
   acceptor_->Expect(key, std::move(secret), options, deadline.time(),

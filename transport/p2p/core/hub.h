@@ -52,6 +52,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
     std::vector<std::shared_ptr<void>> waits = {};  // at options.wait_at
   };
   Status Check(const LinkKey& key, const LinkOptions& options) const;
+  // As long as the result lives. An error only where nobody can be met at any of them.
+  StatusOr<std::vector<std::shared_ptr<void>>> WaitAtAny(const std::vector<std::string>& addresses);
   void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
   // Lets the link dial again, or its dialler come back.
   void PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* init);

@@ -24,6 +24,9 @@ using longhaul::relay::Way;
 // So many connections wait for who dials, because a link takes two at once.
 constexpr size_t kSpares = 2;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50), kLongestPause = absl::Seconds(1);
+// One link opens or comes back seldom. A relay that joins somebody sooner than so after the last
+// one is made to wait, or it fills the acceptor with guests and leaves no room for other relays'.
+constexpr absl::Duration kBetweenLinks = absl::Seconds(1);
 
 struct Place {
   HostPort address;
@@ -41,8 +44,12 @@ struct Shared {
 // Keeps kSpares connections waiting at a relay until it is stopped.
 class Waiter : public std::enable_shared_from_this<Waiter> {
  public:
-  Waiter(std::shared_ptr<Shared> shared, Place place)
-      : shared_(std::move(shared)), place_(std::move(place)), pause_(kFirstPause) {}
+  // `between_links`: after so long without anybody the next is taken for a link that opens.
+  Waiter(std::shared_ptr<Shared> shared, Place place, absl::Duration between_links)
+      : shared_(std::move(shared)),
+        place_(std::move(place)),
+        between_links_(between_links),
+        pause_(kFirstPause) {}
 
   void Fill() {
     while (!stopped_ && !shared_->shutting_down && spares_.size() < kSpares && !timer_) Add();
@@ -84,9 +91,13 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
 
   void Joined(const std::shared_ptr<RelayedConnection>& spare) {
     if (std::erase(spares_, spare) == 0) return;
-    pause_ = kFirstPause;
     said_ = false;
     shared_->accept(spare);
+    const MonoTime now = shared_->loop->now();
+    const bool is_first = !joined_at_ || now - *joined_at_ >= between_links_;
+    joined_at_ = now;
+    if (!is_first) return FillLater();
+    pause_ = kFirstPause;
     Fill();
   }
 
@@ -98,6 +109,11 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
                    "nobody can be met at the relay " + longhaul::ToString(place_.address) + ": " +
                        std::string(Message(reason)) + "; trying again");
     }
+    FillLater();
+  }
+
+  // The next time it takes longer.
+  void FillLater() {
     if (timer_) return;
     timer_ = shared_->loop->AddTimer(shared_->loop->now() + pause_, [self = shared_from_this()] {
       self->timer_.reset();
@@ -108,7 +124,9 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
 
   const std::shared_ptr<Shared> shared_;
   const Place place_;
+  const absl::Duration between_links_;
   absl::Duration pause_;
+  std::optional<MonoTime> joined_at_;  // the last one
   bool stopped_ = false;
   bool said_ = false;  // that the relay does not let it wait
   std::vector<std::shared_ptr<RelayedConnection>> spares_;
@@ -117,17 +135,19 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
 
 class RelayBackend : public internal::Backend {
  public:
-  RelayBackend(RelayedOptions options, std::string own)
-      : options_(std::move(options)), own_(std::move(own)) {}
+  RelayBackend(RelayedOptions options, std::string own_way)
+      : options_(std::move(options)), own_way_(std::move(own_way)) {}
 
   std::string name() const override { return "relay"; }
 
   StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) override {
     shared_->loop = loop;
+    shared_->table->resolver = std::make_shared<Resolver>(loop);
     shared_->accept = std::move(accept);
-    if (own_.empty()) return std::string();
-    LH_ASSIGN_OR_RETURN(own_wait_, WaitAt(own_));
-    return own_;
+    if (own_way_.empty()) return std::string();
+    // Many links come there.
+    LH_ASSIGN_OR_RETURN(own_wait_, WaitAt(own_way_, absl::ZeroDuration()));
+    return own_way_;
   }
 
   StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
@@ -137,14 +157,11 @@ class RelayBackend : public internal::Backend {
   }
 
   StatusOr<std::shared_ptr<void>> WaitAt(const std::string& address) override {
-    LH_ASSIGN_OR_RETURN(Place place, PlaceOf(address));
-    const auto waiter = std::make_shared<Waiter>(shared_, std::move(place));
-    waiter->Fill();
-    return std::shared_ptr<void>(waiter.get(), [waiter](void*) { waiter->Stop(); });
+    return WaitAt(address, kBetweenLinks);
   }
 
   Status CarriesPlainLinks() const override {
-    if (!own_.empty()) return absl::OkStatus();
+    if (!own_way_.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "a relay carries encrypted links alone, and this one is to be plain");
   }
@@ -159,6 +176,13 @@ class RelayBackend : public internal::Backend {
   }
 
  private:
+  StatusOr<std::shared_ptr<void>> WaitAt(const std::string& address, absl::Duration between_links) {
+    LH_ASSIGN_OR_RETURN(Place place, PlaceOf(address));
+    const auto waiter = std::make_shared<Waiter>(shared_, std::move(place), between_links);
+    waiter->Fill();
+    return std::shared_ptr<void>(waiter.get(), [waiter](void*) { waiter->Stop(); });
+  }
+
   StatusOr<Place> PlaceOf(const std::string& text) const {
     LH_ASSIGN_OR_RETURN(Way way, ParseWay(text));
     std::string address = way.address;
@@ -173,7 +197,7 @@ class RelayBackend : public internal::Backend {
   }
 
   const RelayedOptions options_;
-  const std::string own_;
+  const std::string own_way_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::shared_ptr<void> own_wait_;
 };
@@ -181,8 +205,8 @@ class RelayBackend : public internal::Backend {
 }  // namespace
 
 std::unique_ptr<internal::Backend> NewBackend(const RelayedOptions& options,
-                                              const std::string& own) {
-  return std::make_unique<RelayBackend>(options, own);
+                                              const std::string& own_way) {
+  return std::make_unique<RelayBackend>(options, own_way);
 }
 
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const RelayedOptions& options) {

@@ -10,10 +10,11 @@
 
 namespace longhaul::transport::relay {
 
-// `own`: a way at which it waits from Start on, and which is its address. Empty: none, as in
-// programs; links need no sealing then only in tests of what is below.
+// `own_way`: where it waits from Start on, for any number of links, as backends that listen do; it
+// is its address, and plain links pass there, too. Empty, as in programs: it waits where links are
+// expected, and carries sealed links alone.
 std::unique_ptr<internal::Backend> NewBackend(const RelayedOptions& options,
-                                              const std::string& own = "");
+                                              const std::string& own_way = "");
 
 }  // namespace longhaul::transport::relay
 

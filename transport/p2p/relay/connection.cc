@@ -1,8 +1,6 @@
 #include "transport/p2p/relay/connection.h"
 
 #include <fmt/core.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -14,31 +12,23 @@
 
 #include "proto/wire/link_header.h"
 #include "proto/wire/little_endian.h"
+#include "transport/relay/socket.h"
 
 namespace longhaul::transport::relay {
 namespace {
 
 using longhaul::relay::RelayWord;
 using longhaul::relay::Side;
+using longhaul::relay::WouldBlock;
 
-// As the relay: an end that is gone without a word is noticed in 30 s, and a router between keeps
-// its mapping.
-constexpr int kSilenceSeconds = 15, kAskAgainSeconds = 5, kAsks = 3;
-constexpr int kNotSentBytes = 64 << 10;
+// From the look-up of the relay's name to its greeting.
+constexpr absl::Duration kGreetingLimit = absl::Seconds(3);
 constexpr size_t kPayloadLengthAt = 28;
 // The core refuses with a sentence what is a little too large.
 constexpr size_t kMostPayload = kMaxFramePayloadBytes + (4 << 10);
 constexpr size_t kBufferBytes = 4 * (kMostPayload + wire::kLinkHeaderBytes);
 constexpr int kReadsAtOnce = 4;
 constexpr size_t kPiecesAtOnce = 48;
-
-void Set(int fd, int level, int name, int value) {
-  ::setsockopt(fd, level, name, &value, sizeof(value));
-}
-
-bool WouldBlock() {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
 
 }  // namespace
 
@@ -51,8 +41,17 @@ std::shared_ptr<RelayedConnection> RelayedConnection::Start(std::shared_ptr<Even
       new RelayedConnection(std::move(loop), std::move(table), longhaul::ToString(address),
                             std::move(way), side, std::move(joined)));
   connection->table_->all.insert(connection);
-  Resolve(connection->loop_, address,
-          [connection](const StatusOr<SocketAddress>& found) { connection->Connect(found); });
+  const std::weak_ptr<RelayedConnection> weak = connection;
+  connection->greeting_timer_ =
+      connection->loop_->AddTimer(connection->loop_->now() + kGreetingLimit, [weak] {
+        if (const auto self = weak.lock()) {
+          self->CloseWith(absl::UnavailableError(
+              fmt::format("no relay answers within {} s", absl::ToInt64Seconds(kGreetingLimit))));
+        }
+      });
+  connection->table_->resolver->Resolve(address, [weak](const StatusOr<SocketAddress>& found) {
+    if (const auto self = weak.lock()) self->Connect(found);
+  });
   return connection;
 }
 
@@ -77,12 +76,7 @@ void RelayedConnection::Connect(const StatusOr<SocketAddress>& address) {
   if (!address.ok()) return CloseWith(address.status());
   fd_.Reset(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd_) return CloseWith(FromErrno("cannot make a socket", errno));
-  Set(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  Set(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  Set(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kSilenceSeconds);
-  Set(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kAskAgainSeconds);
-  Set(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, kAsks);
-  Set(fd_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytes);
+  longhaul::relay::PrepareSocket(fd_.get(), longhaul::relay::kWaitingKeepAlive);
   state_ = State::kConnecting;
   if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address->storage), address->bytes) !=
           0 &&
@@ -106,7 +100,8 @@ void RelayedConnection::WatchFor(uint32_t events) {
 void RelayedConnection::OnEvent(uint32_t events) {
   const auto self = shared_from_this();
   if (state_ == State::kConnecting) FinishConnect();
-  if (state_ == State::kGreeted || state_ == State::kAnswered) return TakeGreeting();
+  if (state_ == State::kConnected) return TakeGreeting();
+  if (state_ == State::kAnswered) return TakeWord();
   if (state_ != State::kOpen) return;
   if ((events & ~uint32_t{EPOLLOUT}) != 0) TakeFrames();
   if (state_ == State::kOpen && (events & EPOLLOUT) != 0) Flush();
@@ -117,24 +112,16 @@ void RelayedConnection::FinishConnect() {
   socklen_t size = sizeof(error);
   ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return CloseWith(absl::UnavailableError(std::strerror(error)));
-  state_ = State::kGreeted;
+  state_ = State::kConnected;
   WatchFor(EPOLLIN);
 }
 
 void RelayedConnection::TakeGreeting() {
   std::array<char, longhaul::relay::kGreetingBytes> bytes;
-  const size_t wanted =
-      state_ == State::kAnswered ? 1 : longhaul::relay::kGreetingBytes - greeting_.size();
-  const ssize_t got = ::recv(fd_.get(), bytes.data(), wanted, MSG_DONTWAIT);
+  const ssize_t got = ::recv(fd_.get(), bytes.data(),
+                             longhaul::relay::kGreetingBytes - greeting_.size(), MSG_DONTWAIT);
   if (got < 0 && WouldBlock()) return;
-  if (got <= 0) {
-    return CloseWith(absl::UnavailableError("the relay ended the connection"));
-  }
-  if (state_ == State::kAnswered) {
-    // Frames come in the loop's next round: behind what was posted before the other end came, such
-    // as that it is expected.
-    return TakeWord(bytes[0]);
-  }
+  if (got <= 0) return CloseWith(absl::UnavailableError("the relay ended the connection"));
   greeting_.append(bytes.data(), static_cast<size_t>(got));
   if (greeting_.size() < longhaul::relay::kGreetingBytes) return;
   const StatusOr<std::string_view> nonce = longhaul::relay::ParseGreeting(greeting_);
@@ -146,12 +133,21 @@ void RelayedConnection::TakeGreeting() {
     return CloseWith(absl::UnavailableError("the relay ended the connection"));
   }
   state_ = State::kAnswered;
+  loop_->CancelTimer(greeting_timer_);
 }
 
-void RelayedConnection::TakeWord(char word) {
+// One byte: frames behind it come in the loop's next round, behind what was posted before the other
+// end came, such as that it is expected.
+void RelayedConnection::TakeWord() {
+  char word = 0;
+  const ssize_t got = ::recv(fd_.get(), &word, 1, MSG_DONTWAIT);
+  if (got < 0 && WouldBlock()) return;
+  if (got <= 0) return CloseWith(absl::UnavailableError("the relay ended the connection"));
   switch (static_cast<RelayWord>(word)) {
     case RelayWord::kJoined:
       state_ = State::kOpen;
+      // From now on the link's heartbeats say whether the peer is there.
+      longhaul::relay::SetKeepAlive(fd_.get(), longhaul::relay::kJoinedKeepAlive);
       buffer_.resize(kBufferBytes);
       if (const auto joined = std::exchange(joined_, nullptr)) joined(shared_from_this());
       FlushSoon();
@@ -266,6 +262,7 @@ void RelayedConnection::Flush() {
 void RelayedConnection::CloseWith(const Status& reason) {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  loop_->CancelTimer(greeting_timer_);
   if (std::exchange(watched_, 0) != 0) loop_->Unwatch(fd_.get());
   fd_.Reset();
   joined_ = nullptr;

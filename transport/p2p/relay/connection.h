@@ -26,8 +26,9 @@ namespace longhaul::transport::relay {
 
 class RelayedConnection;
 
-// The connections of a backend.
+// The connections of a backend, and what they share.
 struct ConnectionTable {
+  std::shared_ptr<Resolver> resolver;
   std::set<std::shared_ptr<RelayedConnection>> all;
   std::function<void()> on_empty;
 };
@@ -49,7 +50,7 @@ class RelayedConnection : public internal::Connection,
   std::string Describe() const override { return description_; }
 
  private:
-  enum class State : uint8_t { kLookingUp, kConnecting, kGreeted, kAnswered, kOpen, kClosed };
+  enum class State : uint8_t { kLookingUp, kConnecting, kConnected, kAnswered, kOpen, kClosed };
   struct Waiting {
     std::span<const std::byte> header;
     FrameView payload;
@@ -63,9 +64,9 @@ class RelayedConnection : public internal::Connection,
   void Connect(const StatusOr<SocketAddress>& address);
   void OnEvent(uint32_t events);
   void FinishConnect();
-  // Until the relay has joined the two.
   void TakeGreeting();
-  void TakeWord(char word);
+  // Of the relay, behind the answer to its greeting.
+  void TakeWord();
   void TakeFrames();
   // Frames that are whole, out of the buffer. False: it is closed.
   bool Deliver();
@@ -83,6 +84,7 @@ class RelayedConnection : public internal::Connection,
   Joined joined_;
   UniqueFd fd_;
   State state_ = State::kLookingUp;
+  EventLoop::TimerId greeting_timer_;
   uint32_t watched_ = 0;
   std::shared_ptr<internal::ConnectionEvents> events_;
   std::string greeting_;           // of the relay, so far

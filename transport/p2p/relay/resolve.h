@@ -1,11 +1,16 @@
-// The addresses of a host, without keeping the loop.
+// The addresses of hosts, without keeping the loop.
 #ifndef LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_
 #define LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_
 
+#include <netdb.h>
 #include <sys/socket.h>
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/event_loop.h"
 #include "base/status.h"
@@ -18,10 +23,32 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// `done` runs on the loop, never inside: the first address that the host has. A name is looked up
-// on a thread of its own, which may outlive the loop; then `done` does not run.
-void Resolve(const std::shared_ptr<EventLoop>& loop, const HostPort& address,
-             std::function<void(StatusOr<SocketAddress>)> done);
+// Of what a name server said, in its order: the first of IPv4, which Listener prefers, too; else
+// the first.
+const addrinfo* Preferred(const addrinfo* found);
+// Waits for name servers.
+StatusOr<SocketAddress> LookUp(const HostPort& address);
+
+// Threads: all on the loop.
+class Resolver : public std::enable_shared_from_this<Resolver> {
+ public:
+  using Done = std::function<void(const StatusOr<SocketAddress>&)>;
+  // `look_up` runs on other threads.
+  explicit Resolver(std::shared_ptr<EventLoop> loop,
+                    std::function<StatusOr<SocketAddress>(const HostPort&)> look_up = &LookUp)
+      : loop_(std::move(loop)), look_up_(std::move(look_up)) {}
+
+  // `done` runs later. A name is looked up on a thread of its own, one for all who ask meanwhile;
+  // it may outlive the loop and this, and then `done` does not run.
+  void Resolve(const HostPort& address, Done done);
+
+ private:
+  void Finish(const std::string& name, const StatusOr<SocketAddress>& found);
+
+  const std::shared_ptr<EventLoop> loop_;
+  const std::function<StatusOr<SocketAddress>(const HostPort&)> look_up_;
+  std::map<std::string, std::vector<Done>> asked_;  // by host:port, while it is looked up
+};
 
 }  // namespace longhaul::transport::relay
 

@@ -297,6 +297,22 @@ TEST(IntakeTest, AHelloIsBounded) {
   }));
 }
 
+// It stands among the ways of links of others: what is none would be everybody's.
+TEST(IntakeTest, AWorkersRelayHasAnAddress) {
+  const auto admitted = [](const std::string& address) {
+    v1::Hello hello = HelloOf("worker1");
+    hello.mutable_relay()->set_address(address);
+    return AdmitHello(&hello).ok();
+  };
+  for (const char* good : {"203.0.113.7:7200", "[2001:db8::7]:7200", "relay.example:7200"}) {
+    EXPECT_TRUE(admitted(good)) << good;
+  }
+  for (const char* bad : {"", "x", ":7200", "203.0.113.7:0", "203.0.113.7:72000",
+                          "2001:db8::7:7200", "203.0.113.7#:7200", "relay\x1b[2J:7200"}) {
+    EXPECT_FALSE(admitted(bad)) << bad;
+  }
+}
+
 TEST(IntakeTest, TextsForPeopleAreTidied) {
   v1::Hello hello = HelloOf("worker1");
   hello.set_host("a\x1b[2Jb");

@@ -8,6 +8,7 @@
 namespace longhaul::coordinator {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kSecret(relay::kSecretBytes, 's');
@@ -20,7 +21,10 @@ v1::Hello Relayed(const std::string& name) {
 
 class Relays : public ::testing::Test {
  protected:
-  Relays() : c({}, {.relay = RelayOffer{{.name = "coordinator"}, ":7071", kSecret}}) {
+  explicit Relays(std::optional<RelayOffer> own = RelayOffer{{.name = "coordinator"},
+                                                             ":7071",
+                                                             kSecret})
+      : c({}, {.relay = std::move(own)}) {
     c.reach_is_answered = false;
   }
   // Nobody reaches anybody.
@@ -103,6 +107,49 @@ TEST_F(Relays, AWorkerThatCarriesLinksIsARelayWhileItIsThere) {
   EXPECT_EQ(c.state->Relays()[1].address(), "203.0.113.7:7200");
   c.Tick(event::WorkerLeft{session, "gone"});
   EXPECT_EQ(c.state->Relays().size(), 1u);
+}
+
+class RelaysOfWorkers : public Relays {
+ protected:
+  RelaysOfWorkers() : Relays(std::nullopt) {}
+  void JoinRelay(const std::string& name) {
+    v1::Hello hello = Relayed(name);
+    hello.mutable_relay()->set_address(name + ":7200");
+    hello.mutable_relay()->set_secret(kSecret);
+    c.Join(hello);
+  }
+  std::vector<std::string> RelayNames() const {
+    std::vector<std::string> names;
+    for (const Relay& relay : c.records.at("tiny-1").plan->assignment.edges[0].relays) {
+      names.push_back(relay.name);
+    }
+    return names;
+  }
+};
+
+// It has one attempt, which must not be lost with a relay that is gone for good.
+TEST_F(RelaysOfWorkers, TheFirstRecoveryTakesARelayThatIsThere) {
+  c.Join(Relayed("a"));
+  c.Join(Relayed("b"));
+  JoinRelay("x");
+  AnswerInVain();
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.recovery.attempts = 1;
+  c.Tick(SubmitOf(spec, "tiny-1", 1));
+  c.ToRunning({"a", "b"}, "tiny-1");
+  ASSERT_EQ(c.StateOf("tiny-1"), "running") << c.ReasonOf("tiny-1");
+  EXPECT_THAT(RelayNames(), ElementsAre("x"));
+  c.Leave("x");
+  JoinRelay("y");
+  AnswerInVain();
+  c.Forget();
+  c.Error("a", "tiny-1", "no sign of life", 0);
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing") << c.ReasonOf("tiny-1");
+  EXPECT_THAT(RelayNames(), ElementsAre("y"));
+  EXPECT_EQ(WayOf("a").address, "y:7200");
+  EXPECT_EQ(WayOf("b").address, "y:7200");
 }
 
 }  // namespace

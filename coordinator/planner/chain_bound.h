@@ -117,7 +117,7 @@ class ExchangeBound {
   }
   // A step's part of an exchange whose longest transfer and latency are these.
   double Seconds(double transfer, double latency) const {
-    return (transfer + kExchangeMessages * latency) / problem_.exchange.every;
+    return (transfer + problem_.exchange.messages * latency) / problem_.exchange.every;
   }
   double Of(const PlacedReplicas& replicas) const;
 

@@ -279,14 +279,14 @@ StatusOr<std::vector<codec::Rung>> CodecsToChooseFrom(const RunSpec& spec, Direc
       down ? "links.forward" : "links.backward", spec.links.error, down ? "gauss" : "fixed"));
 }
 
-std::vector<CodecPair> CodecsOf(const Assignment& assignment) {
-  std::vector<CodecPair> pairs;
+std::vector<std::vector<CodecPair>> CodecsOf(const Assignment& assignment) {
+  std::vector<std::vector<CodecPair>> by_replica;
   for (const Edge& edge : assignment.edges) {
-    if (edge.kind == EdgeKind::kActivations) {
-      pairs.push_back({edge.forward.codec, edge.backward.codec});
-    }
+    if (edge.kind != EdgeKind::kActivations) continue;
+    by_replica.resize(std::max<size_t>(by_replica.size(), edge.from.replica + 1));
+    by_replica[edge.from.replica].push_back({edge.forward.codec, edge.backward.codec});
   }
-  return pairs;
+  return by_replica;
 }
 
 std::string RunYamlOf(const RunSpec& spec, const Assignment& assignment) {
@@ -299,7 +299,7 @@ std::string RunYamlOf(const RunSpec& spec, const Assignment& assignment) {
 StatusOr<std::string> ChooseCodecs(const PlanRequest& request, const std::stop_token& stop,
                                    Plan* plan) {
   if (!request.spec.links.HasAutoCodecs() || request.workers.size() < 2) return "";
-  if (request.spec.links.chosen.size() == request.workers.size() - 1) {
+  if (request.spec.links.ChosenOf(0, request.workers.size() - 1) != nullptr) {
     return " Codecs are auto: links keep those that the run's first plan chose.";
   }
   Chooser chooser(request, stop, plan);

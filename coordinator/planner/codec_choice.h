@@ -23,7 +23,7 @@ inline constexpr double kCodecTolerance = 0.02;
 StatusOr<std::vector<codec::Rung>> CodecsToChooseFrom(const RunSpec& spec, Direction direction);
 
 // What the plan's boundaries send, as LinksSpec::chosen.
-std::vector<CodecPair> CodecsOf(const Assignment& assignment);
+std::vector<std::vector<CodecPair>> CodecsOf(const Assignment& assignment);
 
 // The run file of a plan: the request's, with the codecs that were chosen where it leaves any open.
 std::string RunYamlOf(const RunSpec& spec, const Assignment& assignment);

@@ -281,10 +281,10 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
   };
   const std::string said = of(CodecsOfWorker(request.spec, sender.name));
   if (said != kAutoCodec) return FlowWith(said, request);
-  const std::vector<CodecPair>& chosen = request.spec.links.chosen;
-  if (boundary && *boundary < chosen.size() &&
-      chosen.size() == chain::Boundaries(static_cast<uint32_t>(request.workers.size()))) {
-    return FlowWith(of(chosen[*boundary]), request);
+  if (boundary) {
+    const size_t boundaries = chain::Boundaries(static_cast<uint32_t>(request.workers.size()));
+    const std::vector<CodecPair>* chosen = request.spec.links.ChosenOf(0, boundaries);
+    if (chosen != nullptr) return FlowWith(of((*chosen)[*boundary]), request);
   }
   LH_ASSIGN_OR_RETURN(const std::vector<codec::Rung> rungs,
                       CodecsToChooseFrom(request.spec, direction));

@@ -12,6 +12,7 @@
 #include "coordinator/planner/replicas.h"
 #include "coordinator/planner/stage_costs.h"
 #include "run/plan/chain.h"
+#include "transport/replicas/traffic.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -114,7 +115,9 @@ StatusOr<double> StepOf(const PlacementProblem& problem,
 
 // What replicas of a stage exchange, whichever of those with so many layers it is.
 StatusOr<ExchangeSize> ExchangeOf(const PlanRequest& request, uint32_t stages) {
-  ExchangeSize size{.every = request.spec.replicas.steps_apart()};
+  const ReplicasSpec& spec = request.spec.replicas;
+  ExchangeSize size{.every = spec.steps_apart(),
+                    .messages = replicas::MessagesOfExchange(spec.gradients)};
   const uint32_t all = request.spec.model.layers;
   for (size_t r = 0; r < kChainRoles; ++r) {
     const auto role = static_cast<ChainRole>(r);

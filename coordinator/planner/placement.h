@@ -72,7 +72,8 @@ struct PairCost {
 struct ExchangeSize {
   // From one replica to each other one, headers included; by role and by layers less one.
   std::array<std::vector<double>, kChainRoles> bytes;
-  uint32_t every = 1;  // in so many steps there is one exchange
+  uint32_t every = 1;     // in so many steps there is one exchange
+  uint32_t messages = 0;  // of an exchange, each of which waits for the one before
 };
 
 struct PlacementProblem {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/units.h"
-#include "coordinator/planner/place_workers.h"
 #include "transport/replicas/layout.h"
 
 namespace longhaul::coordinator {
@@ -39,18 +38,11 @@ std::vector<ReplicasPrediction> Possible(const PlanRequest& request) {
   return possible;
 }
 
-// A step of the workers that are best for it, by a short search; where nothing works, or the run
-// file says who stands where, of a whole plan.
+// Of the plan for the workers that a short search finds.
 StatusOr<double> StepOf(const PlanRequest& request, const std::stop_token& stop) {
   PlanRequest trial = request;
   trial.with_codec_table = false;
   trial.search_share = kShareOfATrial;
-  // What else is open has its part in what is fastest.
-  const bool whole = trial.spec.group.is_auto() || !trial.spec.pipeline.slices;
-  if (!whole) {
-    LH_ASSIGN_OR_RETURN(trial, PlaceWorkers(trial, stop));
-    if (trial.placement) return trial.placement->step_seconds;
-  }
   LH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(trial, stop));
   return plan.prediction.step_seconds;
 }

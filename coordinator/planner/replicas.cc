@@ -135,14 +135,9 @@ class ReplicasPlanner {
       std::erase_if(one.resume->cells,
                     [&](const Cell& cell) { return cell.id.replica != replica; });
     }
-    // A replica that came after they were chosen has those of the first one.
-    std::vector<CodecPair>& chosen = one.spec.links.chosen;
-    const uint32_t boundaries = chain::Boundaries(stages_);
-    if (boundaries > 0 && chosen.size() % boundaries == 0 && !chosen.empty()) {
-      const size_t first = size_t{replica} * boundaries < chosen.size() ? replica * boundaries : 0;
-      chosen = {chosen.begin() + static_cast<long>(first),
-                chosen.begin() + static_cast<long>(first + boundaries)};
-    }
+    one.spec.links.chosen.clear();
+    const auto* chosen = request_.spec.links.ChosenOf(replica, chain::Boundaries(stages_));
+    if (chosen != nullptr) one.spec.links.chosen.push_back(*chosen);
     return one;
   }
 
@@ -266,8 +261,8 @@ class ReplicasPlanner {
     std::string text = fmt::format(
         "{} replicas of {} stage{}{} train together: {}. Layers by stage: {}.{} A step of {} "
         "microbatches in each ({} tokens in all) should take {} ({:.0f} tokens/s): {} for the "
-        "passes of replica {}, the slowest, and {} behind them in which replicas exchange "
-        "gradients ({}) and parameters ({}), {} a step in all.",
+        "passes of replica {}, the slowest, and {} more because replicas exchange gradients ({}) "
+        "and parameters ({}), {} a step in all.",
         replicas_, stages_, stages_ == 1 ? "" : "s",
         ranks == 1 ? "" : fmt::format(" of {} ranks", ranks), who, layers,
         PlacedText(request_, plan), spec.train.microbatches, spec.TokensPerStep(),

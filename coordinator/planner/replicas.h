@@ -20,9 +20,6 @@ namespace longhaul::coordinator {
 // stage by stage.
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
 
-// Messages of an exchange each of which waits for the one before: gradients, the norm there and
-// back, parameters.
-inline constexpr double kExchangeMessages = 4;
 // What a stage holds.
 std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t vocabulary,
                                                  const LayerRange& layers, const Roles& roles);

@@ -105,13 +105,13 @@ class Exchange {
   std::vector<Transfer> pairs_;
 };
 
-// Whether gradients of a stage leave while its last backward of a step runs
-// (Executor::RunBackward): it is the first one, not on a GPU or of ranks (Stage::TellWhatIsFinal),
-// and another backward was before.
+// Takes the plan of one replica. Whether gradients of a stage leave while its last backward of a
+// step runs (Executor::RunBackward): it is the first one, not on a GPU or of ranks
+// (Stage::TellWhatIsFinal), and another backward was before.
 bool GivesBesideBackward(const Plan& plan, const RunSpec& spec, size_t cell) {
   return !spec.replicas.trains_apart() && plan.assignment.cells[cell].id.stage == 0 &&
          plan.cells[cell].device_kind == "cpu" && plan.assignment.cells[cell].devices.size() < 2 &&
-         !(spec.model.TrainsTiedMatrix() && spec.pipeline.stages != 1u) &&
+         !(spec.model.TrainsTiedMatrix() && plan.assignment.cells.size() > 1) &&
          spec.train.microbatches * plan.assignment.slices > 1;
 }
 
@@ -128,7 +128,7 @@ Status AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& pl
         GivesBesideBackward(plan, spec, s)
             ? ShareFinalAtTheEnd(layout, FinalWith(layout, parameters, cell.layers.first))
             : 1;
-    const double latencies = MessagesOfSum(spec.replicas.gradients) * exchange.Latency(s);
+    const double latencies = replicas::MessagesOfSum(spec.replicas.gradients) * exchange.Latency(s);
     const double sum = exchange.Seconds(s, Exchange::kGradients);
     cost->stages[s].reduce = absl::Seconds(sum + latencies);
     cost->stages[s].reduce_last = absl::Seconds(last * sum + latencies);

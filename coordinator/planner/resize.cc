@@ -172,8 +172,8 @@ class Resizer {
         replicas == 1 ? "1 replica" : fmt::format("{} replicas", replicas), stages_,
         ReplicasOf(before_.assignment), spec_.MicrobatchesPerStep(),
         replicas == 1 ? std::string()
-                      : fmt::format(" After the passes replicas exchange gradients ({}) and "
-                                    "parameters ({}), which takes {}.",
+                      : fmt::format(" Replicas exchange gradients ({}) and parameters ({}), which "
+                                    "makes a step longer by {}.",
                                     replicas::ToString(spec_.replicas.gradients),
                                     replicas::ToString(spec_.replicas.parameters),
                                     longhaul::FormatDuration(

@@ -143,12 +143,14 @@ void Core::SettleReplicas(Run& run, uint32_t chosen) {
 void Core::SettleCodecs(Run& run, const Assignment& assignment) {
   LinksSpec& links = run.record.spec.links;
   if (!links.HasAutoCodecs()) return;
-  std::vector<CodecPair> chosen = CodecsOf(assignment);
-  if (chosen == links.chosen) return;
+  std::vector<std::vector<CodecPair>> chosen = CodecsOf(assignment);
+  const bool none_before = links.chosen.empty();
+  const bool are_kept = chosen.empty() || links.ChosenOf(0, chosen.front().size()) != nullptr;
+  links.chosen = std::move(chosen);
+  if (are_kept) return;
   Log(&run, "note",
       fmt::format("links: the plan chose codecs{}",
-                  links.chosen.empty() ? "" : " anew, because boundaries are others than before"));
-  links.chosen = std::move(chosen);
+                  none_before ? "" : " anew, because boundaries are others than before"));
 }
 
 void Core::On(event::ReplicasAsked& asked) {
@@ -169,6 +171,12 @@ StatusOr<v1::ReplicasReply> Core::SetReplicas(const event::ReplicasAsked& asked)
                     ToString(run.record.state)));
   }
   const RunSpec& spec = run.record.spec;
+  if (spec.replicas.count_auto) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} leaves the number of its replicas to its first plan (pipeline.replicas auto), which is "
+        "not made yet; wait until it trains, or stop it and submit it with a number",
+        id));
+  }
   if (spec.replicas.trains_apart()) {
     return absl::FailedPreconditionError(fmt::format(
         "{} trains its replicas apart (pipeline.gradients local-sgd), and in this version these "

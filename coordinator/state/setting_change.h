@@ -4,9 +4,10 @@
 // No cell may wait for more activations than a cell above it keeps in flight, in any step, or both
 // would wait for each other; and cells begin a step at times of their own. So depths that are to
 // grow grow first; then the leads change; then the depths shrink that are to. A cell takes what it
-// is asked for when its next step begins, and says so then. It begins no step before all others
-// have done their part of the one before; so when all have said so, no cell will begin a step in
-// which another one is a phase behind.
+// is asked for when its next step begins, and says so then. It begins no step before all others of
+// its replica have done their part of the one before, and waits for activations of these alone; so
+// when all have said so, no cell will begin a step in which one that it waits for is a phase
+// behind.
 //
 //   SettingChange change(SettingsOf(plan));
 //   change.Begin(SettingsOf(better), most_depths);

@@ -110,14 +110,14 @@ void CheckContinue(const RunSpec& spec, Reader& reader) {
 
 }  // namespace
 
-Field ReplicaCount(ReplicasSpec* replicas) {
+Field ReplicaCount(ReplicasSpec* spec) {
   const auto number = std::make_shared<std::optional<uint32_t>>();
-  Field field = WholeOrAuto("replicas", number.get(), 1, kMostReplicas);
-  field.read = [replicas, number, read = field.read](Reader& reader, const YAML::Node& node,
-                                                     const std::string& path) {
+  Field field = WholeOrAuto("replicas", number.get(), 1, replicas::kMostReplicas);
+  field.read = [spec, number, read = field.read](Reader& reader, const YAML::Node& node,
+                                                 const std::string& path) {
     read(reader, node, path);
-    replicas->count_auto = !*number;
-    replicas->count = number->value_or(1);
+    spec->count_auto = !*number;
+    spec->count = number->value_or(1);
   };
   return field;
 }

@@ -11,10 +11,8 @@
 
 namespace longhaul::config {
 
-inline constexpr uint32_t kMostReplicas = 64;
-
 // A number, or auto.
-Field ReplicaCount(ReplicasSpec* replicas);
+Field ReplicaCount(ReplicasSpec* spec);
 Field Gradients(replicas::GradientOptions* gradients);
 Field ReplicatedParameters(replicas::ParameterForm* parameters);
 // What replicas cannot train together yet, and keys that say nothing where there is one replica.

@@ -249,20 +249,28 @@ Field WorkerExceptions(LinksSpec* links, const CodecCheck& check) {
 Field ChosenCodecs(LinksSpec* links, const CodecCheck& check) {
   Field field;
   field.key = "chosen";
-  field.expected = "a list of { forward, backward }, one for each boundary";
+  field.expected =
+      "a list for each replica, of { forward, backward } for each boundary between its stages";
   field.read = [links, check, expected = field.expected](Reader& reader, const YAML::Node& node,
                                                          const std::string& path) {
-    if (!node.IsSequence()) {
+    const bool has_lists = node.IsSequence() &&
+                           std::all_of(node.begin(), node.end(), [](const YAML::Node& of_replica) {
+                             return of_replica.IsSequence();
+                           });
+    if (!has_lists) {
       reader.FailExpected(node, path, expected);
       return;
     }
     links->chosen.clear();
     const std::string codec = "a codec such as tah";
-    for (const auto& item : node) {
-      CodecPair& pair = links->chosen.emplace_back();
-      reader.ReadMap(item, path,
-                     {Text("forward", &pair.forward, codec, CodecText(check)),
-                      Text("backward", &pair.backward, codec, CodecText(check))});
+    for (const auto& of_replica : node) {
+      std::vector<CodecPair>& pairs = links->chosen.emplace_back();
+      for (const auto& item : of_replica) {
+        CodecPair& pair = pairs.emplace_back();
+        reader.ReadMap(item, path,
+                       {Text("forward", &pair.forward, codec, CodecText(check)),
+                        Text("backward", &pair.backward, codec, CodecText(check))});
+      }
     }
   };
   return field;
@@ -439,6 +447,12 @@ bool LinksSpec::HasAutoCodecs() const {
   return codecs.is_auto() || std::ranges::any_of(by_worker, [](const auto& exception) {
            return exception.second.codecs.is_auto();
          });
+}
+
+const std::vector<CodecPair>* LinksSpec::ChosenOf(uint32_t replica, size_t boundaries) const {
+  if (chosen.empty()) return nullptr;
+  const std::vector<CodecPair>& pairs = chosen[replica < chosen.size() ? replica : 0];
+  return pairs.size() == boundaries ? &pairs : nullptr;
 }
 
 uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {

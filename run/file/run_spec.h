@@ -311,11 +311,14 @@ struct LinksSpec {
   EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
   // Of codecs that a plan may choose where one is auto, the largest error (codec/ladder.h).
   double error = kDefaultCodecError;
-  // What the first plan chose where one is auto: for each boundary of each replica, replica by
-  // replica. Empty: nothing yet. Plans after that keep them while the number of stages stays.
-  std::vector<CodecPair> chosen;
+  // What the first plan chose where one is auto: of each replica, for each boundary. Empty: nothing
+  // yet. Plans after that keep them while the number of stages stays.
+  std::vector<std::vector<CodecPair>> chosen;
 
   bool HasAutoCodecs() const;
+  // Of a replica with so many boundaries; one that came later has those of the first. Null: none
+  // were chosen for that many.
+  const std::vector<CodecPair>* ChosenOf(uint32_t replica, size_t boundaries) const;
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 

@@ -163,9 +163,13 @@ std::string LinksYaml(const LinksSpec& links) {
   if (links.error != LinksSpec().error) out += fmt::format("  error: {}\n", links.error);
   if (!links.chosen.empty()) {
     out += "  chosen:\n";
-    for (const CodecPair& pair : links.chosen) {
-      out += fmt::format("    - {{ forward: {}, backward: {} }}\n", Quote(pair.forward),
-                         Quote(pair.backward));
+    for (const std::vector<CodecPair>& pairs : links.chosen) {
+      std::string list;
+      for (const CodecPair& pair : pairs) {
+        list += fmt::format("{}{{ forward: {}, backward: {} }}", list.empty() ? "" : ", ",
+                            Quote(pair.forward), Quote(pair.backward));
+      }
+      out += fmt::format("    - [{}]\n", list);
     }
   }
   if (links.by_worker.empty()) return out;

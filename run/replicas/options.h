@@ -29,6 +29,8 @@
 
 namespace longhaul::replicas {
 
+inline constexpr uint32_t kMostReplicas = 64;
+
 enum class GradientForm : uint8_t { kFp32, kBf16, kSdp4bit, kTagc, kLocalSgd };
 struct LocalSgdOptions {
   uint32_t steps = 20;

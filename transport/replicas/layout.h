@@ -19,7 +19,6 @@
 
 namespace longhaul::replicas {
 
-inline constexpr uint32_t kMostReplicas = 64;
 // A group of 4-bit differences; whole groups of gradients, blocks of sketches and transforms.
 inline constexpr uint64_t kUnit = 2048;
 inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;

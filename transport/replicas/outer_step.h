@@ -28,7 +28,7 @@
 
 namespace longhaul::replicas {
 
-// D.
+// D, above: the steps that a replica trains on between an outer step's beginning and its merge.
 uint64_t DelaySteps(const LocalSgdOptions& options);
 
 // In fp32, each operation rounded once, in the order above.

@@ -51,4 +51,9 @@ uint32_t MessagesOfSum(const GradientOptions& gradients) {
   return gradients.form == GradientForm::kTagc ? kIndexUnionSketch : 1;
 }
 
+uint32_t MessagesOfExchange(const GradientOptions& gradients) {
+  constexpr uint32_t kNormAndParameters = 3;
+  return MessagesOfSum(gradients) + kNormAndParameters;
+}
+
 }  // namespace longhaul::replicas

@@ -19,6 +19,8 @@ struct ExchangeTraffic {
 ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
 // Messages of which each waits for the one before, until gradients are summed.
 uint32_t MessagesOfSum(const GradientOptions& gradients);
+// Until the exchange is done: those, the norm there and back, and parameters.
+uint32_t MessagesOfExchange(const GradientOptions& gradients);
 
 }  // namespace longhaul::replicas
 

@@ -395,6 +395,12 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
   LH_ASSIGN_OR_RETURN(auto input_gradient,
                       resident_.ModelFor(pass.step).Backward(slice, gradient.view));
   if (input_gradient) up_->SendTensor(pass, slice, std::move(*input_gradient));
+  if (first() && steps_together()) {
+    // As the rest of the exchange. Plans read how long a backward takes by itself.
+    const absl::Duration beside = options_.exchange->TakeTimeBeside();
+    times_.backward -= beside;
+    times_.wait_gradient += beside;
+  }
   return absl::OkStatus();
 }
 

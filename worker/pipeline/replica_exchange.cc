@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "run/model/family.h"
 #include "transport/replicas/outer_step.h"
 #include "transport/replicas/parameters.h"
@@ -56,6 +57,9 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   Status Prepare(const ReplicasSpec& spec, uint32_t replica, const StageSnapshot* begun_from);
 
   Status BeginBeside(Step step) override;
+  absl::Duration TakeTimeBeside() override {
+    return std::exchange(time_beside_, absl::ZeroDuration());
+  }
   Status Begin(Step step) override;
   Status Take(ReplicaSaid said) override {
     LH_RETURN_IF_ERROR(reducer_->Take(said.replica, std::move(said.message)));
@@ -135,6 +139,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   // Of the step whose last backward is under way: who has been given, from the last bucket on.
   std::optional<uint32_t> buckets_left_;
   Status beside_;
+  absl::Duration time_beside_;
   Step step_{0};
 };
 
@@ -285,12 +290,18 @@ StatusOr<bool> Exchange::IsMerged() {
 }
 
 Status Exchange::BeginBeside(Step step) {
-  const bool tells = stage_->TellWhatIsFinal([this](uint32_t block) {
-    if (beside_.ok()) beside_ = GiveFrom(block);
+  const auto timed = [this](const auto& work) {
+    const MonoTime begin = Now();
+    Status status = work();
+    time_beside_ += longhaul::operator-(Now(), begin);
+    return status;
+  };
+  const bool tells = stage_->TellWhatIsFinal([this, timed](uint32_t block) {
+    if (beside_.ok()) beside_ = timed([&] { return GiveFrom(block); });
   });
   if (!tells) return absl::OkStatus();
   buckets_left_ = buckets();
-  return BeginReducer(step);
+  return timed([&] { return BeginReducer(step); });
 }
 
 Status Exchange::BeginReducer(Step step) {
@@ -372,8 +383,10 @@ Status Exchange::AddState(StageSnapshot* snapshot) {
   return absl::OkStatus();
 }
 
-// Where nobody has trained on since the last merge, parameters are what all have.
+// Also of values that are alike: who goes on from a snapshot before a merge sees by these that it
+// is to begin. Behind the merge of its step parameters are what all have.
 void Exchange::AddLocals(StageSnapshot* snapshot) {
+  if (snapshot->step == step_.value()) return;
   std::map<std::string_view, const std::vector<float>*> anchor_of;
   const auto parameters = reducer_->layout().parameters();
   for (size_t k = 0; k < parameters.size(); ++k) {
@@ -381,7 +394,7 @@ void Exchange::AddLocals(StageSnapshot* snapshot) {
   }
   for (NamedArray& array : snapshot->parameters) {
     const auto found = anchor_of.find(array.name);
-    if (found == anchor_of.end() || array.values == *found->second) continue;
+    if (found == anchor_of.end()) continue;
     std::vector<float> local = std::exchange(array.values, *found->second);
     snapshot->moments.push_back(
         {OwnName(array.name + std::string(kLocal)), array.shape, std::move(local)});

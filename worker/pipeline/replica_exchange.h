@@ -2,11 +2,11 @@
 // the far ends of links. Either they take each step together: gradients go to the owners of shards,
 // owners step these, parameters come back,
 //
-//   exchange->BeginBeside(step);                  // the last backward follows, not the only one
-//   exchange->Begin(step);                        // it is done
+//   exchange->BeginBeside(step);     // optional, between the step's last two backwards
+//   exchange->Begin(step);           // after the last one
 //   ... until exchange->IsReduced(): ReplicaSaid goes to Take() ...
 //   norm = exchange->AddSquaredNorm(sum);
-//   exchange->StepOwn(step, rate, scale);         // or Skip(step), on all replicas
+//   exchange->StepOwn(step, rate, scale);      // or Skip(step), on all replicas
 //   ... until exchange->IsDone(): ReplicaSaid goes to Take() ...
 //   exchange->End(step);
 //
@@ -29,6 +29,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/status.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
@@ -72,6 +73,9 @@ class ReplicaExchange {
   // Gradients that are final before the last backward has ended leave while it goes on, where the
   // stage can tell (Stage::TellWhatIsFinal). Nothing is lost where it is not called.
   virtual Status BeginBeside(Step step) = 0;
+  // What that took so far, with the reducing and coding that it began inside the backward; each
+  // second is told once.
+  virtual absl::Duration TakeTimeBeside() = 0;
   virtual Status Begin(Step step) = 0;
   // Also before Begin or BeginMerge: another replica may be ahead.
   virtual Status Take(ReplicaSaid said) = 0;

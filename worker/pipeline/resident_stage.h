@@ -87,7 +87,8 @@ class ResidentStage {
   // --- While it trains.
   // For a checkpoint. The snapshot before is given up first, so that memory holds one, or two where
   // that is still being written.
-  // `tables`: StageSnapshot's. `add`: what has more to say than the model itself; or null.
+  // `tables`: StageSnapshot's. `add`: adds to the model's snapshot what others hold of the stage's
+  // state (ReplicaExchange::AddState); or null.
   StatusOr<SharedSnapshot> TakeSnapshot(
       std::vector<NamedArray> tables = {},
       const std::function<Status(StageSnapshot* snapshot)>& add = nullptr);

@@ -17,7 +17,9 @@ struct StepTimes {
   // Idle, and a forward could have run had its input been there, or the optimizer had the word come
   // from above.
   absl::Duration wait_input;
-  absl::Duration wait_gradient;  // idle for gradients, or for the norm of the stages below
+  // Idle for gradients, or for the norm of the stages below; with what is reduced and coded for
+  // other replicas.
+  absl::Duration wait_gradient;
   // Of either wait, the part in which the stage's codec thread was at work: it is what held it up,
   // directly or by what it has not sent.
   absl::Duration wait_codec;

@@ -318,8 +318,11 @@ StatusOr<std::unique_ptr<ReplicaExchange>> EpochRun::MakeExchange(const StageSna
       if (port->peer().replica == replica) port->Send(step, std::move(message));
     }
   };
-  return ReplicaExchange::Create(&resident_->model(), resident_->identity().options, spec_.replicas,
-                                 cell_.replica, send, begun_from);
+  // The stage may have been made for a run file with other keys of steps, such as their number.
+  StageOptions options = resident_->identity().options;
+  options.train = spec_.train;
+  return ReplicaExchange::Create(&resident_->model(), options, spec_.replicas, cell_.replica, send,
+                                 begun_from);
 }
 
 Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from) {

@@ -16,6 +16,7 @@ namespace longhaul::coordinator {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -34,6 +35,12 @@ double ErrorOf(const std::string& codec) {
   return -1;
 }
 
+std::vector<CodecPair> CodecsOfOne(const Assignment& assignment) {
+  const std::vector<std::vector<CodecPair>> of_replicas = CodecsOf(assignment);
+  EXPECT_EQ(of_replicas.size(), 1u);
+  return of_replicas.front();
+}
+
 // The same plan from a run file that names the codecs that were chosen.
 StatusOr<Plan> PlanWithNamed(PlanRequest request, const std::vector<CodecPair>& pairs) {
   request.spec.links.codecs = {"none", "none"};
@@ -50,24 +57,24 @@ StatusOr<Plan> PlanWithNamed(PlanRequest request, const std::vector<CodecPair>& 
 TEST(CodecChoice, FastLinksSendAllAndSlowOnesWhatTheRunFileAllows) {
   const auto fast = MakePlan(OpenCodecs(4, 100e9));
   ASSERT_TRUE(fast.ok()) << fast.status();
-  for (const CodecPair& pair : CodecsOf(fast->assignment)) {
+  for (const CodecPair& pair : CodecsOfOne(fast->assignment)) {
     EXPECT_EQ(pair.forward, "none");
     EXPECT_EQ(pair.backward, "none");
   }
   PlanRequest request = OpenCodecs(4, 1e6);
   const auto slow = MakePlan(request);
   ASSERT_TRUE(slow.ok()) << slow.status();
-  for (const CodecPair& pair : CodecsOf(slow->assignment)) {
+  for (const CodecPair& pair : CodecsOfOne(slow->assignment)) {
     EXPECT_EQ(pair.forward, "gauss:bits=4,block=128");
     EXPECT_EQ(pair.backward, "fixed:bits=4,tile=64,rounding=stochastic");
   }
   request.spec.links.error = 0.05;
-  for (const CodecPair& pair : CodecsOf(MakePlan(request)->assignment)) {
+  for (const CodecPair& pair : CodecsOfOne(MakePlan(request)->assignment)) {
     EXPECT_LE(ErrorOf(pair.forward), 0.05);
     EXPECT_LE(ErrorOf(pair.backward), 0.05);
   }
   request.spec.links.error = 0;
-  for (const CodecPair& pair : CodecsOf(MakePlan(request)->assignment)) {
+  for (const CodecPair& pair : CodecsOfOne(MakePlan(request)->assignment)) {
     EXPECT_EQ(pair.forward, "none");
   }
 }
@@ -78,7 +85,7 @@ TEST(CodecChoice, IsWithinTwoPercentOfTheFastestAndNoLinkCouldHaveAFinerOne) {
     const PlanRequest request = OpenCodecs(4, line);
     const auto plan = MakePlan(request);
     ASSERT_TRUE(plan.ok()) << plan.status();
-    const std::vector<CodecPair> chosen = CodecsOf(plan->assignment);
+    const std::vector<CodecPair> chosen = CodecsOfOne(plan->assignment);
     const std::vector<CodecPair> coarsest(3, {"gauss:bits=4", "fixed:bits=4,rounding=stochastic"});
     const auto fastest = PlanWithNamed(request, coarsest);
     ASSERT_TRUE(fastest.ok()) << fastest.status();
@@ -105,7 +112,7 @@ TEST(CodecChoice, GivesTheSlowLinkACoarserCodecThanTheOthers) {
   }
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::vector<CodecPair> chosen = CodecsOf(plan->assignment);
+  const std::vector<CodecPair> chosen = CodecsOfOne(plan->assignment);
   EXPECT_GT(ErrorOf(chosen[1].forward), ErrorOf(chosen[0].forward));
   EXPECT_GT(ErrorOf(chosen[1].forward), ErrorOf(chosen[2].forward));
   EXPECT_EQ(chosen[0].forward, "none");
@@ -117,7 +124,7 @@ TEST(CodecChoice, IsWhatARunFileGetsThatNamesTheCodecs) {
   const PlanRequest request = OpenCodecs(4, 60e6);
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto named = PlanWithNamed(request, CodecsOf(plan->assignment));
+  const auto named = PlanWithNamed(request, CodecsOfOne(plan->assignment));
   ASSERT_TRUE(named.ok()) << named.status();
   for (size_t e = 0; e < plan->assignment.edges.size(); ++e) {
     const Edge &got = plan->assignment.edges[e], &wanted = named->assignment.edges[e];
@@ -137,7 +144,7 @@ TEST(CodecChoice, OfOneDirectionLeavesTheOtherAsItIs) {
   request.spec.links.by_worker = {{"w1", {{"fp16", "none"}, {}}}};
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::vector<CodecPair> chosen = CodecsOf(plan->assignment);
+  const std::vector<CodecPair> chosen = CodecsOfOne(plan->assignment);
   EXPECT_EQ(chosen[0].backward, "none");
   EXPECT_EQ(chosen[1], (CodecPair{"fp16", "bf16"}));
   // Down it may be as slow as that is up, and no slower.
@@ -147,7 +154,7 @@ TEST(CodecChoice, OfOneDirectionLeavesTheOtherAsItIs) {
 // Codecs that take longer than they spare on the wire are no use.
 TEST(CodecChoice, CountsTheTimesOfCodecs) {
   PlanRequest request = OpenCodecs(2, 400e6);
-  const auto finest_known = CodecsOf(MakePlan(request)->assignment);
+  const auto finest_known = CodecsOfOne(MakePlan(request)->assignment);
   for (CandidateWorker& worker : request.workers) {
     for (const codec::Rung& rung : codec::LadderOfActivations()) {
       v1::CodecTimes& times = *worker.times.add_codecs();
@@ -158,7 +165,7 @@ TEST(CodecChoice, CountsTheTimesOfCodecs) {
   }
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_LE(ErrorOf(CodecsOf(plan->assignment)[0].forward), 0.002);
+  EXPECT_LE(ErrorOf(CodecsOfOne(plan->assignment)[0].forward), 0.002);
   EXPECT_EQ(plan->edges[0].forward.encode_seconds, 0.0001);
 }
 
@@ -166,21 +173,21 @@ TEST(CodecChoice, IsKeptByLaterPlans) {
   PlanRequest request = OpenCodecs(3, 100e6);
   const auto first = MakePlan(request);
   ASSERT_TRUE(first.ok()) << first.status();
-  const std::vector<CodecPair> chosen = CodecsOf(first->assignment);
+  const std::vector<CodecPair> chosen = CodecsOfOne(first->assignment);
   const auto spec = ParseRunSpec(first->assignment.run_yaml, "plan", {}, nullptr);
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->links.chosen, chosen);
+  EXPECT_EQ(spec->links.chosen, (std::vector<std::vector<CodecPair>>{chosen}));
   EXPECT_EQ(spec->links.codecs.forward, kAutoCodec);
   // Of the same run on slower lines.
   request.spec = *spec;
   SetLines(&request, 1e6);
   const auto second = MakePlan(request);
   ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_EQ(CodecsOf(second->assignment), chosen);
+  EXPECT_EQ(CodecsOfOne(second->assignment), chosen);
   EXPECT_THAT(second->explanation, HasSubstr("links keep those that the run's first plan chose"));
   // With another number of stages they say nothing.
   request.workers.pop_back();
-  EXPECT_EQ(CodecsOf(MakePlan(request)->assignment),
+  EXPECT_EQ(CodecsOfOne(MakePlan(request)->assignment),
             (std::vector<CodecPair>{
                 {"gauss:bits=4,block=128", "fixed:bits=4,tile=64,rounding=stochastic"}}));
 }
@@ -201,7 +208,7 @@ TEST(CodecChoice, RetuningLeavesIt) {
   const auto retuned = Retune(request.spec, *plan, seen);
   ASSERT_TRUE(retuned.ok()) << retuned.status();
   if (*retuned) {
-    EXPECT_EQ(CodecsOf((*retuned)->assignment), CodecsOf(plan->assignment));
+    EXPECT_EQ(CodecsOfOne((*retuned)->assignment), CodecsOfOne(plan->assignment));
   }
 }
 
@@ -213,23 +220,44 @@ TEST(CodecChoice, IsMadeForEachReplicaAndKeptWhereTheirNumberChanges) {
   }
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::vector<CodecPair> chosen = CodecsOf(plan->assignment);
+  const std::vector<std::vector<CodecPair>> chosen = CodecsOf(plan->assignment);
   ASSERT_EQ(chosen.size(), 2u);
-  EXPECT_LT(ErrorOf(chosen[0].forward), ErrorOf(chosen[1].forward));
+  EXPECT_LT(ErrorOf(chosen[0][0].forward), ErrorOf(chosen[1][0].forward));
   EXPECT_EQ(ParseRunSpec(plan->assignment.run_yaml, "plan", {}, nullptr)->links.chosen, chosen);
   // Of the second replica alone, of three, and planned anew.
   request.spec.links.chosen = chosen;
   const auto one =
       ResizePlan(*plan, request.spec.WithReplicas(1), {request.workers[2], request.workers[3]});
   ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_EQ(CodecsOf(one->assignment), std::vector<CodecPair>{chosen[1]});
+  EXPECT_EQ(CodecsOf(one->assignment), std::vector<std::vector<CodecPair>>{chosen[1]});
   std::vector<CandidateWorker> six = request.workers;
   for (uint32_t w = 4; w < 6; ++w) six.push_back(Request(6).workers[w]);
   const auto three = ResizePlan(*plan, request.spec.WithReplicas(3), six);
   ASSERT_TRUE(three.ok()) << three.status();
-  EXPECT_EQ(CodecsOf(three->assignment), (std::vector<CodecPair>{chosen[0], chosen[1], chosen[0]}));
+  EXPECT_EQ(CodecsOf(three->assignment),
+            (std::vector<std::vector<CodecPair>>{chosen[0], chosen[1], chosen[0]}));
   request.spec.replicas.count = 2;
   EXPECT_EQ(CodecsOf(MakePlan(request)->assignment), chosen);
+  // Planned anew for one replica, as a run is that was resumed so.
+  request.spec.replicas.count = 1;
+  request.workers.resize(2);
+  EXPECT_EQ(CodecsOfOne(MakePlan(request)->assignment), chosen[0]);
+}
+
+// Three replicas of two stages have as many boundaries as one of four.
+TEST(CodecChoice, SaysNothingOfOtherStagesWithAsManyBoundaries) {
+  PlanRequest request = OpenCodecs(4, 100e9);
+  request.spec.links.chosen.assign(3, {{"gauss:bits=4,block=128", "bf16"}});
+  const auto one = MakePlan(request);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_THAT(CodecsOfOne(one->assignment), Each(CodecPair{"none", "none"}));
+  // And six of two stages as two of four.
+  request = OpenCodecs(8, 100e9);
+  request.spec.replicas.count = 2;
+  request.spec.links.chosen.assign(6, {{"gauss:bits=4,block=128", "bf16"}});
+  const auto two = MakePlan(request);
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_THAT(CodecsOf(two->assignment), Each(Each(CodecPair{"none", "none"})));
 }
 
 TEST(CodecChoice, OfLinksWithoutARateIsTheCoarsest) {
@@ -237,7 +265,7 @@ TEST(CodecChoice, OfLinksWithoutARateIsTheCoarsest) {
   request.spec.links.codecs.forward = std::string(kAutoCodec);
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(CodecsOf(plan->assignment)[0].forward, "gauss:bits=4,block=128");
+  EXPECT_EQ(CodecsOfOne(plan->assignment)[0].forward, "gauss:bits=4,block=128");
   EXPECT_THAT(plan->explanation, HasSubstr("links whose rate is not known have the coarsest"));
 }
 
@@ -247,7 +275,7 @@ TEST(CodecChoice, OfAReplayIsAmongCodecsThatWereTimed) {
   request.spec.replay->codec_times = {{"bf16", absl::Milliseconds(1), absl::Milliseconds(1)}};
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(CodecsOf(plan->assignment)[0], (CodecPair{"bf16", "bf16"}));
+  EXPECT_EQ(CodecsOfOne(plan->assignment)[0], (CodecPair{"bf16", "bf16"}));
   request.spec.replay->codec_times.clear();
   EXPECT_THAT(Message(MakePlan(request).status()),
               HasSubstr("links.forward is auto, and replay.codec_times has the times of no codec"));
@@ -263,7 +291,7 @@ TEST(CodecChoice, OfManyStagesTakesLittleTime) {
   }
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::vector<CodecPair> chosen = CodecsOf(plan->assignment);
+  const std::vector<CodecPair> chosen = CodecsOfOne(plan->assignment);
   EXPECT_GT(ErrorOf(chosen[3].forward), ErrorOf(chosen[4].forward));
 }
 

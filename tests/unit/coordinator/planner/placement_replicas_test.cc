@@ -19,6 +19,7 @@ PlacementProblem RandomReplicas(const Sizes& sizes, uint32_t replicas, uint64_t 
   PlacementProblem problem = RandomProblem(sizes, seed);
   problem.replicas = replicas;
   problem.exchange.every = seed % 4 == 0 ? 5 : 1;
+  problem.exchange.messages = seed % 3 == 0 ? 6 : 4;
   for (size_t role = 0; role < kChainRoles; ++role) {
     const double ends = static_cast<ChainRole>(role) == ChainRole::kMiddle ? 0 : 200e3;
     for (uint32_t layers = 1; layers <= sizes.layers; ++layers) {
@@ -56,7 +57,7 @@ double ExchangeBySelf(const PlacementProblem& problem, const PlacedReplicas& rep
       }
     }
   }
-  return (longest + 4 * latency) / problem.exchange.every;
+  return (longest + problem.exchange.messages * latency) / problem.exchange.every;
 }
 
 // The passes of the slowest one by itself and the exchange.

@@ -67,6 +67,22 @@ TEST(ReplicaCount, IsOfTheFastestStepForTheSameBatch) {
   }
 }
 
+// What would be taken counts what hides behind later steps, as the plan's own step does.
+TEST(ReplicaCount, IsPredictedWithWhatHides) {
+  PlanRequest request = Open(4, 200e6);
+  request.spec.replicas.gradients =
+      replicas::ParseGradients("local-sgd:steps=8,delay=0.75").value();
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->prediction.replicas.size(), 3u);
+  for (const ReplicasPrediction& one : plan->prediction.replicas) {
+    const auto named = PlanWith(request, one.replicas, one.stages);
+    ASSERT_TRUE(named.ok()) << named.status();
+    const double step = named->prediction.step_seconds;
+    EXPECT_NEAR(one.step_seconds, step, 0.03 * step) << one.replicas;
+  }
+}
+
 // Gradients of the whole model cost more than activations on slow lines, and nothing on fast ones,
 // where a pipeline of fewer stages has less to fill.
 TEST(ReplicaCount, GrowsWithTheLines) {

@@ -99,6 +99,22 @@ TEST(PlanOfReplicas, AnExchangeHides) {
   EXPECT_EQ(exchange_seconds("local-sgd:steps=20,delay=0.9", true), 0);
 }
 
+// A tied matrix of one stage is like any other, whether the run file names the stages or not.
+TEST(PlanOfReplicas, ATiedMatrixOfOneStageHidesToo) {
+  PlanRequest request = RequestOf(2, 1);
+  request.spec.model.tied = true;
+  request.spec.model.hidden = 1024;  // several buckets
+  request.assumed_line_bits_per_second = 100'000'000;
+  request.spec.pipeline.stages = 1;
+  const auto named = MakePlan(request);
+  request.spec.pipeline.stages.reset();
+  const auto open = MakePlan(request);
+  ASSERT_TRUE(named.ok() && open.ok()) << named.status() << open.status();
+  EXPECT_EQ(open->prediction.exchange_seconds, named->prediction.exchange_seconds);
+  for (CandidateWorker& worker : request.workers) worker.on_gpu = true;
+  EXPECT_LT(open->prediction.exchange_seconds, MakePlan(request)->prediction.exchange_seconds);
+}
+
 TEST(PlanOfReplicas, ReplicasCanBeSimulatedOneByOne) {
   const PlanRequest request = RequestOf(3, 2);
   const auto plan = MakePlan(request);

@@ -216,6 +216,23 @@ TEST_F(CandidatesTest, ReplicasAreChosenWithoutAWorkerThatCannotTimeItsLayers) {
   EXPECT_EQ(c.records.at("tiny-1").spec.replicas.count, 2u);
 }
 
+TEST_F(CandidatesTest, ReplicasKeepTheirNumberUntilThePlanHasChosenIt) {
+  RunSpec spec = Spec(1);
+  spec.replicas.count_auto = true;
+  spec.links.measure = false;
+  Submit({"a", "b"}, spec);
+  ASSERT_EQ(c.StateOf("tiny-1"), "planning");
+  const auto ask = [&] {
+    c.Tick(event::ReplicasAsked{RequestId(77), "tiny-1", 1});
+    const auto& reply = c.LastReply<command::ReplyReplicas>()->reply;
+    return reply.ok() ? reply->message() : std::string(Message(reply.status()));
+  };
+  EXPECT_THAT(ask(), HasSubstr("leaves the number of its replicas to its first plan"));
+  Time({"a", "b"});
+  EXPECT_EQ(c.records.at("tiny-1").ReplicasWanted(), 2u);
+  EXPECT_THAT(ask(), HasSubstr("goes on with 1 replica instead of 2"));
+}
+
 TEST_F(CandidatesTest, SparesAreSetApartWhereReplicasAreChosen) {
   RunSpec spec = Spec(1);
   spec.replicas.count_auto = true;
@@ -232,10 +249,10 @@ TEST_F(CandidatesTest, CodecsThatThePlanChoseStay) {
   Submit(kAb, spec);
   Time(kAb);
   ASSERT_EQ(c.StateOf("tiny-1"), "preparing");
-  const std::vector<CodecPair> chosen = c.records.at("tiny-1").spec.links.chosen;
+  const std::vector<std::vector<CodecPair>> chosen = c.records.at("tiny-1").spec.links.chosen;
   ASSERT_EQ(chosen.size(), 1u);
   const Edge& edge = c.records.at("tiny-1").plan->assignment.edges[0];
-  EXPECT_EQ(chosen[0], (CodecPair{edge.forward.codec, edge.backward.codec}));
+  EXPECT_EQ(chosen[0][0], (CodecPair{edge.forward.codec, edge.backward.codec}));
   EXPECT_THAT(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),
               HasSubstr("chosen:"));
   c.Error("a", "tiny-1", "boom");

@@ -73,7 +73,7 @@ TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
   EXPECT_EQ(spec->links.codecs.forward, kAutoCodec);
   EXPECT_EQ(spec->links.error, 0.05);
   RunSpec settled = *spec;
-  settled.links.chosen = {{"tah", "none"}, {"none", "bf16"}};
+  settled.links.chosen.assign(2, {CodecPair{"tah", "none"}, CodecPair{"none", "bf16"}});
   for (const RunSpec& one : {*spec, settled}) {
     const auto again = ParseRunSpec(ToYaml(one), "again.yaml", {}, FakeCodecs);
     ASSERT_TRUE(again.ok()) << again.status();

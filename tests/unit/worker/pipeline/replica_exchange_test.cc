@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -33,15 +35,21 @@ StageOptions PairOptions(Recompute recompute, uint32_t slices) {
 
 class ReplicaPair {
  public:
-  ReplicaPair(const StageOptions& options, const ReplicasSpec& spec) : slices_(options.slices) {
+  // `begun_from`: the state that both go on from; null: as the run begins.
+  ReplicaPair(const StageOptions& options, const ReplicasSpec& spec,
+              const StageSnapshot* begun_from = nullptr)
+      : slices_(options.slices) {
     for (uint32_t r = 0; r < 2; ++r) {
       stages_.push_back(*Stage::Create(options));
+      if (begun_from != nullptr) {
+        EXPECT_TRUE(stages_[r]->Restore(*begun_from).ok());
+      }
       exchanges_.push_back(*ReplicaExchange::Create(
           stages_[r].get(), options, spec, r,
           [this, r](uint32_t to, Step, std::vector<std::byte> message) {
             under_way_.emplace_back(to, ReplicaSaid{r, std::move(message)});
           },
-          nullptr));
+          begun_from));
     }
   }
 
@@ -51,6 +59,8 @@ class ReplicaPair {
     for (uint32_t r = 0; r < 2; ++r) {
       Passes(r, step, beside);
       early += under_way_.size();
+      EXPECT_EQ(exchanges_[r]->TakeTimeBeside() > absl::ZeroDuration(), beside);
+      EXPECT_EQ(exchanges_[r]->TakeTimeBeside(), absl::ZeroDuration());
       EXPECT_TRUE(exchanges_[r]->Begin(Step(step)).ok());
       // The other one is not there yet.
       for (auto& one : std::exchange(under_way_, {})) later_.push_back(std::move(one));
@@ -69,7 +79,30 @@ class ReplicaPair {
     return early;
   }
 
+  // Replicas that train apart learn nothing from it.
+  void Skip(uint64_t step) {
+    for (uint32_t r = 0; r < 2; ++r) {
+      Passes(r, step, false);
+      EXPECT_TRUE(stages_[r]->SkipStep(Step(step)).ok());
+    }
+  }
+  void Merge(uint64_t step) {
+    for (auto& exchange : exchanges_) EXPECT_TRUE(exchange->BeginMerge(Step(step)).ok());
+    Deliver();
+    for (auto& exchange : exchanges_) EXPECT_TRUE(*exchange->IsMerged());
+  }
+  bool AwaitsMerge() const { return exchanges_[0]->AwaitsMerge(); }
+
   StageSnapshot Snapshot(uint32_t replica) const { return *stages_[replica]->Snapshot(); }
+  // Of the first replica, with what a checkpoint has of the other one beside it.
+  StageSnapshot State() const {
+    StageSnapshot state = Snapshot(0), other = Snapshot(1);
+    other.moments.clear();
+    EXPECT_TRUE(exchanges_[0]->AddState(&state).ok());
+    EXPECT_TRUE(exchanges_[1]->AddState(&other).ok());
+    std::ranges::move(other.moments, std::back_inserter(state.moments));
+    return state;
+  }
 
  private:
   void Passes(uint32_t replica, uint64_t step, bool beside) {
@@ -127,6 +160,22 @@ TEST_P(BesideTheBackward, GivesTheSameBits) {
           << expected.parameters[k].name;
     }
   }
+}
+
+// A state of before a merge says so, also where nobody has learned anything since the last one.
+TEST(AMergeThatIsToCome, IsBegunByWhoGoesOn) {
+  StageOptions options = PairOptions(Recompute::kNone, 1);
+  options.shares_step = false;
+  const ReplicasSpec spec{.count = 2,
+                          .gradients = *replicas::ParseGradients("local-sgd:steps=2,delay=0.5")};
+  ReplicaPair pair(options, spec);
+  pair.Skip(1);
+  pair.Skip(2);
+  const StageSnapshot before = pair.State();
+  EXPECT_TRUE(ReplicaPair(options, spec, &before).AwaitsMerge());
+  pair.Merge(2);
+  const StageSnapshot behind = pair.State();
+  EXPECT_FALSE(ReplicaPair(options, spec, &behind).AwaitsMerge());
 }
 
 INSTANTIATE_TEST_SUITE_P(Passes, BesideTheBackward,

@@ -2,10 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,16 +13,14 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/device_name.h"
 #include "base/file.h"
-#include "base/flags/command_line.h"
-#include "base/flags/daemon_config.h"
 #include "base/log.h"
 #include "base/metrics/endpoint.h"
 #include "base/peer_log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/version.h"
+#include "programs/longhaul_worker_flags.h"
 #include "proto/member/access.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
@@ -48,8 +43,6 @@
 namespace longhaul::worker {
 namespace {
 
-enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
-
 constexpr uint32_t kProtocolMin = 8;
 constexpr uint32_t kProtocolMax = 8;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
@@ -59,48 +52,11 @@ constexpr absl::Duration kJoinLimit = absl::Seconds(5);
 // Between two tries to get a new certificate.
 constexpr absl::Duration kRenewPause = absl::Seconds(10);
 
-constexpr char kUcx[] = "ucx";
-constexpr char kGrpc[] = "grpc";
 constexpr char kRelay[] = "relay";
-
-struct Flags {
-  std::string coordinator;
-  std::string token_file;
-  bool insecure = false;
-  std::string state_dir;
-  std::string name;
-  std::vector<std::string> transports = {kUcx, kGrpc};
-  std::string data_address = std::string(kAdvertiseAuto);
-  std::string data_interface;
-  std::string grpc_address;
-  std::vector<std::string> advertise;
-  std::string relay;
-  std::string relay_advertise;
-  std::string device = "cpu";
-  double memory_share = 1;
-  std::string metrics;
-  std::string dump_boundaries;
-  uint64_t dump_every = 16;
-  double progress_timeout_seconds = 60;
-  std::string log_level = "info";
-};
 
 int Fail(const Status& status) {
   fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
   return kFailed;
-}
-
-// Empty: there is none.
-std::string UsualStateDir() {
-  const auto of = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread
-    return value == nullptr ? "" : value;
-  };
-  if (const std::string state = of("XDG_STATE_HOME"); !state.empty()) {
-    return state + "/longhaul/worker";
-  }
-  const std::string home = of("HOME");
-  return home.empty() ? "" : home + "/.local/state/longhaul/worker";
 }
 
 std::string HostName() {
@@ -108,44 +64,9 @@ std::string HostName() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
-bool Has(const Flags& flags, std::string_view transport) {
-  return std::ranges::find(flags.transports, transport) != flags.transports.end();
-}
-
-// Where gRPC listens: beside UCX on a port of its own, unless the flags say where.
-std::string GrpcAddress(const Flags& flags) {
-  if (!flags.grpc_address.empty()) return flags.grpc_address;
-  if (!Has(flags, kUcx)) return flags.data_address;
-  StatusOr<HostPort> address = ParseHostPort(flags.data_address);
-  if (!address.ok()) return flags.data_address;  // refused already
-  address->port = 0;
-  return ToString(*address);
-}
-
-// Whether something listens at the data address.
-bool TakesDataAddress(const Flags& flags) {
-  return Has(flags, kUcx) || flags.grpc_address.empty();
-}
-
-// Why it cannot listen where the flags say; empty: it may try.
-std::string AddressProblem(const Flags& flags) {
-  std::vector<std::pair<std::string, std::string>> addresses;
-  if (TakesDataAddress(flags)) addresses.emplace_back("--data-address", flags.data_address);
-  addresses.emplace_back("--grpc-address", GrpcAddress(flags));
-  for (const auto& [flag, text] : addresses) {
-    const auto address = ParseHostPort(text);
-    if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
-    if (!flags.insecure || !flags.token_file.empty() || IsLoopback(address->host)) continue;
-    return fmt::format(
-        "--token-file is required with --insecure and {} {}, which other machines may reach", flag,
-        text);
-  }
-  return "";
-}
-
 using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
 
-StatusOr<Transports> Listen(const Flags& flags) {
+StatusOr<Transports> Listen(const WorkerFlags& flags) {
   Transports transports;
   if (Has(flags, kUcx)) {
     LH_ASSIGN_OR_RETURN(transports[kUcx],
@@ -167,14 +88,15 @@ StatusOr<Transports> Listen(const Flags& flags) {
 
 // What is advertised is the address behind port mapping, which UCX cannot pass; without gRPC it is
 // another name of UCX's.
-Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
+Endpoints EndpointsOf(const WorkerFlags& flags, const Transports& transports) {
   std::map<std::string, std::string> listening;
   for (const auto& [name, transport] : transports) listening[name] = transport->address();
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
 // Carries links between others. Null: it was not asked for.
-StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const Flags& flags, v1::RelayOffer* offer) {
+StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const WorkerFlags& flags,
+                                                   v1::RelayOffer* offer) {
   if (flags.relay.empty()) return std::unique_ptr<relay::Relay>();
   LH_ASSIGN_OR_RETURN(const std::string secret,
                       relay::LoadOrMakeSecret(flags.state_dir + "/relay-secret"));
@@ -204,7 +126,8 @@ StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
 }
 
 // Joins where there is no certificate yet, as soon as the coordinator answers. Null: a signal came.
-StatusOr<std::shared_ptr<Access>> OpenAccess(const Flags& flags, const std::string& worker_id) {
+StatusOr<std::shared_ptr<Access>> OpenAccess(const WorkerFlags& flags,
+                                             const std::string& worker_id) {
   const AccessOptions options{.address = flags.coordinator,
                               .token_file = flags.token_file,
                               .credentials_file = flags.state_dir + "/identity.pem",
@@ -227,7 +150,7 @@ StatusOr<std::shared_ptr<Access>> OpenAccess(const Flags& flags, const std::stri
   }
 }
 
-int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,
+int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** arguments,
           const RestartCause& restarted_for) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
   if (!state_dir.ok()) return Fail(state_dir.status());
@@ -372,160 +295,16 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
 
 int Main(int argc, char** argv) {
   const RestartCause restarted_for = TakeRestartCause();
-  Flags flags;
-  CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
-               "longhaul-worker");
-  SetUpCommandLine(app);
-  app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator");
-  app.add_option("--token-file", flags.token_file,
-                 "file with a join token, to become a member with; with --insecure: with the "
-                 "coordinator's token");
-  app.add_flag("--insecure", flags.insecure,
-               "plain TCP to a coordinator that was started with --insecure, too");
-  app.add_option("--state-dir", flags.state_dir,
-                 "folder for identity, checkpoints and fetched data; one for each worker; default: "
-                 "longhaul/worker in $XDG_STATE_HOME or ~/.local/state");
-  app.add_option("--name", flags.name, "what people see; default: the host's name");
-  const CLI::Option* const transport =
-      app.add_option("--transport", flags.transports,
-                     "data transports to listen on, of ucx and grpc, with a comma between")
-          ->delimiter(',')
-          ->check(CLI::IsMember({kUcx, kGrpc}))
-          ->capture_default_str();
-  app.add_option("--data-address", flags.data_address,
-                 "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
-                 "private network; port 0 takes any free one. 'auto': a free port of the address "
-                 "that this machine has towards the coordinator, without ucx where that is public")
-      ->capture_default_str();
-  app.add_option("--data-interface", flags.data_interface,
-                 "network interface of the data address; default: the one that has it");
-  app.add_option("--grpc-address", flags.grpc_address,
-                 "ip:port to exchange tensors at over gRPC; may face open networks; default: the "
-                 "data address, beside ucx with a free port of its own");
-  app.add_option("--advertise", flags.advertise,
-                 "host:port at which other workers reach the gRPC address (without grpc: the data "
-                 "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
-                 "address that this machine has towards the coordinator, also when that changes");
-  app.add_option("--relay", flags.relay,
-                 "ip:port at which this worker carries links, encrypted end to end, between "
-                 "workers that do not reach each other; without: it carries none");
-  app.add_option("--relay-advertise", flags.relay_advertise,
-                 "host:port at which others reach the relay; default: its port at this machine's "
-                 "address towards the coordinator");
-  app.add_option(
-         "--device", flags.device,
-         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such as "
-         "cuda:0-3, also several with commas between; cpu,cpu is two ranks that share the "
-         "machine's cores and memory; what keeps a GPU from being used is said, never passed over")
-      ->capture_default_str();
-  app.add_option("--memory-share", flags.memory_share,
-                 "part of each device's memory that stages here may take, where several workers "
-                 "share it")
-      ->capture_default_str()
-      ->check(CLI::Range(0.001, 1.0));
-  app.add_option(
-      "--dump-boundaries", flags.dump_boundaries,
-      "folder for boundary tensors as .npy files, to measure codecs on: of a training "
-      "step the first microbatch's activations and gradients, as this worker sends them, "
-      "before they are encoded");
-  app.add_option("--dump-every", flags.dump_every, "steps from one dump to the next")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
-      ->capture_default_str();
-  app.add_option("--progress-timeout", flags.progress_timeout_seconds,
-                 "seconds that a stage may be stuck in one piece of work, and at least 20 steps; "
-                 "then the worker says so and restarts itself")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->capture_default_str();
-  app.add_option("--metrics", flags.metrics,
-                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9465; "
-                 "whoever reaches it reads them; default: none");
-  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
-      ->capture_default_str();
-  AddYamlConfig(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kWrongUsage;
-  }
-  const auto usage = [](const std::string& sentence) {
-    fmt::print(stderr, "longhaul-worker: {}\n", sentence);
-    return static_cast<int>(kWrongUsage);
-  };
-  if (flags.coordinator.empty())
-    return usage("--coordinator is required: the coordinator's host:port");
-  if (flags.state_dir.empty()) flags.state_dir = UsualStateDir();
-  if (flags.state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
-  if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
-    return usage(fmt::format("--coordinator: {}", Message(address.status())));
-  }
-  for (const auto& [flag, text] :
-       {std::pair("--relay", flags.relay), std::pair("--relay-advertise", flags.relay_advertise)}) {
-    const auto address = ParseHostPort(text);
-    if (text.empty() || address.ok()) continue;
-    return usage(fmt::format("{}: {}", flag, Message(address.status())));
-  }
-  std::string left_out;
-  if (TakesDataAddress(flags) && flags.data_address == kAdvertiseAuto) {
-    const std::string own = OwnAddressTowards(flags.coordinator);
-    if (own.empty()) {
-      return Fail(absl::UnavailableError(fmt::format(
-          "there is no way to the coordinator {}, so the address at which others reach this "
-          "machine is not known; look at its name and the network, or say it with --data-address",
-          flags.coordinator)));
-    }
-    flags.data_address = ToString(HostPort{own, 0});
-    if (Has(flags, kUcx) && !IsPrivate(own)) {
-      if (transport->count() > 0) {
-        return usage(fmt::format(
-            "--transport ucx is for private networks, because anybody can end a worker through its "
-            "port, and {} is a public address; take --transport grpc, or name the address in "
-            "--data-address",
-            own));
-      }
-      std::erase(flags.transports, kUcx);
-      left_out = fmt::format(
-          "no ucx, because {} is a public address and anybody can end a worker through its port; "
-          "--data-address names a private one",
-          own);
-    }
-  }
-  if (const std::string problem = AddressProblem(flags); !problem.empty()) return usage(problem);
-  for (const std::string& address : flags.advertise) {
-    if (address == kAdvertiseAuto) {
-      if (Has(flags, kGrpc)) continue;
-      return usage(
-          "--advertise auto is for gRPC, and --transport leaves it out; UCX is reached at "
-          "its --data-address only");
-    }
-    const auto parsed = ParseHostPort(address);
-    if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
-    if (parsed->port == 0) {
-      return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
-    }
-  }
-  const auto grpc_address = ParseHostPort(GrpcAddress(flags));
-  if (Has(flags, kGrpc) && flags.advertise.empty() &&
-      (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
-    return usage(fmt::format(
-        "--grpc-address {} is no address that others can dial; say with --advertise host:port "
-        "where they reach it, or with --advertise auto that they reach this machine as the "
-        "coordinator does",
-        ToString(*grpc_address)));
-  }
-  const StatusOr<std::vector<DeviceName>> device_names = ParseDeviceNames(flags.device);
-  if (!device_names.ok()) return usage(fmt::format("--device: {}", Message(device_names.status())));
-  if (device_names->front().cuda_index && !flags.dump_boundaries.empty()) {
-    return usage(
-        "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
-        "the GPU; leave one of the two out");
-  }
+  WorkerFlags flags;
+  if (const std::optional<int> exit = ReadFlags(argc, argv, &flags)) return *exit;
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {
-    return usage(std::string(Message(status)));
+    fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
+    return kWrongUsage;
   }
   RouteGrpcLog();
   RaiseFileLimit();
-  if (!left_out.empty()) LogInfo("{}", left_out);
-  StatusOr<std::vector<WorkerDevice>> devices = OpenDevices(*device_names, flags.memory_share);
+  if (!flags.left_out.empty()) LogInfo("{}", flags.left_out);
+  StatusOr<std::vector<WorkerDevice>> devices = OpenDevices(flags.devices, flags.memory_share);
   if (!devices.ok()) {
     return Fail(Annotate(devices.status(), fmt::format("--device {}", flags.device)));
   }

@@ -99,8 +99,10 @@ PROGRAMS = {
     "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/state",
                                          "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
-    "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "transport/p2p", "transport/relay",
-                                    "worker"],
+    "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "programs", "transport/p2p",
+                                    "transport/relay", "worker"],
+    "programs/longhaul_worker_flags.cc": ["base", "proto/rpc", "programs", "worker/rpc"],
+    "programs/longhaul_worker_flags.h": ["base", "worker/rpc"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",

@@ -1,0 +1,221 @@
+#include "programs/longhaul_worker_flags.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "base/flags/command_line.h"
+#include "base/flags/daemon_config.h"
+#include "base/status.h"
+#include "proto/rpc/address.h"
+
+namespace longhaul::worker {
+
+bool Has(const WorkerFlags& flags, std::string_view transport) {
+  return std::ranges::find(flags.transports, transport) != flags.transports.end();
+}
+
+std::string GrpcAddress(const WorkerFlags& flags) {
+  if (!flags.grpc_address.empty()) return flags.grpc_address;
+  if (!Has(flags, kUcx)) return flags.data_address;
+  StatusOr<HostPort> address = ParseHostPort(flags.data_address);
+  if (!address.ok()) return flags.data_address;  // refused already
+  address->port = 0;
+  return ToString(*address);
+}
+
+namespace {
+
+// Empty: there is none.
+std::string UsualStateDir() {
+  const auto of = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread
+    return value == nullptr ? "" : value;
+  };
+  if (const std::string state = of("XDG_STATE_HOME"); !state.empty()) {
+    return state + "/longhaul/worker";
+  }
+  const std::string home = of("HOME");
+  return home.empty() ? "" : home + "/.local/state/longhaul/worker";
+}
+
+// Whether something listens at the data address.
+bool TakesDataAddress(const WorkerFlags& flags) {
+  return Has(flags, kUcx) || flags.grpc_address.empty();
+}
+
+// Why it cannot listen where the flags say; empty: it may try.
+std::string AddressProblem(const WorkerFlags& flags) {
+  std::vector<std::pair<std::string, std::string>> addresses;
+  if (TakesDataAddress(flags)) addresses.emplace_back("--data-address", flags.data_address);
+  addresses.emplace_back("--grpc-address", GrpcAddress(flags));
+  for (const auto& [flag, text] : addresses) {
+    const auto address = ParseHostPort(text);
+    if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
+    if (!flags.insecure || !flags.token_file.empty() || IsLoopback(address->host)) continue;
+    return fmt::format(
+        "--token-file is required with --insecure and {} {}, which other machines may reach", flag,
+        text);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
+  CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
+               "longhaul-worker");
+  SetUpCommandLine(app);
+  app.add_option("--coordinator", flags->coordinator, "host:port of the coordinator");
+  app.add_option("--token-file", flags->token_file,
+                 "file with a join token, to become a member with; with --insecure: with the "
+                 "coordinator's token");
+  app.add_flag("--insecure", flags->insecure,
+               "plain TCP to a coordinator that was started with --insecure, too");
+  app.add_option("--state-dir", flags->state_dir,
+                 "folder for identity, checkpoints and fetched data; one for each worker; default: "
+                 "longhaul/worker in $XDG_STATE_HOME or ~/.local/state");
+  app.add_option("--name", flags->name, "what people see; default: the host's name");
+  const CLI::Option* const transport =
+      app.add_option("--transport", flags->transports,
+                     "data transports to listen on, of ucx and grpc, with a comma between")
+          ->delimiter(',')
+          ->check(CLI::IsMember({kUcx, kGrpc}))
+          ->capture_default_str();
+  app.add_option("--data-address", flags->data_address,
+                 "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
+                 "private network; port 0 takes any free one. 'auto': a free port of the address "
+                 "that this machine has towards the coordinator, without ucx where that is public")
+      ->capture_default_str();
+  app.add_option("--data-interface", flags->data_interface,
+                 "network interface of the data address; default: the one that has it");
+  app.add_option("--grpc-address", flags->grpc_address,
+                 "ip:port to exchange tensors at over gRPC; may face open networks; default: the "
+                 "data address, beside ucx with a free port of its own");
+  app.add_option("--advertise", flags->advertise,
+                 "host:port at which other workers reach the gRPC address (without grpc: the data "
+                 "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
+                 "address that this machine has towards the coordinator, also when that changes");
+  app.add_option("--relay", flags->relay,
+                 "ip:port at which this worker carries links, encrypted end to end, between "
+                 "workers that do not reach each other; without: it carries none");
+  app.add_option("--relay-advertise", flags->relay_advertise,
+                 "host:port at which others reach the relay; default: its port at this machine's "
+                 "address towards the coordinator");
+  app.add_option(
+         "--device", flags->device,
+         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such as "
+         "cuda:0-3, also several with commas between; cpu,cpu is two ranks that share the "
+         "machine's cores and memory; what keeps a GPU from being used is said, never passed over")
+      ->capture_default_str();
+  app.add_option("--memory-share", flags->memory_share,
+                 "part of each device's memory that stages here may take, where several workers "
+                 "share it")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1.0));
+  app.add_option(
+      "--dump-boundaries", flags->dump_boundaries,
+      "folder for boundary tensors as .npy files, to measure codecs on: of a training "
+      "step the first microbatch's activations and gradients, as this worker sends them, "
+      "before they are encoded");
+  app.add_option("--dump-every", flags->dump_every, "steps from one dump to the next")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--progress-timeout", flags->progress_timeout_seconds,
+                 "seconds that a stage may be stuck in one piece of work, and at least 20 steps; "
+                 "then the worker says so and restarts itself")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
+  app.add_option("--metrics", flags->metrics,
+                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9465; "
+                 "whoever reaches it reads them; default: none");
+  app.add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+  AddYamlConfig(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kWrongUsage;
+  }
+  const auto usage = [](const std::string& sentence) {
+    fmt::print(stderr, "longhaul-worker: {}\n", sentence);
+    return static_cast<int>(kWrongUsage);
+  };
+  if (flags->coordinator.empty())
+    return usage("--coordinator is required: the coordinator's host:port");
+  if (flags->state_dir.empty()) flags->state_dir = UsualStateDir();
+  if (flags->state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
+  if (const auto address = ParseHostPort(flags->coordinator); !address.ok()) {
+    return usage(fmt::format("--coordinator: {}", Message(address.status())));
+  }
+  for (const auto& [flag, text] : {std::pair("--relay", flags->relay),
+                                   std::pair("--relay-advertise", flags->relay_advertise)}) {
+    const auto address = ParseHostPort(text);
+    if (text.empty() || address.ok()) continue;
+    return usage(fmt::format("{}: {}", flag, Message(address.status())));
+  }
+  if (TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto) {
+    const std::string own = OwnAddressTowards(flags->coordinator);
+    if (own.empty()) {
+      fmt::print(stderr,
+                 "longhaul-worker: there is no way to the coordinator {}, so the address at which "
+                 "others reach this "
+                 "machine is not known; look at its name and the network, or say it with "
+                 "--data-address\n",
+                 flags->coordinator);
+      return kFailed;
+    }
+    flags->data_address = ToString(HostPort{own, 0});
+    if (Has(*flags, kUcx) && !IsPrivate(own)) {
+      if (transport->count() > 0) {
+        return usage(fmt::format(
+            "--transport ucx is for private networks, because anybody can end a worker through its "
+            "port, and {} is a public address; take --transport grpc, or name the address in "
+            "--data-address",
+            own));
+      }
+      std::erase(flags->transports, kUcx);
+      flags->left_out = fmt::format(
+          "no ucx, because {} is a public address and anybody can end a worker through its port; "
+          "--data-address names a private one",
+          own);
+    }
+  }
+  if (const std::string problem = AddressProblem(*flags); !problem.empty()) return usage(problem);
+  for (const std::string& address : flags->advertise) {
+    if (address == kAdvertiseAuto) {
+      if (Has(*flags, kGrpc)) continue;
+      return usage(
+          "--advertise auto is for gRPC, and --transport leaves it out; UCX is reached at "
+          "its --data-address only");
+    }
+    const auto parsed = ParseHostPort(address);
+    if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
+    if (parsed->port == 0) {
+      return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
+    }
+  }
+  const auto grpc_address = ParseHostPort(GrpcAddress(*flags));
+  if (Has(*flags, kGrpc) && flags->advertise.empty() &&
+      (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
+    return usage(fmt::format(
+        "--grpc-address {} is no address that others can dial; say with --advertise host:port "
+        "where they reach it, or with --advertise auto that they reach this machine as the "
+        "coordinator does",
+        ToString(*grpc_address)));
+  }
+  StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
+  if (!devices.ok()) return usage(fmt::format("--device: {}", Message(devices.status())));
+  flags->devices = *std::move(devices);
+  if (flags->devices.front().cuda_index && !flags->dump_boundaries.empty()) {
+    return usage(
+        "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
+        "the GPU; leave one of the two out");
+  }
+  return std::nullopt;
+}
+
+}  // namespace longhaul::worker

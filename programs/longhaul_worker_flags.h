@@ -1,0 +1,55 @@
+// What a worker's command line says, checked before anything is opened.
+#ifndef LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_
+#define LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/device_name.h"
+#include "worker/rpc/endpoints.h"
+
+namespace longhaul::worker {
+
+enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
+
+inline constexpr char kUcx[] = "ucx";
+inline constexpr char kGrpc[] = "grpc";
+
+struct WorkerFlags {
+  std::string coordinator;
+  std::string token_file;
+  bool insecure = false;
+  std::string state_dir;
+  std::string name;
+  std::vector<std::string> transports = {kUcx, kGrpc};
+  std::string data_address = std::string(kAdvertiseAuto);
+  std::string data_interface;
+  std::string grpc_address;
+  std::vector<std::string> advertise;
+  std::string relay;
+  std::string relay_advertise;
+  std::string device = "cpu";
+  double memory_share = 1;
+  std::string metrics;
+  std::string dump_boundaries;
+  uint64_t dump_every = 16;
+  double progress_timeout_seconds = 60;
+  std::string log_level = "info";
+  // What follows from those.
+  std::vector<DeviceName> devices;
+  std::string left_out;  // a transport that was not asked for by name, and why; to be logged
+};
+
+// The exit code where the program has nothing to do, after a sentence; nullopt: it may serve.
+std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
+
+bool Has(const WorkerFlags& flags, std::string_view transport);
+// Where gRPC listens: beside UCX on a port of its own, unless the flags say where.
+std::string GrpcAddress(const WorkerFlags& flags);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_

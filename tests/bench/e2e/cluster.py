@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -132,8 +133,10 @@ class Cluster:
     def status(self, run):
         return json.loads(self.cli("status", run, "--json"))
 
-    def wait_for(self, run, what, condition, longest_s=LONGEST_RUN_S, pause_s=0.05):
-        """Looks at the run's status until `condition` holds; gives that status."""
+    def wait_for(self, run, what, condition, longest_s=LONGEST_RUN_S, pause_s=0.05, wake=None):
+        """Looks at the run's status until `condition` holds; gives that status. The event `wake` ends a
+        pause early."""
+        wake = wake or threading.Event()
         end = time.monotonic() + longest_s
         while time.monotonic() < end:
             status = self.status(run)
@@ -141,7 +144,7 @@ class Cluster:
                 return status
             if status["state"] in ("failed", "stopped"):
                 raise Failed(f"run {run} {status['state']}: {status['reason']}")
-            time.sleep(pause_s)
+            wake.wait(pause_s)
         raise Failed(f"run {run}: waited {longest_s} s in vain for {what}")
 
     def train(self, file, changes):

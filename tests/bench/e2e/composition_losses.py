@@ -11,7 +11,6 @@ step; a run whose rows are there is not trained again.
 Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
 import argparse
-import os
 import pathlib
 import statistics
 import sys
@@ -29,7 +28,6 @@ ONE = {**UNCODED, "group.tensor": 1, "pipeline.replicas": 1, "train.microbatches
 BASE = "one pipeline"
 VARIANTS = {BASE: ONE, "nothing compressed": UNCODED, "all compressed": {}}
 FIELDS = ("variant", "seed", "step", "loss", "validation_loss")
-SKIPPED = 77
 LAST = 50  # steps whose mean is the loss at the end
 
 
@@ -94,9 +92,7 @@ def summary(rows, variants):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root", file=sys.stderr)
-        sys.exit(SKIPPED)
+    needs.root_or_skip()
     try:
         needs.check_programs(arguments.programs, needs.CLUSTER)
         needs.check_files(RUN_FILE, arguments.text)

@@ -42,7 +42,7 @@ from cluster import CODEC_PAIRS, Cluster, Failed, call
 from curves_plot import svg
 from report import Table, machine, write
 
-SKIPPED, UNFINISHED = 77, 75
+UNFINISHED = 75
 ENDED = ("done", "failed", "stopped")
 LOOK_EVERY_S = 0.5
 RATE_WARM_UP = 1  # steps on shaped links that do not count: links open
@@ -253,7 +253,7 @@ class Trainer:
             run = cluster.submit(self.folder.run_file, self._changes(pair))
         status = cluster.wait_for(run, "its end",
                                   lambda status: status["state"] == "done" or self.stop.is_set(),
-                                  longest_s=math.inf, pause_s=LOOK_EVERY_S)
+                                  longest_s=math.inf, pause_s=LOOK_EVERY_S, wake=self.stop)
         if status["state"] != "done":
             cluster.cli("stop", run)
             status = cluster.wait_for(run, "its stop", lambda status: status["state"] in ENDED)
@@ -372,9 +372,7 @@ def train_all(arguments, folder):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root", file=sys.stderr)
-        return SKIPPED
+    needs.root_or_skip()
     try:
         needs.check_programs(arguments.programs, needs.CLUSTER)
         return train_all(arguments, Folder(arguments))

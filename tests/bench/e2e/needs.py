@@ -1,12 +1,22 @@
 """What a benchmark needs, looked for before it measures: minutes later is too late to hear of it."""
 import os
 import pathlib
+import sys
 
 from cluster import Failed
+
+SKIPPED = 77  # what ctest and automake call a test that could not be run
 
 # The targets of programs whose names differ from them, or that another command builds.
 HOW_TO_BUILD = {"stage_passes": "for a GPU tests/gpu.sh builds it"}
 CLUSTER = ("longhaul", "longhaul-coordinator", "longhaul-worker")
+
+
+def root_or_skip():
+    """Ends the program as skipped where it may not make networks."""
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root", file=sys.stderr)
+        sys.exit(SKIPPED)
 
 
 def check_programs(folder, names):

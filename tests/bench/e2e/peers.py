@@ -372,9 +372,7 @@ def installed(arguments):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root", file=sys.stderr)
-        return SKIPPED
+    needs.root_or_skip()
     # A signal ends the `with` blocks, and with them the ranks and the cluster.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

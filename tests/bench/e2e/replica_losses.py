@@ -9,7 +9,6 @@ Every run that ends adds its row to --out; a run whose row is there is not train
 Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
 import argparse
-import os
 import pathlib
 import statistics
 import sys
@@ -46,7 +45,6 @@ APART = 20  # steps of local-sgd
 FORMS["local-sgd"] = {**TWO, "pipeline.gradients": f"'local-sgd:steps={APART}'", "pipeline.parameters": "difference4"}
 FORMS["local-sgd, delayed"] = {**FORMS["local-sgd"], "pipeline.gradients": f"'local-sgd:steps={APART},delay=0.5'"}
 FIELDS = ("form", "seed", "steps", "first_20_relative", "train_loss", "validation_loss")
-SKIPPED = 77
 LAST = 100  # steps whose mean is the loss at the end
 
 
@@ -112,9 +110,7 @@ def summary(rows, steps):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root", file=sys.stderr)
-        sys.exit(SKIPPED)
+    needs.root_or_skip()
     try:
         needs.check_programs(arguments.programs, needs.CLUSTER)
         needs.check_files(arguments.text)

@@ -9,7 +9,6 @@ Every step that counts adds a row to --out, with what --of says of the programs.
 Exit codes: 0; 1 where a run failed; 77 (skipped) without root.
 """
 import argparse
-import os
 import pathlib
 import statistics
 import sys
@@ -36,7 +35,6 @@ FORMS = {
 for name, delay in (("local-sgd", ""), ("local-sgd, delayed", ",delay=0.75")):
     FORMS[name] = {"pipeline.gradients": f"'local-sgd:steps={APART}{delay}'", "pipeline.parameters": "difference4"}
 FIELDS = ("of", "case", "form", "step", "seconds", "predicted_seconds")
-SKIPPED = 77
 
 
 def parse():
@@ -91,9 +89,7 @@ def summary(rows):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root", file=sys.stderr)
-        sys.exit(SKIPPED)
+    needs.root_or_skip()
     try:
         needs.check_programs(arguments.programs, needs.CLUSTER)
         measure(arguments)

@@ -31,6 +31,7 @@ import sys
 import codecs_side_by_side
 import groups
 import idle
+import needs
 import norms
 import overhead
 import placement
@@ -44,8 +45,6 @@ from cluster import ROOT, Failed
 BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle,
               "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead,
               "norms": norms, "scrape": scrape, "placement": placement, "groups": groups}
-# What ctest and automake call a test that could not be run.
-SKIPPED = 77
 
 
 def pin(count):
@@ -86,9 +85,8 @@ def measure(arguments):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0 and getattr(BENCHMARKS[arguments.name], "NEEDS_ROOT", True):
-        print("skipped: network namespaces need root", file=sys.stderr)
-        return SKIPPED
+    if getattr(BENCHMARKS[arguments.name], "NEEDS_ROOT", True):
+        needs.root_or_skip()
     # A signal ends the `with` blocks, and with them the cluster.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -11,9 +11,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-// A list is looked through in pieces that overlap by the longest way to write a hash.
-constexpr size_t kPieceBytes = 1 << 20;
-constexpr size_t kOverlapBytes = 64;
+constexpr size_t kHexDigits = 64;  // the longest way to write a hash
 
 // Whether a list names a blob: in hexadecimal digits or in bytes. A stranger cannot make it so,
 // since the list's own hash is named by a run.
@@ -21,14 +19,13 @@ bool Lists(const BlobStore& blobs, const std::string& list, const std::string& s
   const StatusOr<BlobReader> reader = blobs.OpenBlob(list);
   if (!reader.ok()) return false;
   const std::string bytes = absl::HexStringToBytes(sha256);
-  for (uint64_t offset = 0; offset < reader->size(); offset += kPieceBytes) {
-    const StatusOr<std::string> piece = reader->ReadAt(offset, kPieceBytes + kOverlapBytes);
-    if (!piece.ok()) return false;
-    if (piece->find(sha256) != std::string::npos || piece->find(bytes) != std::string::npos) {
-      return true;
-    }
-  }
-  return false;
+  bool found = false;
+  const Status looked = reader->LookThrough(kHexDigits, [&](std::string_view piece) {
+    found =
+        piece.find(sha256) != std::string_view::npos || piece.find(bytes) != std::string_view::npos;
+    return !found;
+  });
+  return looked.ok() && found;
 }
 
 }  // namespace

@@ -63,6 +63,16 @@ StatusOr<std::string> BlobReader::ReadAt(uint64_t offset, size_t limit) const {
   return bytes;
 }
 
+Status BlobReader::LookThrough(size_t overlap,
+                               absl::FunctionRef<bool(std::string_view piece)> look) const {
+  constexpr size_t kPieceBytes = 1 << 20;
+  for (uint64_t offset = 0; offset < size_; offset += kPieceBytes) {
+    LH_ASSIGN_OR_RETURN(const std::string piece, ReadAt(offset, kPieceBytes + overlap));
+    if (!look(piece)) break;
+  }
+  return absl::OkStatus();
+}
+
 BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes,
                        std::string temporary, int fd, std::shared_ptr<Promised> promised)
     : folder_(std::move(folder)),

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -29,6 +30,9 @@ class BlobReader {
   uint64_t size() const { return size_; }
   // Up to `limit` bytes from `offset` on; empty at the end.
   StatusOr<std::string> ReadAt(uint64_t offset, size_t limit) const;
+  // All of it, in pieces that overlap by so many bytes, so that nothing of that length lies across
+  // a border; until `look` says false.
+  Status LookThrough(size_t overlap, absl::FunctionRef<bool(std::string_view piece)> look) const;
 
  private:
   friend class BlobStore;

@@ -17,8 +17,6 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr size_t kHashBytes = 32, kHexDigits = 64;
-// Lists are read in pieces that overlap, so that no hash lies across a border.
-constexpr size_t kPieceBytes = 1 << 20;
 
 // Which of some blobs are named by lists, in hexadecimal digits or in bytes. A false alarm keeps a
 // blob, so the text around a hash does not matter.
@@ -66,11 +64,10 @@ Status LookThrough(const BlobStore& blobs, const std::string& list, Listed* list
   // Of a list that is not there nobody could learn what it names.
   if (absl::IsNotFound(reader.status())) return absl::OkStatus();
   LH_RETURN_IF_ERROR(reader.status());
-  for (uint64_t offset = 0; offset < reader->size(); offset += kPieceBytes) {
-    LH_ASSIGN_OR_RETURN(const std::string piece, reader->ReadAt(offset, kPieceBytes + kHexDigits));
+  return reader->LookThrough(kHexDigits, [listed](std::string_view piece) {
     listed->Look(piece);
-  }
-  return absl::OkStatus();
+    return true;
+  });
 }
 
 struct Swept {

@@ -75,7 +75,8 @@ class FinishedRows {
   const Take& take_;
 };
 
-// All steps, and those to come until the run has ended; `flush` when there are no more for now.
+// All steps, and those to come until the run has ended. `flush` is called whenever there are no
+// more yet.
 // False: interrupted.
 StatusOr<bool> Follow(Invocation& invocation, Client& client, const std::string& run,
                       std::optional<uint64_t> after, const Take& take,

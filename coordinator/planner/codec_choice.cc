@@ -243,8 +243,7 @@ std::string Chooser::Text() const {
   const std::string down = counted(Direction::kForward), up = counted(Direction::kBackward);
   std::string text = fmt::format(
       " Codecs are auto (links.error {}): each link has the finest with which the step stays "
-      "within "
-      "{:.0f}% of the fastest",
+      "within {:.0f}% of the fastest",
       request_.spec.links.error, 100 * kCodecTolerance);
   if (!down.empty()) text += "; down " + down;
   if (!up.empty()) text += "; up " + up;
@@ -253,8 +252,8 @@ std::string Chooser::Text() const {
       return longhaul::FormatDuration(absl::Seconds(value));
     };
     text += fmt::format(
-        "; before depths were chosen a step took {}, and {} with the coarsest "
-        "everywhere",
+        "; before depths were chosen a step took {}, and {} with the "
+        "coarsest everywhere",
         seconds(chosen_), seconds(coarsest_));
   }
   if (unknown_ > 0) text += "; links whose rate is not known have the coarsest";

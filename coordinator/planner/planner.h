@@ -108,9 +108,9 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
 // depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
 // that names the bottleneck. A stage of a group takes the time that was measured of all its ranks
-// together, their collectives among it. Where the section `group` says auto, the plan is the
-// fastest of those of all groups that are left open (ranks.h). Likewise pipeline.slices (slices.h),
-// and pipeline.replicas (replica_count.h).
+// together, their collectives among it. Where the section `group` says auto, every group that it
+// leaves open is planned, and the fastest plan is taken (ranks.h). pipeline.slices (slices.h) and
+// pipeline.replicas (replica_count.h) may be auto, too.
 // kFailedPrecondition where a stage does not fit, with bytes needed and available; kInvalidArgument
 // for more stages than layers; kCancelled once `stop` is requested. The same request has the same
 // plan, however long that takes.

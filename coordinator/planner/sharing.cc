@@ -40,7 +40,7 @@ Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorke
   }
   std::vector<double> slowdown(workers.size(), 1);
   for (int round = 0; round < kRounds; ++round) {
-    // Of the step of all replicas, which is as long as that of the slowest.
+    // Stages are busy for shares of a step, and all replicas have the step of the slowest.
     std::vector<double> busy;
     double step = 0;
     for (const Plan& plan : replicas) {

@@ -65,7 +65,7 @@ StatusOr<uint64_t> CopyStore(const std::string& from, const std::string& to) {
   return static_cast<uint64_t>(runs);
 }
 
-// By way of a temporary name, so that a copy that breaks off is none.
+// The copy has another name until it is whole, so one that breaks off is not taken for it.
 Status CopyFile(const std::string& from, const std::string& to) {
   const std::string temporary = to + ".new";
   std::error_code error;

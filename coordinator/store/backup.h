@@ -24,8 +24,8 @@ struct BackedUp {
 // store. kFailedPrecondition: the folder is a state directory.
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder, bool with_blobs);
 
-// Into a state directory that has neither store nor secrets, and that nobody serves. Everything
-// is checked first: kDataLoss names what is damaged, and nothing is left then.
+// The state directory must have neither store nor secrets, and nobody may serve it. The backup is
+// checked first: kDataLoss names what is damaged, and nothing is written then.
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 
 }  // namespace longhaul::coordinator

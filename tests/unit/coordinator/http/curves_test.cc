@@ -28,8 +28,8 @@ Curve RandomCurve(size_t points, std::mt19937* random) {
   return curve;
 }
 
-// Of any curve and window: few points, all of them the curve's, in order, with both ends and both
-// extremes of the window.
+// A sample of any curve and window has few points. All are the curve's and in order, and both ends
+// and both extremes of the window are among them.
 TEST(SampleTest, KeepsEndsAndExtremesOfAnyCurve) {
   std::mt19937 random(7);
   for (const size_t size : {0, 1, 2, 3, 4, 5, 17, 1999, 2000, 2001, 10'000, 100'000}) {

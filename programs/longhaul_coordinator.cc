@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/address.h"
 #include "base/flags/command_line.h"
 #include "base/flags/daemon_config.h"
 #include "base/log.h"
@@ -24,7 +25,6 @@
 #include "coordinator/state/transitions.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -22,7 +23,6 @@
 #include "base/version.h"
 #include "programs/longhaul_worker_flags.h"
 #include "proto/member/access.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/relay/factory.h"

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/address.h"
 #include "base/flags/command_line.h"
 #include "base/flags/daemon_config.h"
 #include "base/status.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul::worker {
 

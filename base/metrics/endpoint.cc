@@ -1,6 +1,5 @@
 #include "base/metrics/endpoint.h"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "base/metrics/families.h"
 
@@ -23,16 +23,6 @@ class Collector : public prometheus::Collectable {
  private:
   const std::function<Page()> collect_;
 };
-
-// Of "127.0.0.1:9464", "[::1]:9464".
-bool IsLoopback(const std::string& address) {
-  std::string host = address.substr(0, address.rfind(':'));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  in_addr v4{};
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  in6_addr v6{};
-  return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6) != 0;
-}
 
 }  // namespace
 
@@ -62,7 +52,8 @@ StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(const std::string& address,
   impl->address = fmt::format("{}:{}", address.substr(0, address.rfind(':')),
                               ports.empty() ? 0 : ports.front());
   LogInfo("metrics at http://{}/metrics", impl->address);
-  if (!IsLoopback(address)) {
+  const StatusOr<HostPort> parsed = ParseHostPort(address);
+  if (!parsed.ok() || !IsLoopback(parsed->host)) {
     LogWarning(
         "OPEN METRICS: whoever reaches {} reads them, without a password and without encryption; "
         "127.0.0.1 keeps them on this machine",

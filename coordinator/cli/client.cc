@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "deploy/cluster/state_file.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::cli {

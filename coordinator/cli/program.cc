@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "base/address.h"
 #include "base/flags/command_line.h"
 #include "coordinator/view/json.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul::cli {
 namespace {

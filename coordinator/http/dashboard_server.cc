@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "base/address.h"
 #include "base/web/assets.h"
 #include "coordinator/http/api.h"
 #include "coordinator/http/bounded_threads.h"
 #include "coordinator/http/page/assets.h"
 #include "coordinator/http/reports.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/hash.h"
 #include "base/units.h"
 #include "codec/codec.h"
 #include "codec/predict/format.h"
 #include "codec/registry.h"
 #include "coordinator/planner/codec_choice.h"
-#include "proto/rpc/address.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/message_footprint.h"
 #include "run/plan/chain.h"

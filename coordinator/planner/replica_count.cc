@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/units.h"
-#include "transport/replicas/layout.h"
+#include "run/replicas/options.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-// Of the search for workers, for each number of replicas before one is chosen.
+// The search for workers is this much shorter where it only compares numbers of replicas.
 constexpr double kShareOfATrial = 0.125;
 
 // The same run with so many replicas.

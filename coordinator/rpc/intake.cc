@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/address.h"
 #include "base/printable.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {

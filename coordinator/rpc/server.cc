@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/address.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/metrics/endpoint.h"
@@ -27,7 +28,6 @@
 #include "coordinator/store/prepare_data.h"
 #include "coordinator/store/state_dir_lock.h"
 #include "coordinator/store/store.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/guarded_port.h"
 #include "transport/relay/relay.h"

@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/unique_fd.h"
 #include "proto/identity/certificate.h"
 #include "proto/identity/openssl.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul {
 namespace {

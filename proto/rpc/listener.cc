@@ -14,9 +14,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "base/peer_log.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul {
 namespace {

@@ -87,7 +87,7 @@ class Listener {
   std::optional<EventLoop::TimerId> pause_timer_;
 };
 
-// Of a connected socket, as the listener names its peer; empty: it has none any more.
+// The peer of a connected socket, as the listener names it; empty: the connection is gone.
 std::string PeerTextOf(int fd);
 // "127.0.0.1:4711", "[fd00::1]:4711" of gRPC's "ipv4:127.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
 std::string PeerText(const std::string& grpc_peer);

@@ -39,7 +39,7 @@ ALLOWED = {
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     # Who may meet whom at a relay, and the relay itself.
     "transport/relay": BASE + ["proto/rpc", "proto/wire"],
-    "transport/p2p/relay": BASE + ["proto/rpc/address.h", "proto/wire", "transport/p2p",
+    "transport/p2p/relay": BASE + ["proto/wire", "transport/p2p",
                                    "transport/relay/socket.h", "transport/relay/ticket.h"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
     "transport/collective": BASE,
@@ -67,7 +67,7 @@ ALLOWED = {
     "worker/rpc": BASE + ["base/http"] + RUN + ["proto/member", "proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
                                 "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
     # Whether a worker listens where anybody can reach it decides whether links are encrypted.
-    "coordinator/planner": BASE + RUN + ["messages", "codec", "proto/rpc/address.h", "transport/replicas"],
+    "coordinator/planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
     # The pace of copies, which the limits reckon with.
     "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h",
                                        "transport/relay/ticket.h", "coordinator/planner",
@@ -78,7 +78,7 @@ ALLOWED = {
     "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/state"],
     # What people are shown of replies, on the command line and in the dashboard.
     "coordinator/view": BASE + ["run/plan", "messages"],
-    "coordinator/http": BASE + ["messages", "proto/rpc/address.h", "coordinator/view"],
+    "coordinator/http": BASE + ["messages", "coordinator/view"],
     "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "transport/relay",
                                      "coordinator/planner", "coordinator/http", "coordinator/state",
                                      "coordinator/store"],

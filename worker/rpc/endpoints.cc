@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/address.h"
 #include "base/unique_fd.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul::worker {
 namespace {

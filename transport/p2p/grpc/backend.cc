@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "proto/rpc/address.h"
+#include "base/address.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/listener.h"
 #include "transport/p2p/core/transport_core.h"

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "base/peer_log.h"
 #include "base/status.h"
-#include "proto/rpc/address.h"
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/relay/connection.h"
 #include "transport/relay/ticket.h"

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/event_loop.h"
 #include "base/unique_fd.h"
-#include "proto/rpc/address.h"
 #include "transport/p2p/core/connection.h"
 #include "transport/p2p/relay/resolve.h"
 #include "transport/relay/ticket.h"

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/event_loop.h"
 #include "base/status.h"
-#include "proto/rpc/address.h"
 
 namespace longhaul::transport::relay {
 

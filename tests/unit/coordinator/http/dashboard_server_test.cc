@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "proto/rpc/address.h"
+#include "base/address.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/http/fake_source.h"
 

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/address.h"
 #include "coordinator/rpc/intake.h"
 #include "coordinator/rpc/refuse_caller.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/listener.h"
 #include "tests/unit/coordinator/rpc/fake_worker.h"
 

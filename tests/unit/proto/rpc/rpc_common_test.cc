@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "proto/rpc/address.h"
+#include "base/address.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 

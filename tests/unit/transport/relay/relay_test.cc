@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "proto/rpc/address.h"
 #include "proto/rpc/listener.h"
 #include "transport/relay/pipe.h"
 #include "transport/relay/ticket.h"

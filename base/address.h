@@ -1,6 +1,6 @@
 // "host:port" as flags have it. Pure functions.
-#ifndef LONGHAUL_PROTO_RPC_ADDRESS_H_
-#define LONGHAUL_PROTO_RPC_ADDRESS_H_
+#ifndef LONGHAUL_BASE_ADDRESS_H_
+#define LONGHAUL_BASE_ADDRESS_H_
 
 #include <cstdint>
 #include <string>
@@ -27,4 +27,4 @@ bool IsPrivate(std::string_view host);
 
 }  // namespace longhaul
 
-#endif  // LONGHAUL_PROTO_RPC_ADDRESS_H_
+#endif  // LONGHAUL_BASE_ADDRESS_H_

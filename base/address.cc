@@ -1,4 +1,4 @@
-#include "proto/rpc/address.h"
+#include "base/address.h"
 
 #include <arpa/inet.h>
 #include <fmt/core.h>

@@ -1,5 +1,6 @@
 // longhaul-coordinator: plans runs and watches over the workers.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include "base/units.h"
 #include "base/version.h"
 #include "coordinator/rpc/server.h"
+#include "coordinator/standby/follower.h"
 #include "coordinator/state/transitions.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
@@ -36,6 +38,8 @@ enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 constexpr absl::Duration kStopLimit = absl::Seconds(1);
 // How soon a failure of the store is noticed.
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
+// How soon a standby begins to serve once it has to.
+constexpr absl::Duration kStandbyCheck = absl::Milliseconds(50);
 
 struct Flags {
   std::string listen = "127.0.0.1:7070";
@@ -51,6 +55,8 @@ struct Flags {
   std::string log_level = "info";
   double progress_timeout_seconds = 120;
   bool dump_states = false;
+  std::string standby_of;
+  bool force = false;
 };
 
 int Fail(const Status& status) {
@@ -72,6 +78,7 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.http = flags.http;
   options.reports = flags.reports;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
+  options.take_over = flags.force;
   if (flags.insecure && !flags.token_file.empty()) {
     LH_ASSIGN_OR_RETURN(options.token, LoadToken(flags.token_file));
     if (IsJoinToken(options.token)) {
@@ -130,6 +137,35 @@ int Serve(const ServerOptions& options) {
     std::_Exit(exit_code);
   }
   return exit_code;
+}
+
+// Follows another coordinator until it has to serve in its place.
+int StandBy(const Flags& flags, ServerOptions options) {
+  FollowerOptions following{.predecessor = flags.standby_of,
+                            .listen = options.listen,
+                            .state_dir = options.state_dir,
+                            .token_file = options.token_file,
+                            .version = options.state.version};
+  const std::string own_token = options.state_dir + "/token";
+  if (following.token_file.empty() && ::access(own_token.c_str(), F_OK) == 0) {
+    following.token_file = own_token;
+  }
+  StatusOr<std::unique_ptr<Follower>> follower = Follower::Start(following);
+  if (!follower.ok()) return Fail(follower.status());
+  fmt::print("standby of {}\n", flags.standby_of);
+  std::fflush(stdout);
+  int signal = 0;
+  while (signal == 0 && !(*follower)->due() && (*follower)->failure().ok()) {
+    signal = WaitForShutdownSignal(kStandbyCheck);
+    LogWhatWasLeftOut();
+  }
+  const Status failure = (*follower)->failure();
+  follower->reset();
+  if (signal != 0) LogInfo("signal {}: shutting down", signal);
+  if (signal != 0 || !failure.ok()) return failure.ok() ? kOk : Fail(failure);
+  LogWarning("taking over from {}", flags.standby_of);
+  options.take_over = true;
+  return Serve(options);
 }
 
 int Main(int argc, char** argv) {
@@ -191,6 +227,13 @@ int Main(int argc, char** argv) {
          "and at least 20 steps; then its epoch ends")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
+  app.add_option(
+      "--standby", flags.standby_of,
+      "host:port of a coordinator to follow, with a copy of all that it has, and to take "
+      "over from when it is gone; --token-file has a join token for admins of it");
+  app.add_flag("--force", flags.force,
+               "serve though the state directory is a standby's, or another coordinator has taken "
+               "over; what that one has done since is lost");
   app.add_option("--metrics", flags.metrics,
                  "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9464; "
                  "whoever reaches it reads them; default: none");
@@ -221,8 +264,16 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "longhaul-coordinator: --reports is for the dashboard; give --http, too\n");
     return kWrongUsage;
   }
+  if (!flags.standby_of.empty() && (flags.insecure || flags.force)) {
+    fmt::print(stderr, "longhaul-coordinator: --standby and {} exclude each other: {}\n",
+               flags.insecure ? "--insecure" : "--force",
+               flags.insecure ? "a standby knows its coordinator and its workers by certificates"
+                              : "--force serves at once, without following anybody");
+    return kWrongUsage;
+  }
   for (const auto& [flag, text] :
-       {std::pair("--relay", flags.relay), std::pair("--relay-advertise", flags.relay_advertise)}) {
+       {std::pair("--standby", flags.standby_of), std::pair("--relay", flags.relay),
+        std::pair("--relay-advertise", flags.relay_advertise)}) {
     const auto address = ParseHostPort(text);
     if (text.empty() || address.ok()) continue;
     fmt::print(stderr, "longhaul-coordinator: {}: {}\n", flag, Message(address.status()));
@@ -242,7 +293,9 @@ int Main(int argc, char** argv) {
   if (restore->parsed()) {
     return SayDone(Restore(folder, flags.state_dir), "restored into " + flags.state_dir);
   }
-  if (!init->parsed()) return Serve(*options);
+  if (!init->parsed()) {
+    return flags.standby_of.empty() ? Serve(*options) : StandBy(flags, *options);
+  }
   if (flags.insecure) {
     fmt::print(stderr, "longhaul-coordinator: init is for TLS; leave --insecure out\n");
     return kWrongUsage;

@@ -36,13 +36,16 @@ constexpr std::array kRights = {
     Right{Call::kCreateToken, "CreateToken", false, false, true, Owned::kNothing},
     Right{Call::kListMembers, "ListMembers", false, false, true, Owned::kNothing},
     Right{Call::kRevokeMember, "RevokeMember", false, false, true, Owned::kNothing},
+    Right{Call::kFollow, "Follow", false, false, true, Owned::kNothing},
+    Right{Call::kFetchCopy, "FetchCopy", false, false, true, Owned::kNothing},
+    Right{Call::kFence, "Fence", false, false, true, Owned::kNothing},
 };
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < kRights.size(); ++i) {
     if (static_cast<size_t>(kRights[i].call) != i) return false;
   }
-  return kRights.size() == static_cast<size_t>(Call::kRevokeMember) + 1;
+  return kRights.size() == static_cast<size_t>(Call::kFence) + 1;
 }
 static_assert(InOrder(), "every call has one row, at the place of its number");
 

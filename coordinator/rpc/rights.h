@@ -39,6 +39,9 @@ enum class Call : uint8_t {
   kCreateToken,
   kListMembers,
   kRevokeMember,
+  kFollow,
+  kFetchCopy,
+  kFence,
 };
 
 // What a call is about, and has to be of the caller. Admins may do all that their roles may.

@@ -22,7 +22,10 @@
 #include "coordinator/rpc/metrics_page.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/shell_source.h"
+#include "coordinator/rpc/standby_service.h"
 #include "coordinator/rpc/worker_service.h"
+#include "coordinator/standby/fencer.h"
+#include "coordinator/standby/leadership.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/members.h"
 #include "coordinator/store/prepare_data.h"
@@ -43,6 +46,7 @@ struct CoordinatorServer::Impl {
   std::unique_ptr<BlobStore> copies;   // of checkpoint shards
   std::optional<Authority> authority;  // both: with TLS
   std::unique_ptr<Members> members;
+  std::optional<Leadership> leadership;
   std::unique_ptr<relay::Relay> relay;
   std::unique_ptr<Shell> shell;
   std::optional<GuardedPort> port;
@@ -50,11 +54,14 @@ struct CoordinatorServer::Impl {
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
+  std::optional<StandbyServiceImpl> standby_service;
   std::unique_ptr<grpc::Server> server;
   std::optional<ShellSource> source;  // both: with a dashboard
   std::shared_ptr<NewsForDashboard> dashboard;
   std::unique_ptr<metrics::Endpoint> metrics;
+  std::optional<Fencer> fencer;
 
+  Status Lead(const ServerOptions& options);
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
   StatusOr<std::optional<RelayOffer>> OpenRelay(const ServerOptions& options);
@@ -65,6 +72,9 @@ struct CoordinatorServer::Impl {
 };
 
 namespace {
+
+// How long the standby of before is asked whether it has taken over.
+constexpr absl::Duration kAskLimit = absl::Seconds(2);
 
 std::string TokenFile(const ServerOptions& options) {
   return options.token_file.empty() ? options.state_dir + "/token" : options.token_file;
@@ -106,7 +116,7 @@ StatusOr<std::vector<std::string>> CoordinatorServer::Impl::OpenMembers(
   const absl::Time now = absl::Now();
   bool new_authority = false;
   LH_ASSIGN_OR_RETURN(authority, LoadOrMakeAuthority(options.state_dir, now, &new_authority));
-  LH_ASSIGN_OR_RETURN(members, Members::Open(options.state_dir));
+  LH_ASSIGN_OR_RETURN(members, Members::Open(options.state_dir, &store->journal()));
   if (new_authority) {
     made.push_back(fmt::format("made the certificate authority {}/authority.pem, fingerprint {}",
                                options.state_dir, authority->fingerprint()));
@@ -122,6 +132,19 @@ StatusOr<std::vector<std::string>> CoordinatorServer::Impl::OpenMembers(
       Annotate(WriteFileAtomic(path, ToString(token) + "\n", 0600), "the join token for admins"));
   made.push_back(fmt::format("made the join token for admins {}", path));
   return made;
+}
+
+// Once the authority is there.
+Status CoordinatorServer::Impl::Lead(const ServerOptions& options) {
+  LH_ASSIGN_OR_RETURN(const LeadershipRecord was, ReadLeadership(options.state_dir));
+  LH_ASSIGN_OR_RETURN(LeadershipRecord record, BeginToLead(was, options.take_over));
+  if (!(record == was)) LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
+  leadership.emplace(options.state_dir, record);
+  if (record.standby.empty() || !authority || options.take_over) return absl::OkStatus();
+  // It may have taken over while this one was away, and could not say so.
+  const StatusOr<uint64_t> other = AskTerm(record.standby, *authority, kAskLimit);
+  if (other.ok()) leadership->Yield(*other, record.standby);
+  return leadership->failure();
 }
 
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
@@ -151,6 +174,7 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
     LH_ASSIGN_OR_RETURN(const std::vector<std::string> made, OpenMembers(options));
     for (const std::string& sentence : made) LogInfo("{}", sentence);
   }
+  LH_RETURN_IF_ERROR(Lead(options));
   LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
   LH_ASSIGN_OR_RETURN(copies, BlobStore::Open(folder + "/shard-copies"));
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
@@ -171,13 +195,22 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   }
   port.emplace(security, &builder);
   gate.emplace(&*port, members.get(), shell.get(), blobs.get());
-  worker_service.emplace(&*gate, options.hello_timeout, shell.get(), blobs.get(), copies.get());
+  worker_service.emplace(&*gate, options.hello_timeout, &*leadership, shell.get(), blobs.get(),
+                         copies.get());
   control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get());
   member_service.emplace(&*gate, authority ? &*authority : nullptr, members.get(),
                          options.certificate_lifetime);
+  standby_service.emplace(&*gate, Followed{.shell = shell.get(),
+                                           .store = store.get(),
+                                           .blobs = blobs.get(),
+                                           .copies = copies.get(),
+                                           .leadership = &*leadership,
+                                           .state_dir = options.state_dir,
+                                           .version = options.state.version});
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
   builder.RegisterService(&*member_service);
+  builder.RegisterService(&*standby_service);
   server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("gRPC could not start its server");
   LH_RETURN_IF_ERROR(Annotate(port->Open(ToString(wanted)), "--listen"));
@@ -221,6 +254,11 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->ServeMetrics(options), "--metrics"));
   LH_RETURN_IF_ERROR(coordinator->impl_->Listen(options, wanted));
   LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->OpenDashboard(options), "--http"));
+  if (!options.insecure) {
+    CoordinatorServer::Impl& impl = *coordinator->impl_;
+    impl.fencer.emplace(options.state_dir, impl.port->address(), *impl.authority,
+                        &*impl.leadership);
+  }
   return coordinator;
 }
 
@@ -239,6 +277,7 @@ std::string CoordinatorServer::http_address() const {
 }
 
 Status CoordinatorServer::failure() const {
+  LH_RETURN_IF_ERROR(impl_->leadership->failure());
   return impl_->shell->failure();
 }
 

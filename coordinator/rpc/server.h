@@ -30,6 +30,9 @@ struct ServerOptions {
   std::string relay_advertise;  // where workers reach that; empty: at the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
   std::string metrics;  // numeric host:port for Prometheus; empty: none
+  // Begins a new term where the state directory is a standby's, or of a coordinator that another
+  // has taken over from.
+  bool take_over = false;
   StateOptions state;
 };
 
@@ -41,7 +44,8 @@ StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 class CoordinatorServer {
  public:
   // Serves when it returns. Writes the address to <state_dir>/address. kFailedPrecondition for an
-  // address that needs a token, a directory in use and a store that cannot be used; what
+  // address that needs a token, a directory in use, a store that cannot be used, and where another
+  // coordinator commands; what
   // GuardedPort::Open says of an address that cannot be had.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
   // Stops and waits for what Stop left.

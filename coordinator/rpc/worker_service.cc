@@ -17,7 +17,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* WorkerServiceImpl
     using Reactor = grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>;
     return RefuseCaller<Reactor>(*context, caller.status());
   }
-  return WorkerSession::Start(shell_, gate_, context, *caller, hello_timeout_);
+  return WorkerSession::Start(shell_, gate_, leadership_, context, *caller, hello_timeout_);
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(

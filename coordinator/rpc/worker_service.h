@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/standby/leadership.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.grpc.pb.h"
 
@@ -13,9 +14,14 @@ namespace longhaul::coordinator {
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
   // All must outlive the server. `copies`: of shards.
-  WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, Shell* shell, const BlobStore* blobs,
-                    const BlobStore* copies)
-      : gate_(gate), hello_timeout_(hello_timeout), shell_(shell), blobs_(blobs), copies_(copies) {}
+  WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, const Leadership* leadership,
+                    Shell* shell, const BlobStore* blobs, const BlobStore* copies)
+      : gate_(gate),
+        hello_timeout_(hello_timeout),
+        leadership_(leadership),
+        shell_(shell),
+        blobs_(blobs),
+        copies_(copies) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* Session(
       grpc::CallbackServerContext* context) override;
@@ -28,6 +34,7 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  private:
   Gate* const gate_;
   const absl::Duration hello_timeout_;
+  const Leadership* const leadership_;
   Shell* const shell_;
   const BlobStore* const blobs_;
   const BlobStore* const copies_;

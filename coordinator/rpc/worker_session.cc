@@ -11,11 +11,12 @@
 
 namespace longhaul::coordinator {
 
-WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate,
+WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate, const Leadership* leadership,
                                     grpc::CallbackServerContext* context, const Caller& caller,
                                     absl::Duration hello_timeout) {
   // Not make_shared: the constructor is private.
-  std::shared_ptr<WorkerSession> session(new WorkerSession(shell, gate, context, caller));
+  std::shared_ptr<WorkerSession> session(
+      new WorkerSession(shell, gate, leadership, context, caller));
   WorkerSession* raw = session.get();
   shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
     const std::shared_ptr<WorkerSession> late = weak.lock();
@@ -64,6 +65,12 @@ Status WorkerSession::TakeHello() {
   // Under the lock, so that the first command for this session finds its id.
   const std::lock_guard lock(mutex_);
   if (end_.has_value()) return absl::OkStatus();
+  // Only its word, by which nobody ends; the fencer finds out.
+  if (incoming_.hello().term() > leadership_->term()) {
+    return absl::UnavailableError(
+        fmt::format("this coordinator has term {}, and this worker knows one of term {}",
+                    leadership_->term(), incoming_.hello().term()));
+  }
   LH_RETURN_IF_ERROR(AdmitHello(incoming_.mutable_hello()));
   if (caller_.member && caller_.member->worker_id != incoming_.hello().worker_id()) {
     return absl::PermissionDeniedError(
@@ -131,6 +138,7 @@ void WorkerSession::Send(v1::WorkerCommand command) {
         fmt::format("{} commands wait to be read by this worker; dial again", kMaxOutgoing)));
     return;
   }
+  command.set_term(leadership_->term());
   outgoing_.push_back(std::move(command));
   WriteNextLocked();
 }

@@ -18,6 +18,7 @@
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/intake.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/standby/leadership.h"
 #include "longhaul/v1/worker.pb.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/caller.h"
@@ -35,8 +36,9 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   static constexpr size_t kMaxUntaken = 64;
 
   // The reactor for gRPC. `hello_timeout` is shorter in tests.
-  static WorkerSession* Start(Shell* shell, const Gate* gate, grpc::CallbackServerContext* context,
-                              const Caller& caller, absl::Duration hello_timeout);
+  static WorkerSession* Start(Shell* shell, const Gate* gate, const Leadership* leadership,
+                              grpc::CallbackServerContext* context, const Caller& caller,
+                              absl::Duration hello_timeout);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -48,9 +50,14 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   void Taken(size_t messages) override;
 
  private:
-  WorkerSession(Shell* shell, const Gate* gate, grpc::CallbackServerContext* context,
-                const Caller& caller)
-      : shell_(shell), gate_(gate), context_(context), caller_(caller), host_(PeerHost(*context)) {}
+  WorkerSession(Shell* shell, const Gate* gate, const Leadership* leadership,
+                grpc::CallbackServerContext* context, const Caller& caller)
+      : shell_(shell),
+        gate_(gate),
+        leadership_(leadership),
+        context_(context),
+        caller_(caller),
+        host_(PeerHost(*context)) {}
   Status TakeHello();
   void TakeMessage();
   // Where the loop keeps up and the worker's rate allows it; else when they do.
@@ -63,6 +70,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
   Shell* const shell_;
   const Gate* const gate_;
+  const Leadership* const leadership_;
   grpc::CallbackServerContext* const context_;  // until OnDone
   const Caller caller_;
   const std::string host_;

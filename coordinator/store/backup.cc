@@ -45,24 +45,9 @@ Status MakePrivateFolder(const std::string& folder) {
   return FromErrno(fmt::format("cannot make {} private", folder), errno);
 }
 
-// Of one moment, in a file that needs no log beside it, at `to`; there is none there before.
 StatusOr<uint64_t> CopyStore(const std::string& from, const std::string& to) {
-  if (!Exists(from)) return absl::NotFoundError(fmt::format("there is no store {}", from));
-  LH_ASSIGN_OR_RETURN(sqlite::Database source,
-                      sqlite::Database::Open(from, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW));
-  LH_ASSIGN_OR_RETURN(sqlite::Database copy,
-                      sqlite::Database::Open(to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
-  LH_RETURN_IF_ERROR(source.CopyTo(&copy));
-  LH_RETURN_IF_ERROR(copy.Execute("PRAGMA journal_mode=DELETE"));
-  LH_ASSIGN_OR_RETURN(const std::string problem, copy.QueryText("PRAGMA integrity_check"));
-  if (problem != "ok") return DamagedStore(from, problem);
-  LH_ASSIGN_OR_RETURN(const int64_t application, copy.QueryInt("PRAGMA application_id"));
-  if (application != int64_t{kStoreApplicationId}) {
-    return DamagedStore(from, "it is not a coordinator's");
-  }
-  if (::chmod(to.c_str(), 0600) != 0) return FromErrno(fmt::format("cannot chmod {}", to), errno);
-  LH_ASSIGN_OR_RETURN(const int64_t runs, copy.QueryInt("SELECT count(*) FROM runs"));
-  return static_cast<uint64_t>(runs);
+  LH_ASSIGN_OR_RETURN(StoreCopy copy, StoreCopy::Begin(from));
+  return copy.WriteTo(to);
 }
 
 // The copy has another name until it is whole, so one that breaks off is not taken for it.
@@ -145,6 +130,34 @@ Status CheckUnused(const std::string& state_dir) {
 }
 
 }  // namespace
+
+StatusOr<StoreCopy> StoreCopy::Begin(const std::string& store) {
+  if (!Exists(store)) return absl::NotFoundError(fmt::format("there is no store {}", store));
+  LH_ASSIGN_OR_RETURN(sqlite::Database source,
+                      sqlite::Database::Open(store, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW));
+  // A transaction begins with its first read.
+  LH_RETURN_IF_ERROR(source.Execute("BEGIN"));
+  LH_RETURN_IF_ERROR(source.QueryInt("SELECT count(*) FROM sqlite_schema").status());
+  return StoreCopy(store, std::move(source));
+}
+
+StatusOr<uint64_t> StoreCopy::WriteTo(const std::string& path) {
+  LH_ASSIGN_OR_RETURN(sqlite::Database copy,
+                      sqlite::Database::Open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  LH_RETURN_IF_ERROR(source_.CopyTo(&copy));
+  LH_RETURN_IF_ERROR(copy.Execute("PRAGMA journal_mode=DELETE"));
+  LH_ASSIGN_OR_RETURN(const std::string problem, copy.QueryText("PRAGMA integrity_check"));
+  if (problem != "ok") return DamagedStore(store_, problem);
+  LH_ASSIGN_OR_RETURN(const int64_t application, copy.QueryInt("PRAGMA application_id"));
+  if (application != int64_t{kStoreApplicationId}) {
+    return DamagedStore(store_, "it is not a coordinator's");
+  }
+  if (::chmod(path.c_str(), 0600) != 0) {
+    return FromErrno(fmt::format("cannot chmod {}", path), errno);
+  }
+  LH_ASSIGN_OR_RETURN(const int64_t runs, copy.QueryInt("SELECT count(*) FROM runs"));
+  return static_cast<uint64_t>(runs);
+}
 
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder,
                           bool with_blobs) {

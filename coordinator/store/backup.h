@@ -8,10 +8,28 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
+#include "coordinator/store/sqlite.h"
 
 namespace longhaul::coordinator {
+
+// A copy of the store as it is at the moment of Begin, however much is written meanwhile.
+class StoreCopy {
+ public:
+  // kNotFound: there is no store.
+  static StatusOr<StoreCopy> Begin(const std::string& store);
+  // To a new file of mode 0600, which needs no log beside it. kDataLoss: the store is damaged. The
+  // number of its runs.
+  StatusOr<uint64_t> WriteTo(const std::string& path);
+
+ private:
+  StoreCopy(std::string store, sqlite::Database source)
+      : store_(std::move(store)), source_(std::move(source)) {}
+  std::string store_;
+  sqlite::Database source_;
+};
 
 struct BackedUp {
   uint64_t runs = 0;

@@ -74,13 +74,15 @@ Status BlobReader::LookThrough(size_t overlap,
 }
 
 BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes,
-                       std::string temporary, int fd, std::shared_ptr<Promised> promised)
+                       std::string temporary, int fd, std::shared_ptr<Promised> promised,
+                       std::shared_ptr<const FollowerOfBlobs> follower)
     : folder_(std::move(folder)),
       sha256_(std::move(sha256)),
       total_bytes_(total_bytes),
       temporary_(std::move(temporary)),
       fd_(fd),
-      promised_(std::move(promised)) {
+      promised_(std::move(promised)),
+      follower_(std::move(follower)) {
   promised_->bytes += total_bytes_;
   ++promised_->uploads;
 }
@@ -126,7 +128,18 @@ Status BlobUpload::Finish() {
   if (::fsync(fd_) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
   LH_RETURN_IF_ERROR(MoveInto(temporary_, folder_, folder_ + "/" + sha256_));
   ::close(std::exchange(fd_, -1));
+  if (const auto follower = follower_->Get()) follower->Added(sha256_, total_bytes_);
   return absl::OkStatus();
+}
+
+void FollowerOfBlobs::Set(std::weak_ptr<BlobFollower> follower) {
+  const std::lock_guard lock(mutex_);
+  follower_ = std::move(follower);
+}
+
+std::shared_ptr<BlobFollower> FollowerOfBlobs::Get() const {
+  const std::lock_guard lock(mutex_);
+  return follower_.lock();
 }
 
 StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder) {
@@ -214,8 +227,8 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sh
   const std::string temporary = TemporaryPath();
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return FromErrno(fmt::format("cannot create {}", temporary), errno);
-  return std::unique_ptr<BlobUpload>(
-      new BlobUpload(folder_, std::string(sha256), total_bytes, temporary, fd, promised_));
+  return std::unique_ptr<BlobUpload>(new BlobUpload(folder_, std::string(sha256), total_bytes,
+                                                    temporary, fd, promised_, follower_));
 }
 
 Status BlobStore::Check(std::string_view sha256) const {
@@ -238,8 +251,11 @@ Status BlobStore::Check(std::string_view sha256) const {
 
 Status BlobStore::Remove(std::string_view sha256) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
-  if (::unlink(PathOf(sha256).c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
-  return FromErrno(fmt::format("cannot delete {}", PathOf(sha256)), errno);
+  if (::unlink(PathOf(sha256).c_str()) != 0 && errno != ENOENT) {
+    return FromErrno(fmt::format("cannot delete {}", PathOf(sha256)), errno);
+  }
+  if (const auto follower = follower_->Get()) follower->Removed(std::string(sha256));
+  return absl::OkStatus();
 }
 
 StatusOr<BlobReader> BlobStore::OpenBlob(std::string_view sha256) const {
@@ -260,6 +276,10 @@ StatusOr<std::string> BlobStore::Adopt(const std::string& temporary) const {
   LH_ASSIGN_OR_RETURN(const std::string sha256, Sha256HexOfFile(temporary));
   LH_RETURN_IF_ERROR(SyncPath(temporary));
   LH_RETURN_IF_ERROR(MoveInto(temporary, folder_, PathOf(sha256)));
+  if (const auto follower = follower_->Get()) {
+    std::error_code error;
+    follower->Added(sha256, std::filesystem::file_size(PathOf(sha256), error));
+  }
   return sha256;
 }
 

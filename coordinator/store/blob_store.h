@@ -41,6 +41,27 @@ class BlobReader {
   uint64_t size_ = 0;
 };
 
+// Keeps a copy of a store's blobs. Thread-safe.
+class BlobFollower {
+ public:
+  virtual ~BlobFollower() = default;
+  // A blob has come. Returns when the follower has it, too, or when nobody waits for it any more.
+  virtual void Added(const std::string& sha256, uint64_t bytes) = 0;
+  // Returns at once.
+  virtual void Removed(const std::string& sha256) = 0;
+};
+
+// Who follows a store, shared with its uploads. Thread-safe.
+class FollowerOfBlobs {
+ public:
+  void Set(std::weak_ptr<BlobFollower> follower);
+  std::shared_ptr<BlobFollower> Get() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::weak_ptr<BlobFollower> follower_;
+};
+
 // A blob on its way in. Dropped before Finish, it leaves nothing behind.
 class BlobUpload {
  public:
@@ -62,12 +83,14 @@ class BlobUpload {
  private:
   friend class BlobStore;
   BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes, std::string temporary,
-             int fd, std::shared_ptr<Promised> promised);
+             int fd, std::shared_ptr<Promised> promised,
+             std::shared_ptr<const FollowerOfBlobs> follower);
   const std::string folder_, sha256_;
   const uint64_t total_bytes_;
   const std::string temporary_;
   int fd_;
   const std::shared_ptr<Promised> promised_;
+  const std::shared_ptr<const FollowerOfBlobs> follower_;
   uint64_t written_ = 0;
   Sha256 hash_;
 };
@@ -77,6 +100,11 @@ class BlobStore {
   // Makes the folder; removes what interrupted uploads left. The caller holds the state directory's
   // lock.
   static StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder);
+
+  // Hears of every blob that comes and goes, as long as it lives; the one before no more.
+  void SetFollower(std::weak_ptr<BlobFollower> follower) const {
+    follower_->Set(std::move(follower));
+  }
 
   bool Has(std::string_view sha256) const;
   // As Has, of somebody who counts on it: RemoveUnclaimed leaves it for a while.
@@ -118,6 +146,7 @@ class BlobStore {
   const std::string folder_;
   mutable std::mutex claims_;  // held to claim a blob, and to look at its age and delete it
   const std::shared_ptr<BlobUpload::Promised> promised_ = std::make_shared<BlobUpload::Promised>();
+  const std::shared_ptr<FollowerOfBlobs> follower_ = std::make_shared<FollowerOfBlobs>();
 };
 
 }  // namespace longhaul::coordinator

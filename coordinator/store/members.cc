@@ -22,12 +22,12 @@ Status NoSuchToken() {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Members>> Members::Open(const std::string& state_dir) {
+StatusOr<std::unique_ptr<Members>> Members::Open(const std::string& state_dir, Journal* journal) {
   LH_ASSIGN_OR_RETURN(sqlite::Database database,
                       sqlite::Database::Open(state_dir + "/store.db", SQLITE_OPEN_READWRITE));
   // The store's own connection writes, too.
   LH_RETURN_IF_ERROR(database.Execute("PRAGMA busy_timeout=5000; PRAGMA synchronous=FULL"));
-  std::unique_ptr<Members> members(new Members(std::move(database)));
+  std::unique_ptr<Members> members(new Members(std::move(database), journal));
   LH_RETURN_IF_ERROR(members->Load());
   return members;
 }
@@ -55,20 +55,26 @@ Status Members::Load() {
 
 Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now) {
   const std::lock_guard lock(mutex_);
-  LH_RETURN_IF_ERROR(database_.Execute(fmt::format(
-      "DELETE FROM join_tokens WHERE until_unix_ms > 0 AND until_unix_ms <= {}", Ms(now))));
-  LH_ASSIGN_OR_RETURN(const int64_t count, database_.QueryInt("SELECT count(*) FROM join_tokens"));
-  if (count >= kMaxJoinTokens) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} join tokens are in use; wait until the time of some is over", count));
-  }
-  LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
-                      database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
-  return insert.Bind(1, Sha256Hex(token.secret))
-      .Bind(2, ToString(token.role))
-      .Bind(3, uses)
-      .Bind(4, Ms(until))
-      .Run();
+  return journal_->Write(database_, [&]() -> Status {
+    LH_ASSIGN_OR_RETURN(
+        sqlite::Statement forget,
+        database_.Prepare(
+            "DELETE FROM join_tokens WHERE until_unix_ms > 0 AND until_unix_ms <= ?"));
+    LH_RETURN_IF_ERROR(forget.Bind(1, Ms(now)).Run());
+    LH_ASSIGN_OR_RETURN(const int64_t count,
+                        database_.QueryInt("SELECT count(*) FROM join_tokens"));
+    if (count >= kMaxJoinTokens) {
+      return absl::ResourceExhaustedError(
+          fmt::format("{} join tokens are in use; wait until the time of some is over", count));
+    }
+    LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
+                        database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
+    return insert.Bind(1, Sha256Hex(token.secret))
+        .Bind(2, ToString(token.role))
+        .Bind(3, uses)
+        .Bind(4, Ms(until))
+        .Run();
+  });
 }
 
 // `again`: by somebody whom it has made a member already, which costs no use.
@@ -110,6 +116,18 @@ StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, ab
   LH_RETURN_IF_ERROR(CheckMember(
       {.name = MemberNameFrom(wish.name), .role = wish.role, .worker_id = wish.worker_id}));
   const std::lock_guard lock(mutex_);
+  v1::MemberStatus status;
+  LH_RETURN_IF_ERROR(journal_->Write(database_, [&]() -> Status {
+    LH_ASSIGN_OR_RETURN(status, StatusFor(secret, wish, now));
+    status.set_until_unix_ms(Ms(until));
+    return Insert(status, wish.key_sha256);
+  }));
+  rows_[status.name()] = {status, wish.key_sha256};
+  return Member{status.name(), wish.role, wish.worker_id};
+}
+
+StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const JoinWish& wish,
+                                              absl::Time now) {
   const Row *known = nullptr, *same_id = nullptr;
   for (const auto& [name, row] : rows_) {
     if (row.status.revoked_unix_ms() != 0) continue;
@@ -132,31 +150,32 @@ StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, ab
     return absl::ResourceExhaustedError(
         fmt::format("this coordinator keeps at most {} members", kMaxMembers));
   }
+  if (known != nullptr) return known->status;
   v1::MemberStatus status;
-  if (known != nullptr) status = known->status;
-  if (known == nullptr) {
-    status.set_name(FreeName(wish.name));
-    status.set_role(std::string(ToString(wish.role)));
-    status.set_worker_id(wish.worker_id);
-    status.set_joined_unix_ms(Ms(now));
-  }
-  status.set_until_unix_ms(Ms(until));
-  LH_RETURN_IF_ERROR(Store(status, wish.key_sha256));
-  return Member{status.name(), wish.role, wish.worker_id};
+  status.set_name(FreeName(wish.name));
+  status.set_role(std::string(ToString(wish.role)));
+  status.set_worker_id(wish.worker_id);
+  status.set_joined_unix_ms(Ms(now));
+  return status;
 }
 
-Status Members::Store(const v1::MemberStatus& member, const std::string& key_sha256) {
+Status Members::Insert(const v1::MemberStatus& member, const std::string& key_sha256) {
   LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
                       database_.Prepare("INSERT OR REPLACE INTO members VALUES(?,?,?,?,?,?,?)"));
-  LH_RETURN_IF_ERROR(insert.Bind(1, member.name())
-                         .Bind(2, member.role())
-                         .Bind(3, member.worker_id())
-                         .Bind(4, key_sha256)
-                         .Bind(5, int64_t{member.joined_unix_ms()})
-                         .Bind(6, int64_t{member.until_unix_ms()})
-                         .Bind(7, int64_t{member.revoked_unix_ms()})
-                         .Run());
-  rows_[member.name()] = {member, key_sha256};
+  return insert.Bind(1, member.name())
+      .Bind(2, member.role())
+      .Bind(3, member.worker_id())
+      .Bind(4, key_sha256)
+      .Bind(5, int64_t{member.joined_unix_ms()})
+      .Bind(6, int64_t{member.until_unix_ms()})
+      .Bind(7, int64_t{member.revoked_unix_ms()})
+      .Run();
+}
+
+Status Members::Store(const Row& row) {
+  LH_RETURN_IF_ERROR(
+      journal_->Write(database_, [&] { return Insert(row.status, row.key_sha256); }));
+  rows_[row.status.name()] = row;
   return absl::OkStatus();
 }
 
@@ -166,7 +185,7 @@ Status Members::Renew(const std::string& name, absl::Time until) {
   if (found == rows_.end()) return absl::NotFoundError("no such member");
   Row row = found->second;
   row.status.set_until_unix_ms(Ms(until));
-  return Store(row.status, row.key_sha256);
+  return Store(row);
 }
 
 Status Members::Check(const Member& member) const {
@@ -197,7 +216,7 @@ Status Members::Revoke(const std::string& name, absl::Time now) {
     return absl::FailedPreconditionError(fmt::format("{} was revoked already", name));
   }
   row.status.set_revoked_unix_ms(Ms(now));
-  return Store(row.status, row.key_sha256);
+  return Store(row);
 }
 
 std::vector<v1::MemberStatus> Members::List() const {

@@ -15,6 +15,7 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "coordinator/store/journal.h"
 #include "coordinator/store/sqlite.h"
 #include "longhaul/v1/member.pb.h"
 #include "proto/identity/join_token.h"
@@ -37,8 +38,8 @@ struct JoinWish {
 
 class Members {
  public:
-  // Of a state directory whose Store is open.
-  static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir);
+  // Of a state directory whose Store is open. `journal`: the store's; it must outlive this.
+  static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir, Journal* journal);
 
   // `until`: InfiniteFuture, for ever. kResourceExhausted: too many.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
@@ -55,16 +56,22 @@ class Members {
   std::vector<v1::MemberStatus> List() const;
 
  private:
-  explicit Members(sqlite::Database database) : database_(std::move(database)) {}
-  Status Load();
-  Status CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now);
-  Status Store(const v1::MemberStatus& member, const std::string& key_sha256);
-  std::string FreeName(const std::string& wished) const;
-
+  Members(sqlite::Database database, Journal* journal)
+      : journal_(journal), database_(std::move(database)) {}
   struct Row {
     v1::MemberStatus status;
     std::string key_sha256;
   };
+  Status Load();
+  Status CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now);
+  // Of whoever joins; uses the token.
+  StatusOr<v1::MemberStatus> StatusFor(std::string_view secret, const JoinWish& wish,
+                                       absl::Time now);
+  Status Insert(const v1::MemberStatus& member, const std::string& key_sha256);
+  Status Store(const Row& row);
+  std::string FreeName(const std::string& wished) const;
+
+  Journal* const journal_;
   mutable std::mutex mutex_;  // of all below
   sqlite::Database database_;
   std::map<std::string, Row, std::less<>> rows_;  // by name

@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <map>
+
+#include "base/log.h"
+
 namespace longhaul::coordinator::sqlite {
 namespace {
 
@@ -28,24 +32,42 @@ Status FromSqlite(sqlite3* database, int code, std::string_view what) {
 
 }  // namespace
 
+// Null: nothing is written down.
+v1::StoreValue* Statement::Note(int position) {
+  if (recording_->change == nullptr) return nullptr;
+  while (noted_.values_size() < position) noted_.add_values();
+  return noted_.mutable_values(position - 1);
+}
+
+void Statement::WriteDown() {
+  if (recording_->change == nullptr || sqlite3_stmt_readonly(statement_.get()) != 0) return;
+  v1::StoreStatement* const done = recording_->change->add_statements();
+  *done = noted_;
+  done->set_sql(sqlite3_sql(statement_.get()));
+}
+
 Statement& Statement::Bind(int position, std::string_view text) {
+  if (v1::StoreValue* const value = Note(position)) value->set_text(text.data(), text.size());
   sqlite3_bind_text64(statement_.get(), position, text.data() == nullptr ? "" : text.data(),
                       text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
   return *this;
 }
 
 Statement& Statement::BindBlob(int position, std::string_view bytes) {
+  if (v1::StoreValue* const value = Note(position)) value->set_blob(bytes.data(), bytes.size());
   sqlite3_bind_blob64(statement_.get(), position, bytes.data() == nullptr ? "" : bytes.data(),
                       bytes.size(), SQLITE_TRANSIENT);
   return *this;
 }
 
 Statement& Statement::Bind(int position, int64_t value) {
+  if (v1::StoreValue* const noted = Note(position)) noted->set_integer(value);
   sqlite3_bind_int64(statement_.get(), position, value);
   return *this;
 }
 
 Statement& Statement::BindNull(int position) {
+  if (v1::StoreValue* const value = Note(position)) value->clear_kind();
   sqlite3_bind_null(statement_.get(), position);
   return *this;
 }
@@ -56,7 +78,10 @@ StatusOr<bool> Statement::Next() {
   Status status;
   if (code != SQLITE_DONE) {
     status = FromSqlite(sqlite3_db_handle(statement_.get()), code, "state store");
+  } else {
+    WriteDown();
   }
+  noted_.Clear();
   sqlite3_reset(statement_.get());
   sqlite3_clear_bindings(statement_.get());
   if (!status.ok()) return status;
@@ -101,7 +126,40 @@ StatusOr<Statement> Database::Prepare(std::string_view sql) {
   if (code != SQLITE_OK) return FromSqlite(database_.get(), code, "state store");
   Statement statement;
   statement.statement_.reset(handle);
+  statement.recording_ = recording_;
   return statement;
+}
+
+Status Database::Transact(absl::FunctionRef<Status()> write) {
+  LH_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+  Status status = write();
+  if (status.ok()) status = Execute("COMMIT");
+  if (status.ok()) return status;
+  // SQLite has rolled back by itself after some errors; then there is nothing left to roll back.
+  if (const Status rollback = Execute("ROLLBACK"); !rollback.ok()) {
+    LogDebug("rollback: {}", Message(rollback));
+  }
+  return status;
+}
+
+Status Database::Replay(const v1::StoreChange& change) {
+  return Transact([&]() -> Status {
+    std::map<std::string_view, Statement> prepared;
+    for (const v1::StoreStatement& done : change.statements()) {
+      Statement& statement = prepared[done.sql()];
+      if (statement.statement_ == nullptr) {
+        LH_ASSIGN_OR_RETURN(statement, Prepare(done.sql()));
+      }
+      for (int i = 0; i < done.values_size(); ++i) {
+        const v1::StoreValue& value = done.values(i);
+        if (value.has_integer()) statement.Bind(i + 1, int64_t{value.integer()});
+        if (value.has_text()) statement.Bind(i + 1, value.text());
+        if (value.has_blob()) statement.BindBlob(i + 1, value.blob());
+      }
+      LH_RETURN_IF_ERROR(statement.Run());
+    }
+    return absl::OkStatus();
+  });
 }
 
 StatusOr<int64_t> Database::QueryInt(std::string_view sql) {

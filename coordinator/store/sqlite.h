@@ -10,9 +10,16 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "base/status.h"
+#include "longhaul/v1/standby.pb.h"
 
 namespace longhaul::coordinator::sqlite {
+
+// Where the statements of a database write down what they change; null: nowhere.
+struct Recording {
+  v1::StoreChange* change = nullptr;
+};
 
 // A compiled statement. Positions of Bind count from 1, of columns from 0, as SQLite has it. Must
 // not outlive its Database.
@@ -40,7 +47,12 @@ class Statement {
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
   };
+  v1::StoreValue* Note(int position);
+  void WriteDown();
+
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  std::shared_ptr<const Recording> recording_;
+  v1::StoreStatement noted_;  // its parameters, while a change is written down
 };
 
 class Database {
@@ -49,6 +61,13 @@ class Database {
   static StatusOr<Database> Open(const std::string& path, int flags);
   Status Execute(const std::string& sql);
   StatusOr<Statement> Prepare(std::string_view sql);
+  // One transaction: all that the statements in `write` change, or nothing where it or the end
+  // fails.
+  Status Transact(absl::FunctionRef<Status()> write);
+  // What statements change until the next call is added to `change`, too. Null: no more.
+  void WriteDownIn(v1::StoreChange* change) { recording_->change = change; }
+  // Does in one transaction what was written down of another database.
+  Status Replay(const v1::StoreChange& change);
   // The one integer of a one-row query.
   StatusOr<int64_t> QueryInt(std::string_view sql);
   StatusOr<std::string> QueryText(std::string_view sql);
@@ -62,6 +81,7 @@ class Database {
     void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
   };
   std::unique_ptr<sqlite3, Close> database_;
+  std::shared_ptr<Recording> recording_ = std::make_shared<Recording>();
 };
 
 }  // namespace longhaul::coordinator::sqlite

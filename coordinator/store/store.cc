@@ -59,6 +59,7 @@ bool MustSurvivePowerLoss(const Write& write) {
 struct Store::Impl {
   mutable std::mutex mutex;
   mutable sqlite::Database database;
+  Journal journal;
   sqlite::Statement upsert_run, insert_event, upsert_step, insert_log;
   Pruner prune_events, prune_logs;
   bool full_sync = true;
@@ -203,19 +204,18 @@ Status Store::Apply(const std::vector<Write>& writes) {
   sqlite::Database& database = impl_->database;
   LH_RETURN_IF_ERROR(
       impl_->SetFullSync(std::any_of(writes.begin(), writes.end(), MustSurvivePowerLoss)));
-  LH_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
-  Status status;
-  for (const Write& write : writes) {
-    status = impl_->WriteOne(write);
-    if (!status.ok()) break;
-  }
-  if (status.ok()) status = database.Execute("COMMIT");
-  if (status.ok()) return status;
-  // SQLite has rolled back by itself after some errors; then there is nothing left to roll back.
-  if (const Status rollback = database.Execute("ROLLBACK"); !rollback.ok()) {
-    LogDebug("rollback: {}", Message(rollback));
-  }
-  return status;
+  return impl_->journal.Write(database, [&] {
+    Status status;
+    for (const Write& write : writes) {
+      status = impl_->WriteOne(write);
+      if (!status.ok()) break;
+    }
+    return status;
+  });
+}
+
+Journal& Store::journal() {
+  return impl_->journal;
 }
 
 StatusOr<uint64_t> Store::TrimSteps(const RunId& run, uint64_t keep, bool dry_run) {
@@ -232,7 +232,8 @@ StatusOr<uint64_t> Store::TrimSteps(const RunId& run, uint64_t keep, bool dry_ru
   if (dry_run || rows == 0) return rows;
   LH_ASSIGN_OR_RETURN(sqlite::Statement trim,
                       impl_->database.Prepare(fmt::format("DELETE {}", kOlder)));
-  LH_RETURN_IF_ERROR(trim.Bind(1, run.value()).Bind(2, last_kept).Run());
+  LH_RETURN_IF_ERROR(impl_->journal.Write(
+      impl_->database, [&] { return trim.Bind(1, run.value()).Bind(2, last_kept).Run(); }));
   return rows;
 }
 

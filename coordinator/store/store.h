@@ -18,6 +18,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "coordinator/state/state.h"
+#include "coordinator/store/journal.h"
 #include "longhaul/v1/control.pb.h"
 
 namespace longhaul::coordinator {
@@ -37,6 +38,9 @@ class Store {
   // One transaction: all of it or nothing. It survives a loss of power, except steps and log lines
   // that come without a run or event beside them: those survive the end of the process only.
   Status Apply(const std::vector<Write>& writes);
+
+  // What all transactions of the store go through, also those of its members.
+  Journal& journal();
 
   // Deletes a run's step records but for the newest `keep`, or, with `dry_run`, only counts them.
   StatusOr<uint64_t> TrimSteps(const RunId& run, uint64_t keep, bool dry_run);

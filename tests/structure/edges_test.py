@@ -76,12 +76,14 @@ ALLOWED = {
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
     "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/state"],
+    # A coordinator that follows another, and which of them commands.
+    "coordinator/standby": BASE + ["messages", "proto/identity", "proto/member", "proto/rpc", "coordinator/store"],
     # What people are shown of replies, on the command line and in the dashboard.
     "coordinator/view": BASE + ["run/plan", "messages"],
     "coordinator/http": BASE + ["messages", "coordinator/view"],
     "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "transport/relay",
-                                     "coordinator/planner", "coordinator/http", "coordinator/state",
-                                     "coordinator/store"],
+                                     "coordinator/planner", "coordinator/http", "coordinator/standby",
+                                     "coordinator/state", "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
     "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
                                      "coordinator/planner", "coordinator/view", "deploy/cluster"],
@@ -96,8 +98,8 @@ ALLOWED = {
 PROGRAMS = {
     "programs/longhaul.cc": ["base", "coordinator/cli", "deploy"],
     "programs/longhaul_codec.cc": ["base", "codec"],
-    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/state",
-                                         "coordinator/store"],
+    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/standby",
+                                         "coordinator/state", "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
     "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "programs", "transport/p2p",
                                     "transport/relay", "worker"],

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "longhaul/v1/member.pb.h"
+#include "longhaul/v1/standby.pb.h"
 #include "longhaul/v1/worker.pb.h"
 
 namespace longhaul::coordinator {
@@ -21,14 +22,16 @@ TEST(RightsTest, EveryMethodHasARow) {
   v1::JoinRequest member_proto;
   v1::Hello worker_proto;
   v1::RunStatus control_proto;
+  v1::StoreChange standby_proto;
   std::multiset<std::string> methods, rows;
-  for (const char* name : {"ControlService", "WorkerService", "MemberService"}) {
+  for (const char* name : {"ControlService", "WorkerService", "MemberService", "StandbyService"}) {
     const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
         std::string("longhaul.v1.") + name);
     ASSERT_NE(service, nullptr) << name;
     for (int i = 0; i < service->method_count(); ++i) methods.insert(service->method(i)->name());
   }
-  methods.erase("Join");  // by its token's secret
+  methods.erase("Join");     // by its token's secret
+  methods.erase("GetTerm");  // of everybody
   for (const Right& right : Rights()) {
     rows.insert(std::string(right.name.substr(0, right.name.find(' '))));
   }
@@ -46,9 +49,11 @@ TEST(RightsTest, RolesMayWhatTheirRowsSay) {
   for (const Call call : {Call::kSubmit, Call::kStopRun, Call::kGetRun, Call::kFetchBlob}) {
     EXPECT_FALSE(RightOf(call).worker);
   }
-  for (const Call call : {Call::kCreateToken, Call::kRevokeMember, Call::kSession}) {
+  for (const Call call : {Call::kCreateToken, Call::kRevokeMember, Call::kSession, Call::kFollow,
+                          Call::kFetchCopy, Call::kFence}) {
     EXPECT_FALSE(RightOf(call).user);
   }
+  EXPECT_FALSE(RightOf(Call::kFence).worker);
 }
 
 TEST(RightsTest, RunsAreOfTheirOwners) {

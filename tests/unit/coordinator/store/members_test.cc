@@ -23,7 +23,7 @@ class MembersTest : public ::testing::Test {
     EXPECT_TRUE(Store::Open(folder_.path()).ok());
     Open();
   }
-  void Open() { members_ = Members::Open(folder_.path()).value(); }
+  void Open() { members_ = Members::Open(folder_.path(), &journal_).value(); }
   std::string Token(Role role, int64_t uses, absl::Time until = kUntil) {
     const JoinToken token = NewJoinToken(role, std::string(64, 'a'));
     EXPECT_TRUE(members_->AddToken(token, uses, until, kNow).ok());
@@ -39,6 +39,7 @@ class MembersTest : public ::testing::Test {
   }
 
   testing::TempDir folder_;
+  Journal journal_;
   std::unique_ptr<Members> members_;
 };
 

@@ -1,0 +1,115 @@
+// A standby's stream, as the coordinator that it follows sees it: a copy of the store, then every
+// change, in order. Once the standby has all, whoever writes to the store waits for it, so that the
+// coordinator does nothing that its standby does not know of. One that does not keep up is sent
+// away, and begins anew.
+//
+// gRPC's threads call the On... methods. Changed, Await and the blobs' methods are for any thread.
+// The object keeps itself alive until gRPC is done with it (OnDone).
+#ifndef LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
+#define LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "coordinator/rpc/notifier.h"
+#include "coordinator/rpc/shell.h"
+#include "coordinator/standby/leadership.h"
+#include "coordinator/store/blob_store.h"
+#include "coordinator/store/journal.h"
+#include "coordinator/store/store.h"
+#include "longhaul/v1/standby.pb.h"
+
+namespace longhaul::coordinator {
+
+// What is followed. All must outlive the server.
+struct Followed {
+  Shell* shell = nullptr;
+  Store* store = nullptr;
+  const BlobStore* blobs = nullptr;
+  const BlobStore* copies = nullptr;
+  Leadership* leadership = nullptr;
+  std::string state_dir;
+  std::string version;
+};
+
+class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>,
+                      public JournalFollower,
+                      public Notifier::Subscriber,
+                      public std::enable_shared_from_this<FollowSession> {
+ public:
+  // The coordinator says something so often.
+  static constexpr absl::Duration kBeat = absl::Seconds(1);
+  // A standby that says nothing for so long, or has a change for so long, is sent away.
+  static constexpr absl::Duration kPatience = absl::Seconds(3);
+  // Of what waits to be sent.
+  static constexpr size_t kMaxOutgoingBytes = size_t{256} << 20;
+
+  static FollowSession* Start(const Followed& followed, grpc::CallbackServerContext* context);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { End(absl::CancelledError("its connection is gone")); }
+  void OnDone() override;
+
+  void Changed(v1::StoreChange change) override;
+  void Await(uint64_t number) override;
+  void OnNews() override {}
+  void OnShutdown() override;
+
+ private:
+  class Blobs;
+  FollowSession(Followed followed, grpc::CallbackServerContext* context)
+      : followed_(std::move(followed)), context_(context) {}
+
+  void TakeLocked();
+  // Makes the copy. On a thread of the shell's for disks; it may still run after OnDone.
+  Status Begin();
+  Status ListBlobs();
+  void Beat();
+  void AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes);
+  void PushLocked(v1::FollowedMessage message);
+  void WriteNextLocked();
+  // The next piece of the copy, while there is one.
+  StatusOr<v1::FollowedMessage> NextPiece();
+  void EndLocked(const Status& status);
+  void End(const Status& status);
+
+  const Followed followed_;
+  grpc::CallbackServerContext* const context_;  // until OnDone
+  std::shared_ptr<FollowSession> self_;         // until OnDone
+  std::shared_ptr<Blobs> data_, copies_;        // from Begin
+  v1::FollowerMessage incoming_;                // gRPC's while a read is under way
+
+  std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  std::string address_;  // from hello
+  bool greeted_ = false;
+  std::optional<v1::FollowedMessage> begin_;  // until it is written
+  UniqueFd copy_;                             // of the store, until it is sent
+  bool begun_ = false;                        // begin_ was there
+  std::deque<v1::FollowedMessage> outgoing_;  // behind the copy
+  std::optional<v1::FollowedMessage> writing_;
+  size_t outgoing_bytes_ = 0;
+  bool live_ = false;  // it has all: it is waited for
+  uint64_t has_change_ = 0;
+  std::set<std::pair<int, std::string>> sent_blobs_;  // that it has not yet
+  MonoTime heard_ = Now();
+  std::optional<Status> end_;
+  bool finished_ = false;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_

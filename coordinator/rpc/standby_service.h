@@ -1,0 +1,35 @@
+// StandbyService: a standby follows this coordinator, and one that has taken over fences it.
+#ifndef LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_
+#define LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_
+
+#include <utility>
+
+#include "coordinator/rpc/follow_session.h"
+#include "coordinator/rpc/gate.h"
+#include "longhaul/v1/standby.grpc.pb.h"
+
+namespace longhaul::coordinator {
+
+class StandbyServiceImpl : public v1::StandbyService::CallbackService {
+ public:
+  // All must outlive the server.
+  StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
+
+  using Context = grpc::CallbackServerContext;
+  grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>* Follow(
+      Context* context) override;
+  grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
+                                                     const v1::FetchBlobRequest* request) override;
+  grpc::ServerUnaryReactor* Fence(Context* context, const v1::FenceRequest* request,
+                                  v1::FenceReply* reply) override;
+  grpc::ServerUnaryReactor* GetTerm(Context* context, const v1::GetTermRequest* request,
+                                    v1::GetTermReply* reply) override;
+
+ private:
+  Gate* const gate_;
+  const Followed followed_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_

@@ -1,0 +1,47 @@
+// Between coordinators of one installation that do not follow each other: one that has taken over
+// tells its predecessor, as soon as that is there again, that its time is over; and one that had a
+// standby asks that whether it has taken over.
+#ifndef LONGHAUL_COORDINATOR_STANDBY_FENCER_H_
+#define LONGHAUL_COORDINATOR_STANDBY_FENCER_H_
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "coordinator/standby/leadership.h"
+#include "proto/identity/authority.h"
+
+namespace longhaul::coordinator {
+
+// The term of the coordinator at `address`, of this authority. kUnavailable: none is there, or a
+// standby that has not taken over.
+StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
+                           absl::Duration limit);
+
+class Fencer {
+ public:
+  // `address`: where this coordinator serves. `leadership` must outlive this.
+  Fencer(std::string state_dir, std::string address, Authority authority, Leadership* leadership);
+  ~Fencer();
+
+ private:
+  void Loop();
+  void AskStandby(const std::string& standby);
+  // OK: it knows.
+  Status Tell(const std::string& predecessor);
+
+  const std::string state_dir_, address_;
+  const Authority authority_;
+  Leadership* const leadership_;
+  std::mutex mutex_;  // of closing_
+  std::condition_variable changed_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STANDBY_FENCER_H_

@@ -1,0 +1,73 @@
+#include "coordinator/standby/waiting_port.h"
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/guarded_port.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+class EndAtOnce : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit EndAtOnce(const Status& status) { Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+struct WaitingPort::Impl : public grpc::CallbackGenericService {
+  std::optional<GuardedPort> port;
+  std::string answer;
+  std::function<void(const std::string& worker_id)> on_worker;
+  std::unique_ptr<grpc::Server> server;
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    const StatusOr<Caller> caller = port->Identify(*context);
+    if (caller.ok() && caller->member && caller->member->role == Role::kWorker) {
+      on_worker(caller->member->worker_id);
+    }
+    return new EndAtOnce(absl::UnavailableError(answer));
+  }
+};
+
+StatusOr<std::unique_ptr<WaitingPort>> WaitingPort::Open(
+    const std::string& address, const Authority& authority, std::string answer,
+    std::function<void(const std::string& worker_id)> on_worker) {
+  auto impl = std::make_unique<Impl>();
+  impl->answer = std::move(answer);
+  impl->on_worker = std::move(on_worker);
+  grpc::ServerBuilder builder;
+  ConfigureServer(&builder);
+  PortSecurity security;
+  LH_ASSIGN_OR_RETURN(security.identity, authority.MakeServerIdentity(absl::Now()));
+  impl->port.emplace(security, &builder);
+  builder.RegisterCallbackGenericService(impl.get());
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr) return absl::InternalError("gRPC could not start its server");
+  std::unique_ptr<WaitingPort> waiting(new WaitingPort(std::move(impl)));
+  LH_RETURN_IF_ERROR(Annotate(waiting->impl_->port->Open(address), "--listen"));
+  return waiting;
+}
+
+WaitingPort::WaitingPort(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+WaitingPort::~WaitingPort() {
+  impl_->port->Close();
+  impl_->server->Shutdown(absl::ToChronoTime(absl::Now()));
+  impl_->server.reset();
+}
+
+const std::string& WaitingPort::address() const {
+  return impl_->port->address();
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,33 @@
+// The port of a standby that has not taken over: it answers every call with kUnavailable, so that
+// who calls tries another coordinator, and tells which workers have called.
+#ifndef LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_
+#define LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "proto/identity/authority.h"
+
+namespace longhaul::coordinator {
+
+class WaitingPort {
+ public:
+  // `answer`: what callers are told. `on_worker` hears of each call of a worker with its id, on any
+  // thread, until the destructor has returned. Errors: as GuardedPort::Open.
+  static StatusOr<std::unique_ptr<WaitingPort>> Open(
+      const std::string& address, const Authority& authority, std::string answer,
+      std::function<void(const std::string& worker_id)> on_worker);
+  ~WaitingPort();
+  const std::string& address() const;
+
+ private:
+  struct Impl;
+  explicit WaitingPort(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_

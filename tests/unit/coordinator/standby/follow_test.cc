@@ -1,0 +1,262 @@
+// A coordinator and its standby in this process, over real connections.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "coordinator/rpc/server.h"
+#include "coordinator/standby/fencer.h"
+#include "coordinator/standby/follower.h"
+#include "longhaul/v1/control.grpc.pb.h"
+#include "longhaul/v1/member.grpc.pb.h"
+#include "proto/member/access.h"
+#include "proto/rpc/status.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/coordinator/store/store_dump.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+class FollowTest : public ::testing::Test {
+ protected:
+  std::string Dir(const std::string& name) const { return folder_.path() + "/" + name; }
+  ServerOptions Options(const std::string& name) const {
+    ServerOptions options{.listen = "127.0.0.1:0", .state_dir = Dir(name)};
+    options.state.version = "1";
+    return options;
+  }
+  static std::unique_ptr<CoordinatorServer> Serve(const ServerOptions& options) {
+    auto server = CoordinatorServer::Start(options);
+    EXPECT_TRUE(server.ok()) << server.status();
+    return server.ok() ? *std::move(server) : nullptr;
+  }
+  FollowerOptions Following(const std::string& address, const std::string& name = "standby") const {
+    return {.predecessor = address,
+            .listen = "127.0.0.1:0",
+            .state_dir = Dir(name),
+            .token_file = Dir("first") + "/token",
+            .version = "1"};
+  }
+  static std::unique_ptr<Follower> Follow(const FollowerOptions& options) {
+    auto follower = Follower::Start(options);
+    EXPECT_TRUE(follower.ok()) << follower.status();
+    return follower.ok() ? *std::move(follower) : nullptr;
+  }
+
+  // What follows is compared with each look of 20 ms: files of another thread tell no event.
+  static bool Becomes(const std::function<bool()>& condition) {
+    const Deadline deadline = Deadline::After(kPatience);
+    while (!condition()) {
+      if (deadline.Expired()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
+  }
+  bool IsWhole(const std::string& name = "standby") const {
+    return ReadLeadership(Dir(name)).value().whole;
+  }
+  std::shared_ptr<Access> Join(const std::string& address, const std::string& name) const {
+    auto access = Access::Open({.address = address,
+                                .token_file = Dir("first") + "/token",
+                                .credentials_file = Dir(name + ".pem"),
+                                .name = name},
+                               Deadline::After(kPatience));
+    EXPECT_TRUE(access.ok()) << access.status();
+    return access.ok() ? *access : nullptr;
+  }
+  // OK: it is stored, here and there.
+  static Status Upload(const Access& access, const std::string& bytes) {
+    const auto stub = v1::ControlService::NewStub(access.NewChannel());
+    grpc::ClientContext context;
+    v1::UploadReply reply;
+    const auto writer = stub->UploadBlob(&context, &reply);
+    v1::UploadChunk chunk;
+    chunk.set_sha256(Sha256Hex(bytes));
+    chunk.set_total_bytes(bytes.size());
+    chunk.set_data(bytes);
+    writer->Write(chunk);
+    writer->WritesDone();
+    return FromGrpc(writer->Finish());
+  }
+  std::set<std::string> Blobs(const std::string& name) const {
+    std::set<std::string> blobs;
+    for (const auto& entry : std::filesystem::directory_iterator(Dir(name) + "/blobs")) {
+      blobs.insert(entry.path().filename().string());
+    }
+    return blobs;
+  }
+  // Both have written the same so far, and nobody writes.
+  void ExpectSameStores(const std::string& a, const std::string& b) const {
+    EXPECT_EQ(DumpStore(Dir(a) + "/store.db"), DumpStore(Dir(b) + "/store.db"));
+  }
+
+  testing::TempDir folder_;
+};
+
+TEST_F(FollowTest, WhatIsAnsweredIsAtTheStandby) {
+  const auto server = Serve(Options("first"));
+  const auto ann = Join(server->address(), "ann");
+  ASSERT_TRUE(Upload(*ann, "before").ok());
+  const auto follower = Follow(Following(server->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  EXPECT_EQ(*ReadFile(Dir("first") + "/authority.pem"),
+            *ReadFile(Dir("standby") + "/authority.pem"));
+  ExpectSameStores("first", "standby");
+
+  Join(server->address(), "bob");
+  ExpectSameStores("first", "standby");
+  ASSERT_TRUE(Upload(*ann, "after").ok());
+  EXPECT_EQ(Blobs("standby"), (std::set<std::string>{Sha256Hex("before"), Sha256Hex("after")}));
+
+  // Blobs that nobody names go, there as here.
+  const auto stub = v1::ControlService::NewStub(ann->NewChannel());
+  grpc::ClientContext context;
+  v1::CollectGarbageRequest request;
+  for (const std::string& blob : Blobs("first")) {
+    std::filesystem::last_write_time(
+        Dir("first") + "/blobs/" + blob,
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(48));
+  }
+  v1::CollectGarbageReply reply;
+  ASSERT_TRUE(stub->CollectGarbage(&context, request, &reply).ok());
+  EXPECT_TRUE(Blobs("first").empty());
+  EXPECT_TRUE(Becomes([&] { return Blobs("standby").empty(); }));
+}
+
+TEST_F(FollowTest, AStandbyThatComesBackHasWhatIsThereNow) {
+  auto server = Serve(Options("first"));
+  const auto ann = Join(server->address(), "ann");
+  ASSERT_TRUE(Upload(*ann, "gone").ok());
+  auto follower = Follow(Following(server->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  follower.reset();
+  EXPECT_TRUE(IsWhole());  // for a person who looks; it follows again before it counts
+  std::filesystem::remove(Dir("first") + "/blobs/" + Sha256Hex("gone"));
+  ASSERT_TRUE(Upload(*ann, "new").ok());
+  Join(server->address(), "bob");
+  follower = Follow(Following(server->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  ExpectSameStores("first", "standby");
+  EXPECT_EQ(Blobs("standby"), std::set<std::string>{Sha256Hex("new")});
+
+  // The coordinator begins anew at the same address: the standby follows that.
+  ServerOptions options = Options("first");
+  options.listen = server->address();
+  server.reset();
+  server = Serve(options);
+  Join(server->address(), "cy");
+  ASSERT_TRUE(Becomes([&] {
+    return IsWhole() &&
+           DumpStore(Dir("first") + "/store.db") == DumpStore(Dir("standby") + "/store.db");
+  }));
+}
+
+TEST_F(FollowTest, OneStandbyAtATime) {
+  const auto server = Serve(Options("first"));
+  auto follower = Follow(Following(server->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  const auto other = Follow(Following(server->address(), "other"));
+  Join(server->address(), "ann");
+  EXPECT_FALSE(IsWhole("other"));
+  follower.reset();
+  EXPECT_TRUE(Becomes([&] { return IsWhole("other"); }));
+}
+
+TEST_F(FollowTest, AnotherVersionIsRefused) {
+  const auto server = Serve(Options("first"));
+  FollowerOptions options = Following(server->address());
+  options.version = "2";
+  const auto access = Join(server->address(), "ann");
+  const auto stub = v1::StandbyService::NewStub(access->NewChannel());
+  grpc::ClientContext context;
+  const auto stream = stub->Follow(&context);
+  v1::FollowerMessage hello;
+  hello.mutable_hello()->set_version("2");
+  stream->Write(hello);
+  v1::FollowedMessage message;
+  while (stream->Read(&message)) EXPECT_FALSE(message.has_begin());
+  const Status status = FromGrpc(stream->Finish());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("has to be of the coordinator's version, which is 1"));
+}
+
+TEST_F(FollowTest, TheDirectoryOfACoordinatorWithRunsIsNotReplaced) {
+  const auto server = Serve(Options("first"));
+  {
+    const auto other = Serve(Options("standby"));
+    auto store =
+        sqlite::Database::Open(Dir("standby") + "/store.db", SQLITE_OPEN_READWRITE).value();
+    ASSERT_TRUE(store
+                    .Execute("INSERT INTO runs VALUES('r','r','done','',1,1,'',x'','',NULL,NULL,'',"
+                             "0,0,0,0,0,0,'','',0,0)")
+                    .ok());
+  }
+  const Status status = Follower::Start(Following(server->address())).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("has 1 runs, which following another would replace"));
+}
+
+TEST_F(FollowTest, OneOfAnOlderTermIsFencedForGood) {
+  auto first = Serve(Options("first"));
+  const std::string address = first->address();
+  auto follower = Follow(Following(address));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  follower.reset();
+  EXPECT_TRUE(absl::IsFailedPrecondition(CoordinatorServer::Start(Options("standby")).status()));
+  ServerOptions options = Options("standby");
+  options.take_over = true;
+  const auto second = Serve(options);
+  // It is told while it serves, ends, and does not serve again.
+  EXPECT_TRUE(Becomes([&] { return !first->failure().ok(); }));
+  EXPECT_THAT(first->failure().ToString(), HasSubstr("another coordinator has taken over"));
+  first.reset();
+  EXPECT_THAT(CoordinatorServer::Start(Options("first")).status().ToString(),
+              HasSubstr(second->address() + " (term 2)"));
+  EXPECT_TRUE(Becomes([&] { return ReadLeadership(Dir("standby"))->predecessor.empty(); }));
+}
+
+TEST_F(FollowTest, OneThatWasAwayAsksItsStandby) {
+  ServerOptions options = Options("first");
+  auto first = Serve(options);
+  // The standby serves later where it said that it would.
+  FollowerOptions following = Following(first->address());
+  following.listen = "127.0.0.1:" + std::to_string(20'000 + ::getpid() % 10'000);
+  auto follower = Follow(following);
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  EXPECT_TRUE(Becomes([&] { return ReadLeadership(Dir("first"))->standby == following.listen; }));
+  first.reset();
+  follower.reset();
+  ServerOptions taking = Options("standby");
+  taking.listen = following.listen;
+  taking.take_over = true;
+  const auto second = Serve(taking);
+  const Status status = CoordinatorServer::Start(options).status();
+  EXPECT_THAT(status.ToString(), HasSubstr(following.listen + " (term 2)"));
+}
+
+TEST_F(FollowTest, NobodyIsFencedByAnOlderTermOrAWorker) {
+  const auto server = Serve(Options("first"));
+  const auto access = Join(server->address(), "ann");
+  const auto stub = v1::StandbyService::NewStub(access->NewChannel());
+  v1::FenceRequest request;
+  v1::FenceReply reply;
+  request.set_term(1);
+  grpc::ClientContext context;
+  EXPECT_THAT(FromGrpc(stub->Fence(&context, request, &reply)).ToString(),
+              HasSubstr("this coordinator has term 1, the caller 1"));
+  EXPECT_TRUE(server->failure().ok());
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,95 @@
+#include "coordinator/standby/leadership.h"
+
+#include <gmock/gmock.h>
+
+#include "base/file.h"
+#include "tests/support/temp_dir.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+LeadershipRecord Fenced() {
+  return {.role = LeaderRole::kFenced, .term = 4, .successor = "b:7070"};
+}
+LeadershipRecord Standby(bool whole) {
+  return {.role = LeaderRole::kStandby, .term = 3, .predecessor = "a:7070", .whole = whole};
+}
+
+TEST(LeadershipTest, ARecordIsReadAsItWasWritten) {
+  const testing::TempDir folder;
+  EXPECT_EQ(*ReadLeadership(folder.path()), LeadershipRecord());  // there is none
+  for (const LeadershipRecord& record :
+       {Fenced(), Standby(true), Standby(false),
+        LeadershipRecord{.term = 9, .standby = "b:1", .predecessor = "c:2"}}) {
+    ASSERT_TRUE(WriteLeadership(folder.path(), record).ok());
+    EXPECT_EQ(*ReadLeadership(folder.path()), record);
+  }
+}
+
+TEST(LeadershipTest, TheFileLooksLikeThis) {
+  EXPECT_EQ(ToJson(Standby(true)),
+            "{\n  \"role\": \"standby\",\n  \"term\": 3,\n  \"predecessor\": \"a:7070\",\n"
+            "  \"whole\": true\n}\n");
+  EXPECT_EQ(ToJson(Fenced()),
+            "{\n  \"role\": \"fenced\",\n  \"term\": 4,\n  \"successor\": \"b:7070\"\n}\n");
+}
+
+TEST(LeadershipTest, ADamagedFileIsNotTakenForNone) {
+  const testing::TempDir folder;
+  for (const char* text :
+       {"", "[]", "{", R"({"role": "king", "term": 1})", R"({"role": "standby"})",
+        R"({"role": "standby", "term": 0})", R"({"role": "standby", "term": "x"})",
+        R"({"role": "standby", "term": 1, "whole": 3})"}) {
+    ASSERT_TRUE(WriteFileAtomic(folder.path() + "/leadership.json", text).ok());
+    const Status status = ReadLeadership(folder.path()).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << text << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("leadership.json is damaged")) << text;
+  }
+}
+
+TEST(LeadershipTest, OnlyACoordinatorBeginsToLeadByItself) {
+  const LeadershipRecord leads{.term = 5, .standby = "b:7070"};
+  EXPECT_EQ(*BeginToLead(leads, false), leads);
+  EXPECT_EQ(*BeginToLead(leads, true), leads);  // no new term without a reason
+  EXPECT_THAT(BeginToLead(Fenced(), false).status().ToString(),
+              HasSubstr("another coordinator has taken over: b:7070 (term 4)"));
+  EXPECT_THAT(BeginToLead(Standby(false), false).status().ToString(),
+              HasSubstr("a standby of a:7070, which had not all"));
+  EXPECT_THAT(BeginToLead(Standby(true), false).status().ToString(),
+              HasSubstr("--force takes over from it now"));
+}
+
+TEST(LeadershipTest, ATakeoverBeginsANewTermAndKnowsWhomToTell) {
+  EXPECT_EQ(*BeginToLead(Standby(true), true),
+            (LeadershipRecord{.term = 4, .predecessor = "a:7070"}));
+  EXPECT_EQ(*BeginToLead(Fenced(), true), (LeadershipRecord{.term = 5, .predecessor = "b:7070"}));
+}
+
+TEST(LeadershipTest, OneThatYieldsStaysSo) {
+  const testing::TempDir folder;
+  Leadership leadership(folder.path(), {.term = 2, .standby = "b:7070"});
+  leadership.Yield(1, "old:1");
+  leadership.Yield(2, "same:1");
+  EXPECT_TRUE(leadership.failure().ok());
+  leadership.Yield(3, "b:7070");
+  EXPECT_THAT(leadership.failure().ToString(), HasSubstr("taken over: b:7070 (term 3)"));
+  EXPECT_EQ(leadership.term(), 2u);
+  leadership.NoteStandby("c:7070");
+  leadership.ForgetPredecessor();
+  EXPECT_EQ(*ReadLeadership(folder.path()),
+            (LeadershipRecord{.role = LeaderRole::kFenced, .term = 3, .successor = "b:7070"}));
+}
+
+TEST(LeadershipTest, AStandbyThatWasThePredecessorKnows) {
+  const testing::TempDir folder;
+  Leadership leadership(folder.path(), {.term = 2, .predecessor = "a:7070"});
+  leadership.NoteStandby("b:7070");
+  EXPECT_EQ(leadership.record().predecessor, "a:7070");
+  leadership.NoteStandby("a:7070");
+  EXPECT_EQ(*ReadLeadership(folder.path()), (LeadershipRecord{.term = 2, .standby = "a:7070"}));
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

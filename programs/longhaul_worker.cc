@@ -66,7 +66,7 @@ std::string HostName() {
 
 using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
 
-StatusOr<Transports> Listen(const WorkerFlags& flags) {
+StatusOr<Transports> Listen(const WorkerFlags& flags, const std::shared_ptr<Access>& access) {
   Transports transports;
   if (Has(flags, kUcx)) {
     LH_ASSIGN_OR_RETURN(transports[kUcx],
@@ -81,8 +81,9 @@ StatusOr<Transports> Listen(const WorkerFlags& flags) {
     LogInfo("data address {} ({})", transport->address(), name);
   }
   // It listens nowhere, so every worker has it.
-  LH_ASSIGN_OR_RETURN(transports[kRelay],
-                      transport::relay::CreateTransport({.coordinator = flags.coordinator}));
+  LH_ASSIGN_OR_RETURN(
+      transports[kRelay],
+      transport::relay::CreateTransport({.coordinator = [access] { return access->address(); }}));
   return transports;
 }
 
@@ -163,7 +164,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
-  StatusOr<Transports> transports = Listen(flags);
+  StatusOr<Transports> transports = Listen(flags, access);
   if (!transports.ok()) return Fail(transports.status());
   v1::RelayOffer relay_offer;
   const StatusOr<std::unique_ptr<relay::Relay>> relay = StartRelay(flags, &relay_offer);

@@ -331,6 +331,7 @@ void FollowSession::EndLocked(const Status& status) {
   if (end_) return;
   end_ = status;
   changed_.notify_all();
+  if (live_) followed_.leadership->NoteStandbyGone();
   if (greeted_) {
     LogWarning("the standby {} follows no more{}{}", address_, status.ok() ? "" : ": ",
                Message(status));

@@ -208,6 +208,13 @@ void AddOne(Page* page, Kind kind, std::string_view name, std::string_view help,
 void AddCoordinator(Page* page, const Reading& reading) {
   AddFamily(page, kGauge, "longhaul_coordinator_info", "1, with the version.", {"version"})
       .samples.push_back({{reading.version}, 1});
+  AddOne(page, kGauge, "longhaul_coordinator_term", "Grows with each takeover by a standby.",
+         static_cast<double>(reading.term));
+  if (reading.has_standby) {
+    AddOne(page, kGauge, "longhaul_coordinator_standby_following",
+           "1 while a standby has all that the coordinator has; none where there never was one.",
+           *reading.has_standby ? 1 : 0);
+  }
   const ShellUse& use = reading.use;
   AddOne(page, kGauge, "longhaul_coordinator_sessions", "Streams of workers that are open.",
          static_cast<double>(use.sessions));
@@ -316,7 +323,8 @@ uint64_t StoreBytes(const std::string& state_dir) {
 
 }  // namespace
 
-Reading Read(const Shell& shell, const std::string& state_dir, const std::string& version) {
+Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
+             const std::string& version) {
   Reading reading;
   reading.runs = shell.Runs(UnixMsNow() - absl::ToInt64Milliseconds(kShownAfterEnd));
   reading.workers = shell.Workers();
@@ -325,6 +333,8 @@ Reading Read(const Shell& shell, const std::string& state_dir, const std::string
   reading.use = shell.Use();
   reading.store_bytes = StoreBytes(state_dir);
   reading.version = version;
+  reading.term = leadership.term();
+  reading.has_standby = leadership.has_standby();
   return reading;
 }
 

@@ -3,12 +3,14 @@
 #define LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/metrics/page.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/standby/leadership.h"
 #include "longhaul/v1/control.pb.h"
 
 namespace longhaul::coordinator {
@@ -24,11 +26,14 @@ struct Reading {
   FaultCounts faults;
   ShellUse use;
   uint64_t store_bytes = 0;
+  uint64_t term = 0;
+  std::optional<bool> has_standby;
   std::string version;
 };
 
 // Of what the state machine knows anyway; `state_dir` has the store, whose size is asked for.
-Reading Read(const Shell& shell, const std::string& state_dir, const std::string& version);
+Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
+             const std::string& version);
 
 // Pure. Of links between workers only those are shown that a run uses: all pairs would be too many.
 metrics::Page PageOf(const Reading& reading);

@@ -233,7 +233,7 @@ Status CoordinatorServer::Impl::OpenDashboard(const ServerOptions& options) {
 Status CoordinatorServer::Impl::ServeMetrics(const ServerOptions& options) {
   if (options.metrics.empty()) return absl::OkStatus();
   const auto collect = [this, folder = options.state_dir, version = options.state.version] {
-    return PageOf(Read(*shell, folder, version));
+    return PageOf(Read(*shell, *leadership, folder, version));
   };
   LH_ASSIGN_OR_RETURN(metrics, metrics::Endpoint::Open(options.metrics, collect));
   return absl::OkStatus();

@@ -131,10 +131,22 @@ Status Leadership::failure() const {
 
 void Leadership::NoteStandby(const std::string& address) {
   const std::lock_guard lock(mutex_);
+  standby_is_there_ = true;
   if (record_.role != LeaderRole::kCoordinator || record_.standby == address) return;
   record_.standby = address;
   if (record_.predecessor == address) record_.predecessor.clear();  // it knows
   Write();
+}
+
+void Leadership::NoteStandbyGone() {
+  const std::lock_guard lock(mutex_);
+  standby_is_there_ = false;
+}
+
+std::optional<bool> Leadership::has_standby() const {
+  const std::lock_guard lock(mutex_);
+  if (record_.standby.empty()) return std::nullopt;
+  return standby_is_there_;
 }
 
 void Leadership::ForgetPredecessor() {

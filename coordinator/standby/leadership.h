@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -57,7 +58,11 @@ class Leadership {
   void Yield(uint64_t newer_term, const std::string& successor);
   // Not OK: this one commands no more, and its process should end.
   Status failure() const;
+  // A standby has all from now on; it has not any more.
   void NoteStandby(const std::string& address);
+  void NoteStandbyGone();
+  // Whether there is one that has all; nullopt: none has ever followed this coordinator.
+  std::optional<bool> has_standby() const;
   // The predecessor knows that it is one.
   void ForgetPredecessor();
 
@@ -68,6 +73,7 @@ class Leadership {
   const uint64_t term_;
   mutable std::mutex mutex_;  // of all below
   LeadershipRecord record_;
+  bool standby_is_there_ = false;
   Status failure_;
 };
 

@@ -22,8 +22,8 @@ Of a console block, the output must have the lines shown, in this order, each to
 promised by a last line "[exit code 2]".
 
 A page that starts with <!-- begin with first_run.md cluster --> first runs the blocks of that page
-that are marked as=cluster. 127.0.0.1:7070 and 127.0.0.1:8080 become addresses
-with ports that are free.
+that are marked as=cluster. 127.0.0.1:7070, 127.0.0.1:7071 and 127.0.0.1:8080
+become addresses with ports that are free.
 """
 import os
 import pathlib
@@ -40,7 +40,7 @@ SKIPPED = 77
 REASONS = {"root": "network namespaces, for which it needs root", "gpu": "a GPU",
            "network": "packages or images from the network", "machines": "more than one machine",
            "minutes": "several minutes", "data": "packages that deploy/setup.sh --data brings"}
-ADDRESSES = ("127.0.0.1:7070", "127.0.0.1:8080")
+ADDRESSES = ("127.0.0.1:7070", "127.0.0.1:7071", "127.0.0.1:8080")
 COMMAND_SECONDS = 50
 FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 BEGIN_WITH = re.compile(r"^<!-- begin with (\S+) (\S+) -->$", re.MULTILINE)

@@ -88,9 +88,14 @@ void FollowSession::OnReadDone(bool ok) {
     End(absl::OkStatus());
     return;
   }
+  // Before the lock, which whoever holds the shell's state may wait for.
+  std::optional<v1::FollowedMessage> workers;
+  if (incoming_.has_ready()) workers = WorkersNow();
   const std::lock_guard lock(mutex_);
   if (end_) return;
   heard_ = Now();
+  // From then on it may take over, for which it has to know them.
+  if (workers) PushLocked(*std::move(workers));
   TakeLocked();
   if (end_) return;
   incoming_.Clear();
@@ -228,12 +233,17 @@ void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, ui
   });
 }
 
-void FollowSession::Beat() {
+v1::FollowedMessage FollowSession::WorkersNow() const {
   v1::FollowedMessage message;
+  v1::FollowedMessage::Beat& beat = *message.mutable_beat();
   for (const v1::WorkerStatus& worker : followed_.shell->Workers()) {
-    if (worker.connected()) message.mutable_beat()->add_worker_ids(worker.worker_id());
+    if (worker.connected()) beat.add_worker_ids(worker.worker_id());
   }
-  message.mutable_beat();
+  return message;
+}
+
+void FollowSession::Beat() {
+  v1::FollowedMessage message = WorkersNow();
   const std::lock_guard lock(mutex_);
   if (end_) return;
   if (begun_ && Now() - heard_ > kPatience) {

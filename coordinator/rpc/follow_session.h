@@ -78,6 +78,7 @@ class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::Fo
   Status Begin();
   Status ListBlobs();
   void Beat();
+  v1::FollowedMessage WorkersNow() const;
   void AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes);
   void PushLocked(v1::FollowedMessage message);
   void WriteNextLocked();

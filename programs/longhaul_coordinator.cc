@@ -155,14 +155,15 @@ int StandBy(const Flags& flags, ServerOptions options) {
   fmt::print("standby of {}\n", flags.standby_of);
   std::fflush(stdout);
   int signal = 0;
-  while (signal == 0 && !(*follower)->due() && (*follower)->failure().ok()) {
+  while (signal == 0 && !(*follower)->due()) {
     signal = WaitForShutdownSignal(kStandbyCheck);
     LogWhatWasLeftOut();
   }
-  const Status failure = (*follower)->failure();
   follower->reset();
-  if (signal != 0) LogInfo("signal {}: shutting down", signal);
-  if (signal != 0 || !failure.ok()) return failure.ok() ? kOk : Fail(failure);
+  if (signal != 0) {
+    LogInfo("signal {}: shutting down", signal);
+    return kOk;
+  }
   LogWarning("taking over from {}", flags.standby_of);
   options.take_over = true;
   return Serve(options);

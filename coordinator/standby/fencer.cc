@@ -22,7 +22,7 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(500);
 constexpr absl::Duration kLongestPause = absl::Seconds(5);
 
 void SetLimit(grpc::ClientContext* context, absl::Duration limit) {
-  context->set_wait_for_ready(true);
+  // One that is not there refuses at once, or says nothing until then.
   context->set_deadline(absl::ToChronoTime(absl::Now() + limit));
 }
 

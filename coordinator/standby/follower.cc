@@ -15,6 +15,8 @@ namespace {
 constexpr absl::Duration kDialAgain = absl::Seconds(1);
 constexpr absl::Duration kJoinLimit = absl::Seconds(5);
 constexpr absl::Duration kLook = absl::Milliseconds(200);
+// A standby that says nothing for 3 s is sent away.
+constexpr absl::Duration kMostStandstill = absl::Seconds(2);
 constexpr uint64_t kMostAuthorityBytes = 1 << 20;
 
 v1::FollowerMessage HasChange(uint64_t number) {
@@ -39,7 +41,7 @@ StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& optio
   record.standby = record.successor = "";
   record.whole = false;
   LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
-  follower->record_ = std::move(record);
+  follower->record_ = follower->written_ = std::move(record);
   const StatusOr<std::string> authority =
       ReadFile(options.state_dir + "/authority.pem", kMostAuthorityBytes);
   if (authority.ok()) LH_RETURN_IF_ERROR(follower->EnsurePort(*authority));
@@ -67,11 +69,6 @@ Follower::~Follower() {
 bool Follower::due() const {
   const std::lock_guard lock(mutex_);
   return due_;
-}
-
-Status Follower::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
 }
 
 bool Follower::Sleep(absl::Duration duration) {
@@ -114,6 +111,8 @@ void Follower::Loop() {
     Status status = EnsureAccess();
     if (status.ok()) status = access_->RenewIfDue(absl::Minutes(1));
     if (status.ok()) status = Follow();
+    // It lives, has said why it ends the stream, and goes on alone.
+    if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) SetWhole(false);
     {
       const std::lock_guard lock(mutex_);
       if (closing_) return;
@@ -123,9 +122,6 @@ void Follower::Loop() {
                    status.ok() ? "closed the stream" : Message(status));
       }
       last_trouble_ = std::string(Message(status));
-      // This machine's own troubles do not go away by themselves.
-      if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) failure_ = status;
-      if (!failure_.ok()) return;
     }
     if (!Sleep(kDialAgain)) return;
   }
@@ -174,7 +170,6 @@ Status Follower::Follow() {
     LogWarning("the coordinator {} is not there: {}", options_.predecessor,
                end.ok() ? "it closed the stream" : Message(end));
   }
-  if (!failure_.ok()) return failure_;
   return trouble.ok() ? end : trouble;
 }
 
@@ -240,8 +235,10 @@ Status Follower::TakeBegin(const v1::FollowedMessage::Begin& begin) {
 void Follower::SetWhole(bool whole) {
   const std::lock_guard lock(mutex_);
   contact_.whole = record_.whole = whole;
+  if (record_ == written_) return;
+  written_ = record_;
   if (const Status status = WriteLeadership(options_.state_dir, record_); !status.ok()) {
-    failure_ = status;
+    LogError("{}", Message(status));
   }
 }
 
@@ -305,7 +302,6 @@ void Follower::FetchLoop(Stream* stream) {
       lock.lock();
       if (!status.ok() && !stream_ended_ && !closing_) {
         // The stream's end says why; it begins anew.
-        if (absl::IsResourceExhausted(status)) failure_ = status;
         LogWarning("blob {}: {}", blob.second, Message(status));
         if (context_ != nullptr) context_->TryCancel();
         return;
@@ -362,11 +358,18 @@ bool Follower::Say(Stream* stream, const v1::FollowerMessage& message) {
 // ---- Taking over -------------------------------------------------------------------
 
 void Follower::WatchLoop() {
+  MonoTime looked = Now();
   while (Sleep(kLook)) {
     bool stale = false;
+    const MonoTime now = Now();
+    const absl::Duration stood_still = now - std::exchange(looked, now);
+    if (stood_still > kMostStandstill) {
+      // The silence was its own, and the coordinator has gone on without it.
+      SetWhole(false);
+      continue;
+    }
     {
       const std::lock_guard lock(mutex_);
-      const MonoTime now = Now();
       // A coordinator that is silent holds no lease; nobody waits for it to say that it is gone.
       if (contact_.whole && now - contact_.heard >= kLease && context_ != nullptr) {
         context_->TryCancel();
@@ -376,7 +379,8 @@ void Follower::WatchLoop() {
           break;
         case Verdict::kTakeOver:
           LogWarning("the coordinator {} has been silent for {}, and {} of its {} workers are here",
-                     options_.predecessor, absl::FormatDuration(absl::Trunc(now - contact_.heard, kLook)),
+                     options_.predecessor,
+                     absl::FormatDuration(absl::Trunc(now - contact_.heard, kLook)),
                      contact_.have_come.size(), contact_.workers.size());
           due_ = true;
           if (context_ != nullptr) context_->TryCancel();

@@ -49,8 +49,6 @@ class Follower {
 
   // Whether it is time to take over: then the follower has ended following.
   bool due() const;
-  // Not OK when it can follow no more, such as with a full disk.
-  Status failure() const;
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::FollowerMessage, v1::FollowedMessage>;
@@ -86,8 +84,9 @@ class Follower {
   std::condition_variable changed_;
   Contact contact_;
   LeadershipRecord record_;
-  std::set<Blob> listed_;    // that the coordinator has
-  std::deque<Blob> wanted_;  // of those, that are to be looked for here, and fetched
+  LeadershipRecord written_;  // record_ as the file has it
+  std::set<Blob> listed_;     // that the coordinator has
+  std::deque<Blob> wanted_;   // of those, that are to be looked for here, and fetched
   bool all_listed_ = false;
   grpc::ClientContext* context_ = nullptr;  // of the stream that is open
   grpc::ClientContext* fetch_context_ = nullptr;
@@ -96,7 +95,6 @@ class Follower {
   bool said_gone_ = false;  // since it followed last
   bool due_ = false;
   bool closing_ = false;
-  Status failure_;
 
   std::unique_ptr<WaitingPort> port_;  // from the first authority on
   std::thread watch_, thread_;

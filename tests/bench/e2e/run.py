@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """End-to-end benchmarks of longhaul: each starts a cluster of real daemons, trains on it, prints a
-table, and leaves nothing running. Standard library only; needs root, for network namespaces, but for norms and scrape.
+table, and leaves nothing running. Standard library only; needs root, for network namespaces, but for norms, scrape and takeover.
 
   tests/bench/e2e/run.py wire                bytes on the wire against the formats' sizes
   tests/bench/e2e/run.py step --cores 2      step time on slow links, bound, simulator
@@ -13,6 +13,7 @@ table, and leaves nothing running. Standard library only; needs root, for networ
   tests/bench/e2e/run.py codecs              loss and speed of the quickstart's run, codec by codec
   tests/bench/e2e/run.py norms               its largest gradient norms, codec by codec
   tests/bench/e2e/run.py scrape              what metrics cost: a scrape of 64 workers; no root
+  tests/bench/e2e/run.py takeover            how soon a standby serves when its coordinator is killed; no root
 
 What a benchmark needs is looked for first, and where a later part fails, the table has what was
 measured until then.
@@ -39,12 +40,13 @@ import replay
 import scrape
 import sim
 import step
+import takeover
 import wire
 from cluster import ROOT, Failed
 
 BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle,
               "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead,
-              "norms": norms, "scrape": scrape, "placement": placement, "groups": groups}
+              "norms": norms, "scrape": scrape, "takeover": takeover, "placement": placement, "groups": groups}
 
 
 def pin(count):

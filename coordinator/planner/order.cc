@@ -145,10 +145,11 @@ Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
   return absl::OkStatus();
 }
 
-Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop) {
+Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop, Effort effort) {
   LH_ASSIGN_OR_RETURN(const std::optional<uint32_t> lead, FixedLead(spec, *plan));
   const PipelineSpec& pipeline = spec.pipeline;
-  const bool deep_as_needed = IsLinkAware(pipeline.schedule) && !pipeline.depth;
+  const bool deep_as_needed =
+      IsLinkAware(pipeline.schedule) && !pipeline.depth && effort == Effort::kWhole;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
   const bool searched =
       deep_as_needed && RatesAreKnown(*plan) && pipeline.send_order != SendOrder::kActivationsFirst;

@@ -5,6 +5,7 @@
 #include <stop_token>
 
 #include "base/status.h"
+#include "coordinator/planner/planner.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
 
@@ -20,7 +21,9 @@ bool RatesAreKnown(const Plan& plan);
 // links may be schedule::kUnforeseenRate as fast. Where rates are not known nothing speaks for less
 // depth. kFailedPrecondition where the run file's order needs more depth than there is; kCancelled
 // once `stop` is requested.
-Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
+// A trial keeps all depth.
+Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {},
+                   Effort effort = Effort::kWhole);
 
 // Of a replica beside a slower one with as many stages, which has its order already: the same
 // depths, as far as its cells hold them, and the same leads. Its step must then be no longer than

@@ -235,13 +235,8 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
     return by_name;
   }
   LH_ASSIGN_OR_RETURN(const PlacementProblem problem, ProblemOf(known));
-  PlacementOptions options{.stop = stop};
-  const auto share = [&request](uint64_t of) {
-    return static_cast<uint64_t>(request.search_share * static_cast<double>(of));
-  };
-  options.most_moves = share(options.most_moves);
-  options.most_work = share(options.most_work);
-  const StatusOr<Placement> best = Place(problem, options);
+  const StatusOr<Placement> best =
+      Place(problem, {.trial = request.effort == Effort::kTrial, .stop = stop});
   if (absl::IsFailedPrecondition(best.status()) && request.only_measured) {
     PlanRequest with_estimates = request;
     with_estimates.only_measured = false;

@@ -21,6 +21,8 @@ constexpr double kLayersGain = 0.9995;
 constexpr uint64_t kShareOfFinalists = 2;
 // Of a search, for each worker in each place.
 constexpr uint64_t kMovesOfAPair = 15'000;
+// Of a search and its work, in a trial.
+constexpr uint64_t kShareOfATrial = 8;
 // In moves of one chain.
 constexpr uint64_t kCostOfAReplicasMove = 2;
 
@@ -241,7 +243,10 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
   search.most_moves = std::min(
       problem.replicas > 1 ? options.most_moves / kCostOfAReplicasMove : options.most_moves,
       kMovesOfAPair * cells * problem.workers.size());
-  if (cells > 1) {
+  if (options.trial) search.most_moves /= kShareOfATrial;
+  const uint64_t most_work = options.most_work / (options.trial ? kShareOfATrial : 1);
+  const double ways = WaysToPlace(problem);
+  if (ways > 1) {
     LH_ASSIGN_OR_RETURN(const SearchResult found, SearchReplicas(problem, bound, exchange, search));
     best.moves += found.moves;
     best.descents = found.descents;
@@ -249,16 +254,16 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
     uint64_t work = 0;
     for (const RankedReplicas& one : found.best) {
       if (!(one.bound < best.step_seconds)) break;  // nor is any behind it better
-      if (work > 0 && work + work_of_one > options.most_work / kShareOfFinalists) break;
+      if (work > 0 && work + work_of_one > most_work / kShareOfFinalists) break;
       work += work_of_one;
       LH_RETURN_IF_ERROR(consider(one.replicas));
     }
     if (!best.replicas.empty()) {
       LH_RETURN_IF_ERROR(MoveLayers(problem, bound, exchange, options,
-                                    options.most_work - std::min(options.most_work, work), &best));
+                                    most_work - std::min(most_work, work), &best));
     }
   }
-  if (WaysToPlace(problem) <= options.exact_up_to && options.random_restarts == 0) {
+  if (ways <= options.exact_up_to && options.random_restarts == 0) {
     LH_ASSIGN_OR_RETURN(best.is_exact, SearchAllReplicas(problem, bound, exchange, options, &best));
   }
   if (best.replicas.empty()) {

@@ -122,6 +122,9 @@ struct PlacementOptions {
   uint64_t most_moves = 30'000'000;
   // Of the simulations, in schedule::WorkOf's unit.
   uint64_t most_work = 4'000'000;
+  // A part of the moves and of the work, for a step to compare with others: from starts that are
+  // good more often than others, which a search with more time does not need.
+  bool trial = false;
   // Above 0: so many descents from random replicas, and nothing else; to compare with.
   uint32_t random_restarts = 0;
   // Replicas with all their splits that are still tried one by one.

@@ -1,6 +1,7 @@
 #include "coordinator/planner/placement_descent.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "run/plan/chain.h"
@@ -28,6 +29,8 @@ Descent::Descent(const PlacementProblem& problem, const ChainBound& bound,
   from_.resize(size_t{count_} * stages_);
   passes_.resize(count_);
   columns_.resize(stages_);
+  columns_without_.resize(size_t{stages_} * count_);
+  counted_.assign(size_t{stages_} * count_, std::numeric_limits<uint32_t>::max());
 }
 
 void Descent::Total::AddPasses(double seconds) {
@@ -113,7 +116,7 @@ void Descent::Recount() {
     total.AddPasses(passes_[r]);
   }
   for (uint32_t s = 0; count_ > 1 && s < stages_; ++s) {
-    columns_[s] = ColumnWith(s, 0, WorkerAt(0, s));
+    RecountColumn(s);
     total.AddStage(exchange_.Bytes(bound_.RoleAt(s), LayersAt(s)) * columns_[s].seconds_per_byte,
                    columns_[s].latency);
   }
@@ -181,13 +184,45 @@ double Descent::PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin,
 
 // The column at `place` with this worker for that replica.
 Descent::Column Descent::ColumnWith(uint32_t place, uint32_t replica, uint32_t worker) const {
-  std::array<uint32_t, replicas::kMostReplicas> workers;
-  Column column;
+  std::array<uint32_t, replicas::kMostReplicas> others;
+  size_t count = 0;
   for (uint32_t r = 0; r < count_; ++r) {
-    workers[r] = r == replica ? worker : WorkerAt(r, place);
-    column = exchange_.With(column, std::span(workers).first(r), workers[r]);
+    if (r != replica) others[count++] = WorkerAt(r, place);
   }
-  return column;
+  return exchange_.With(columns_without_[size_t{place} * count_ + replica],
+                        std::span(others).first(count), worker);
+}
+
+// Without a worker that neither the slowest pair nor the slowest interface has, a column is as with
+// it: most moves then look at one row of pairs and not at all of them.
+void Descent::RecountColumn(uint32_t place) {
+  const std::span counted = std::span(counted_).subspan(size_t{place} * count_, count_);
+  bool has_changed = false;
+  for (uint32_t r = 0; r < count_; ++r) {
+    has_changed |= counted[r] != WorkerAt(r, place);
+    counted[r] = WorkerAt(r, place);
+  }
+  if (!has_changed) return;
+  std::array<uint32_t, replicas::kMostReplicas> workers;
+  const auto column_of_all_but = [&](uint32_t without) {
+    Column column;
+    size_t count = 0;
+    for (uint32_t r = 0; r < count_; ++r) {
+      if (r == without) continue;
+      column = exchange_.With(column, std::span(workers).first(count), counted[r]);
+      workers[count++] = counted[r];
+    }
+    return column;
+  };
+  const Column all = columns_[place] = column_of_all_but(count_);
+  for (uint32_t r = 0; r < count_; ++r) {
+    Column own = exchange_.With({}, {}, counted[r]);
+    for (uint32_t other = 0; other < count_; ++other) {
+      if (other != r) own = exchange_.With(own, {&counted[other], 1}, counted[r]);
+    }
+    const bool decides = own.seconds_per_byte == all.seconds_per_byte || own.latency == all.latency;
+    columns_without_[size_t{place} * count_ + r] = decides ? column_of_all_but(r) : all;
+  }
 }
 
 double Descent::Judge(const Pieces& pieces) {

@@ -95,6 +95,7 @@ class Descent {
   // The replica has the other one's workers in places [begin, end].
   double PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin, uint32_t end) const;
   Column ColumnWith(uint32_t place, uint32_t replica, uint32_t worker) const;
+  void RecountColumn(uint32_t place);
 
   // Values after a move. kNoChain where they are no better for certain.
   double Judge(const Pieces& pieces);
@@ -130,6 +131,9 @@ class Descent {
   std::vector<Segment> up_to_, from_;
   std::vector<double> passes_;   // by replica
   std::vector<Column> columns_;  // by stage
+  // Those of a column but the one of a replica: [place * count_ + replica].
+  std::vector<Column> columns_without_;
+  std::vector<uint32_t> counted_;  // whose columns these are: [place * count_ + replica]
   uint64_t moves_ = 0;
 };
 

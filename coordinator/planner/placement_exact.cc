@@ -44,7 +44,10 @@ class AllReplicas {
     // Replicas are numbered by the first worker of each.
     const uint32_t from =
         place == 0 && !is_first ? replicas_[replicas_.size() - 2].workers.front() + 1 : 0;
-    for (uint32_t w = from; w < taken_.size() && !spent_; ++w) {
+    // Each of those behind begins with a worker of a later name.
+    const auto behind = static_cast<uint32_t>(problem_.replicas - replicas_.size());
+    const auto end = static_cast<uint32_t>(taken_.size()) - (place == 0 ? behind : 0);
+    for (uint32_t w = from; w < end && !spent_; ++w) {
       if (taken_[w]) continue;
       const ExchangeBound::Column column = columns_[place];
       std::vector<uint32_t> others;

@@ -15,6 +15,8 @@ constexpr size_t kKept = 12;  // of the best chains
 // Descents in a row before the search begins elsewhere; with replicas starts differ more.
 constexpr uint32_t kFruitless = 40, kFruitlessOfReplicas = 15;
 constexpr double kAcceptedLoss = 1.003;  // of a descent that is followed although it is worse
+// Of a trial, which spends at most half of its moves on them.
+constexpr uint32_t kGreedyStarts = 16;
 constexpr uint64_t kMovesBetweenLooks = 1 << 14;
 
 // The best so far, each once, however its replicas are numbered.
@@ -30,6 +32,7 @@ class BestReplicas {
     if (best_.size() > kKept) best_.pop_back();
   }
   double bound() const { return best_.empty() ? kNoChain : best_.front().bound; }
+  const PlacedReplicas& first() const { return best_.front().replicas; }
   std::vector<RankedReplicas> Take() { return std::move(best_); }
 
  private:
@@ -49,7 +52,12 @@ class Search {
         descent_(problem, bound, exchange) {}
 
   StatusOr<SearchResult> Go() {
-    LH_RETURN_IF_ERROR(options_.random_restarts > 0 ? Restart() : Iterate());
+    if (options_.random_restarts > 0) {
+      LH_RETURN_IF_ERROR(Restart());
+    } else {
+      if (options_.trial) LH_RETURN_IF_ERROR(Survey());
+      LH_RETURN_IF_ERROR(Iterate());  // with the moves that are left
+    }
     return SearchResult{best_.Take(), descent_.moves(), descents_};
   }
 
@@ -60,6 +68,34 @@ class Search {
     for (uint32_t i = 0; i < options_.random_restarts; ++i) {
       LH_RETURN_IF_ERROR(Look(static_cast<double>(i) / options_.random_restarts));
       if (auto start = WithBalancedLayers(problem_, RandomWorkers())) Descend(*std::move(start));
+    }
+    return absl::OkStatus();
+  }
+
+  // What few descents find: from greedy starts, and from changes of the best of these.
+  Status Survey() {
+    const uint32_t ways = problem_.replicas > 1 ? 2 : 1;
+    const auto all = static_cast<uint32_t>(problem_.workers.size());
+    for (uint32_t i = 0; i < kGreedyStarts && descent_.moves() < options_.most_moves / 2; ++i) {
+      LH_RETURN_IF_ERROR(Look(ShareOfMoves()));
+      const uint32_t first = i / ways * ways * all / kGreedyStarts;
+      // Across the replicas of each stage first.
+      const uint32_t start = first * ways + (ways - 1 - i % ways);
+      if (auto greedy = WithBalancedLayers(problem_, GreedyWorkers(start))) {
+        Descend(*std::move(greedy));
+      }
+    }
+    if (best_.bound() == kNoChain) return absl::OkStatus();
+    PlacedReplicas at = best_.first();
+    double bound = best_.bound();
+    while (descent_.moves() < options_.most_moves) {
+      LH_RETURN_IF_ERROR(Look(ShareOfMoves()));
+      const uint64_t before = descent_.moves();
+      Descend(Changed(at));
+      if (descent_.moves() == before) break;  // nothing can be moved
+      if (descent_.bound() > bound * kAcceptedLoss) continue;
+      at = descent_.replicas();
+      bound = descent_.bound();
     }
     return absl::OkStatus();
   }
@@ -85,8 +121,7 @@ class Search {
       const uint32_t patience = problem_.replicas > 1 ? kFruitlessOfReplicas : kFruitless;
       for (uint32_t fruitless = 0; fruitless < patience && descent_.moves() < options_.most_moves;
            ++fruitless) {
-        LH_RETURN_IF_ERROR(
-            Look(static_cast<double>(descent_.moves()) / static_cast<double>(options_.most_moves)));
+        LH_RETURN_IF_ERROR(Look(ShareOfMoves()));
         Descend(Changed(at));
         const double reached = descent_.bound();
         if (reached < nearest * kMoveGains) {
@@ -99,6 +134,10 @@ class Search {
       }
     }
     return absl::OkStatus();
+  }
+
+  double ShareOfMoves() const {
+    return static_cast<double>(descent_.moves()) / static_cast<double>(options_.most_moves);
   }
 
   Status Look(double share) {

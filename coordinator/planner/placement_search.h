@@ -25,7 +25,8 @@ struct SearchResult {
 
 // Descents of a local search by the bound (placement_descent.h). A descent from a local optimum
 // that was changed at random follows the one before; without success for long the search begins
-// anew elsewhere. kCancelled once options.stop is requested.
+// anew elsewhere. A trial begins with several greedy starts instead, and stays with the best of
+// them. kCancelled once options.stop is requested.
 StatusOr<SearchResult> SearchReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                       const ExchangeBound& exchange,
                                       const PlacementOptions& options);

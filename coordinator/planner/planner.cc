@@ -267,8 +267,9 @@ StatusOr<Plan> Planner::Finish(BegunPlan begun, const Plan* slower,
   Plan& plan = begun.plan;
   const std::vector<uint32_t>& most = begun.most_depths;
   LH_ASSIGN_OR_RETURN(const std::string codecs, ChooseCodecs(request_, stop, &plan));
-  LH_RETURN_IF_ERROR(slower == nullptr ? ChooseOrder(spec_, &plan, stop)
-                                       : ChooseOrderLike(spec_, *slower, &plan, stop));
+  const bool is_alone = slower == nullptr || request_.effort == Effort::kTrial;
+  LH_RETURN_IF_ERROR(is_alone ? ChooseOrder(spec_, &plan, stop, request_.effort)
+                              : ChooseOrderLike(spec_, *slower, &plan, stop));
   AddMemory(most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));
   plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;

@@ -69,6 +69,12 @@ struct PlacementSummary {
   double first_by_name_seconds = 0;  // of the first candidates by name
 };
 
+// How long a plan is searched for.
+enum class Effort : uint8_t {
+  kWhole,
+  kTrial,  // to compare its step with others': few orders of workers, all depth that there is
+};
+
 struct PlanRequest {
   RunId run;
   Epoch epoch;
@@ -92,8 +98,7 @@ struct PlanRequest {
   std::optional<uint32_t> candidates_for;
   // Then only workers whose link was measured are put side by side, if that is possible.
   bool only_measured = false;
-  // Of the search for these workers, how much is done.
-  double search_share = 1;
+  Effort effort = Effort::kWhole;
   // Of each stage, where they are settled.
   std::optional<std::vector<uint32_t>> layers;
   // Why the workers stand as they do, where that was chosen.

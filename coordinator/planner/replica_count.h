@@ -19,8 +19,9 @@ inline constexpr double kReplicasTolerance = 0.01;
 // where that is auto, as many as there are workers for each replica (StageCount). All train the
 // same microbatches in a step. The plan is the one of the fewest replicas whose step is within
 // kReplicasTolerance of the shortest, and says what the others would do, or why they cannot
-// (Prediction::replicas). Others are plans, too, of workers that a part of the search finds.
-// kFailedPrecondition with all reasons where none can be.
+// (Prediction::replicas). Each number is tried (Effort::kTrial); those whose whole plan may be
+// chosen after that are planned, best first, until no other could be. What is said of the others is
+// of their trials. kFailedPrecondition with all reasons where none can be.
 StatusOr<Plan> MakePlanOfBestReplicas(const PlanRequest& request, const std::stop_token& stop);
 
 }  // namespace longhaul::coordinator

@@ -160,11 +160,11 @@ class ReplicasPlanner {
   // A flow between replicas has the bytes that one direction carries in an exchange.
   Status AddEdgesOfReplicas(Plan* plan) const {
     const RunSpec& spec = request_.spec;
+    LH_ASSIGN_OR_RETURN(const std::vector<replicas::Layout> layouts,
+                        LayoutsOf(spec, plan->assignment));
     for (Edge& edge : plan->assignment.edges) {
       if (edge.kind != EdgeKind::kReplicas) continue;
-      const Cell& cell = *plan->assignment.Find(edge.from);
-      LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
-                          LayoutOf(spec, request_.data.vocabulary, cell.layers, cell.roles));
+      const replicas::Layout& layout = layouts[edge.from.stage];
       const CandidateWorker& from = WorkersOf(edge.from.replica)[edge.from.stage];
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
       LH_ASSIGN_OR_RETURN(LinkEnds ends, EndsOf(spec, from, to, edge.kind));
@@ -313,6 +313,18 @@ StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
        .parameters = spec.replicas.parameters});
 }
 
+StatusOr<std::vector<replicas::Layout>> LayoutsOf(const RunSpec& spec,
+                                                  const Assignment& assignment) {
+  std::vector<replicas::Layout> layouts;
+  for (const Cell& cell : assignment.cells) {
+    if (cell.id.replica > 0) continue;
+    LH_ASSIGN_OR_RETURN(replicas::Layout layout,
+                        LayoutOf(spec, assignment.data.vocabulary, cell.layers, cell.roles));
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
 Plan ReplicaOf(const Plan& plan, uint32_t replica) {
   Plan one;
   one.assignment.slices = plan.assignment.slices;
@@ -340,13 +352,7 @@ uint32_t ReplicasOf(const Assignment& assignment) {
 StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                                  const Roles& roles) {
   LH_ASSIGN_OR_RETURN(const replicas::Layout layout, LayoutOf(spec, vocabulary, layers, roles));
-  uint64_t most = 0;
-  for (uint32_t from = 0; from < spec.replicas.count; ++from) {
-    for (uint32_t to = 0; to < spec.replicas.count; ++to) {
-      if (to != from) most = std::max(most, UsualTraffic(layout, from, to).total());
-    }
-  }
-  return most;
+  return MostUsualTraffic(layout);
 }
 
 }  // namespace longhaul::coordinator

@@ -27,6 +27,10 @@ std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t v
 StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                     const LayerRange& layers, const Roles& roles);
 
+// Of each stage, which are alike in all replicas.
+StatusOr<std::vector<replicas::Layout>> LayoutsOf(const RunSpec& spec,
+                                                  const Assignment& assignment);
+
 // How many replicas an assignment has.
 uint32_t ReplicasOf(const Assignment& assignment);
 // One replica of a plan as a plan of its own: its cells, and the edges among these.

@@ -32,12 +32,11 @@ class Exchange {
   static StatusOr<Exchange> Of(const Plan& plan, const RunSpec& spec) {
     Exchange exchange(plan);
     const Assignment& assignment = plan.assignment;
+    LH_ASSIGN_OR_RETURN(exchange.layouts_, LayoutsOf(spec, assignment));
     for (size_t e = 0; e < assignment.edges.size(); ++e) {
       const Edge& edge = assignment.edges[e];
       if (edge.kind != EdgeKind::kReplicas) continue;
-      const Cell& cell = *assignment.Find(edge.from);
-      LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
-                          LayoutOf(spec, assignment.data.vocabulary, cell.layers, cell.roles));
+      const replicas::Layout& layout = exchange.layouts_[edge.from.stage];
       const LinkRates& link = exchange.network_.links[e];
       exchange.Add(edge.from, edge.to, layout, link.forward,
                    AloneBytesPerSecond(exchange.network_, assignment, e, Direction::kForward));
@@ -47,6 +46,7 @@ class Exchange {
     return exchange;
   }
 
+  const replicas::Layout& layout(uint32_t stage) const { return layouts_[stage]; }
   const std::vector<Transfer>& pairs() const { return pairs_; }
   double sent(size_t cell) const { return sent_[cell][kAll]; }
   double received(size_t cell) const { return received_[cell][kAll]; }
@@ -103,6 +103,7 @@ class Exchange {
   const NetworkRates network_;
   std::vector<std::array<double, 3>> sent_, received_;  // as the assignment's cells, by Part
   std::vector<Transfer> pairs_;
+  std::vector<replicas::Layout> layouts_;  // by stage
 };
 
 // Takes the plan of one replica. Whether gradients of a stage leave while its last backward of a
@@ -116,18 +117,17 @@ bool GivesBesideBackward(const Plan& plan, const RunSpec& spec, size_t cell) {
 }
 
 // Adds what the exchange of a replica's stages takes to what the simulator is told of its plan.
-Status AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& plan,
-                   schedule::PipelineCost* cost) {
+void AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& plan,
+                 schedule::PipelineCost* cost) {
   for (uint32_t s = 0; s < cost->stages.size(); ++s) {
     const Cell& cell = plan.assignment.cells[s];
-    const uint32_t vocabulary = plan.assignment.data.vocabulary;
-    const auto parameters = ParametersOf(spec, vocabulary, cell.layers, cell.roles);
-    LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
-                        LayoutOf(spec, vocabulary, cell.layers, cell.roles));
-    const double last =
-        GivesBesideBackward(plan, spec, s)
-            ? ShareFinalAtTheEnd(layout, FinalWith(layout, parameters, cell.layers.first))
-            : 1;
+    double last = 1;
+    if (GivesBesideBackward(plan, spec, s)) {
+      const auto parameters =
+          ParametersOf(spec, plan.assignment.data.vocabulary, cell.layers, cell.roles);
+      const replicas::Layout& layout = exchange.layout(s);
+      last = ShareFinalAtTheEnd(layout, FinalWith(layout, parameters, cell.layers.first));
+    }
     const double latencies = replicas::MessagesOfSum(spec.replicas.gradients) * exchange.Latency(s);
     const double sum = exchange.Seconds(s, Exchange::kGradients);
     cost->stages[s].reduce = absl::Seconds(sum + latencies);
@@ -136,7 +136,6 @@ Status AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& pl
         absl::Seconds(exchange.Seconds(s, Exchange::kParameters) + exchange.Latency(s));
   }
   cost->replicas_agree = 2 * absl::Seconds(exchange.Latency(0));
-  return absl::OkStatus();
 }
 
 // Of an exchange that travels beside so many steps: by how much it outlasts what these leave of the
@@ -190,7 +189,7 @@ StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
     const double passes = absl::ToDoubleSeconds(simulation.step);
     const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
     if (passes > step.passes_seconds) step.passes_seconds = passes, step.slowest = r;
-    LH_RETURN_IF_ERROR(AddExchange(exchange, spec, one, &cost));
+    AddExchange(exchange, spec, one, &cost);
     LH_ASSIGN_OR_RETURN(const schedule::Simulation exchanging, schedule::Simulate(cost, stop));
     const double longer = delay > 0 ? Outlasts(exchange, simulation, delay)
                                     : absl::ToDoubleSeconds(exchanging.step) - passes;

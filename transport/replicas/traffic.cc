@@ -1,5 +1,8 @@
 #include "transport/replicas/traffic.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "transport/replicas/dense.h"
 #include "transport/replicas/message.h"
 #include "transport/replicas/sparse.h"
@@ -25,25 +28,55 @@ uint64_t UnionBytesOf(const Shard& shard, uint32_t replicas) {
          (replicas > 2 ? (shard.positions + 63) / 64 * 8 : 0);
 }
 
-}  // namespace
+// What goes to the owner of these shards from each other replica.
+uint64_t GradientsTo(const Layout& layout, uint32_t owner) {
+  const LayoutOptions& options = layout.options();
+  uint64_t bytes = 0;
+  for (const Bucket& bucket : layout.buckets()) {
+    const Shard& shard = bucket.shards[owner];
+    if (!shard.dense.empty()) {
+      bytes += kMessageHeaderBytes + GradientBytes(DenseForm(options.gradients), shard.dense);
+    }
+    if (!shard.sparse.empty()) {
+      bytes += SparseBytes(shard, options.gradients.keep, options.replicas);
+    }
+  }
+  return bytes;
+}
 
-ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to) {
+// What the owner of these shards sends each other replica.
+ExchangeTraffic SentBy(const Layout& layout, uint32_t owner) {
   const LayoutOptions& options = layout.options();
   ExchangeTraffic traffic;
   for (const Bucket& bucket : layout.buckets()) {
-    const Shard &theirs = bucket.shards[to], &own = bucket.shards[from];
-    if (!theirs.dense.empty()) {
-      traffic.gradients +=
-          kMessageHeaderBytes + GradientBytes(DenseForm(options.gradients), theirs.dense);
-    }
-    if (!theirs.sparse.empty()) {
-      traffic.gradients += SparseBytes(theirs, options.gradients.keep, options.replicas);
-    }
-    if (!own.sparse.empty()) traffic.gradients += UnionBytesOf(own, options.replicas);
-    if (own.empty()) continue;
-    traffic.parameters += kMessageHeaderBytes + ParameterBytes(options.parameters, own.pieces());
+    const Shard& shard = bucket.shards[owner];
+    if (!shard.sparse.empty()) traffic.gradients += UnionBytesOf(shard, options.replicas);
+    if (shard.empty()) continue;
+    traffic.parameters += kMessageHeaderBytes + ParameterBytes(options.parameters, shard.pieces());
   }
   return traffic;
+}
+
+}  // namespace
+
+ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to) {
+  ExchangeTraffic traffic = SentBy(layout, from);
+  traffic.gradients += GradientsTo(layout, to);
+  return traffic;
+}
+
+uint64_t MostUsualTraffic(const Layout& layout) {
+  const uint32_t replicas = layout.options().replicas;
+  std::vector<uint64_t> gradients;
+  for (uint32_t to = 0; to < replicas; ++to) gradients.push_back(GradientsTo(layout, to));
+  uint64_t most = 0;
+  for (uint32_t from = 0; from < replicas; ++from) {
+    const uint64_t own = SentBy(layout, from).total();
+    for (uint32_t to = 0; to < replicas; ++to) {
+      if (to != from) most = std::max(most, own + gradients[to]);
+    }
+  }
+  return most;
 }
 
 uint32_t MessagesOfSum(const GradientOptions& gradients) {

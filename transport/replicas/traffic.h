@@ -17,6 +17,8 @@ struct ExchangeTraffic {
   uint64_t total() const { return gradients + parameters; }
 };
 ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
+// The most that a replica sends another one.
+uint64_t MostUsualTraffic(const Layout& layout);
 // Messages of which each waits for the one before, until gradients are summed.
 uint32_t MessagesOfSum(const GradientOptions& gradients);
 // Until the exchange is done: those, the norm there and back, and parameters.

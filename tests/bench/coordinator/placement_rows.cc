@@ -13,6 +13,7 @@
 #include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/placement.h"
 #include "coordinator/planner/planner.h"
+#include "tests/bench/coordinator/exchange_rings.h"
 #include "tests/support/placement_candidates.h"
 
 namespace longhaul::bench {
@@ -117,6 +118,17 @@ class Case {
     const double begin = CpuSeconds();
     const Plan plan = Need(MakePlan(request_));
     Row("the whole plan", plan.prediction.step_seconds, CpuSeconds() - begin, "");
+    if (problem_.replicas < 4) return;  // of fewer there is one ring
+    ExchangeOf("exchange", plan);
+    PlanRequest by_name = request_;
+    by_name.spec.pipeline.placement = PlacementKind::kNames;
+    ExchangeOf("exchange in the order of names", Need(MakePlan(by_name)));
+  }
+  void ExchangeOf(const std::string& what, const Plan& plan) {
+    const Exchanges exchanges = Need(ExchangesOf(plan, request_.spec));
+    fmt::print("{},{},{},{},{},{:.4f},,,{:.4f} s with parameters along the best ring\n", name_,
+               problem_.workers.size(), problem_.replicas, problem_.stages, what,
+               exchanges.straight, exchanges.ring);
   }
   void Row(const std::string& what, double step, double took, const std::string& note) {
     fmt::print("{},{},{},{},{},{:.4f},{:.2f},{:.2f},{}\n", name_, problem_.workers.size(),

@@ -1,5 +1,6 @@
 // What placement finds on the files of tests/fixtures/placement, against the order of names, random
-// restarts and the best that is known; and how long it takes.
+// restarts and the best that is known; and how long it takes. Of four replicas or more also what
+// their exchange takes, and would take along a ring.
 #ifndef LONGHAUL_TESTS_BENCH_COORDINATOR_PLACEMENT_ROWS_H_
 #define LONGHAUL_TESTS_BENCH_COORDINATOR_PLACEMENT_ROWS_H_
 

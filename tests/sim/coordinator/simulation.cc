@@ -30,6 +30,8 @@ constexpr absl::Duration kRunLimit = absl::Seconds(200);
 // From a loss until the replicas that are left train. Shorter than a run waits for a worker that it
 // misses (reattach_timeout), after which it is planned anew.
 constexpr absl::Duration kFewerLimit = absl::Seconds(25);
+// From the restart of a coordinator until a run trains with the replica that it was about to add.
+constexpr absl::Duration kGrowLimit = absl::Seconds(60);
 
 Cluster* at_hand = nullptr;
 uint64_t seed_at_hand = 0;
@@ -66,16 +68,17 @@ class Simulation {
   Checkers& checkers() { return cluster_.checkers; }
   bool Fine() { return world().violation.empty(); }
 
-  // False: `done` has not come true within `limit`.
+  // False: `done` has not come true within `limit`. It is looked for so often; zero: after each
+  // event.
   template <class Done>
-  bool RunUntil(absl::Duration limit, const Done& done) {
+  bool RunUntil(absl::Duration limit, const Done& done, absl::Duration every = kLookEvery) {
     const MonoTime end = world().timeline.now() + limit;
     MonoTime look_at = world().timeline.now();
     while (Fine() && world().timeline.now() < end) {
       if (world().timeline.now() >= look_at) {
         if (done()) return true;
         heal_.Look();
-        look_at = world().timeline.now() + kLookEvery;
+        look_at = world().timeline.now() + every;
       }
       world().timeline.Step();
     }
@@ -209,7 +212,7 @@ class Simulation {
   }
 
   // A run that may do with fewer replicas loses a worker for good, and nobody can take its place.
-  // It goes on at once, in place.
+  // It goes on at once, in place. When the worker is back, it goes on with all of them.
   void MustGoOnWithFewer() {
     const auto stages = static_cast<uint32_t>(cluster_.workers.size() / 2);
     if (stages == 0 || cluster_.workers.size() % 2 != 0 || stages > 4) return;
@@ -237,7 +240,28 @@ class Simulation {
                       cluster_.Describe());
     }
     cluster_.workers[lost]->Start();
+    if (Fine()) MustGrowAfterRestart(trains);
     if (Fine()) MustStop();
+  }
+
+  // The coordinator dies while the word to stop for another number of replicas is under way.
+  template <class Trains>
+  void MustGrowAfterRestart(const Trains& trains) {
+    const auto run = cluster_.coordinator->state().Run("fewer");
+    const RunRecord& record = checkers().records().at(RunId(run->run_id()));
+    if (!RunUntil(
+            kRunLimit, [&] { return record.resize_asked; }, absl::ZeroDuration())) {
+      if (Fine()) world().Violate("fewer should want its worker back: {}", cluster_.Describe());
+      return;
+    }
+    const uint64_t step = record.step;
+    world().fault_of["coordinator"] = world().timeline.now();
+    cluster_.coordinator->Crash(/*silent=*/false);
+    cluster_.coordinator->Start();
+    if (!RunUntil(kGrowLimit, [&] { return trains(2, step); }) && Fine()) {
+      world().Violate("fewer has stopped for its second replica or was to, and has none: {}",
+                      cluster_.Describe());
+    }
   }
 
   void MustBeDone(const std::string& id_or_name) {

@@ -117,6 +117,26 @@ void ExpectWholePlacement(const PlacementProblem& problem, const PlacedReplicas&
             problem.layers);
 }
 
+// Of the rows of workers that a search of all begins, none is too far down the names to be filled.
+TEST(PlacementOfReplicas, AlmostAsManyAsWorkersAreChosenOneByOne) {
+  const PlacementProblem problem = RandomReplicas({22, 1, 4, 5}, 20, 1);
+  const auto best = Place(problem, {.most_moves = 1});
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_TRUE(best->is_exact);
+  EXPECT_LT(best->moves, 10'000u);  // of 231 placements; 4 million rows of workers are shorter
+  double shortest = std::numeric_limits<double>::infinity();
+  for (uint32_t one = 0; one < 22; ++one) {
+    for (uint32_t other = 0; other < one; ++other) {
+      PlacedReplicas all;
+      for (uint32_t w = 0; w < 22; ++w) {
+        if (w != one && w != other) all.push_back({{w}, {4}});
+      }
+      shortest = std::min(shortest, StepBySelf(problem, all));
+    }
+  }
+  EXPECT_NEAR(best->step_seconds, shortest, 1e-9);
+}
+
 TEST(PlacementOfReplicas, TheBoundIsNeverAboveTheSimulation) {
   uint32_t possible = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {

@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "coordinator/planner/replicas.h"
+#include "tests/support/placement_candidates.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
+#include "tests/unit/coordinator/planner/random_placement.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -65,6 +69,74 @@ TEST(ReplicaCount, IsOfTheFastestStepForTheSameBatch) {
     EXPECT_EQ(named->assignment.run_yaml, plan->assignment.run_yaml);
     EXPECT_EQ(named->prediction.step_seconds, plan->prediction.step_seconds);
   }
+}
+
+// Workers of three speeds in regions whose pairs have rates of their own, names at random.
+PlanRequest OfRegions(uint32_t workers, uint64_t seed) {
+  Random random(seed);
+  PlanRequest request = Open(workers, 1e9);
+  request.spec.replicas.gradients.form = replicas::GradientForm::kSdp4bit;
+  request.spec.replicas.parameters = replicas::ParameterForm::kDifference4;
+  const uint32_t regions = 2 + random.Below(3);
+  std::vector<double> megabits, milliseconds;
+  for (uint32_t pair = 0; pair < regions * regions; ++pair) {
+    megabits.push_back(random.Between(5, 300));
+    milliseconds.push_back(random.Between(5, 60));
+  }
+  std::vector<uint32_t> region_of;
+  for (CandidateWorker& worker : request.workers) {
+    region_of.push_back(random.Below(regions));
+    const double slower = 1 + 0.5 * random.Below(3);
+    worker.times.set_block_forward(0.01 * slower);
+    worker.times.set_block_backward(0.02 * slower);
+  }
+  for (uint32_t from = 0; from < workers; ++from) {
+    for (uint32_t to = 0; to < workers; ++to) {
+      if (from == to) continue;
+      const uint32_t one = region_of[from], other = region_of[to];
+      const uint32_t pair = std::min(one, other) * regions + std::max(one, other);
+      request.workers[from].to[request.workers[to].id] = {
+          .bits_per_second = 1e6 * (one == other ? 900 : megabits[pair]),
+          .latency = absl::Milliseconds(one == other ? 0.5 : milliseconds[pair])};
+    }
+  }
+  return request;
+}
+
+// The fewest whose whole plan is within the tolerance of the fastest, each planned.
+uint32_t BestOfAllPlans(const PlanRequest& request) {
+  const auto workers = static_cast<uint32_t>(request.workers.size());
+  std::vector<std::pair<uint32_t, double>> steps;
+  double fastest = 1e9;
+  for (uint32_t replicas = 1; replicas <= workers; ++replicas) {
+    if (request.spec.train.microbatches % replicas != 0) continue;
+    const uint32_t stages = std::min(workers / replicas, request.spec.model.layers);
+    const auto plan = PlanWith(request, replicas, stages);
+    if (!plan.ok()) continue;
+    steps.emplace_back(replicas, plan->prediction.step_seconds);
+    fastest = std::min(fastest, steps.back().second);
+  }
+  return std::ranges::find_if(
+             steps,
+             [&](const auto& one) { return one.second <= fastest * (1 + kReplicasTolerance); })
+      ->first;
+}
+
+TEST(ReplicaCount, IsAsIfAllWerePlanned) {
+  std::vector<PlanRequest> requests = {TopologyRequest(
+      std::string(LONGHAUL_SOURCE_DIR) + "/tests/fixtures/placement/four_regions.yaml")};
+  requests.front().spec.replicas = Open(1, 1).spec.replicas;
+  requests.front().spec.pipeline.stages.reset();
+  for (uint64_t seed = 1; seed <= 4; ++seed) requests.push_back(OfRegions(16, seed));
+  std::set<uint32_t> numbers;
+  for (const PlanRequest& request : requests) {
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const uint32_t replicas = ReplicasOf(plan->assignment);
+    EXPECT_EQ(replicas, BestOfAllPlans(request));
+    numbers.insert(replicas);
+  }
+  EXPECT_GE(numbers.size(), 3u);  // else the maps say nothing
 }
 
 // What would be taken counts what hides behind later steps, as the plan's own step does.

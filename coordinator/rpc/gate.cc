@@ -32,14 +32,14 @@ bool Lists(const BlobStore& blobs, const std::string& list, const std::string& s
 
 StatusOr<Caller> Gate::Admit(const grpc::CallbackServerContext& context, Call call) {
   LH_ASSIGN_OR_RETURN(Caller caller, port_->Identify(context));
-  if (caller.member) LH_RETURN_IF_ERROR(members_->Check(*caller.member));
+  LH_RETURN_IF_ERROR(StillMember(caller));
   port_->LetIn(context, caller);
   LH_RETURN_IF_ERROR(CheckRole(caller, call));
   return caller;
 }
 
 Status Gate::StillMember(const Caller& caller) const {
-  return caller.member ? members_->Check(*caller.member) : absl::OkStatus();
+  return caller.member ? members_->Check(*caller.member, caller.key_sha256) : absl::OkStatus();
 }
 
 StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run) const {

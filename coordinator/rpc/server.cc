@@ -20,9 +20,11 @@
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/member_service.h"
 #include "coordinator/rpc/metrics_page.h"
+#include "coordinator/rpc/own_blobs.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/shell_source.h"
 #include "coordinator/rpc/worker_service.h"
+#include "coordinator/store/blob_lists.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/members.h"
 #include "coordinator/store/prepare_data.h"
@@ -39,14 +41,16 @@ namespace longhaul::coordinator {
 struct CoordinatorServer::Impl {
   std::optional<StateDirLock> lock;
   std::unique_ptr<Store> store;
-  std::unique_ptr<BlobStore> blobs;    // of users' data
-  std::unique_ptr<BlobStore> copies;   // of checkpoint shards
+  std::unique_ptr<BlobStore> blobs;   // of users' data
+  std::unique_ptr<BlobStore> copies;  // of checkpoint shards
+  std::optional<BlobLists> lists;
   std::optional<Authority> authority;  // both: with TLS
   std::unique_ptr<Members> members;
   std::unique_ptr<relay::Relay> relay;
   std::unique_ptr<Shell> shell;
   std::optional<GuardedPort> port;
   std::optional<Gate> gate;
+  std::optional<OwnBlobs> own_blobs;
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
@@ -170,9 +174,12 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
     LH_ASSIGN_OR_RETURN(security.identity, authority->MakeServerIdentity(absl::Now()));
   }
   port.emplace(security, &builder);
-  gate.emplace(&*port, members.get(), shell.get(), blobs.get());
+  lists.emplace(blobs.get());
+  gate.emplace(&*port, members.get(), shell.get(), &*lists);
+  own_blobs.emplace(shell.get(), &*lists);
   worker_service.emplace(&*gate, options.hello_timeout, shell.get(), blobs.get(), copies.get());
-  control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get());
+  control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get(),
+                          &*own_blobs);
   member_service.emplace(&*gate, authority ? &*authority : nullptr, members.get(),
                          options.certificate_lifetime);
   builder.RegisterService(&*worker_service);

@@ -81,8 +81,10 @@ grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
                                fmt::format("expected at most {} hashes in a question, got {}",
                                            kMaxBlobsAsked, request->sha256_size())));
   }
+  // What others have sent is missing like what nobody has.
+  const OwnBlobs::Test own = own_blobs_->Of(*caller);
   for (const std::string& sha256 : request->sha256()) {
-    if (!blobs_->Claim(sha256)) reply->add_sha256(sha256);
+    if (!own(sha256) || !blobs_->Claim(sha256)) reply->add_sha256(sha256);
   }
   return Answer(context, absl::OkStatus());
 }
@@ -93,7 +95,11 @@ grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, caller.status());
   }
-  return StartUpload(blobs_, &shell_->upload_threads());
+  return StartUpload(blobs_, &shell_->upload_threads(),
+                     {.may_skip = own_blobs_->Of(*caller),
+                      .done = [this, caller = *caller](const std::string& sha256) {
+                        own_blobs_->Uploaded(caller, sha256);
+                      }});
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,
@@ -103,7 +109,8 @@ grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
-  StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
+  StatusOr<RunSpec> spec = CheckSubmit(
+      *request, *blobs_, {MayAll(*caller), own_blobs_->Of(*caller), own_blobs_->lists()});
   if (!spec.ok()) return Answer(context, spec.status());
   auto* call = new WaitingCall<v1::SubmitReply>(shell_, reply);
   return call->Start([&](Shell::SubmitDone done) {
@@ -119,7 +126,8 @@ grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
-  StatusOr<RunSpec> spec = CheckPlan(*request, *blobs_);
+  StatusOr<RunSpec> spec =
+      CheckPlan(*request, *blobs_, {MayAll(*caller), own_blobs_->Of(*caller), own_blobs_->lists()});
   if (!spec.ok()) return Answer(context, spec.status());
   auto* call = new WaitingCall<v1::PlanReply>(shell_, reply);
   return call->Start([&](Shell::PlanDone done) {

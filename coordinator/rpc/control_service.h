@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coordinator/rpc/gate.h"
+#include "coordinator/rpc/own_blobs.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/control.grpc.pb.h"
@@ -16,8 +17,13 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
  public:
   // All must outlive the server.
   ControlServiceImpl(Gate* gate, std::string version, Shell* shell, const BlobStore* blobs,
-                     const BlobStore* copies)
-      : gate_(gate), version_(std::move(version)), shell_(shell), blobs_(blobs), copies_(copies) {}
+                     const BlobStore* copies, OwnBlobs* own_blobs)
+      : gate_(gate),
+        version_(std::move(version)),
+        shell_(shell),
+        blobs_(blobs),
+        copies_(copies),
+        own_blobs_(own_blobs) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Info(Context* context, const v1::InfoRequest* request,
@@ -67,6 +73,7 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
   Shell* const shell_;
   const BlobStore* const blobs_;
   const BlobStore* const copies_;
+  OwnBlobs* const own_blobs_;
 };
 
 }  // namespace longhaul::coordinator

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "coordinator/rpc/rights.h"
 #include "coordinator/rpc/shell.h"
-#include "coordinator/store/blob_store.h"
+#include "coordinator/store/blob_lists.h"
 #include "coordinator/store/members.h"
 #include "proto/rpc/guarded_port.h"
 
@@ -17,8 +17,8 @@ namespace longhaul::coordinator {
 class Gate {
  public:
   // All must outlive this. `members`: null without TLS.
-  Gate(GuardedPort* port, const Members* members, const Shell* shell, const BlobStore* blobs)
-      : port_(port), members_(members), shell_(shell), blobs_(blobs) {}
+  Gate(GuardedPort* port, const Members* members, const Shell* shell, BlobLists* lists)
+      : port_(port), members_(members), shell_(shell), lists_(lists) {}
 
   // First in every call. kUnauthenticated: nobody whom this coordinator knows; kPermissionDenied.
   StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, Call call);
@@ -35,7 +35,7 @@ class Gate {
   GuardedPort* const port_;
   const Members* const members_;
   const Shell* const shell_;
-  const BlobStore* const blobs_;
+  BlobLists* const lists_;
 };
 
 }  // namespace longhaul::coordinator

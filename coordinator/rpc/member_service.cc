@@ -55,6 +55,13 @@ grpc::ServerUnaryReactor* MemberServiceImpl::Join(Context* context, const v1::Jo
 Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& request_pem,
                                    v1::JoinReply* reply) {
   if (members_ == nullptr) return NoMembers();
+  LH_ASSIGN_OR_RETURN(const std::string key, RequestedKey(request_pem));
+  if (key != caller.key_sha256) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a request for the key that {} has, got one for another key; whoever "
+                    "wants another joins again with a join token",
+                    caller.member->name));
+  }
   const absl::Time now = absl::Now();
   LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
                       authority_->Sign(request_pem, *caller.member, now, lifetime_));

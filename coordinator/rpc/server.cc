@@ -20,12 +20,14 @@
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/member_service.h"
 #include "coordinator/rpc/metrics_page.h"
+#include "coordinator/rpc/own_blobs.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/shell_source.h"
 #include "coordinator/rpc/standby_service.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/standby/fencer.h"
 #include "coordinator/standby/leadership.h"
+#include "coordinator/store/blob_lists.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/members.h"
 #include "coordinator/store/prepare_data.h"
@@ -42,8 +44,9 @@ namespace longhaul::coordinator {
 struct CoordinatorServer::Impl {
   std::optional<StateDirLock> lock;
   std::unique_ptr<Store> store;
-  std::unique_ptr<BlobStore> blobs;    // of users' data
-  std::unique_ptr<BlobStore> copies;   // of checkpoint shards
+  std::unique_ptr<BlobStore> blobs;   // of users' data
+  std::unique_ptr<BlobStore> copies;  // of checkpoint shards
+  std::optional<BlobLists> lists;
   std::optional<Authority> authority;  // both: with TLS
   std::unique_ptr<Members> members;
   std::optional<Leadership> leadership;
@@ -51,6 +54,7 @@ struct CoordinatorServer::Impl {
   std::unique_ptr<Shell> shell;
   std::optional<GuardedPort> port;
   std::optional<Gate> gate;
+  std::optional<OwnBlobs> own_blobs;
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
@@ -194,10 +198,13 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
     LH_ASSIGN_OR_RETURN(security.identity, authority->MakeServerIdentity(absl::Now()));
   }
   port.emplace(security, &builder);
-  gate.emplace(&*port, members.get(), shell.get(), blobs.get());
+  lists.emplace(blobs.get());
+  gate.emplace(&*port, members.get(), shell.get(), &*lists);
+  own_blobs.emplace(shell.get(), &*lists);
   worker_service.emplace(&*gate, options.hello_timeout, &*leadership, shell.get(), blobs.get(),
                          copies.get());
-  control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get());
+  control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get(),
+                          &*own_blobs);
   member_service.emplace(&*gate, authority ? &*authority : nullptr, members.get(),
                          options.certificate_lifetime);
   standby_service.emplace(&*gate, Followed{.shell = shell.get(),

@@ -264,6 +264,11 @@ Naming Shell::NamedForWorker(const WorkerId& worker, const std::string& sha256) 
   return state_->NamedForWorker(worker, sha256);
 }
 
+OwnNames Shell::NamesOfOwner(std::string_view owner) const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->NamesOfOwner(owner);
+}
+
 Naming Shell::NamedForOwner(std::string_view owner, const std::string& sha256) const {
   const std::lock_guard lock(state_mutex_);
   return state_->NamedForOwner(owner, sha256);

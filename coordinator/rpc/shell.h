@@ -110,6 +110,7 @@ class Shell {
                    const std::optional<WorkerId>& from) const;
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  OwnNames NamesOfOwner(std::string_view owner) const;
   FaultCounts Faults() const;
   ShellUse Use() const;
   const Store& store() const { return *store_; }

@@ -5,21 +5,28 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "codec/registry.h"
 #include "coordinator/rpc/intake.h"
 
 namespace longhaul::coordinator {
 namespace {
 
+// As BlobStore::OpenBlob says it of one that is not there.
+Status NotHere(const std::string& sha256) {
+  return absl::NotFoundError(fmt::format("the coordinator has no blob {}", sha256));
+}
+
 // From now on no garbage collection takes the blob before the run that is submitted names it.
-Status CheckBlob(const std::string& sha256, const BlobStore& blobs) {
+Status CheckBlob(const std::string& sha256, const BlobStore& blobs, const Nameable& nameable) {
+  if (!nameable.all && IsSha256Hex(sha256) && !nameable.own(sha256)) return NotHere(sha256);
   LH_RETURN_IF_ERROR(blobs.OpenBlob(sha256).status());
   if (blobs.Claim(sha256)) return absl::OkStatus();
   return absl::NotFoundError(fmt::format("the coordinator has no blob {} any more", sha256));
 }
 
-Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs) {
-  LH_RETURN_IF_ERROR(CheckBlob(file.sha256(), blobs));
+Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs, const Nameable& nameable) {
+  LH_RETURN_IF_ERROR(CheckBlob(file.sha256(), blobs, nameable));
   LH_ASSIGN_OR_RETURN(const BlobReader blob, blobs.OpenBlob(file.sha256()));
   if (blob.size() != file.bytes()) {
     return absl::InvalidArgumentError(fmt::format(
@@ -28,8 +35,21 @@ Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs) {
   return absl::OkStatus();
 }
 
+// A list, and what it names where the coordinator is to have that. Of a list that somebody wrote
+// himself the hashes may be another's.
+Status CheckList(const std::string& sha256, bool uploaded, const BlobStore& blobs,
+                 const Nameable& nameable) {
+  LH_RETURN_IF_ERROR(CheckBlob(sha256, blobs, nameable));
+  if (nameable.all || !uploaded) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(const auto names, nameable.lists.NamedBy(sha256));
+  for (const std::string& name : *names) {
+    if (!nameable.own(name)) return NotHere(name);
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs,
-                        bool needs_weights) {
+                        const Nameable& nameable, bool needs_weights) {
   LH_RETURN_IF_ERROR(AdmitSubmit(request));
   const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
   LH_ASSIGN_OR_RETURN(RunSpec spec,
@@ -38,7 +58,7 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
   uint64_t bytes = 0;
   std::string missing;
   for (const v1::DataFile& file : request.data_files()) {
-    const Status status = CheckDataFile(file, blobs);
+    const Status status = CheckDataFile(file, blobs, nameable);
     if (!status.ok()) missing += fmt::format("\n{}: {}", file.name(), Message(status));
     bytes += file.bytes();
   }
@@ -47,7 +67,7 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
       return absl::InvalidArgumentError(
           "model.from: expected model.weights beside it, which `longhaul submit` fills in");
     }
-    const Status status = CheckBlob(weights.sha256, blobs);
+    const Status status = CheckList(weights.sha256, weights.upload, blobs, nameable);
     if (!status.ok()) missing += fmt::format("\nthe list of weights: {}", Message(status));
   }
   if (const DataSpec& data = spec.data; !data.sets.empty()) {
@@ -55,7 +75,7 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
       return absl::InvalidArgumentError(
           "data.sets: expected data.list beside it, which `longhaul submit` fills in");
     }
-    const Status status = CheckBlob(data.list_sha256, blobs);
+    const Status status = CheckList(data.list_sha256, data.upload, blobs, nameable);
     if (!status.ok()) missing += fmt::format("\nthe list of data sets: {}", Message(status));
   }
   if (!missing.empty()) {
@@ -70,12 +90,14 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
 
 }  // namespace
 
-StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
-  return Check(request, blobs, /*needs_weights=*/true);
+StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs,
+                              const Nameable& nameable) {
+  return Check(request, blobs, nameable, /*needs_weights=*/true);
 }
 
-StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& blobs) {
-  return Check(request, blobs, /*needs_weights=*/false);
+StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& blobs,
+                            const Nameable& nameable) {
+  return Check(request, blobs, nameable, /*needs_weights=*/false);
 }
 
 }  // namespace longhaul::coordinator

@@ -13,8 +13,8 @@ namespace {
 // One read at a time, so nothing here needs a lock; a cancelled call ends its read.
 class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
  public:
-  UploadReactor(const BlobStore* blobs, WorkThreads* threads, UploadGuard guard)
-      : blobs_(blobs), threads_(threads), guard_(std::move(guard)) {
+  UploadReactor(const BlobStore* blobs, WorkThreads* threads, UploadRules rules)
+      : blobs_(blobs), threads_(threads), rules_(std::move(rules)) {
     // Says that the caller is let in: before, its connection may say little (guarded_port.h).
     StartSendInitialMetadata();
     StartRead(&chunk_);
@@ -41,11 +41,12 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
  private:
   Status Take() {
     if (upload_ == nullptr) {
-      if (blobs_->Claim(chunk_.sha256())) {
+      sha256_ = chunk_.sha256();
+      if ((!rules_.may_skip || rules_.may_skip(sha256_)) && blobs_->Claim(sha256_)) {
         known_already_ = true;
         return absl::OkStatus();
       }
-      if (guard_) LH_RETURN_IF_ERROR(guard_(chunk_.sha256(), chunk_.total_bytes()));
+      if (rules_.may_come) LH_RETURN_IF_ERROR(rules_.may_come(sha256_, chunk_.total_bytes()));
       LH_ASSIGN_OR_RETURN(upload_, blobs_->StartUpload(chunk_.sha256(), chunk_.total_bytes()));
     }
     return upload_->Append(chunk_.data());
@@ -61,7 +62,11 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
     // Not before Finish is the reactor's life over.
     threads_->Add(
         fmt::format("upload {}", static_cast<const void*>(this)),
-        [this] { Finish(ToGrpc(std::exchange(upload_, nullptr)->Finish())); },
+        [this] {
+          const Status status = std::exchange(upload_, nullptr)->Finish();
+          if (status.ok() && rules_.done) rules_.done(sha256_);
+          Finish(ToGrpc(status));
+        },
         [this] {
           Finish(ToGrpc(absl::UnavailableError(
               "the coordinator is shutting down; try again when it is back")));
@@ -70,7 +75,8 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
 
   const BlobStore* const blobs_;
   WorkThreads* const threads_;
-  const UploadGuard guard_;
+  const UploadRules rules_;
+  std::string sha256_;  // from the first chunk
   v1::UploadChunk chunk_;
   std::unique_ptr<BlobUpload> upload_;
   bool known_already_ = false;
@@ -79,8 +85,8 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
 }  // namespace
 
 grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
-                                                      UploadGuard guard) {
-  return new UploadReactor(blobs, threads, std::move(guard));
+                                                      UploadRules rules) {
+  return new UploadReactor(blobs, threads, std::move(rules));
 }
 
 }  // namespace longhaul::coordinator

@@ -15,13 +15,20 @@
 
 namespace longhaul::coordinator {
 
-// Whether a blob of this hash and size may come.
-using UploadGuard = std::function<Status(const std::string& sha256, uint64_t bytes)>;
+struct UploadRules {
+  // Whether a blob of this hash and size may come. Empty: all may.
+  std::function<Status(const std::string& sha256, uint64_t bytes)> may_come = {};
+  // Whether a blob that is there need not be sent. Empty: it need not. One that is sent in spite of
+  // that is read, hashed and put in its own place.
+  std::function<bool(const std::string& sha256)> may_skip = {};
+  // All bytes have come and have this hash. On one of the threads.
+  std::function<void(const std::string& sha256)> done = {};
+};
 
 // The reactor of one call; it owns itself. `blobs` and `threads` must outlive the call: a whole
-// blob is synced on one of `threads`, since that may take seconds. No guard: everything may come.
+// blob is synced on one of `threads`, since that may take seconds.
 grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
-                                                      UploadGuard guard = {});
+                                                      UploadRules rules = {});
 
 }  // namespace longhaul::coordinator
 

@@ -43,10 +43,10 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
   if (caller->member) from.emplace(caller->member->worker_id);
   return StartUpload(
       copies_, &shell_->upload_threads(),
-      [this, from](const std::string& sha256, uint64_t bytes) -> Status {
+      {.may_come = [this, from](const std::string& sha256, uint64_t bytes) -> Status {
         if (shell_->ExpectsCopy(sha256, bytes, from)) return absl::OkStatus();
         return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
-      });
+      }});
 }
 
 }  // namespace longhaul::coordinator

@@ -80,6 +80,7 @@ class Core {
   // rights.cc
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  OwnNames NamesOfOwner(std::string_view owner) const;
   bool HoldsCell(const Worker& worker, const Run& run) const;
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from) const {

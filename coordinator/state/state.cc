@@ -77,6 +77,10 @@ Naming State::NamedForWorker(const WorkerId& worker, const std::string& sha256) 
   return impl_->core.NamedForWorker(worker, sha256);
 }
 
+OwnNames State::NamesOfOwner(std::string_view owner) const {
+  return impl_->core.NamesOfOwner(owner);
+}
+
 Naming State::NamedForOwner(std::string_view owner, const std::string& sha256) const {
   return impl_->core.NamedForOwner(owner, sha256);
 }

@@ -370,6 +370,12 @@ struct Naming {
   std::vector<std::string> lists;  // blobs that they name, and which may name it
 };
 
+// What the runs of an owner name.
+struct OwnNames {
+  std::set<std::string> blobs;
+  std::set<std::string> lists;  // of `blobs`, which name others
+};
+
 class State {
  public:
   // `stored` and `next_event_sequence` as the store has them.
@@ -396,6 +402,7 @@ class State {
   // owner name.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  OwnNames NamesOfOwner(std::string_view owner) const;
   const FaultCounts& faults() const;
   // Grows with every change of any run.
   uint64_t sequence() const;

@@ -188,7 +188,7 @@ Status Members::Renew(const std::string& name, absl::Time until) {
   return Store(row);
 }
 
-Status Members::Check(const Member& member) const {
+Status Members::Check(const Member& member, std::string_view key_sha256) const {
   const std::lock_guard lock(mutex_);
   const auto found = rows_.find(member.name);
   if (found == rows_.end() || found->second.status.role() != ToString(member.role) ||
@@ -200,6 +200,12 @@ Status Members::Check(const Member& member) const {
   if (found->second.status.revoked_unix_ms() != 0) {
     return absl::UnauthenticatedError(
         fmt::format("the certificate of {} was revoked", member.name));
+  }
+  if (found->second.key_sha256 != key_sha256) {
+    return absl::UnauthenticatedError(
+        fmt::format("the certificate of {} is for another key than the one that {} joined with; "
+                    "join again with a join token",
+                    member.name, member.name));
   }
   return absl::OkStatus();
 }

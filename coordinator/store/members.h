@@ -49,8 +49,9 @@ class Members {
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
   Status Renew(const std::string& name, absl::Time until);
-  // kUnauthenticated with a sentence unless it is a member with this role and id.
-  Status Check(const Member& member) const;
+  // kUnauthenticated with a sentence unless it is a member with this role, id and key. Without the
+  // key, whoever has an old copy of the authority could be any member.
+  Status Check(const Member& member, std::string_view key_sha256) const;
   // kNotFound, kFailedPrecondition (revoked already).
   Status Revoke(const std::string& name, absl::Time now);
   std::vector<v1::MemberStatus> List() const;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "coordinator/store/blob_lists.h"
 #include "run/data/data_set.h"
 #include "run/data/sample_order.h"
 #include "run/plan/proto/plan_proto.h"
@@ -20,7 +21,6 @@ namespace {
 
 // Grows when the token file's format does.
 constexpr int kCacheVersion = 1;
-constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
 
 // What was made before, if it is still there. An unreadable entry is as good as none.
 std::optional<DataSet> FromCache(const std::string& path, const BlobStore& blobs) {

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS members(
   name TEXT PRIMARY KEY NOT NULL,
   role TEXT NOT NULL,
   worker_id TEXT NOT NULL,
-  key_sha256 TEXT NOT NULL,              -- that it joined with
+  key_sha256 TEXT NOT NULL,              -- of the key that it joined with and keeps
   joined_unix_ms INTEGER NOT NULL,
   until_unix_ms INTEGER NOT NULL,        -- the end of the newest certificate
   revoked_unix_ms INTEGER NOT NULL);     -- 0: not revoked

@@ -1,5 +1,6 @@
 // The certificate authority of an installation: a P-256 key and its own certificate. Whoever has
-// the key can be anybody; it never leaves the coordinator's state directory.
+// the key can pass for the coordinator; it never leaves its state directory. Members are known by
+// their keys, too (coordinator/store/members.h).
 //
 // Immutable, so any thread may use it. Errors: kInvalidArgument (bytes that somebody gave),
 // kFailedPrecondition (files), kInternal (OpenSSL).

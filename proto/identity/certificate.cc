@@ -35,6 +35,19 @@ std::optional<absl::Time> TimeOf(const ASN1_TIME* time) {
   return absl::FromTM(utc, absl::UTCTimeZone());
 }
 
+StatusOr<std::string> HashOf(EVP_PKEY* key) {
+  unsigned char* der = nullptr;
+  const int size = i2d_PUBKEY(key, &der);
+  if (size <= 0) return openssl::Failed("writing a key");
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned digest_size = 0;
+  const int hashed = EVP_Digest(der, static_cast<size_t>(size), digest.data(), &digest_size,
+                                EVP_sha256(), nullptr);
+  OPENSSL_free(der);
+  if (hashed != 1) return openssl::Failed("hashing a key");
+  return Hex(digest.data(), digest_size);
+}
+
 }  // namespace
 
 StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem) {
@@ -51,9 +64,13 @@ StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem) {
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(*role_text));
   MemberCertificate read{.member = {.name = *name, .role = role, .worker_id = {}},
                          .not_before = *begin,
-                         .not_after = *end};
+                         .not_after = *end,
+                         .key_sha256 = {}};
   read.member.worker_id = TextOf(subject, NID_userId).value_or("");
   LH_RETURN_IF_ERROR(CheckMember(read.member));
+  EVP_PKEY* const key = X509_get0_pubkey(certificate.get());
+  if (key == nullptr) return openssl::Failed("reading a certificate's key");
+  LH_ASSIGN_OR_RETURN(read.key_sha256, HashOf(key));
   return read;
 }
 
@@ -69,16 +86,7 @@ StatusOr<std::string> Fingerprint(std::string_view pem) {
 
 StatusOr<std::string> RequestedKey(std::string_view request_pem) {
   LH_ASSIGN_OR_RETURN(const openssl::Request request, openssl::ReadRequest(request_pem));
-  unsigned char* der = nullptr;
-  const int size = i2d_PUBKEY(X509_REQ_get0_pubkey(request.get()), &der);
-  if (size <= 0) return openssl::Failed("writing a key");
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned digest_size = 0;
-  const int hashed = EVP_Digest(der, static_cast<size_t>(size), digest.data(), &digest_size,
-                                EVP_sha256(), nullptr);
-  OPENSSL_free(der);
-  if (hashed != 1) return openssl::Failed("hashing a key");
-  return Hex(digest.data(), digest_size);
+  return HashOf(X509_REQ_get0_pubkey(request.get()));
 }
 
 }  // namespace longhaul

@@ -19,6 +19,7 @@ inline constexpr size_t kMaxPemBytes = 16 << 10;
 struct MemberCertificate {
   Member member;
   absl::Time not_before, not_after;
+  std::string key_sha256;  // of the key that it is for, as RequestedKey has it
 };
 // The first certificate of `pem`. kInvalidArgument where it is not a member's.
 StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem);

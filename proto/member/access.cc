@@ -251,8 +251,9 @@ Status Access::RenewIfDue(absl::Duration pause) {
 Status Access::Renew(const Credentials& old) {
   LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options_.credentials_file));
   const std::string address = this->address();
-  Credentials renewed{.key_pem = {}, .certificate_pem = {}, .authority_pem = old.authority_pem};
-  LH_ASSIGN_OR_RETURN(renewed.key_pem, MakeKey());
+  // With the same key: the coordinator knows its members by it.
+  Credentials renewed{
+      .key_pem = old.key_pem, .certificate_pem = {}, .authority_pem = old.authority_pem};
   v1::RenewRequest request;
   LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(renewed.key_pem));
   const auto stub = v1::MemberService::NewStub(MakeChannel(address, old));

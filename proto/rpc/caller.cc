@@ -26,7 +26,7 @@ StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context, absl::Time
     return absl::UnauthenticatedError(fmt::format(
         "the certificate of {} has ended; join again with a join token", certificate->member.name));
   }
-  return Caller{certificate->member, certificate->not_after};
+  return Caller{certificate->member, certificate->not_after, certificate->key_sha256};
 }
 
 }  // namespace longhaul

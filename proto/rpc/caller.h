@@ -5,6 +5,7 @@
 #include <grpcpp/server_context.h>
 
 #include <optional>
+#include <string>
 
 #include "absl/time/time.h"
 #include "base/status.h"
@@ -16,6 +17,7 @@ struct Caller {
   // nullopt: of a port without encryption, whose callers are all alike and may do everything.
   std::optional<Member> member;
   absl::Time until = absl::InfiniteFuture();  // the end of his certificate
+  std::string key_sha256 = {};                // of the key that it is for
 };
 
 // Of a call over TLS, whose handshake has checked the certificate against the authority.

@@ -8,8 +8,10 @@ undisturbed one, no daemon ends, none grows by 64 MB, the token is in no log and
 line, and no control character reaches a log.
 """
 import concurrent.futures
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -92,6 +94,23 @@ def worker_identity(cluster):
     return cluster.folder / "attacker/identity.pem"
 
 
+def another_user(cluster):
+    """The key and certificate of a user who has no run, in one file."""
+    token, home = cluster.folder / "user.token", cluster.folder / "eve"
+    token.write_text(cluster.cli("token", "create", "--role", "user").stdout)
+    token.chmod(0o600)
+    subprocess.run([cluster.programs / "longhaul", "ps", "--coordinator", cluster.address, "--token-file", token],
+                   env={**os.environ, "LONGHAUL_HOME": str(home)}, check=True, stdout=subprocess.DEVNULL)
+    return next(home.glob("*.pem"))
+
+
+def text_of(cluster):
+    """The text that the runs are over: (its hash, its size)."""
+    blobs = [path for path in (cluster.folder / "coordinator/blobs").iterdir() if len(path.name) == 64]
+    text = next(path for path in blobs if path.read_bytes() == (cluster.folder / "text.txt").read_bytes())
+    return text.name, text.stat().st_size
+
+
 def start(cluster, name):
     path = cluster.write_run(name, steps=STEPS, stages=2, transport="grpc")
     run = cluster.cli("submit", path).stdout.split()[0]
@@ -166,6 +185,7 @@ def main():
             stranger = Target(cluster.address, CONTROL + "Info", token, tls_as(), patient=True)
             control = Target(cluster.address, CONTROL + "Info", token)
             run = start(cluster, "stormy")
+            user = Target(cluster.address, CONTROL + "Info", token, tls_as(another_user(cluster)))
             with Memory(cluster.processes) as memory:
                 storm = Storm(cluster, run, memory)
                 for attack in attacker.PORT_ATTACKS:
@@ -173,6 +193,8 @@ def main():
                 storm.attack(attacker.wrong_tokens, [stranger])
                 for attack in attacker.CONTROL_ATTACKS[1:]:
                     storm.attack(attack, [insider])
+                run_yaml = cluster.write_run("stolen", stages=2).read_text(encoding="utf-8")
+                storm.attack(attacker.foreign_hash, [user], *text_of(cluster), run_yaml)
                 for attack in attacker.WORKER_ATTACKS:
                     storm.attack(attack, [false])
                 for attack in attacker.RUN_ATTACKS:

@@ -214,6 +214,26 @@ def huge_report(target):
     return "the session was ended"
 
 
+def foreign_hash(target, sha256, size, run_yaml):
+    """A run over data of which this user knows the hash and has not sent the bytes, whole or in part."""
+    file = field(1, "corpus.txt") + field(2, sha256) + field(3, size)
+    submit = message(field(1, run_yaml) + field(2, "run.yaml") + field(4, file))
+    connection = Connection(target).introduce(target.token)
+    upload = message(field(1, sha256) + field(2, size) + field(3, "x"))
+    connection.open(3, CONTROL + "UploadBlob", target.token, upload)
+    connection.wait_ended(3)
+    for stream, path, body in ((5, "Submit", submit), (7, "PlanRun", submit),
+                               (9, "FetchBlob", message(field(1, sha256)))):
+        connection.open(stream, CONTROL + path, target.token, body)
+        connection.wait_ended(stream)
+    said = [connection.messages[stream] for stream in (3, 5, 7, 9)]
+    connection.close()
+    assert "1 came" in said[0], said
+    assert f"has no blob {sha256}" in said[1] and said[1] == said[2], said
+    assert "names this blob" in said[3], said
+    return "neither submitted nor planned nor fetched"
+
+
 # On any port of ours that speaks gRPC, by somebody without a token.
 PORT_ATTACKS = [random_bytes, truncated_frames, idle_connections, slow_loris, held_messages,
                 held_huge_messages, endless_headers, rapid_reset, ping_flood]

@@ -74,13 +74,33 @@ TEST_F(MembersTest, AnIdOfAWorkerIsOnesOwn) {
   const auto thief = JoinWorker(secret, "id", "2");
   EXPECT_EQ(thief.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(thief.status().message()), HasSubstr("longhaul members revoke w"));
-  EXPECT_TRUE(members_->Check({"w", Role::kWorker, "id"}).ok());
-  EXPECT_EQ(members_->Check({"w", Role::kWorker, "other"}).code(), kUnauthenticated);
-  EXPECT_EQ(members_->Check({"w", Role::kAdmin, ""}).code(), kUnauthenticated);
+  EXPECT_TRUE(members_->Check({"w", Role::kWorker, "id"}, "1").ok());
+  EXPECT_EQ(members_->Check({"w", Role::kWorker, "other"}, "1").code(), kUnauthenticated);
+  EXPECT_EQ(members_->Check({"w", Role::kAdmin, ""}, "1").code(), kUnauthenticated);
   // When it is sent away, another may have the id, and never the name.
   ASSERT_TRUE(members_->Revoke("w", kNow).ok());
   EXPECT_EQ(JoinWorker(secret, "id", "2")->name, "w-2");
-  EXPECT_EQ(members_->Check({"w", Role::kWorker, "id"}).code(), kUnauthenticated);
+  EXPECT_EQ(members_->Check({"w", Role::kWorker, "id"}, "1").code(), kUnauthenticated);
+}
+
+// As with a certificate that somebody signed who has a copy of the authority.
+TEST_F(MembersTest, AKeyIsPartOfAMember) {
+  const std::string secret = Token(Role::kWorker, 9);
+  ASSERT_TRUE(JoinWorker(secret, "id", "1").ok());
+  const Member member{"w", Role::kWorker, "id"};
+  const Status other = members_->Check(member, "2");
+  EXPECT_EQ(other.code(), kUnauthenticated);
+  EXPECT_THAT(std::string(other.message()), HasSubstr("another key"));
+  ASSERT_TRUE(members_->Renew("w", kUntil + absl::Hours(1)).ok());
+  Open();
+  EXPECT_TRUE(members_->Check(member, "1").ok());
+  EXPECT_FALSE(members_->Check(member, "").ok());
+  // One that joins again when its certificate has ended may have lost the key.
+  ASSERT_TRUE(JoinWorker(Token(Role::kWorker, 1, kUntil + absl::Hours(3)), "id", "2",
+                         kUntil + absl::Hours(2))
+                  .ok());
+  EXPECT_TRUE(members_->Check(member, "2").ok());
+  EXPECT_FALSE(members_->Check(member, "1").ok());
 }
 
 TEST_F(MembersTest, WhoIsSentAwayStaysAway) {
@@ -92,7 +112,7 @@ TEST_F(MembersTest, WhoIsSentAwayStaysAway) {
   EXPECT_EQ(members_->Revoke("bob", kNow).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(members_->Revoke("eve", kNow).code(), absl::StatusCode::kNotFound);
   Open();
-  EXPECT_THAT(std::string(members_->Check({"bob", Role::kUser, ""}).message()),
+  EXPECT_THAT(std::string(members_->Check({"bob", Role::kUser, ""}, "1").message()),
               HasSubstr("was revoked"));
   EXPECT_EQ(Join(secret, "bob", "1")->name, "bob-2");
 }

@@ -143,9 +143,11 @@ TEST(CertificateTest, SaysWhatWasSigned) {
     const Role role = static_cast<Role>(random() % 3);
     const Member member{text(kMaxMemberNameBytes), role, role == Role::kWorker ? text(64) : ""};
     const absl::Duration life = absl::Seconds(1 + random() % 1'000'000);
-    const std::string pem = authority.Sign(NewRequest(), member, kNow, life).value();
+    const std::string request = NewRequest();
+    const std::string pem = authority.Sign(request, member, kNow, life).value();
     const MemberCertificate read = ReadMemberCertificate(pem).value();
     EXPECT_EQ(read.member, member);
+    EXPECT_EQ(read.key_sha256, RequestedKey(request).value());
     EXPECT_EQ(read.not_after, kNow + life);
     EXPECT_LT(RenewalTime(read), read.not_after);
     EXPECT_GT(RenewalTime(read), kNow - absl::Seconds(1));

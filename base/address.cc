@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <charconv>
 
 namespace longhaul {
@@ -30,17 +29,6 @@ StatusOr<HostPort> ParseHostPort(std::string_view text) {
     return refuse(fmt::format("but '{}' is no port (0 to 65535)", port_text));
   }
   return HostPort{std::string(host), port};
-}
-
-StatusOr<std::vector<HostPort>> ParseHostPorts(std::string_view text) {
-  std::vector<HostPort> addresses;
-  while (true) {
-    const size_t comma = std::min(text.find(','), text.size());
-    LH_ASSIGN_OR_RETURN(addresses.emplace_back(), ParseHostPort(text.substr(0, comma)));
-    if (comma == text.size()) break;
-    text.remove_prefix(comma + 1);
-  }
-  return addresses;
 }
 
 std::string ToString(const HostPort& address) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 
@@ -18,9 +17,6 @@ struct HostPort {
 
 // "127.0.0.1:7070", "[::1]:0", "coordinator.example:7070". kInvalidArgument.
 StatusOr<HostPort> ParseHostPort(std::string_view text);
-// Of one or more with commas between: "a:7070,b:7070". kInvalidArgument naming the one that is
-// none.
-StatusOr<std::vector<HostPort>> ParseHostPorts(std::string_view text);
 // "127.0.0.1:7070", "[::1]:7070".
 std::string ToString(const HostPort& address);
 // 127.0.0.0/8, ::1 and "localhost": only this machine can reach them.

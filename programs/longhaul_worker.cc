@@ -66,7 +66,7 @@ std::string HostName() {
 
 using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
 
-StatusOr<Transports> Listen(const WorkerFlags& flags, const std::shared_ptr<Access>& access) {
+StatusOr<Transports> Listen(const WorkerFlags& flags) {
   Transports transports;
   if (Has(flags, kUcx)) {
     LH_ASSIGN_OR_RETURN(transports[kUcx],
@@ -81,9 +81,8 @@ StatusOr<Transports> Listen(const WorkerFlags& flags, const std::shared_ptr<Acce
     LogInfo("data address {} ({})", transport->address(), name);
   }
   // It listens nowhere, so every worker has it.
-  LH_ASSIGN_OR_RETURN(
-      transports[kRelay],
-      transport::relay::CreateTransport({.coordinator = [access] { return access->address(); }}));
+  LH_ASSIGN_OR_RETURN(transports[kRelay],
+                      transport::relay::CreateTransport({.coordinator = flags.coordinator}));
   return transports;
 }
 
@@ -164,7 +163,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
-  StatusOr<Transports> transports = Listen(flags, access);
+  StatusOr<Transports> transports = Listen(flags);
   if (!transports.ok()) return Fail(transports.status());
   v1::RelayOffer relay_offer;
   const StatusOr<std::unique_ptr<relay::Relay>> relay = StartRelay(flags, &relay_offer);

@@ -69,8 +69,7 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
                "longhaul-worker");
   SetUpCommandLine(app);
-  app.add_option("--coordinator", flags->coordinator,
-                 "host:port of the coordinator; with a standby both, with a comma between");
+  app.add_option("--coordinator", flags->coordinator, "host:port of the coordinator");
   app.add_option("--token-file", flags->token_file,
                  "file with a join token, to become a member with; with --insecure: with the "
                  "coordinator's token");
@@ -149,7 +148,7 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
     return usage("--coordinator is required: the coordinator's host:port");
   if (flags->state_dir.empty()) flags->state_dir = UsualStateDir();
   if (flags->state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
-  if (const auto address = ParseHostPorts(flags->coordinator); !address.ok()) {
+  if (const auto address = ParseHostPort(flags->coordinator); !address.ok()) {
     return usage(fmt::format("--coordinator: {}", Message(address.status())));
   }
   for (const auto& [flag, text] : {std::pair("--relay", flags->relay),

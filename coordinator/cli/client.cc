@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <utility>
-#include <vector>
 
 #include "base/address.h"
 #include "base/log.h"
@@ -17,8 +16,6 @@ namespace longhaul::cli {
 namespace {
 
 constexpr absl::Duration kJoinLimit = absl::Seconds(10);
-// One of several coordinators says within this whether it serves.
-constexpr absl::Duration kServesLimit = absl::Seconds(5);
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -81,15 +78,15 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
       access.token_source = access.address_source;
     }
   }
-  const StatusOr<std::vector<HostPort>> addresses = ParseHostPorts(access.address);
-  if (!addresses.ok()) {
-    return Annotate(addresses.status(), access.address_source);
+  const StatusOr<HostPort> address = ParseHostPort(access.address);
+  if (!address.ok()) {
+    return Annotate(address.status(), access.address_source);
   }
   if (!token_file.empty()) {
     access.token_source = fmt::format("{} (from {})", token_file, access.token_source);
   }
   access.token_file = std::move(token_file);
-  access.credentials_file = CredentialsFile(ToString(addresses->front()));
+  access.credentials_file = CredentialsFile(access.address);
   return access;
 }
 
@@ -115,50 +112,17 @@ StatusOr<std::unique_ptr<Client>> Client::Open(CoordinatorAccess access, Interru
 
 Client::Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt)
     : access_(std::move(access)), opened_(std::move(opened)), interrupt_(interrupt) {
-  MakeStubs();
-}
-
-void Client::MakeStubs() {
   channel_ = opened_->NewChannel();
   stub_ = v1::ControlService::NewStub(channel_);
   members_ = v1::MemberService::NewStub(channel_);
 }
 
 void Client::AwaitConnection(absl::Duration limit) {
-  if (opened_->several()) return;  // the next call looks for one that serves
   (void)channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + limit));
-}
-
-// A standby is there, and serves nobody.
-grpc::Status Client::FindServing() {
-  grpc::Status status;
-  for (size_t tried = 0; tried < opened_->count(); ++tried) {
-    const std::string address = opened_->address();
-    grpc::ClientContext context;
-    opened_->AddTo(&context);
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kServesLimit));
-    const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
-    v1::InfoReply reply;
-    status = Connect(*channel_, kConnectLimit)
-                 ? stub_->Info(&context, v1::InfoRequest(), &reply)
-                 : grpc::Status(grpc::StatusCode::UNAVAILABLE, "no answer from " + address);
-    const bool away = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-                      status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-    if (!away || interrupt_.fired()) return status;
-    opened_->GiveUp(address);
-    MakeStubs();
-  }
-  return status;
 }
 
 Status Client::Call(absl::Duration limit,
                     const std::function<grpc::Status(grpc::ClientContext& context)>& call) {
-  if (opened_->several() && !serves_) {
-    const grpc::Status found = FindServing();
-    if (!found.ok() && interrupt_.fired()) return absl::CancelledError("interrupted");
-    if (!found.ok()) return Explain(access_, found, kServesLimit);
-    serves_ = true;
-  }
   grpc::ClientContext context;
   opened_->AddTo(&context);
   if (limit != absl::InfiniteDuration()) {
@@ -167,7 +131,6 @@ Status Client::Call(absl::Duration limit,
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   const grpc::Status status = call(context);
   if (!status.ok() && interrupt_.fired()) return absl::CancelledError("interrupted");
-  if (!status.ok()) serves_ = false;
   return Explain(access_, status, limit);
 }
 

@@ -25,7 +25,7 @@ struct ClientFlags {
 };
 
 struct CoordinatorAccess {
-  std::string address;         // one, or several with commas between
+  std::string address;
   std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
   std::string token_file;      // "": none
   std::string token_source;    // "FILE (from --token-file)"
@@ -104,16 +104,12 @@ class Client {
 
  private:
   Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt);
-  void MakeStubs();
-  // The one of several coordinators that serves is at hand; else why the last one does not.
-  grpc::Status FindServing();
   static Status Explain(const CoordinatorAccess& access, const grpc::Status& status,
                         absl::Duration limit);
 
   CoordinatorAccess access_;
   std::shared_ptr<Access> opened_;
   Interrupt& interrupt_;
-  bool serves_ = false;  // the one at hand of several, when it was called last
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ControlService::Stub> stub_;
   std::unique_ptr<v1::MemberService::Stub> members_;

@@ -72,13 +72,12 @@ void Program::RefuseConnectionFlags(CLI::App* command, bool json_too) {
 std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& flags) {
   const CLI::Validator address(
       [](const std::string& text) {
-        return text.empty() ? "" : std::string(Message(ParseHostPorts(text).status()));
+        return text.empty() ? "" : std::string(Message(ParseHostPort(text).status()));
       },
       "");
   return {app->add_option(
                  "--coordinator", flags.client.coordinator,
-                 "The coordinator's address, or with a standby both, with a comma between; else "
-                 "LONGHAUL_COORDINATOR, else the local cluster")
+                 "The coordinator's address; else LONGHAUL_COORDINATOR, else the local cluster")
               ->type_name("HOST:PORT")
               ->check(address),
           app->add_option("--token-file", flags.client.token_file,

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "base/address.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/token.h"
@@ -79,47 +78,17 @@ Role RoleToJoinAs(const AccessOptions& options, const JoinToken& token) {
 
 }  // namespace
 
-bool Connect(grpc::Channel& channel, absl::Duration limit) {
-  const auto until = absl::ToChronoTime(absl::Now() + limit);
-  while (true) {
-    const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
-    if (state == GRPC_CHANNEL_READY) return true;
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
-    if (!channel.WaitForStateChange(state, until)) return false;
-  }
-}
-
-StatusOr<std::shared_ptr<Access>> Access::Make(const AccessOptions& options) {
-  LH_ASSIGN_OR_RETURN(const std::vector<HostPort> parsed, ParseHostPorts(options.address));
-  std::vector<std::string> addresses;
-  for (const HostPort& address : parsed) addresses.push_back(ToString(address));
-  return std::shared_ptr<Access>(new Access(options, std::move(addresses)));
-}
-
-std::string Access::address() const {
-  const std::lock_guard lock(mutex_);
-  return addresses_[at_hand_];
-}
-
-void Access::GiveUp(const std::string& address) const {
-  const std::lock_guard lock(mutex_);
-  if (!several() || addresses_[at_hand_] != address) return;
-  at_hand_ = (at_hand_ + 1) % addresses_.size();
-  ++generation_;
-}
-
 std::shared_ptr<Access> Access::Plain(std::string address, std::string token) {
-  AccessOptions options{.address = address};
+  AccessOptions options{.address = std::move(address)};
   options.insecure = true;
-  std::shared_ptr<Access> access(new Access(std::move(options), {std::move(address)}));
+  std::shared_ptr<Access> access(new Access(std::move(options)));
   access->token_ = std::move(token);
   return access;
 }
 
 StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Deadline deadline) {
   if (options.insecure) {
-    LH_ASSIGN_OR_RETURN(const std::shared_ptr<Access> access, Make(options));
-    if (options.token_file.empty()) return access;
+    if (options.token_file.empty()) return Plain(options.address, "");
     LH_ASSIGN_OR_RETURN(std::string token, LoadToken(options.token_file));
     if (IsJoinToken(token)) {
       return absl::FailedPreconditionError(fmt::format(
@@ -127,8 +96,7 @@ StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Dea
           "--insecure out",
           options.token_file));
     }
-    access->token_ = std::move(token);
-    return access;
+    return Plain(options.address, std::move(token));
   }
   LH_ASSIGN_OR_RETURN(const std::optional<JoinToken> token, ReadJoinToken(options.token_file));
   if (token && !MayJoinAs(token->role, RoleToJoinAs(options, *token))) {
@@ -144,13 +112,13 @@ StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Dea
                     "`longhaul token create --role user`",
                     options.token_file));
   }
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<Access> access, Make(options));
+  std::shared_ptr<Access> access(new Access(options));
   LH_ASSIGN_OR_RETURN(bool stored, access->LoadStored(token));
   if (!stored) {
     LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options.credentials_file));
     LH_ASSIGN_OR_RETURN(stored, access->LoadStored(token));
     if (!stored && !token) return NoWayIn(options);
-    if (!stored) LH_RETURN_IF_ERROR(access->JoinAtOneOf(*token, deadline));
+    if (!stored) LH_RETURN_IF_ERROR(access->Join(*token, deadline));
   }
   return access;
 }
@@ -180,27 +148,15 @@ StatusOr<bool> Access::LoadStored(const std::optional<JoinToken>& token) {
   return true;
 }
 
-Status Access::JoinAtOneOf(const JoinToken& token, Deadline deadline) {
-  Status status;
-  for (size_t tried = 0; tried < addresses_.size(); ++tried) {
-    const Deadline own =
-        several() ? Deadline::After(std::min(deadline.Remaining(), kConnectLimit)) : deadline;
-    status = Join(token, own);
-    if (!absl::IsUnavailable(status)) return status;
-    GiveUp(address());
-  }
-  return status;
-}
-
 Status Access::Join(const JoinToken& token, Deadline deadline) {
-  const std::string address = this->address();
   Credentials joining;
   {
     const std::lock_guard lock(mutex_);
     // A key that has not come to a certificate is used again: it may have been signed already.
     if (!credentials_.joined()) joining.key_pem = credentials_.key_pem;
   }
-  LH_ASSIGN_OR_RETURN(joining.authority_pem, AuthorityOf(address, token.fingerprint, deadline));
+  LH_ASSIGN_OR_RETURN(joining.authority_pem,
+                      AuthorityOf(options_.address, token.fingerprint, deadline));
   if (joining.key_pem.empty()) {
     LH_ASSIGN_OR_RETURN(joining.key_pem, MakeKey());
     LH_RETURN_IF_ERROR(
@@ -213,10 +169,11 @@ Status Access::Join(const JoinToken& token, Deadline deadline) {
   request.set_role(std::string(ToString(RoleToJoinAs(options_, token))));
   request.set_name(options_.name);
   request.set_worker_id(options_.worker_id);
-  const auto stub = v1::MemberService::NewStub(MakeChannel(address, joining));
+  const auto stub = v1::MemberService::NewStub(MakeChannel(options_.address, joining));
   grpc::ClientContext context;
   v1::JoinReply reply;
-  LH_RETURN_IF_ERROR(OfCall(stub->Join(Until(&context, deadline), request, &reply), address));
+  LH_RETURN_IF_ERROR(
+      OfCall(stub->Join(Until(&context, deadline), request, &reply), options_.address));
   joining.certificate_pem = reply.certificate_pem();
   return Keep(joining);
 }
@@ -226,9 +183,9 @@ void Access::AddTo(grpc::ClientContext* context) const {
 }
 
 std::shared_ptr<grpc::Channel> Access::NewChannel() const {
+  if (options_.insecure) return MakeChannel(options_.address);
   const std::lock_guard lock(mutex_);
-  const std::string& address = addresses_[at_hand_];
-  return options_.insecure ? MakeChannel(address) : MakeChannel(address, credentials_);
+  return MakeChannel(options_.address, credentials_);
 }
 
 uint64_t Access::generation() const {
@@ -250,17 +207,17 @@ Status Access::RenewIfDue(absl::Duration pause) {
 
 Status Access::Renew(const Credentials& old) {
   LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options_.credentials_file));
-  const std::string address = this->address();
   // With the same key: the coordinator knows its members by it.
   Credentials renewed{
       .key_pem = old.key_pem, .certificate_pem = {}, .authority_pem = old.authority_pem};
   v1::RenewRequest request;
   LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(renewed.key_pem));
-  const auto stub = v1::MemberService::NewStub(MakeChannel(address, old));
+  const auto stub = v1::MemberService::NewStub(MakeChannel(options_.address, old));
   grpc::ClientContext context;
   v1::JoinReply reply;
   LH_RETURN_IF_ERROR(
-      OfCall(stub->Renew(Until(&context, Deadline::After(kRenewLimit)), request, &reply), address));
+      OfCall(stub->Renew(Until(&context, Deadline::After(kRenewLimit)), request, &reply),
+             options_.address));
   renewed.certificate_pem = reply.certificate_pem();
   return Keep(renewed);
 }

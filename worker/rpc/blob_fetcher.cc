@@ -34,8 +34,6 @@ Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string
   return absl::OkStatus();
 }
 
-constexpr absl::Duration kPause = absl::Milliseconds(200);
-
 }  // namespace
 
 BlobFetcher::BlobFetcher(std::shared_ptr<const Access> access, std::string folder)
@@ -52,11 +50,7 @@ StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline dea
   if (std::filesystem::exists(path, error)) return path;
   const std::string part = path + ".part";
   Status status;
-  bool again = false;
   do {
-    // Of several coordinators, one that does not serve says so at once.
-    if (again && stub_.access().several()) absl::SleepFor(kPause);
-    again = true;
     if (cancelled()) return absl::CancelledError("the transfer was given up");
     status = FetchRest(sha256, part, deadline, cancelled);
   } while (status.code() == absl::StatusCode::kUnavailable && !deadline.Expired());
@@ -92,10 +86,9 @@ Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part
   v1::FetchBlobRequest request;
   request.set_sha256(sha256);
   request.set_offset(static_cast<uint64_t>(file.tellp()));
-  LH_RETURN_IF_ERROR(stub_.AwaitConnection());
   grpc::ClientContext context;
   stub_.access().AddTo(&context);
-  context.set_wait_for_ready(!stub_.access().several());
+  context.set_wait_for_ready(true);
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoNanoseconds(deadline.Remaining()));
   const auto stub = stub_.Get();

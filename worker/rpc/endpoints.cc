@@ -36,12 +36,14 @@ struct Route {
   std::string own;
 };
 
-// The first address of a coordinator that there is a way to.
-std::optional<Route> RouteTo(const HostPort& coordinator) {
+// The first address of `coordinator` (host:port) that there is a way to.
+std::optional<Route> RouteTo(const std::string& coordinator) {
+  const auto address = ParseHostPort(coordinator);
+  if (!address.ok()) return std::nullopt;
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(coordinator.host.c_str(), std::to_string(coordinator.port).c_str(), &wanted,
+  if (::getaddrinfo(address->host.c_str(), std::to_string(address->port).c_str(), &wanted,
                     &found) != 0) {
     return std::nullopt;
   }
@@ -52,16 +54,6 @@ std::optional<Route> RouteTo(const HostPort& coordinator) {
     route.peer_bytes = found->ai_addrlen;
     route.own = LocalAddressTowards(route.peer, route.peer_bytes);
     if (!route.own.empty()) return route;
-  }
-  return std::nullopt;
-}
-
-// To the first of them that there is a way to.
-std::optional<Route> RouteToOneOf(const std::string& coordinators) {
-  const auto addresses = ParseHostPorts(coordinators);
-  if (!addresses.ok()) return std::nullopt;
-  for (const HostPort& address : *addresses) {
-    if (std::optional<Route> route = RouteTo(address)) return route;
   }
   return std::nullopt;
 }
@@ -79,8 +71,8 @@ bool IsOurs(const std::string& address) {
 
 }  // namespace
 
-std::string OwnAddressTowards(const std::string& coordinators) {
-  std::optional<Route> route = RouteToOneOf(coordinators);
+std::string OwnAddressTowards(const std::string& coordinator) {
+  std::optional<Route> route = RouteTo(coordinator);
   return route ? std::move(route->own) : "";
 }
 
@@ -92,7 +84,7 @@ Endpoints::Endpoints(std::map<std::string, std::string> listening, std::string a
       coordinator_(std::move(coordinator)) {}
 
 std::vector<v1::DataEndpoint> Endpoints::Find() {
-  if (std::optional<Route> route = RouteToOneOf(coordinator_)) {
+  if (std::optional<Route> route = RouteTo(coordinator_)) {
     route_ = route->peer;
     route_bytes_ = route->peer_bytes;
     own_ = std::move(route->own);

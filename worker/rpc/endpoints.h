@@ -22,16 +22,15 @@ namespace longhaul::worker {
 // Of --advertise.
 inline constexpr std::string_view kAdvertiseAuto = "auto";
 
-// The address that this machine has on the way to the first of `coordinators` (host:port, with
-// commas between) that there is a way to, by the kernel's routes; nothing is sent but the question
-// for the host's name. Empty: there is no way.
-std::string OwnAddressTowards(const std::string& coordinators);
+// The address that this machine has on the way to `coordinator` (host:port), by the kernel's
+// routes; nothing is sent but the question for the host's name. Empty: there is no way.
+std::string OwnAddressTowards(const std::string& coordinator);
 
 class Endpoints {
  public:
   // `listening`: addresses by transport; empty: it dials, and nobody can dial it. `advertise`: of
   // `advertised`, one of the transports, instead of where it listens; none: as the others.
-  // `coordinator`: host:port, or several with commas between.
+  // `coordinator`: host:port.
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::string coordinator);
 

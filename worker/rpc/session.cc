@@ -16,8 +16,6 @@ namespace {
 
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
-// Where there are others to try.
-constexpr absl::Duration kLongestOfSeveral = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -71,10 +69,9 @@ bool Session::Sleep(absl::Duration duration) {
 }
 
 void Session::Loop() {
-  const absl::Duration longest = options_.access->several() ? kLongestOfSeveral : kLongestBackOff;
   absl::Duration back_off = kFirstBackOff;
   while (true) {
-    back_off = Connect() ? kFirstBackOff : std::min(2 * back_off, longest);
+    back_off = Connect() ? kFirstBackOff : std::min(2 * back_off, kLongestBackOff);
     {
       const std::lock_guard lock(mutex_);
       if (!fatal_.ok()) return;
@@ -84,14 +81,9 @@ void Session::Loop() {
 }
 
 bool Session::Connect() {
-  const std::string address = options_.access->address();
-  if (const Status status = stub_.AwaitConnection(); !status.ok()) {
-    SayFailure(address, status);
-    return false;
-  }
   grpc::ClientContext context;
   options_.access->AddTo(&context);
-  context.set_wait_for_ready(!options_.access->several());
+  context.set_wait_for_ready(true);
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return false;
@@ -105,10 +97,6 @@ bool Session::Connect() {
   const auto stream = stub->Session(&context);
   v1::WorkerMessage hello;
   *hello.mutable_hello() = options_.hello();
-  {
-    const std::lock_guard lock(mutex_);
-    hello.mutable_hello()->set_term(term_);
-  }
   if (stream->Write(hello)) {
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
     v1::WorkerCommand command;
@@ -128,60 +116,32 @@ bool Session::Connect() {
     writer.join();
   }
   const Status status = FromGrpc(stream->Finish());
-  bool welcomed = false, moved = false;
+  bool welcomed = false;
+  std::string news;
   {
     const std::lock_guard lock(mutex_);
     context_ = nullptr;
     if (closing_) return false;
     if (moved_) stub_.Drop();  // its connection has an address that is gone
-    welcomed = welcomed_;
-    moved = moved_;
-    if (welcomed) refusals_ = 0;
-    const bool refused = status.code() == absl::StatusCode::kUnauthenticated ||
-                         status.code() == absl::StatusCode::kPermissionDenied;
-    // Of several, one may be a coordinator of before, with older records.
-    if (refused && ++refusals_ >= options_.access->count()) {
-      fatal_ = Annotate(status, "coordinator " + address);
+    if (status.code() == absl::StatusCode::kUnauthenticated ||
+        status.code() == absl::StatusCode::kPermissionDenied) {
+      fatal_ = Annotate(status, "coordinator " + options_.access->address());
+    } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
+      last_failure_ = std::string(Message(status));
+      news = moved_                  ? "this machine has another address towards it"
+             : last_failure_.empty() ? "closed the session"
+                                     : last_failure_;
     }
-    if (!fatal_.ok()) return false;
+    welcomed = welcomed_;
   }
-  SayFailure(address, moved ? absl::UnavailableError("this machine has another address towards it")
-                            : status);
-  if (!moved) options_.access->GiveUp(address);
+  // Without the lock: a log line of a run comes back to Send.
+  if (!news.empty()) {
+    LogWarning("coordinator {}: {}; dialling again", options_.access->address(), news);
+  }
   return welcomed;
 }
 
-void Session::SayFailure(const std::string& address, const Status& status) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto [last, first] = failures_.try_emplace(address, "");
-    if (!first && last->second == Message(status)) return;
-    last->second = std::string(Message(status));
-  }
-  // Without the lock: a log line of a run comes back to Send.
-  LogWarning("coordinator {}: {}; dialling again", address,
-             status.ok() ? "closed the session" : Message(status));
-}
-
-bool Session::IsOutdated(const v1::WorkerCommand& command) {
-  const std::string address = options_.access->address();
-  uint64_t newest = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (command.term() >= term_) {
-      term_ = command.term();
-      return false;
-    }
-    newest = term_;
-  }
-  LogAboutPeer(LogLevel::kWarn, address,
-               fmt::format("coordinator {} has term {}, and one of term {} has taken over from it",
-                           address, command.term(), newest));
-  return true;
-}
-
 bool Session::HandleCommand(v1::WorkerCommand command) {
-  if (IsOutdated(command)) return false;
   if (command.has_reject()) {
     LogAboutPeer(LogLevel::kError, options_.access->address(),
                  fmt::format("coordinator {} refuses this worker: {}", options_.access->address(),
@@ -197,7 +157,7 @@ bool Session::HandleCommand(v1::WorkerCommand command) {
             command.welcome().coordinator_version());
     const std::lock_guard lock(mutex_);
     welcomed_ = true;
-    failures_.clear();
+    last_failure_.clear();
     heartbeat_ = absl::Seconds(std::clamp(command.welcome().heartbeat_seconds(), 0.05, 60.0));
     changed_.notify_all();
     return true;

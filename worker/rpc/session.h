@@ -1,9 +1,6 @@
 // The worker's stream to its coordinator: dials, says hello, sends what is reported, hands over
 // what is commanded, and dials again with back-off for ever.
 //
-// Of several coordinators it dials one after the other, and obeys the newest term alone: one of an
-// older term than it has been welcomed by is left at once.
-//
 // Threads: two of its own. `on_command` runs on one of them and must not block. Send is thread-safe
 // and never blocks; what cannot be sent now is kept until the coordinator is back, and what was
 // written before is said again in each new session (report_outbox.h).
@@ -15,7 +12,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -60,15 +56,10 @@ class Session {
  private:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerCommand>;
   void Loop();
-  // One connection, until it ends. True when it was welcomed. Where there are several coordinators,
-  // the next connection is to the next one: this one does not serve any more, or another does.
+  // One connection, until it ends. True when it was welcomed.
   bool Connect();
   void WriteLoop(Stream* stream);
   bool HandleCommand(v1::WorkerCommand command);
-  // Whether the coordinator at hand is one that another has taken over from.
-  bool IsOutdated(const v1::WorkerCommand& command);
-  // Once of each failure of each coordinator.
-  void SayFailure(const std::string& address, const Status& status);
   // False when closing.
   bool Sleep(absl::Duration duration);
 
@@ -84,9 +75,7 @@ class Session {
   bool closing_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);
   Status fatal_;
-  std::map<std::string, std::string> failures_;  // by address, since the last welcome
-  size_t refusals_ = 0;                          // in a row
-  uint64_t term_ = 0;  // the newest of a coordinator that has welcomed this worker
+  std::string last_failure_;
   std::thread thread_;
 };
 

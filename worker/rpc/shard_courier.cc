@@ -117,10 +117,9 @@ v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
 }
 
 Status ShardCourier::SendCopy(const std::string& path, const ShardFile& file) {
-  LH_RETURN_IF_ERROR(stub_.AwaitConnection());
   grpc::ClientContext context;
   stub_.access().AddTo(&context);
-  context.set_wait_for_ready(!stub_.access().several());
+  context.set_wait_for_ready(true);
   context.set_deadline(std::chrono::system_clock::now() + kTransferLimit);
   {
     const std::lock_guard lock(mutex_);

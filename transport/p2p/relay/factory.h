@@ -4,7 +4,6 @@
 #ifndef LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_
 #define LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,8 +13,8 @@
 namespace longhaul::transport::relay {
 
 struct RelayedOptions {
-  // host:port of the coordinator at hand; at its host are the ways that name none. On the loop.
-  std::function<std::string()> coordinator;
+  // host:port; at its host are the ways that name none.
+  std::string coordinator;
 };
 
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const RelayedOptions& options);

@@ -67,18 +67,6 @@ TEST_F(CliTest, ConnectionFlagsMayStandBeforeTheCommand) {
                  "--coordinator", control_.address(), "--token-file", Path("token")})
                 .code,
             0);
-  // Of a list, the one that serves.
-  for (const std::string& list :
-       {"127.0.0.1:1," + control_.address(), control_.address() + ",127.0.0.1:1"}) {
-    const Outcome listed = Run({"ps", "--coordinator", list, "--token-file", Path("token")});
-    EXPECT_EQ(listed.code, 0) << listed.err;
-    EXPECT_THAT(listed.out, HasSubstr("tiny-abc123"));
-  }
-  const Outcome nobody =
-      Run({"ps", "--coordinator", "127.0.0.1:1,127.0.0.1:2", "--token-file", Path("token")});
-  EXPECT_EQ(nobody.code, 1);
-  EXPECT_THAT(nobody.err, StartsWith("cannot reach the coordinator at 127.0.0.1:1,127.0.0.1:2 "));
-  EXPECT_EQ(Run({"ps", "--coordinator", "127.0.0.1:1,here"}).code, 2);
   // A local cluster is not reached through a coordinator.
   const Outcome cluster = Run({"--coordinator", control_.address(), "cluster", "status"});
   EXPECT_EQ(cluster.code, 2);

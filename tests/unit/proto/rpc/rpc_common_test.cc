@@ -39,18 +39,6 @@ TEST(HostPortTest, RefusesTheRest) {
   }
 }
 
-TEST(HostPortTest, ReadsLists) {
-  const auto both = ParseHostPorts("a:1,[::1]:2");
-  ASSERT_TRUE(both.ok()) << both.status();
-  ASSERT_EQ(both->size(), 2u);
-  EXPECT_EQ(ToString((*both)[0]), "a:1");
-  EXPECT_EQ(ToString((*both)[1]), "[::1]:2");
-  EXPECT_EQ(ParseHostPorts("a:1")->size(), 1u);
-  for (const char* text : {"", ",", "a:1,", ",a:1", "a:1,,b:2", "a:1,b"}) {
-    EXPECT_EQ(ParseHostPorts(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
-  }
-}
-
 TEST(HostPortTest, KnowsLoopback) {
   for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
     EXPECT_TRUE(IsLoopback(host)) << host;

@@ -48,9 +48,9 @@ StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text) {
     const std::string address(absl::StripAsciiWhitespace(part));
     LH_RETURN_IF_ERROR(ParseHostPort(address).status());
     if (std::ranges::find(addresses, address) != addresses.end()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "address list '{}': expected each address once, but {} stands there twice", text,
-          address));
+      return absl::InvalidArgumentError(
+          fmt::format("address list '{}': expected each address once, but {} stands there twice",
+                      text, address));
     }
     addresses.push_back(address);
   }

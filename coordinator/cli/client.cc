@@ -60,8 +60,8 @@ std::string UserName() {
 
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
   CoordinatorAccess access;
-  std::string addresses = FlagOrVariable(flags.coordinator, "--coordinator",
-                                         "LONGHAUL_COORDINATOR", &access.address_source);
+  std::string addresses = FlagOrVariable(flags.coordinator, "--coordinator", "LONGHAUL_COORDINATOR",
+                                         &access.address_source);
   std::string token_file =
       FlagOrVariable(flags.token_file, "--token-file", "LONGHAUL_TOKEN_FILE", &access.token_source);
   access.insecure = flags.insecure || Environment("LONGHAUL_INSECURE") == "1";
@@ -180,10 +180,10 @@ Status Client::Call(absl::Duration limit,
 Status Client::Explain(const CoordinatorAccess& access, const std::string& address,
                        const grpc::Status& status, absl::Duration limit) {
   const std::string where =
-      address.empty() ? fmt::format("any coordinator of {} (from {})",
-                                    absl::StrJoin(access.addresses, ", "), access.address_source)
-                      : fmt::format("the coordinator at {} (from {})", address,
-                                    access.address_source);
+      address.empty()
+          ? fmt::format("any coordinator of {} (from {})", absl::StrJoin(access.addresses, ", "),
+                        access.address_source)
+          : fmt::format("the coordinator at {} (from {})", address, access.address_source);
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(

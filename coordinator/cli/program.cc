@@ -76,10 +76,9 @@ std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& fl
         return text.empty() ? "" : std::string(Message(ParseAddressList(text).status()));
       },
       "");
-  return {app->add_option(
-                 "--coordinator", flags.client.coordinator,
-                 "The coordinator's address, and with a comma between its standby's; else "
-                 "LONGHAUL_COORDINATOR, else the local cluster")
+  return {app->add_option("--coordinator", flags.client.coordinator,
+                          "The coordinator's address, and with a comma between its standby's; else "
+                          "LONGHAUL_COORDINATOR, else the local cluster")
               ->type_name("HOST:PORT,...")
               ->check(address),
           app->add_option("--token-file", flags.client.token_file,

@@ -89,8 +89,7 @@ std::shared_ptr<Access> Access::PlainOfSeveral(std::vector<std::string> addresse
   return access;
 }
 
-StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options,
-                                               absl::Duration limit) {
+StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, absl::Duration limit) {
   if (options.insecure) {
     if (options.token_file.empty()) return PlainOfSeveral(options.addresses, "");
     LH_ASSIGN_OR_RETURN(std::string token, LoadToken(options.token_file));
@@ -201,16 +200,14 @@ grpc::ClientContext* Access::Until(grpc::ClientContext* context, Deadline deadli
 std::shared_ptr<grpc::Channel> Access::ChannelTo(const std::string& address,
                                                  const Credentials& credentials) const {
   const absl::Duration limit = alone() ? kConnectLimit : kConnectLimitOfSeveral;
-  return options_.insecure ? MakeChannel(address, limit)
-                           : MakeChannel(address, credentials, limit);
+  return options_.insecure ? MakeChannel(address, limit) : MakeChannel(address, credentials, limit);
 }
 
 Access::Connection Access::Dial() const {
   const std::lock_guard lock(mutex_);
   const std::string& address = options_.addresses[at_hand_];
-  return {.address = address,
-          .generation = generation_,
-          .channel = ChannelTo(address, credentials_)};
+  return {
+      .address = address, .generation = generation_, .channel = ChannelTo(address, credentials_)};
 }
 
 std::string Access::address() const {

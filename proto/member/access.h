@@ -61,7 +61,7 @@ class Access {
   static std::shared_ptr<Access> PlainOfSeveral(std::vector<std::string> addresses,
                                                 std::string token);
 
-  std::string address() const;                  // of the coordinator at hand
+  std::string address() const;  // of the coordinator at hand
   bool alone() const { return options_.addresses.size() == 1; }
   size_t count() const { return options_.addresses.size(); }  // of coordinators
   bool insecure() const { return options_.insecure; }
@@ -138,8 +138,7 @@ class StubOf {
   }
   bool unreachable() const {
     const std::lock_guard lock(mutex_);
-    return dialled_.channel->GetState(/*try_to_connect=*/false) ==
-           GRPC_CHANNEL_TRANSIENT_FAILURE;
+    return dialled_.channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
   }
   void DoesNotServe() {
     const std::lock_guard lock(mutex_);

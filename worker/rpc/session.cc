@@ -189,9 +189,9 @@ bool Session::HandleCommand(v1::WorkerCommand command) {
   term_ = command.term();
   obeyed_ = address;
   if (command.has_reject()) {
-    LogAboutPeer(LogLevel::kError, address,
-                 fmt::format("coordinator {} refuses this worker: {}", address,
-                             command.reject().reason()));
+    LogAboutPeer(
+        LogLevel::kError, address,
+        fmt::format("coordinator {} refuses this worker: {}", address, command.reject().reason()));
     const std::lock_guard lock(mutex_);
     rejected_ = true;
     if (command.reject().fatal()) {

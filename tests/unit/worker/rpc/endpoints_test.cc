@@ -18,7 +18,8 @@ std::function<std::string()> At(const std::string& coordinator) {
 const std::map<std::string, std::string> kBoth = {{"grpc", "0.0.0.0:7100"}, {"ucx", "10.0.0.2:7"}};
 
 TEST(EndpointsTest, WhereItListensUnlessItSaysOtherwise) {
-  Endpoints endpoints({{"grpc", "10.0.0.2:8"}, {"ucx", "10.0.0.2:7"}}, "grpc", {}, At("127.0.0.1:1"));
+  Endpoints endpoints({{"grpc", "10.0.0.2:8"}, {"ucx", "10.0.0.2:7"}}, "grpc", {},
+                      At("127.0.0.1:1"));
   const auto found = endpoints.Find();
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].transport(), "grpc");

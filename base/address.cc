@@ -3,7 +3,11 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 
 namespace longhaul {
 
@@ -35,6 +39,22 @@ std::string ToString(const HostPort& address) {
   const bool v6 = address.host.find(':') != std::string::npos;
   return v6 ? fmt::format("[{}]:{}", address.host, address.port)
             : fmt::format("{}:{}", address.host, address.port);
+}
+
+StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text) {
+  std::vector<std::string> addresses;
+  const std::vector<std::string> parts = absl::StrSplit(std::string(text), ',');
+  for (const std::string& part : parts) {
+    const std::string address(absl::StripAsciiWhitespace(part));
+    LH_RETURN_IF_ERROR(ParseHostPort(address).status());
+    if (std::ranges::find(addresses, address) != addresses.end()) {
+      return absl::InvalidArgumentError(
+          fmt::format("address list '{}': expected each address once, but {} stands there twice",
+                      text, address));
+    }
+    addresses.push_back(address);
+  }
+  return addresses;
 }
 
 bool IsLoopback(std::string_view host) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -19,6 +20,9 @@ struct HostPort {
 StatusOr<HostPort> ParseHostPort(std::string_view text);
 // "127.0.0.1:7070", "[::1]:7070".
 std::string ToString(const HostPort& address);
+// "a:7070,b:7070": one address or several, each of them as ParseHostPort takes it and once. They
+// come back as they are written, without the spaces around them. kInvalidArgument.
+StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text);
 // 127.0.0.0/8, ::1 and "localhost": only this machine can reach them.
 bool IsLoopback(std::string_view host);
 // A numeric address that no open network has: loopback, link-local, RFC 1918, 100.64.0.0/10 (VPNs,

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -66,7 +67,8 @@ std::string HostName() {
 
 using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
 
-StatusOr<Transports> Listen(const WorkerFlags& flags) {
+StatusOr<Transports> Listen(const WorkerFlags& flags,
+                            const std::function<std::string()>& coordinator) {
   Transports transports;
   if (Has(flags, kUcx)) {
     LH_ASSIGN_OR_RETURN(transports[kUcx],
@@ -82,16 +84,23 @@ StatusOr<Transports> Listen(const WorkerFlags& flags) {
   }
   // It listens nowhere, so every worker has it.
   LH_ASSIGN_OR_RETURN(transports[kRelay],
-                      transport::relay::CreateTransport({.coordinator = flags.coordinator}));
+                      transport::relay::CreateTransport({.coordinator = coordinator}));
   return transports;
 }
 
 // What is advertised is the address behind port mapping, which UCX cannot pass; without gRPC it is
 // another name of UCX's.
-Endpoints EndpointsOf(const WorkerFlags& flags, const Transports& transports) {
+Endpoints EndpointsOf(const WorkerFlags& flags, const Transports& transports,
+                      const std::function<std::string()>& coordinator) {
   std::map<std::string, std::string> listening;
   for (const auto& [name, transport] : transports) listening[name] = transport->address();
-  return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
+  return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, coordinator);
+}
+
+// Whether the relay, which listens at all addresses, is reached at the one that this machine has
+// towards the coordinator.
+bool AtOwnAddress(const WorkerFlags& flags, const HostPort& relay) {
+  return flags.relay_advertise.empty() && (relay.host == "0.0.0.0" || relay.host == "::");
 }
 
 // Carries links between others. Null: it was not asked for.
@@ -104,19 +113,27 @@ StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const WorkerFlags& flags,
       relay::Relay::Start({.listen = flags.relay, .secret = secret});
   if (!relay.ok()) return Annotate(relay.status(), "--relay");
   LH_ASSIGN_OR_RETURN(HostPort address, ParseHostPort((*relay)->address()));
-  if (address.host == "0.0.0.0" || address.host == "::") {
-    address.host = OwnAddressTowards(flags.coordinator);
-  }
-  if (address.host.empty() && flags.relay_advertise.empty()) {
+  if (AtOwnAddress(flags, address)) address.host = OwnAddressTowards(flags.coordinators);
+  if (address.host.empty()) {
     return absl::UnavailableError(fmt::format(
         "there is no way to the coordinator {}, so the address at which others reach the relay is "
         "not known; look at its name and the network, or say it with --relay-advertise",
-        flags.coordinator));
+        absl::StrJoin(flags.coordinators, ", ")));
   }
   offer->set_address(flags.relay_advertise.empty() ? ToString(address) : flags.relay_advertise);
   offer->set_secret(secret);
   LogInfo("relay at {}, reached at {}", (*relay)->address(), offer->address());
   return relay;
+}
+
+// Of several coordinators, this machine may have another address towards each.
+void FollowOwnAddress(const WorkerFlags& flags, const relay::Relay* relay, const std::string& own,
+                      v1::Hello* hello) {
+  if (relay == nullptr || own.empty() || flags.coordinators.size() == 1) return;
+  StatusOr<HostPort> address = ParseHostPort(relay->address());
+  if (!address.ok() || !AtOwnAddress(flags, *address)) return;
+  address->host = own;
+  hello->mutable_relay()->set_address(ToString(*address));
 }
 
 StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
@@ -128,7 +145,7 @@ StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
 // Joins where there is no certificate yet, as soon as the coordinator answers. Null: a signal came.
 StatusOr<std::shared_ptr<Access>> OpenAccess(const WorkerFlags& flags,
                                              const std::string& worker_id) {
-  const AccessOptions options{.address = flags.coordinator,
+  const AccessOptions options{.addresses = flags.coordinators,
                               .token_file = flags.token_file,
                               .credentials_file = flags.state_dir + "/identity.pem",
                               .insecure = flags.insecure,
@@ -140,11 +157,15 @@ StatusOr<std::shared_ptr<Access>> OpenAccess(const WorkerFlags& flags,
   }
   std::string last_failure;
   while (true) {
-    StatusOr<std::shared_ptr<Access>> access = Access::Open(options, Deadline::After(kJoinLimit));
+    StatusOr<std::shared_ptr<Access>> access = Access::Open(options, kJoinLimit);
     if (!absl::IsUnavailable(access.status())) return access;
     if (last_failure != Message(access.status())) {
       last_failure = Message(access.status());
-      LogWarning("coordinator {}: {}; dialling again", flags.coordinator, last_failure);
+      if (flags.coordinators.size() == 1) {
+        LogWarning("coordinator {}: {}; dialling again", flags.coordinators[0], last_failure);
+      } else {
+        LogWarning("no coordinator serves: {}; dialling again", last_failure);
+      }
     }
     if (WaitForShutdownSignal(kFailureCheck) != 0) return std::shared_ptr<Access>();
   }
@@ -158,12 +179,13 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   if (!opened.ok()) return Fail(opened.status());
   const std::shared_ptr<Access> access = *opened;
   if (access == nullptr) return kOk;
+  const auto coordinator = [access] { return access->address(); };
   auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
   if (!shards.ok()) return Fail(shards.status());
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
-  StatusOr<Transports> transports = Listen(flags);
+  StatusOr<Transports> transports = Listen(flags, coordinator);
   if (!transports.ok()) return Fail(transports.status());
   v1::RelayOffer relay_offer;
   const StatusOr<std::unique_ptr<relay::Relay>> relay = StartRelay(flags, &relay_offer);
@@ -229,7 +251,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   hello.set_worker_id(state_dir->worker_id());
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
-  Endpoints endpoints = EndpointsOf(flags, *transports);
+  Endpoints endpoints = EndpointsOf(flags, *transports, coordinator);
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
@@ -247,6 +269,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
                              now.set_unix_ms(UnixMsNow());
                              const auto found = endpoints.Find();
                              now.mutable_endpoints()->Add(found.begin(), found.end());
+                             FollowOwnAddress(flags, relay->get(), endpoints.own(), &now);
                              agent->FillHello(&now);
                              return now;
                            },

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/address.h"
 #include "base/flags/command_line.h"
 #include "base/flags/daemon_config.h"
@@ -69,7 +70,10 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
                "longhaul-worker");
   SetUpCommandLine(app);
-  app.add_option("--coordinator", flags->coordinator, "host:port of the coordinator");
+  app.add_option("--coordinator", flags->coordinators,
+                 "host:port of the coordinator; of one with a standby, both with a comma between: "
+                 "the worker goes to the next one when one does not serve")
+      ->delimiter(',');
   app.add_option("--token-file", flags->token_file,
                  "file with a join token, to become a member with; with --insecure: with the "
                  "coordinator's token");
@@ -144,13 +148,16 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
     fmt::print(stderr, "longhaul-worker: {}\n", sentence);
     return static_cast<int>(kWrongUsage);
   };
-  if (flags->coordinator.empty())
+  if (flags->coordinators.empty())
     return usage("--coordinator is required: the coordinator's host:port");
   if (flags->state_dir.empty()) flags->state_dir = UsualStateDir();
   if (flags->state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
-  if (const auto address = ParseHostPort(flags->coordinator); !address.ok()) {
-    return usage(fmt::format("--coordinator: {}", Message(address.status())));
+  StatusOr<std::vector<std::string>> coordinators =
+      ParseAddressList(absl::StrJoin(flags->coordinators, ","));
+  if (!coordinators.ok()) {
+    return usage(fmt::format("--coordinator: {}", Message(coordinators.status())));
   }
+  flags->coordinators = *std::move(coordinators);
   for (const auto& [flag, text] : {std::pair("--relay", flags->relay),
                                    std::pair("--relay-advertise", flags->relay_advertise)}) {
     const auto address = ParseHostPort(text);
@@ -158,14 +165,14 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
     return usage(fmt::format("{}: {}", flag, Message(address.status())));
   }
   if (TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto) {
-    const std::string own = OwnAddressTowards(flags->coordinator);
+    const std::string own = OwnAddressTowards(flags->coordinators);
     if (own.empty()) {
       fmt::print(stderr,
                  "longhaul-worker: there is no way to the coordinator {}, so the address at which "
                  "others reach this "
                  "machine is not known; look at its name and the network, or say it with "
                  "--data-address\n",
-                 flags->coordinator);
+                 absl::StrJoin(flags->coordinators, ", "));
       return kFailed;
     }
     flags->data_address = ToString(HostPort{own, 0});

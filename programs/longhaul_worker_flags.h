@@ -19,7 +19,7 @@ inline constexpr char kUcx[] = "ucx";
 inline constexpr char kGrpc[] = "grpc";
 
 struct WorkerFlags {
-  std::string coordinator;
+  std::vector<std::string> coordinators;  // in the order in which they are tried
   std::string token_file;
   bool insecure = false;
   std::string state_dir;

@@ -1,7 +1,7 @@
 // Daemons' flags in a file: `--config FILE`, a YAML mapping whose keys are the long names of the
 // program's flags.
 //
-//   coordinator: 192.0.2.1:7070        # --coordinator
+//   coordinator: 192.0.2.1:7070        # --coordinator; of several [192.0.2.1:7070, 192.0.2.2:7070]
 //   advertise: [192.0.2.7:7171]        # --advertise, repeatable
 //   log-level: debug                   # --log-level
 //

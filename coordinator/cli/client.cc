@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/address.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -16,6 +17,8 @@ namespace longhaul::cli {
 namespace {
 
 constexpr absl::Duration kJoinLimit = absl::Seconds(10);
+// To say that it serves, for each of several coordinators. To connect it has less.
+constexpr absl::Duration kReachLimit = absl::Seconds(10);
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -57,12 +60,12 @@ std::string UserName() {
 
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
   CoordinatorAccess access;
-  access.address = FlagOrVariable(flags.coordinator, "--coordinator", "LONGHAUL_COORDINATOR",
-                                  &access.address_source);
+  std::string addresses = FlagOrVariable(flags.coordinator, "--coordinator", "LONGHAUL_COORDINATOR",
+                                         &access.address_source);
   std::string token_file =
       FlagOrVariable(flags.token_file, "--token-file", "LONGHAUL_TOKEN_FILE", &access.token_source);
   access.insecure = flags.insecure || Environment("LONGHAUL_INSECURE") == "1";
-  if (access.address.empty()) {
+  if (addresses.empty()) {
     const StatusOr<ClusterState> cluster = ReadClusterState();
     if (!cluster.ok()) {
       return absl::FailedPreconditionError(
@@ -70,7 +73,7 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
                       "LONGHAUL_COORDINATOR",
                       Message(cluster.status())));
     }
-    access.address = cluster->coordinator_address;
+    addresses = cluster->coordinator_address;
     access.insecure |= cluster->insecure;
     access.address_source = fmt::format("the local cluster '{}'", cluster->name);
     if (token_file.empty()) {
@@ -78,66 +81,109 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
       access.token_source = access.address_source;
     }
   }
-  const StatusOr<HostPort> address = ParseHostPort(access.address);
-  if (!address.ok()) {
-    return Annotate(address.status(), access.address_source);
-  }
+  StatusOr<std::vector<std::string>> parsed = ParseAddressList(addresses);
+  if (!parsed.ok()) return Annotate(parsed.status(), access.address_source);
+  access.addresses = *std::move(parsed);
   if (!token_file.empty()) {
     access.token_source = fmt::format("{} (from {})", token_file, access.token_source);
   }
   access.token_file = std::move(token_file);
-  access.credentials_file = CredentialsFile(access.address);
+  access.credentials_file = CredentialsFile(access.addresses.front());
   return access;
 }
 
 StatusOr<std::unique_ptr<Client>> Client::Open(CoordinatorAccess access, Interrupt& interrupt) {
-  const AccessOptions options{.address = access.address,
+  const AccessOptions options{.addresses = access.addresses,
                               .token_file = access.token_file,
                               .credentials_file = access.credentials_file,
                               .insecure = access.insecure,
                               .name = UserName()};
-  StatusOr<std::shared_ptr<Access>> opened = Access::Open(options, Deadline::After(kJoinLimit));
+  StatusOr<std::shared_ptr<Access>> opened = Access::Open(options, kJoinLimit);
   if (!opened.ok()) {
     if (!absl::IsUnavailable(opened.status()) && !absl::IsUnauthenticated(opened.status())) {
       return opened.status();
     }
-    return Explain(access, ToGrpc(opened.status()), kJoinLimit);
+    const bool alone = access.addresses.size() == 1;
+    return Explain(access, alone ? access.addresses.front() : "", ToGrpc(opened.status()),
+                   kJoinLimit);
   }
   // The old certificate serves until it ends; then the next Open says so.
   if (const Status renewed = (*opened)->RenewIfDue(absl::ZeroDuration()); !renewed.ok()) {
     LogDebug("{}", Message(renewed));
   }
-  return std::unique_ptr<Client>(new Client(std::move(access), *std::move(opened), interrupt));
+  std::unique_ptr<Client> client(new Client(std::move(access), *std::move(opened), interrupt));
+  LH_RETURN_IF_ERROR(client->Reach());
+  return client;
 }
 
 Client::Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt)
     : access_(std::move(access)), opened_(std::move(opened)), interrupt_(interrupt) {
-  channel_ = opened_->NewChannel();
+  Dial();
+}
+
+void Client::Dial() {
+  const Access::Connection dialled = opened_->Dial();
+  generation_ = dialled.generation;
+  channel_ = dialled.channel;
   stub_ = v1::ControlService::NewStub(channel_);
   members_ = v1::MemberService::NewStub(channel_);
 }
 
+Status Client::Reach() {
+  if (reached_ || alone()) return absl::OkStatus();
+  const Status found = opened_->AskEach([this](const std::string& address) -> Status {
+    Dial();
+    grpc::ClientContext context;
+    opened_->Prepare(&context, /*wait=*/false);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kReachLimit));
+    const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
+    v1::InfoReply reply;
+    const grpc::Status status = stub_->Info(&context, v1::InfoRequest(), &reply);
+    if (interrupt_.fired()) return absl::CancelledError("interrupted");
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return absl::UnavailableError(fmt::format("no answer from {} within {}", address,
+                                                longhaul::FormatDuration(kReachLimit)));
+    }
+    // Whatever else it says, it says to the call that follows, too.
+    return status.error_code() == grpc::StatusCode::UNAVAILABLE ? FromGrpc(status)
+                                                                : absl::OkStatus();
+  });
+  if (absl::IsUnavailable(found)) return Explain(access_, "", ToGrpc(found), kReachLimit);
+  reached_ = found.ok();
+  return found;
+}
+
 void Client::AwaitConnection(absl::Duration limit) {
+  if (!alone()) return;
   (void)channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + limit));
 }
 
 Status Client::Call(absl::Duration limit,
                     const std::function<grpc::Status(grpc::ClientContext& context)>& call) {
+  LH_RETURN_IF_ERROR(Reach());
   grpc::ClientContext context;
-  opened_->AddTo(&context);
+  opened_->Prepare(&context, /*wait=*/false);
   if (limit != absl::InfiniteDuration()) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + limit));
   }
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   const grpc::Status status = call(context);
   if (!status.ok() && interrupt_.fired()) return absl::CancelledError("interrupted");
-  return Explain(access_, status, limit);
+  const Status explained = Explain(access_, address(), status, limit);
+  if (absl::IsUnavailable(explained)) {
+    opened_->GoOnFrom(generation_);
+    reached_ = false;
+  }
+  return explained;
 }
 
-Status Client::Explain(const CoordinatorAccess& access, const grpc::Status& status,
-                       absl::Duration limit) {
+Status Client::Explain(const CoordinatorAccess& access, const std::string& address,
+                       const grpc::Status& status, absl::Duration limit) {
   const std::string where =
-      fmt::format("the coordinator at {} (from {})", access.address, access.address_source);
+      address.empty()
+          ? fmt::format("any coordinator of {} (from {})", absl::StrJoin(access.addresses, ", "),
+                        access.address_source)
+          : fmt::format("the coordinator at {} (from {})", address, access.address_source);
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(

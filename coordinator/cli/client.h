@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/status.h"
@@ -25,7 +26,8 @@ struct ClientFlags {
 };
 
 struct CoordinatorAccess {
-  std::string address;
+  // Of the coordinator, and of its standby if it has one; in the order in which they are tried.
+  std::vector<std::string> addresses;
   std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
   std::string token_file;      // "": none
   std::string token_source;    // "FILE (from --token-file)"
@@ -37,22 +39,30 @@ struct CoordinatorAccess {
 // --coordinator, --token-file and --insecure, else LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and
 // LONGHAUL_INSECURE, else the local cluster's state file. kFailedPrecondition, with what to do, if
 // none of them names a coordinator. Certificates are in LONGHAUL_IDENTITY, else under the
-// coordinator's address in LONGHAUL_HOME, else longhaul in XDG_CONFIG_HOME or ~/.config.
+// coordinator's first address in LONGHAUL_HOME, else longhaul in XDG_CONFIG_HOME or ~/.config.
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags);
 
 // From one thread. `interrupt` must outlive the client. It cancels the call under way, which then
 // returns kCancelled.
+//
+// Of several coordinators, one that serves is looked for before the first call and before the one
+// after a call that found nobody there. A call that was under way is not made again: nobody knows
+// whether it was carried out.
 class Client {
  public:
   // Joins where there is no certificate yet. Errors: as Explain has them.
   static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
+  std::string address() const { return opened_->address(); }  // of the coordinator at hand
+  bool alone() const { return opened_->alone(); }             // whether there is one address
+  // Inside Call: of the coordinator at hand.
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
   // Works at the connection until there is one, at most so long. Between calls gRPC hardly does:
-  // whoever tries again and again, with calls that fail at once, may never get through.
+  // whoever tries again and again, with calls that fail at once, may never get through. Of several
+  // coordinators each is dialled anew by the next call, and nothing is done here.
   void AwaitConnection(absl::Duration limit);
 
   // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
@@ -104,12 +114,18 @@ class Client {
 
  private:
   Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt);
-  static Status Explain(const CoordinatorAccess& access, const grpc::Status& status,
-                        absl::Duration limit);
+  // Makes sure that the coordinator at hand serves, if it is not alone.
+  Status Reach();
+  void Dial();
+  // Of a call to the coordinator at `address`; empty: to any of them.
+  static Status Explain(const CoordinatorAccess& access, const std::string& address,
+                        const grpc::Status& status, absl::Duration limit);
 
   CoordinatorAccess access_;
   std::shared_ptr<Access> opened_;
   Interrupt& interrupt_;
+  bool reached_ = false;  // the coordinator at hand serves, or is alone
+  uint64_t generation_ = 0;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ControlService::Stub> stub_;
   std::unique_ptr<v1::MemberService::Stub> members_;

@@ -18,6 +18,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "The coordinator is found by --coordinator and --token-file, else by the variables\n"
     "LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else it is that of the local cluster.\n"
+    "Of several addresses, as in a:7070,b:7070, the first that serves is taken.\n"
     "A join token is needed once: the certificate that it brings is kept in LONGHAUL_HOME\n"
     "(default: ~/.config/longhaul).\n"
     "Tables go to a terminal, tab-separated lines to a pipe, JSON with --json.\n"
@@ -72,13 +73,13 @@ void Program::RefuseConnectionFlags(CLI::App* command, bool json_too) {
 std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& flags) {
   const CLI::Validator address(
       [](const std::string& text) {
-        return text.empty() ? "" : std::string(Message(ParseHostPort(text).status()));
+        return text.empty() ? "" : std::string(Message(ParseAddressList(text).status()));
       },
       "");
-  return {app->add_option(
-                 "--coordinator", flags.client.coordinator,
-                 "The coordinator's address; else LONGHAUL_COORDINATOR, else the local cluster")
-              ->type_name("HOST:PORT")
+  return {app->add_option("--coordinator", flags.client.coordinator,
+                          "The coordinator's address, and with a comma between its standby's; else "
+                          "LONGHAUL_COORDINATOR, else the local cluster")
+              ->type_name("HOST:PORT,...")
               ->check(address),
           app->add_option("--token-file", flags.client.token_file,
                           "File with a join token (with --insecure: the coordinator's token); else "

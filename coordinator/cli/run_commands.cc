@@ -72,7 +72,7 @@ StatusOr<int> ListRuns(Invocation& invocation) {
 
 void WarnIfInsecure(const Terminal& terminal, const Client& client) {
   if (!client.access().insecure) return;
-  terminal.err << "INSECURE: the coordinator at " << client.access().address
+  terminal.err << "INSECURE: the coordinator at " << client.address()
                << " talks without encryption (--insecure); whoever sees its traffic has its token"
                << std::endl;
 }

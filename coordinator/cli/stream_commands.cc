@@ -2,8 +2,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/units.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
 
@@ -20,17 +26,57 @@ Style LevelStyle(const std::string& level) {
   return level == "warn" || level == "warning" ? Style::kYellow : Style::kPlain;
 }
 
+// How long the coordinator may be away from a stream that is followed, and between two tries.
+constexpr absl::Duration kStreamPatience = absl::Minutes(5);
+constexpr absl::Duration kStreamPause = absl::Milliseconds(500);
+
+// Hands each row of a stream to `take`, once. Where there are several coordinators, a stream that
+// is followed goes on with the next one, which has the rows of the one before it.
+template <class Request, class Row>
+Status EachRow(Invocation& invocation, Client& client,
+               std::unique_ptr<grpc::ClientReader<Row>> (v1::ControlService::Stub::*method)(
+                   grpc::ClientContext*, const Request&),
+               const Request& request, const std::function<void(const Row&)>& take) {
+  std::optional<uint64_t> newest;  // the row that was taken last
+  MonoTime last_contact = Now();
+  bool away = false;
+  while (true) {
+    const std::optional<uint64_t> known = newest;
+    const Status status = client.Each<Request, Row>(method, request, [&](const Row& row) {
+      last_contact = Now();
+      away = false;
+      if (known && row.sequence() <= *known) return true;
+      newest = row.sequence();
+      take(row);
+      return true;
+    });
+    if (!absl::IsUnavailable(status) || !request.follow() || client.alone() ||
+        Now() - last_contact > kStreamPatience) {
+      return status;
+    }
+    if (!std::exchange(away, true)) {
+      invocation.terminal().err << fmt::format(
+                                       "the coordinator is away; trying {} for up to {}...\n",
+                                       absl::StrJoin(client.access().addresses, ", "),
+                                       longhaul::FormatDuration(kStreamPatience))
+                                << std::flush;
+    }
+    if (invocation.interrupt().WaitFor(kStreamPause)) return absl::CancelledError("interrupted");
+  }
+}
+
 StatusOr<int> ShowLogs(Invocation& invocation, const StreamOptions& options) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::LogsRequest request;
   request.set_run(options.run);
   request.set_follow(options.follow);
   const Terminal& terminal = invocation.terminal();
-  LH_RETURN_IF_ERROR((client->Each<v1::LogsRequest, v1::LogEntry>(
-      &v1::ControlService::Stub::ListLogs, request, [&](const v1::LogEntry& entry) {
+  LH_RETURN_IF_ERROR((EachRow<v1::LogsRequest, v1::LogEntry>(
+      invocation, *client, &v1::ControlService::Stub::ListLogs, request,
+      [&](const v1::LogEntry& entry) {
         if (invocation.json()) {
           invocation.PrintJsonLine(entry);
-          return true;
+          return;
         }
         const v1::LogLine& line = entry.line();
         terminal.out << fmt::format(
@@ -39,7 +85,6 @@ StatusOr<int> ShowLogs(Invocation& invocation, const StreamOptions& options) {
             Styled(Printable(line.level()), LevelStyle(line.level()), terminal.colour),
             Printable(line.text()));
         if (options.follow) terminal.out.flush();
-        return true;
       })));
   return kDone;
 }
@@ -50,18 +95,18 @@ StatusOr<int> ShowEvents(Invocation& invocation, const StreamOptions& options) {
   request.set_run(options.run);
   request.set_follow(options.follow);
   const Terminal& terminal = invocation.terminal();
-  LH_RETURN_IF_ERROR((client->Each<v1::EventsRequest, v1::Event>(
-      &v1::ControlService::Stub::ListEvents, request, [&](const v1::Event& event) {
+  LH_RETURN_IF_ERROR((EachRow<v1::EventsRequest, v1::Event>(
+      invocation, *client, &v1::ControlService::Stub::ListEvents, request,
+      [&](const v1::Event& event) {
         if (invocation.json()) {
           invocation.PrintJsonLine(event);
-          return true;
+          return;
         }
         const std::string run = options.run.empty() ? Printable(event.run_id()) + " " : "";
         terminal.out << fmt::format("{} {}{:<10} {}\n",
                                     TimeText(event.unix_ms(), terminal.out_is_terminal), run,
                                     Printable(event.kind()), Printable(event.text()));
         if (options.follow) terminal.out.flush();
-        return true;
       })));
   return kDone;
 }

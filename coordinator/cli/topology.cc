@@ -4,25 +4,26 @@
 
 #include <ostream>
 
+#include "absl/strings/str_join.h"
 #include "deploy/cluster/cluster.h"
 #include "deploy/cluster/state_file.h"
 
 namespace longhaul::cli {
 
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access) {
-  if (!spec.topology || ClusterAt(access.address)) return absl::OkStatus();
+  if (!spec.topology || ClusterAt(access.addresses.front())) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "the run file has a topology, which only a local cluster emulates, and the coordinator at {} "
       "(from {}) is not that of a cluster of this machine. Remove the key 'topology' to train on "
       "the links that there are, or start a cluster with `longhaul cluster up`",
-      access.address, access.address_source));
+      absl::StrJoin(access.addresses, ", "), access.address_source));
 }
 
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
                        const CoordinatorAccess& access) {
   LH_RETURN_IF_ERROR(CheckTopology(spec, access));
   if (!spec.topology) return absl::OkStatus();
-  const std::string cluster = *ClusterAt(access.address);
+  const std::string cluster = *ClusterAt(access.addresses.front());
   LH_RETURN_IF_ERROR(ApplyTopology(cluster, *spec.topology));
   terminal.err << fmt::format(
                       "the links of the local cluster '{}' are now those of the run's topology "

@@ -117,7 +117,7 @@ StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string
       view.Note(
           fmt::format("the coordinator at {} is away; the workers train on. Trying again for "
                       "up to {}...",
-                      client.access().address, longhaul::FormatDuration(kPatience)));
+                      client.address(), longhaul::FormatDuration(kPatience)));
       away = true;
     }
     if (invocation.interrupt().WaitFor(retry)) return Interrupted(view, run);

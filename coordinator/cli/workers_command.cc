@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/units.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
@@ -186,7 +187,7 @@ StatusOr<int> ListWorkers(Invocation& invocation, bool links_alone) {
   if (reply.workers().empty() && terminal.out_is_terminal) {
     terminal.out << fmt::format(
         "No worker has connected yet. Start some with: longhaul-worker --coordinator {}\n",
-        client->access().address);
+        absl::StrJoin(client->access().addresses, ","));
     return kDone;
   }
   if (links_alone) {

@@ -21,20 +21,20 @@ struct CoordinatorProbe::Impl {
   std::unique_ptr<v1::ControlService::Stub> stub;
 
   // As the user of the cluster, whose certificate the CLI uses, too.
-  Status Join(Deadline deadline) {
+  Status Join(absl::Duration limit) {
     if (access != nullptr) return absl::OkStatus();
     // The coordinator writes it when it starts.
     if (::access(options.token_file.c_str(), F_OK) != 0) {
       return absl::UnavailableError("the coordinator has not made its join token yet");
     }
-    LH_ASSIGN_OR_RETURN(access, Access::Open(options, deadline));
-    stub = v1::ControlService::NewStub(access->NewChannel());
+    LH_ASSIGN_OR_RETURN(access, Access::Open(options, limit));
+    stub = v1::ControlService::NewStub(access->Dial().channel);
     return absl::OkStatus();
   }
 };
 
 CoordinatorProbe::CoordinatorProbe(const ClusterState& state) : impl_(std::make_unique<Impl>()) {
-  impl_->options = {.address = state.coordinator_address,
+  impl_->options = {.addresses = {state.coordinator_address},
                     .token_file = state.token_file,
                     .credentials_file = ClusterStateFolder(state.name) + "/user.pem",
                     .insecure = state.insecure,
@@ -44,12 +44,11 @@ CoordinatorProbe::CoordinatorProbe(const ClusterState& state) : impl_(std::make_
 CoordinatorProbe::~CoordinatorProbe() = default;
 
 StatusOr<ConnectedWorkers> CoordinatorProbe::Connected(absl::Duration limit) {
-  LH_RETURN_IF_ERROR(impl_->Join(Deadline::After(std::max(limit, kJoinLimit))));
+  LH_RETURN_IF_ERROR(impl_->Join(std::max(limit, kJoinLimit)));
   grpc::ClientContext context;
-  impl_->access->AddTo(&context);
-  // A call that fails at once leaves nobody to drive the channel's next attempt to connect: gRPC's
-  // sockets are polled by those who wait.
-  context.set_wait_for_ready(true);
+  // It waits for a connection. A call that fails at once leaves nobody to drive the channel's next
+  // attempt to connect: gRPC's sockets are polled by those who wait.
+  impl_->access->Prepare(&context);
   context.set_deadline(absl::ToChronoTime(absl::Now() + limit));
   v1::ListWorkersReply reply;
   const grpc::Status status = impl_->stub->ListWorkers(&context, v1::ListWorkersRequest(), &reply);

@@ -48,7 +48,7 @@ Status SweepCluster::Up(const LinkParameters& link) {
   options.link = link;
   LH_ASSIGN_OR_RETURN(const ClusterState state, ClusterUp(options));
   CoordinatorAccess access;
-  access.address = state.coordinator_address;
+  access.addresses = {state.coordinator_address};
   access.address_source = "the sweep's cluster";
   access.token_file = access.token_source = state.token_file;
   access.credentials_file = ClusterStateFolder(state.name) + "/user.pem";

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -24,13 +26,15 @@ namespace longhaul {
 namespace {
 
 constexpr absl::Duration kRenewLimit = absl::Seconds(5);
+// To connect to one of several coordinators: another one may be there at once.
+constexpr absl::Duration kConnectLimitOfSeveral = absl::Seconds(2);
 
 Status NoWayIn(const AccessOptions& options) {
   return absl::FailedPreconditionError(fmt::format(
       "there is no certificate for the coordinator {} ({} is not there), and no join token to get "
       "one with: give --token-file FILE (the coordinator writes one into its state directory; "
       "`longhaul token create` makes others), or --insecure for a coordinator without TLS",
-      options.address, options.credentials_file));
+      absl::StrJoin(options.addresses, ","), options.credentials_file));
 }
 
 StatusOr<std::optional<JoinToken>> ReadJoinToken(const std::string& file) {
@@ -58,12 +62,6 @@ StatusOr<UniqueFd> LockFor(const std::string& credentials_file) {
   return fd;
 }
 
-grpc::ClientContext* Until(grpc::ClientContext* context, Deadline deadline) {
-  context->set_wait_for_ready(true);
-  context->set_deadline(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
-  return context;
-}
-
 // Deadlines are how long nobody answered.
 Status OfCall(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
@@ -79,16 +77,21 @@ Role RoleToJoinAs(const AccessOptions& options, const JoinToken& token) {
 }  // namespace
 
 std::shared_ptr<Access> Access::Plain(std::string address, std::string token) {
-  AccessOptions options{.address = std::move(address)};
+  return PlainOfSeveral({std::move(address)}, std::move(token));
+}
+
+std::shared_ptr<Access> Access::PlainOfSeveral(std::vector<std::string> addresses,
+                                               std::string token) {
+  AccessOptions options{.addresses = std::move(addresses)};
   options.insecure = true;
   std::shared_ptr<Access> access(new Access(std::move(options)));
   access->token_ = std::move(token);
   return access;
 }
 
-StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Deadline deadline) {
+StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, absl::Duration limit) {
   if (options.insecure) {
-    if (options.token_file.empty()) return Plain(options.address, "");
+    if (options.token_file.empty()) return PlainOfSeveral(options.addresses, "");
     LH_ASSIGN_OR_RETURN(std::string token, LoadToken(options.token_file));
     if (IsJoinToken(token)) {
       return absl::FailedPreconditionError(fmt::format(
@@ -96,7 +99,7 @@ StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Dea
           "--insecure out",
           options.token_file));
     }
-    return Plain(options.address, std::move(token));
+    return PlainOfSeveral(options.addresses, std::move(token));
   }
   LH_ASSIGN_OR_RETURN(const std::optional<JoinToken> token, ReadJoinToken(options.token_file));
   if (token && !MayJoinAs(token->role, RoleToJoinAs(options, *token))) {
@@ -118,7 +121,7 @@ StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, Dea
     LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options.credentials_file));
     LH_ASSIGN_OR_RETURN(stored, access->LoadStored(token));
     if (!stored && !token) return NoWayIn(options);
-    if (!stored) LH_RETURN_IF_ERROR(access->Join(*token, deadline));
+    if (!stored) LH_RETURN_IF_ERROR(access->Join(*token, limit));
   }
   return access;
 }
@@ -148,44 +151,96 @@ StatusOr<bool> Access::LoadStored(const std::optional<JoinToken>& token) {
   return true;
 }
 
-Status Access::Join(const JoinToken& token, Deadline deadline) {
+Status Access::Join(const JoinToken& token, absl::Duration limit) {
   Credentials joining;
   {
     const std::lock_guard lock(mutex_);
     // A key that has not come to a certificate is used again: it may have been signed already.
     if (!credentials_.joined()) joining.key_pem = credentials_.key_pem;
   }
-  LH_ASSIGN_OR_RETURN(joining.authority_pem,
-                      AuthorityOf(options_.address, token.fingerprint, deadline));
-  if (joining.key_pem.empty()) {
-    LH_ASSIGN_OR_RETURN(joining.key_pem, MakeKey());
-    LH_RETURN_IF_ERROR(
-        StoreCredentials(options_.credentials_file,
-                         {.key_pem = joining.key_pem, .certificate_pem = {}, .authority_pem = {}}));
-  }
-  v1::JoinRequest request;
-  LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(joining.key_pem));
-  request.set_secret(token.secret);
-  request.set_role(std::string(ToString(RoleToJoinAs(options_, token))));
-  request.set_name(options_.name);
-  request.set_worker_id(options_.worker_id);
-  const auto stub = v1::MemberService::NewStub(MakeChannel(options_.address, joining));
-  grpc::ClientContext context;
-  v1::JoinReply reply;
-  LH_RETURN_IF_ERROR(
-      OfCall(stub->Join(Until(&context, deadline), request, &reply), options_.address));
-  joining.certificate_pem = reply.certificate_pem();
+  const Status joined = AskEach([&](const std::string& address) -> Status {
+    const Deadline deadline = Deadline::After(limit);
+    const Deadline connected =
+        alone() ? deadline : Deadline::After(std::min(limit, kConnectLimitOfSeveral));
+    LH_ASSIGN_OR_RETURN(joining.authority_pem, AuthorityOf(address, token.fingerprint, connected));
+    if (joining.key_pem.empty()) {
+      LH_ASSIGN_OR_RETURN(joining.key_pem, MakeKey());
+      LH_RETURN_IF_ERROR(StoreCredentials(
+          options_.credentials_file,
+          {.key_pem = joining.key_pem, .certificate_pem = {}, .authority_pem = {}}));
+    }
+    v1::JoinRequest request;
+    LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(joining.key_pem));
+    request.set_secret(token.secret);
+    request.set_role(std::string(ToString(RoleToJoinAs(options_, token))));
+    request.set_name(options_.name);
+    request.set_worker_id(options_.worker_id);
+    const auto stub = v1::MemberService::NewStub(ChannelTo(address, joining));
+    grpc::ClientContext context;
+    v1::JoinReply reply;
+    LH_RETURN_IF_ERROR(OfCall(stub->Join(Until(&context, deadline), request, &reply), address));
+    joining.certificate_pem = reply.certificate_pem();
+    return absl::OkStatus();
+  });
+  LH_RETURN_IF_ERROR(joined);
   return Keep(joining);
 }
 
-void Access::AddTo(grpc::ClientContext* context) const {
+void Access::Prepare(grpc::ClientContext* context, bool wait) const {
   AddToken(context, token_);
+  context->set_wait_for_ready(wait && alone());
 }
 
-std::shared_ptr<grpc::Channel> Access::NewChannel() const {
-  if (options_.insecure) return MakeChannel(options_.address);
+grpc::ClientContext* Access::Until(grpc::ClientContext* context, Deadline deadline) const {
+  context->set_wait_for_ready(alone());
+  context->set_deadline(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
+  return context;
+}
+
+std::shared_ptr<grpc::Channel> Access::ChannelTo(const std::string& address,
+                                                 const Credentials& credentials) const {
+  const absl::Duration limit = alone() ? kConnectLimit : kConnectLimitOfSeveral;
+  return options_.insecure ? MakeChannel(address, limit) : MakeChannel(address, credentials, limit);
+}
+
+Access::Connection Access::Dial() const {
   const std::lock_guard lock(mutex_);
-  return MakeChannel(options_.address, credentials_);
+  const std::string& address = options_.addresses[at_hand_];
+  return {
+      .address = address, .generation = generation_, .channel = ChannelTo(address, credentials_)};
+}
+
+std::string Access::address() const {
+  const std::lock_guard lock(mutex_);
+  return options_.addresses[at_hand_];
+}
+
+void Access::GoOnFrom(uint64_t generation) {
+  if (alone()) return;
+  const std::lock_guard lock(mutex_);
+  if (generation != generation_) return;
+  at_hand_ = (at_hand_ + 1) % options_.addresses.size();
+  ++generation_;
+}
+
+Status Access::AskEach(const std::function<Status(const std::string& address)>& ask) {
+  std::vector<std::string> in_vain;
+  while (in_vain.size() < count()) {
+    uint64_t asked = 0;
+    std::string address;
+    {
+      const std::lock_guard lock(mutex_);
+      asked = generation_;
+      address = options_.addresses[at_hand_];
+    }
+    const Status status = ask(address);
+    if (alone() || !absl::IsUnavailable(status)) return status;
+    const std::string said(Message(status));
+    in_vain.push_back(absl::StrContains(said, address) ? said
+                                                       : fmt::format("{}: {}", address, said));
+    GoOnFrom(asked);
+  }
+  return absl::UnavailableError(absl::StrJoin(in_vain, "; "));
 }
 
 uint64_t Access::generation() const {
@@ -212,12 +267,13 @@ Status Access::Renew(const Credentials& old) {
       .key_pem = old.key_pem, .certificate_pem = {}, .authority_pem = old.authority_pem};
   v1::RenewRequest request;
   LH_ASSIGN_OR_RETURN(*request.mutable_request_pem(), MakeRequest(renewed.key_pem));
-  const auto stub = v1::MemberService::NewStub(MakeChannel(options_.address, old));
-  grpc::ClientContext context;
   v1::JoinReply reply;
-  LH_RETURN_IF_ERROR(
-      OfCall(stub->Renew(Until(&context, Deadline::After(kRenewLimit)), request, &reply),
-             options_.address));
+  LH_RETURN_IF_ERROR(AskEach([&](const std::string& address) {
+    const auto stub = v1::MemberService::NewStub(ChannelTo(address, old));
+    grpc::ClientContext context;
+    return OfCall(stub->Renew(Until(&context, Deadline::After(kRenewLimit)), request, &reply),
+                  address);
+  }));
   renewed.certificate_pem = reply.certificate_pem();
   return Keep(renewed);
 }

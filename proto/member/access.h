@@ -1,11 +1,16 @@
 // How a worker, the CLI or a cluster reaches its coordinator: as a member, by TLS; or as --insecure
 // has it, without encryption.
 //
-//   AccessOptions options{.address = "h:7070", .token_file = "token", .credentials_file =
+// A coordinator may have a standby. Then there are several addresses, and one of them is at hand:
+// the first, until somebody finds that the coordinator there does not serve and says so. Then the
+// next one is at hand, for all who use this Access.
+//
+//   AccessOptions options{.addresses = {"h:7070"}, .token_file = "token", .credentials_file =
 //   "me.pem"}; LH_ASSIGN_OR_RETURN(const std::shared_ptr<Access> access, Access::Open(options,
-//   deadline)); StubOf<v1::WorkerService> stub(access); grpc::ClientContext context;
-//   access->AddTo(&context);
+//   absl::Seconds(5))); StubOf<v1::WorkerService> stub(access); grpc::ClientContext context;
+//   access->Prepare(&context);
 //   stub.Get()->FetchBlob(&context, request);
+//   // kUnavailable: stub.DoesNotServe();
 //
 // Thread-safe.
 #ifndef LONGHAUL_PROTO_MEMBER_ACCESS_H_
@@ -15,10 +20,13 @@
 #include <grpcpp/client_context.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -29,7 +37,7 @@
 namespace longhaul {
 
 struct AccessOptions {
-  std::string address;
+  std::vector<std::string> addresses;  // of coordinators, at least one; tried in this order
   // A join token, or with `insecure` the coordinator's token; empty: none.
   std::string token_file = {};
   // Where key and certificate are, or will be after joining. One process at a time joins.
@@ -43,20 +51,43 @@ struct AccessOptions {
 
 class Access {
  public:
-  // Without credentials of the token's authority and role: joins, which blocks until `deadline` at
-  // most. kUnavailable: nobody answers, try again. kUnauthenticated: the coordinator refuses, or is
-  // not the token's. kFailedPrecondition, kInvalidArgument: what files and flags are.
-  static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, Deadline deadline);
+  // Without credentials of the token's authority and role: joins, which blocks for `limit` at most
+  // with each coordinator. kUnavailable: nobody answers, try again. kUnauthenticated: a coordinator
+  // refuses, or is not the token's. kFailedPrecondition, kInvalidArgument: what files and flags
+  // are.
+  static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, absl::Duration limit);
   // Without encryption; an empty token is none.
   static std::shared_ptr<Access> Plain(std::string address, std::string token);
+  static std::shared_ptr<Access> PlainOfSeveral(std::vector<std::string> addresses,
+                                                std::string token);
 
-  const std::string& address() const { return options_.address; }
+  std::string address() const;  // of the coordinator at hand
+  bool alone() const { return options_.addresses.size() == 1; }
+  size_t count() const { return options_.addresses.size(); }  // of coordinators
   bool insecure() const { return options_.insecure; }
-  // Call it before each call starts. It adds the token where access is insecure, else nothing.
-  void AddTo(grpc::ClientContext* context) const;
-  std::shared_ptr<grpc::Channel> NewChannel() const;  // a connection of its own
-  // Grows when there is a new certificate: then channels are to be made anew.
+  // Call it before each call starts. It adds the token where access is insecure. A coordinator that
+  // is alone is waited for by those who want to wait; of several, one that is down is not.
+  void Prepare(grpc::ClientContext* context, bool wait = true) const;
+  // Grows when there is a new certificate, or another coordinator is at hand: then channels are to
+  // be made anew.
   uint64_t generation() const;
+
+  // A connection of its own to the coordinator at hand. Of several coordinators, one has 2 s to
+  // connect.
+  struct Connection {
+    std::string address;
+    uint64_t generation = 0;
+    std::shared_ptr<grpc::Channel> channel;
+  };
+  Connection Dial() const;
+
+  // Says that the coordinator that was at hand at `generation` does not serve: it is down, or is a
+  // standby. Then the next one is at hand, unless another one is by now. Nothing changes where
+  // there is one alone.
+  void GoOnFrom(uint64_t generation);
+  // Asks the coordinator at hand, and where that one does not serve (kUnavailable) the next one,
+  // each once. The error of several in vain says what each of them said.
+  Status AskEach(const std::function<Status(const std::string& address)>& ask);
 
   // Gets a new certificate when two thirds of the old one's time are over, and has it stored.
   // Blocks for seconds at most; OK where nothing is due, and not tried again within `pause` after
@@ -66,8 +97,11 @@ class Access {
  private:
   explicit Access(AccessOptions options) : options_(std::move(options)) {}
   StatusOr<bool> LoadStored(const std::optional<JoinToken>& token);
-  Status Join(const JoinToken& token, Deadline deadline);
+  Status Join(const JoinToken& token, absl::Duration limit);
   Status Renew(const Credentials& old);
+  std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
+                                           const Credentials& credentials) const;
+  grpc::ClientContext* Until(grpc::ClientContext* context, Deadline deadline) const;
   // Checks and stores what the coordinator gave; channels are made with it from now on.
   Status Keep(const Credentials& given);
 
@@ -76,24 +110,39 @@ class Access {
   mutable std::mutex mutex_;  // of all below
   Credentials credentials_;
   std::optional<MemberCertificate> certificate_;
+  size_t at_hand_ = 0;  // of the addresses
   uint64_t generation_ = 0;
   MonoTime renew_from_{};
 };
 
-// A stub of a service over a channel of its own, which is made anew with each certificate.
+// A stub of a service over a channel of its own, which is made anew with each certificate and for
+// each coordinator that is at hand. Thread-safe.
 template <class Service>
 class StubOf {
  public:
-  explicit StubOf(std::shared_ptr<const Access> access) : access_(std::move(access)) {}
+  explicit StubOf(std::shared_ptr<Access> access) : access_(std::move(access)) {}
   // Valid as long as somebody holds it.
   std::shared_ptr<typename Service::Stub> Get() {
     const std::lock_guard lock(mutex_);
-    const uint64_t now = access_->generation();
-    if (stub_ == nullptr || generation_ != now) {
-      generation_ = now;
-      stub_ = Service::NewStub(access_->NewChannel());
+    if (stub_ == nullptr || dialled_.generation != access_->generation()) {
+      dialled_ = access_->Dial();
+      stub_ = Service::NewStub(dialled_.channel);
     }
     return stub_;
+  }
+  // The coordinator of the last Get: its address, whether the newest attempt to connect to it has
+  // failed, and to say that it does not serve.
+  std::string address() const {
+    const std::lock_guard lock(mutex_);
+    return dialled_.address;
+  }
+  bool unreachable() const {
+    const std::lock_guard lock(mutex_);
+    return dialled_.channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
+  }
+  void DoesNotServe() {
+    const std::lock_guard lock(mutex_);
+    access_->GoOnFrom(dialled_.generation);
   }
   // The next Get dials from anew.
   void Drop() {
@@ -103,10 +152,10 @@ class StubOf {
   const Access& access() const { return *access_; }
 
  private:
-  const std::shared_ptr<const Access> access_;
-  std::mutex mutex_;
+  const std::shared_ptr<Access> access_;
+  mutable std::mutex mutex_;
   std::shared_ptr<typename Service::Stub> stub_;
-  uint64_t generation_ = 0;
+  Access::Connection dialled_;
 };
 
 }  // namespace longhaul

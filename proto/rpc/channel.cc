@@ -29,7 +29,7 @@ void LeaveOutOldTls() {
   LH_CHECK(done, "the environment cannot be changed");
 }
 
-grpc::ChannelArguments Arguments() {
+grpc::ChannelArguments Arguments(absl::Duration connect_limit) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytes);
   arguments.SetMaxSendMessageSize(kMessageBytes);
@@ -39,7 +39,13 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   // The name misleads: how long one attempt to connect may take.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(connect_limit)));
+  if (connect_limit < kConnectLimit) {
+    // Who has little time has no more for names. gRPC's own limit is two minutes.
+    arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS,
+                     static_cast<int>(absl::ToInt64Milliseconds(connect_limit)));
+  }
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -79,14 +85,16 @@ void RaiseFileLimit() {
   }
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  return grpc::CreateCustomChannel(address, PlainClient(), Arguments());
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           absl::Duration connect_limit) {
+  return grpc::CreateCustomChannel(address, PlainClient(), Arguments(connect_limit));
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                           const Credentials& credentials) {
+                                           const Credentials& credentials,
+                                           absl::Duration connect_limit) {
   LeaveOutOldTls();
-  grpc::ChannelArguments arguments = Arguments();
+  grpc::ChannelArguments arguments = Arguments(connect_limit);
   arguments.SetSslTargetNameOverride(kCoordinatorName);
   grpc::SslCredentialsOptions options{
       .pem_root_certs = credentials.authority_pem, .pem_private_key = {}, .pem_cert_chain = {}};

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "proto/identity/authority.h"
 #include "proto/identity/credentials.h"
 
@@ -45,14 +46,19 @@ void RouteGrpcLog();
 // in main().
 void RaiseFileLimit();
 
+// How long one attempt to connect may take.
+inline constexpr absl::Duration kConnectLimit = absl::Seconds(5);
+
 // A channel with a connection of its own (not shared with other channels of the process), without
 // proxies, reconnecting with back-off (0.2 s to 5 s) for as long as calls ask for it. A peer that
 // vanished is noticed within 20 s. Never blocks. Without credentials: without encryption. With
 // them: TLS to the coordinator of their authority and to nobody else, whatever its address is; the
 // member's certificate is shown where there is one.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
-                                           const Credentials& credentials);
+                                           absl::Duration connect_limit = kConnectLimit);
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const Credentials& credentials,
+                                           absl::Duration connect_limit = kConnectLimit);
 
 // Limits and keepalive of a server; its port is a GuardedPort (guarded_port.h).
 void ConfigureServer(grpc::ServerBuilder* builder);

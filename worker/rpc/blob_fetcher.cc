@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/units.h"
@@ -16,6 +18,9 @@
 
 namespace longhaul::worker {
 namespace {
+
+// After a coordinator that did not serve, before the next try.
+constexpr absl::Duration kFetchPause = absl::Milliseconds(200);
 
 // A chunk that comes at `offset`: within what was announced, which the disk has room for.
 Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string& folder) {
@@ -36,7 +41,7 @@ Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string
 
 }  // namespace
 
-BlobFetcher::BlobFetcher(std::shared_ptr<const Access> access, std::string folder)
+BlobFetcher::BlobFetcher(std::shared_ptr<Access> access, std::string folder)
     : stub_(std::move(access)), folder_(std::move(folder)) {}
 
 StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline deadline,
@@ -53,7 +58,10 @@ StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline dea
   do {
     if (cancelled()) return absl::CancelledError("the transfer was given up");
     status = FetchRest(sha256, part, deadline, cancelled);
-  } while (status.code() == absl::StatusCode::kUnavailable && !deadline.Expired());
+    if (!absl::IsUnavailable(status)) break;
+    stub_.DoesNotServe();
+    absl::SleepFor(std::min(kFetchPause, deadline.Remaining()));
+  } while (!deadline.Expired());
   LH_RETURN_IF_ERROR(status);
   LH_ASSIGN_OR_RETURN(const std::string hash, Sha256HexOfFile(part));
   if (hash != sha256) {
@@ -87,8 +95,7 @@ Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part
   request.set_sha256(sha256);
   request.set_offset(static_cast<uint64_t>(file.tellp()));
   grpc::ClientContext context;
-  stub_.access().AddTo(&context);
-  context.set_wait_for_ready(true);
+  stub_.access().Prepare(&context);
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoNanoseconds(deadline.Remaining()));
   const auto stub = stub_.Get();

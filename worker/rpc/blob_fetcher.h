@@ -16,7 +16,7 @@ namespace longhaul::worker {
 
 class BlobFetcher {
  public:
-  BlobFetcher(std::shared_ptr<const Access> access, std::string folder);
+  BlobFetcher(std::shared_ptr<Access> access, std::string folder);
 
   // The path of the file. Blocks; gives up at `deadline` or when `cancelled` says so (asked between
   // chunks). kDataLoss when what came is not what the address says.

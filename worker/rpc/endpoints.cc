@@ -76,15 +76,22 @@ std::string OwnAddressTowards(const std::string& coordinator) {
   return route ? std::move(route->own) : "";
 }
 
+std::string OwnAddressTowards(const std::vector<std::string>& coordinators) {
+  for (const std::string& coordinator : coordinators) {
+    if (std::string own = OwnAddressTowards(coordinator); !own.empty()) return own;
+  }
+  return "";
+}
+
 Endpoints::Endpoints(std::map<std::string, std::string> listening, std::string advertised,
-                     std::vector<std::string> advertise, std::string coordinator)
+                     std::vector<std::string> advertise, std::function<std::string()> coordinator)
     : listening_(std::move(listening)),
       advertised_(std::move(advertised)),
       advertise_(std::move(advertise)),
       coordinator_(std::move(coordinator)) {}
 
 std::vector<v1::DataEndpoint> Endpoints::Find() {
-  if (std::optional<Route> route = RouteTo(coordinator_)) {
+  if (std::optional<Route> route = RouteTo(coordinator_())) {
     route_ = route->peer;
     route_bytes_ = route->peer_bytes;
     own_ = std::move(route->own);

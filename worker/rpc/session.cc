@@ -16,6 +16,8 @@ namespace {
 
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
+// A standby may be about to take over.
+constexpr absl::Duration kLongestBackOffOfSeveral = absl::Seconds(1);
 
 }  // namespace
 
@@ -69,35 +71,53 @@ bool Session::Sleep(absl::Duration duration) {
 }
 
 void Session::Loop() {
+  const absl::Duration longest =
+      options_.access->alone() ? kLongestBackOff : kLongestBackOffOfSeveral;
   absl::Duration back_off = kFirstBackOff;
+  // Since the last pause.
+  size_t tried = 0;
+  bool welcomed = false;
   while (true) {
-    back_off = Connect() ? kFirstBackOff : std::min(2 * back_off, kLongestBackOff);
+    const Ending ending = Connect();
     {
       const std::lock_guard lock(mutex_);
-      if (!fatal_.ok()) return;
+      if (!fatal_.ok() || closing_) return;
     }
+    welcomed |= ending.welcomed;
+    if (!ending.serves && ++tried < options_.access->count()) continue;
+    back_off = welcomed ? kFirstBackOff : std::min(2 * back_off, longest);
+    tried = 0;
+    welcomed = false;
     if (!Sleep(back_off)) return;
   }
 }
 
-bool Session::Connect() {
+Session::Ending Session::Connect() {
   grpc::ClientContext context;
-  options_.access->AddTo(&context);
-  context.set_wait_for_ready(true);
+  options_.access->Prepare(&context);
+  out_of_place_.clear();
   {
     const std::lock_guard lock(mutex_);
-    if (closing_) return false;
+    if (closing_) return {};
     context_ = &context;
     stream_ended_ = false;
     moved_ = false;
     welcomed_ = false;
+    rejected_ = false;
     outbox_.BeginSession();
   }
   const auto stub = stub_.Get();
   const auto stream = stub->Session(&context);
+  const std::string address = stub_.address();
+  // Who is alone was waited for. To a coordinator that is not there nothing is said: a hello may
+  // take a while, because it looks up names.
+  const bool reached = options_.access->alone() || !stub_.unreachable();
   v1::WorkerMessage hello;
-  *hello.mutable_hello() = options_.hello();
-  if (stream->Write(hello)) {
+  if (reached) {
+    *hello.mutable_hello() = options_.hello();
+    hello.mutable_hello()->set_term(term_);
+  }
+  if (reached && stream->Write(hello)) {
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
     v1::WorkerCommand command;
     while (stream->Read(&command)) {
@@ -116,48 +136,75 @@ bool Session::Connect() {
     writer.join();
   }
   const Status status = FromGrpc(stream->Finish());
-  bool welcomed = false;
+  Ending ending;
   std::string news;
   {
     const std::lock_guard lock(mutex_);
     context_ = nullptr;
-    if (closing_) return false;
+    if (closing_) return {};
     if (moved_) stub_.Drop();  // its connection has an address that is gone
-    if (status.code() == absl::StatusCode::kUnauthenticated ||
-        status.code() == absl::StatusCode::kPermissionDenied) {
-      fatal_ = Annotate(status, "coordinator " + options_.access->address());
-    } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
-      last_failure_ = std::string(Message(status));
-      news = moved_                  ? "this machine has another address towards it"
-             : last_failure_.empty() ? "closed the session"
-                                     : last_failure_;
+    // An old coordinator that is back may not know this worker, which is another one's by now.
+    const bool believed = obeyed_.empty() || obeyed_ == address;
+    if (believed && (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status))) {
+      fatal_ = Annotate(status, "coordinator " + address);
+    } else if (fatal_.ok()) {
+      news = NewsLocked(address, status, reached);
     }
-    welcomed = welcomed_;
+    ending = {.welcomed = welcomed_, .serves = moved_ || rejected_};
   }
+  if (!ending.serves) stub_.DoesNotServe();
   // Without the lock: a log line of a run comes back to Send.
   if (!news.empty()) {
-    LogWarning("coordinator {}: {}; dialling again", options_.access->address(), news);
+    const bool same = ending.serves || options_.access->alone();
+    LogWarning("coordinator {}{}; {}", address, news,
+               same ? "dialling again" : "trying " + options_.access->address());
   }
-  return welcomed;
+  return ending;
+}
+
+std::string Session::NewsLocked(const std::string& address, const Status& status, bool reached) {
+  // How a connection fails is told in other words each time.
+  const std::string failure = !out_of_place_.empty() ? out_of_place_
+                              : reached              ? std::string(Message(status))
+                                                     : "no connection";
+  std::string& last = failures_[address];
+  if (!welcomed_ && last == failure) return "";
+  last = failure;
+  if (!out_of_place_.empty()) return " " + out_of_place_;
+  if (moved_) return ": this machine has another address towards it";
+  return fmt::format(": {}", status.ok() ? "closed the session" : Message(status));
+}
+
+std::string Session::WhyNotObeyed(uint64_t term) const {
+  if (term >= term_) return "";
+  return fmt::format("has {}, but one of term {} has taken over from it",
+                     term == 0 ? "no term" : fmt::format("term {}", term), term_);
 }
 
 bool Session::HandleCommand(v1::WorkerCommand command) {
+  const std::string address = stub_.address();
+  // A refusal is a command, too: the old coordinator must not end this worker.
+  out_of_place_ = WhyNotObeyed(command.term());
+  if (!out_of_place_.empty()) return false;
+  term_ = command.term();
+  obeyed_ = address;
   if (command.has_reject()) {
-    LogAboutPeer(LogLevel::kError, options_.access->address(),
-                 fmt::format("coordinator {} refuses this worker: {}", options_.access->address(),
-                             command.reject().reason()));
+    LogAboutPeer(
+        LogLevel::kError, address,
+        fmt::format("coordinator {} refuses this worker: {}", address, command.reject().reason()));
     const std::lock_guard lock(mutex_);
+    rejected_ = true;
     if (command.reject().fatal()) {
       fatal_ = absl::FailedPreconditionError(command.reject().reason());
     }
     return false;
   }
   if (command.has_welcome()) {
-    LogInfo("connected to coordinator {} (version {})", options_.access->address(),
+    LogInfo("connected to coordinator {} (version {})", address,
             command.welcome().coordinator_version());
     const std::lock_guard lock(mutex_);
     welcomed_ = true;
-    last_failure_.clear();
+    failures_.clear();
     heartbeat_ = absl::Seconds(std::clamp(command.welcome().heartbeat_seconds(), 0.05, 60.0));
     changed_.notify_all();
     return true;

@@ -16,11 +16,13 @@ namespace {
 
 // What the coordinator may ask for before it has heard an answer; more is a fault on its side.
 constexpr size_t kMaxWaiting = 256;
-constexpr std::chrono::minutes kTransferLimit{30};
+constexpr absl::Duration kTransferLimit = absl::Minutes(30);
+// After a coordinator that did not serve, before the next try.
+constexpr absl::Duration kCopyPause = absl::Milliseconds(200);
 
 }  // namespace
 
-ShardCourier::ShardCourier(std::shared_ptr<const Access> access, const ShardStore* shards,
+ShardCourier::ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                            std::function<void(v1::WorkerMessage)> send)
     : stub_(std::move(access)),
       shards_(shards),
@@ -117,10 +119,22 @@ v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
 }
 
 Status ShardCourier::SendCopy(const std::string& path, const ShardFile& file) {
+  const Deadline deadline = Deadline::After(kTransferLimit);
+  while (true) {
+    const Status status = TrySendCopy(path, file, deadline);
+    if (!absl::IsUnavailable(status) || stub_.access().alone() || deadline.Expired()) return status;
+    stub_.DoesNotServe();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(kCopyPause), [this] { return closing_; });
+  }
+}
+
+Status ShardCourier::TrySendCopy(const std::string& path, const ShardFile& file,
+                                 Deadline deadline) {
   grpc::ClientContext context;
-  stub_.access().AddTo(&context);
-  context.set_wait_for_ready(true);
-  context.set_deadline(std::chrono::system_clock::now() + kTransferLimit);
+  stub_.access().Prepare(&context);
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoNanoseconds(deadline.Remaining()));
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return absl::CancelledError("the worker is shutting down");

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.grpc.pb.h"
 #include "proto/member/access.h"
@@ -25,7 +26,7 @@ namespace longhaul::worker {
 class ShardCourier {
  public:
   // `send` takes the answers; thread-safe. `shards` must outlive this.
-  ShardCourier(std::shared_ptr<const Access> access, const ShardStore* shards,
+  ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
 
@@ -38,7 +39,10 @@ class ShardCourier {
  private:
   void Loop();
   v1::WorkerMessage Answer(const v1::WorkerCommand& command);
+  // While no coordinator serves, it is tried again with the one that is at hand then, where there
+  // are several.
   Status SendCopy(const std::string& path, const ShardFile& file);
+  Status TrySendCopy(const std::string& path, const ShardFile& file, Deadline deadline);
   Status SendChunks(const std::string& path, const ShardFile& file,
                     grpc::ClientWriter<v1::UploadChunk>* writer);
   bool Closing() const;

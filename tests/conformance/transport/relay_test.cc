@@ -101,8 +101,8 @@ std::unique_ptr<internal::Backend> NewBackend() {
 class RelayedLinkTest : public LinkTest {
  protected:
   void SetUp() override {
-    listener_ = *relay::CreateTransport({.coordinator = "127.0.0.1:7070"});
-    dialler_ = *relay::CreateTransport({.coordinator = "127.0.0.1:7070"});
+    listener_ = *relay::CreateTransport({.coordinator = [] { return "127.0.0.1:7070"; }});
+    dialler_ = *relay::CreateTransport({.coordinator = [] { return "127.0.0.1:7070"; }});
   }
   void OpenAt(const std::vector<std::string>& ways) {
     OpenResult expected, dialled;

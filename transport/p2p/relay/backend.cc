@@ -187,7 +187,7 @@ class RelayBackend : public internal::Backend {
     LH_ASSIGN_OR_RETURN(Way way, ParseWay(text));
     std::string address = way.address;
     if (address.starts_with(':')) {
-      LH_ASSIGN_OR_RETURN(HostPort coordinator, ParseHostPort(options_.coordinator));
+      LH_ASSIGN_OR_RETURN(HostPort coordinator, ParseHostPort(options_.coordinator()));
       coordinator.port = 0;
       const std::string host = longhaul::ToString(coordinator);
       address = host.substr(0, host.rfind(':')) + address;

@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_
 #define LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,8 +14,9 @@
 namespace longhaul::transport::relay {
 
 struct RelayedOptions {
-  // host:port; at its host are the ways that name none.
-  std::string coordinator;
+  // host:port of the coordinator at hand, asked for with each way that names no host: such a way is
+  // at the coordinator's. Called on the transport's loop and by who waits; thread-safe.
+  std::function<std::string()> coordinator;
 };
 
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const RelayedOptions& options);

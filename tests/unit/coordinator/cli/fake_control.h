@@ -5,6 +5,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -44,7 +45,8 @@ class FakeControl : public v1::ControlService::Service {
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   grpc::Status Info(grpc::ServerContext* context, const v1::InfoRequest*, v1::InfoReply*) override {
-    return Check(*context);
+    ++infos;
+    return standby ? Standby() : Check(*context);
   }
   grpc::Status MissingBlobs(grpc::ServerContext* context, const v1::MissingBlobsRequest* request,
                             v1::MissingBlobsReply* reply) override {
@@ -80,6 +82,7 @@ class FakeControl : public v1::ControlService::Service {
   }
   grpc::Status ListRuns(grpc::ServerContext* context, const v1::ListRunsRequest*,
                         v1::ListRunsReply* reply) override {
+    if (standby) return Standby();
     if (grpc::Status status = Check(*context); !status.ok()) return status;
     for (const v1::RunStatus& run : runs) *reply->add_runs() = run;
     return grpc::Status::OK;
@@ -127,8 +130,11 @@ class FakeControl : public v1::ControlService::Service {
   }
   grpc::Status ListLogs(grpc::ServerContext*, const v1::LogsRequest*,
                         grpc::ServerWriter<v1::LogEntry>* writer) override {
+    if (standby) return Standby();
     for (const v1::LogEntry& entry : logs) writer->Write(entry);
-    return grpc::Status::OK;
+    if (!cut_logs) return grpc::Status::OK;
+    standby = true;
+    return {grpc::StatusCode::UNAVAILABLE, "going down"};
   }
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                            v1::ListWorkersReply* reply) override {
@@ -176,6 +182,11 @@ class FakeControl : public v1::ControlService::Service {
   v1::TraceRequest trace_request;
   v1::TraceReply trace;
   bool cut_first_watch = false;
+  // To ListLogs: all `logs`, and then it serves no more.
+  bool cut_logs = false;
+  // Says so to Info, ListRuns and ListLogs.
+  std::atomic<bool> standby{false};
+  std::atomic<int> infos{0};
   // Called first by MissingBlobs and GetRun, to change the answers between two calls.
   std::function<void()> before_missing_blobs, before_get_run;
 
@@ -185,6 +196,10 @@ class FakeControl : public v1::ControlService::Service {
   std::vector<std::string> watch_requests;    // guarded by mutex
 
  private:
+  static grpc::Status Standby() {
+    return {grpc::StatusCode::UNAVAILABLE,
+            "this is the standby of h:7070, which it has not taken over"};
+  }
   grpc::Status Check(const grpc::ServerContext& context) const {
     if (token.empty()) return grpc::Status::OK;
     const auto& metadata = context.client_metadata();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "base/address.h"
 #include "proto/rpc/channel.h"
@@ -10,6 +11,7 @@
 namespace longhaul {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(HostPortTest, ReadsWhatFlagsHave) {
@@ -36,6 +38,28 @@ TEST(HostPortTest, RefusesTheRest) {
     const StatusOr<HostPort> parsed = ParseHostPort(text);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(Message(parsed.status())), HasSubstr("expected host:port"));
+  }
+}
+
+TEST(HostPortTest, ReadsListsOfThem) {
+  const auto read = [](const char* text) {
+    return ParseAddressList(text).value_or(std::vector<std::string>());
+  };
+  EXPECT_THAT(read("a:7070"), ElementsAre("a:7070"));
+  EXPECT_THAT(read("a:7070,b:7070"), ElementsAre("a:7070", "b:7070"));
+  EXPECT_THAT(read(" a:7070, [::1]:7071 "), ElementsAre("a:7070", "[::1]:7071"));
+  const struct {
+    const char* text;
+    const char* says;
+  } kWrong[] = {
+      {"", "address '': expected host:port"},
+      {"a:7070,", "address '': expected host:port"},
+      {"a:7070,b", "address 'b': expected host:port"},
+      {"a:7070,b:7070,a:7070", "expected each address once, but a:7070 stands there twice"}};
+  for (const auto& one : kWrong) {
+    const auto list = ParseAddressList(one.text);
+    EXPECT_EQ(list.status().code(), absl::StatusCode::kInvalidArgument) << one.text;
+    EXPECT_THAT(std::string(Message(list.status())), HasSubstr(one.says)) << one.text;
   }
 }
 

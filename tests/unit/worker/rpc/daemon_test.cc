@@ -68,6 +68,10 @@ TEST_F(WorkerDaemonTest, WrongUsageIsExitCodeTwoAndNamesTheFlag) {
   expect(Run({}), "--coordinator is required");
   for (const char* name : {"HOME", "XDG_STATE_HOME"}) ::unsetenv(name);
   expect(Run({"--coordinator", "127.0.0.1:1"}), "--state-dir is required");
+  expect(Run({"--coordinator", "127.0.0.1:1,nonsense", "--state-dir", "any"}),
+         "--coordinator: address 'nonsense': expected ");
+  expect(Run({"--coordinator", "a:1,b:1,a:1", "--state-dir", "any"}),
+         "--coordinator: address list 'a:1,b:1,a:1': expected each address once");
   expect(Run({"--cordinator", "127.0.0.1:1"}),
          "unknown option '--cordinator'; did you mean '--coordinator'?");
   expect(RunWith({"--advertise", "nonsense"}), "--advertise: address 'nonsense': expected ");
@@ -116,6 +120,19 @@ TEST_F(WorkerDaemonTest, AWorkerOfGrpcAloneNeedsNoWayToTheCoordinatorYet) {
       Run({"--coordinator", "no-such-host.invalid:1", "--state-dir", folder_.path() + "/state",
            "--transport", "grpc", "--grpc-address", "127.0.0.1:0", "--insecure"});
   EXPECT_TRUE(daemon->WaitForOutput("data address 127.0.0.1:", Soon())) << daemon->standard_error();
+}
+
+// As systemd's unit has it.
+TEST_F(WorkerDaemonTest, TakesAListOfCoordinatorsFromItsFile) {
+  const std::string file = folder_.path() + "/worker.yaml";
+  for (const char* value : {"127.0.0.1:1,127.0.0.1:2", "[127.0.0.1:1, 127.0.0.1:2]"}) {
+    ASSERT_TRUE(WriteFileAtomic(file, fmt::format("coordinator: {}\n", value)).ok());
+    const auto daemon = Run({"--config", file, "--state-dir", folder_.path() + "/state",
+                             "--transport", "grpc", "--insecure"});
+    EXPECT_TRUE(daemon->WaitForOutput("coordinator 127.0.0.1:2: ", Soon()))
+        << daemon->standard_error();
+    EXPECT_THAT(daemon->standard_error(), HasSubstr("; trying 127.0.0.1:2"));
+  }
 }
 
 TEST_F(WorkerDaemonTest, AGrpcPortInUseIsNamed) {

@@ -7,6 +7,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -47,14 +48,16 @@ class FakeCoordinator : public v1::WorkerService::Service {
       return {};
     }
     bool Say(const v1::WorkerCommand& command) { return stream_->Write(command); }
-    bool Welcome(double heartbeat_seconds = 1) {
+    bool Welcome(double heartbeat_seconds = 1, uint64_t term = 0) {
       v1::WorkerCommand command;
+      command.set_term(term);
       command.mutable_welcome()->set_protocol(2);
       command.mutable_welcome()->set_heartbeat_seconds(heartbeat_seconds);
       return Say(command);
     }
-    bool Reject(const std::string& reason, bool fatal) {
+    bool Reject(const std::string& reason, bool fatal, uint64_t term = 0) {
       v1::WorkerCommand command;
+      command.set_term(term);
       command.mutable_reject()->set_reason(reason);
       command.mutable_reject()->set_fatal(fatal);
       return Say(command);
@@ -120,11 +123,26 @@ class FakeCoordinator : public v1::WorkerService::Service {
     return shards_;
   }
   grpc::Status refuse_shards;
+  int refused_shards() const { return refused_shards_; }
+  std::map<std::string, std::string> blobs;  // by hash; set it before Start
 
  private:
+  grpc::Status FetchBlob(grpc::ServerContext*, const v1::FetchBlobRequest* request,
+                         grpc::ServerWriter<v1::BlobChunk>* writer) override {
+    const auto found = blobs.find(request->sha256());
+    if (found == blobs.end()) return {grpc::StatusCode::NOT_FOUND, "there is no such blob"};
+    v1::BlobChunk chunk;
+    chunk.set_total_bytes(found->second.size());
+    chunk.set_data(found->second.substr(request->offset()));
+    writer->Write(chunk);
+    return grpc::Status::OK;
+  }
   grpc::Status StoreShard(grpc::ServerContext*, grpc::ServerReader<v1::UploadChunk>* reader,
                           v1::UploadReply*) override {
-    if (!refuse_shards.ok()) return refuse_shards;
+    if (!refuse_shards.ok()) {
+      ++refused_shards_;
+      return refuse_shards;
+    }
     reader->SendInitialMetadata();
     v1::UploadChunk chunk;
     std::string sha256, bytes;
@@ -154,6 +172,7 @@ class FakeCoordinator : public v1::WorkerService::Service {
   bool stopping_ = false;
   std::vector<std::shared_ptr<Connection>> connections_;
   std::map<std::string, std::string> shards_;
+  std::atomic<int> refused_shards_{0};
 };
 
 }  // namespace longhaul::worker

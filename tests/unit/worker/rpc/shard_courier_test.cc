@@ -139,5 +139,27 @@ TEST_F(ShardCourierTest, ShutdownGivesUpATransferThatWaits) {
   EXPECT_TRUE(answers_.empty());
 }
 
+// The coordinator that asked was killed before its copy was under way.
+TEST_F(ShardCourierTest, CopiesGoToTheCoordinatorThatServes) {
+  coordinator_.Start();
+  coordinator_.Stop();
+  FakeCoordinator standby;
+  standby.refuse_shards = {grpc::StatusCode::UNAVAILABLE, "this is the standby"};
+  standby.Start();
+  courier_ = std::make_unique<ShardCourier>(
+      Access::PlainOfSeveral({coordinator_.address(), standby.address()}, ""), store_.get(),
+      [this](v1::WorkerMessage message) { answers_.Push(std::move(message)); });
+  courier_->Add(Asking(/*copy=*/true));
+  // Not before it was refused everywhere.
+  while (standby.refused_shards() == 0) absl::SleepFor(absl::Milliseconds(1));
+  coordinator_.Start();
+  const v1::WorkerMessage answer = answers_.Take().value_or(v1::WorkerMessage());
+  ASSERT_EQ(answer.shards_checked().shards_size(), static_cast<int>(files_.size()));
+  for (const v1::ShardState& shard : answer.shards_checked().shards()) {
+    EXPECT_TRUE(shard.copied()) << shard.copy_error();
+  }
+  EXPECT_EQ(coordinator_.shards().size(), files_.size());
+}
+
 }  // namespace
 }  // namespace longhaul::worker

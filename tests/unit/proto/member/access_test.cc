@@ -1,0 +1,242 @@
+// Which of several coordinators is at hand, and how one becomes a member where the first of them
+// does not serve.
+#include "proto/member/access.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "longhaul/v1/member.grpc.pb.h"
+#include "proto/identity/authority.h"
+#include "proto/identity/credentials.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/status.h"
+#include "tests/support/silent_listener.h"
+#include "tests/support/temp_dir.h"
+
+namespace longhaul {
+namespace {
+
+using ::longhaul::testing::SilentListener;
+using ::longhaul::testing::TempDir;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLimit = absl::Seconds(10);
+
+// A coordinator that takes in everybody, or a standby of it.
+class FakeMembers : public v1::MemberService::Service {
+ public:
+  explicit FakeMembers(const Authority& authority) : authority_(authority) {}
+  ~FakeMembers() override { Stop(); }
+  // On a free port, or on the one that it had before Stop.
+  void Start() {
+    const StatusOr<ServerIdentity> identity = authority_.MakeServerIdentity(absl::Now());
+    ASSERT_TRUE(identity.ok()) << identity.status();
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(fmt::format("127.0.0.1:{}", port_), TlsServer(*identity), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  void Stop() {
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+  std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
+
+  grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest* request,
+                    v1::JoinReply* reply) override {
+    return Sign(request->request_pem(), reply);
+  }
+  grpc::Status Renew(grpc::ServerContext*, const v1::RenewRequest* request,
+                     v1::JoinReply* reply) override {
+    return Sign(request->request_pem(), reply);
+  }
+
+  std::atomic<bool> standby{false};
+  std::atomic<int> signed_count{0};
+  absl::Duration age = absl::ZeroDuration();  // of certificates, which last for an hour
+
+ private:
+  grpc::Status Sign(const std::string& request_pem, v1::JoinReply* reply) {
+    if (standby) {
+      return {grpc::StatusCode::UNAVAILABLE,
+              "this is the standby of h:7070, which it has not taken over"};
+    }
+    const StatusOr<std::string> certificate =
+        authority_.Sign(request_pem, {.name = "somebody", .role = Role::kUser, .worker_id = {}},
+                        absl::Now() - age, absl::Hours(1));
+    if (!certificate.ok()) return ToGrpc(certificate.status());
+    reply->set_certificate_pem(*certificate);
+    ++signed_count;
+    return grpc::Status::OK;
+  }
+
+  const Authority& authority_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class AccessTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(authority_.ok()) << authority_.status();
+    const std::string file = folder_.path() + "/token";
+    std::ofstream(file) << ToString(NewJoinToken(Role::kUser, authority_->fingerprint()));
+    std::filesystem::permissions(file, std::filesystem::perms(0600));
+  }
+  StatusOr<std::shared_ptr<Access>> Open(std::vector<std::string> addresses) {
+    return Access::Open({.addresses = std::move(addresses),
+                         .token_file = folder_.path() + "/token",
+                         .credentials_file = folder_.path() + "/me.pem"},
+                        kLimit);
+  }
+
+  TempDir folder_;
+  StatusOr<Authority> authority_ = Authority::Make(absl::Now());
+  FakeMembers first_{*authority_}, second_{*authority_};
+};
+
+TEST_F(AccessTest, TheNextOneIsAtHandOnceForAllWhoFoundThatOneDoesNotServe) {
+  const auto access = Access::PlainOfSeveral({"a:1", "b:1", "c:1"}, "");
+  EXPECT_FALSE(access->alone());
+  const Access::Connection one = access->Dial();
+  const Access::Connection two = access->Dial();
+  EXPECT_EQ(one.address, "a:1");
+  access->GoOnFrom(one.generation);
+  access->GoOnFrom(two.generation);  // the same news
+  EXPECT_EQ(access->address(), "b:1");
+  EXPECT_GT(access->generation(), one.generation);
+  access->GoOnFrom(access->generation());
+  access->GoOnFrom(access->generation());
+  EXPECT_EQ(access->Dial().address, "a:1");
+}
+
+TEST_F(AccessTest, OneAloneStaysAndKeepsItsChannels) {
+  const auto access = Access::Plain("a:1", "");
+  EXPECT_TRUE(access->alone());
+  const uint64_t before = access->generation();
+  access->GoOnFrom(before);
+  EXPECT_EQ(access->address(), "a:1");
+  EXPECT_EQ(access->generation(), before);
+}
+
+TEST_F(AccessTest, AsksEachOnceUntilOneServes) {
+  const auto access = Access::PlainOfSeveral({"a:1", "b:1", "c:1"}, "");
+  std::vector<std::string> asked;
+  EXPECT_TRUE(access
+                  ->AskEach([&](const std::string& address) {
+                    asked.push_back(address);
+                    return address == "b:1" ? absl::OkStatus() : absl::UnavailableError("down");
+                  })
+                  .ok());
+  EXPECT_THAT(asked, ElementsAre("a:1", "b:1"));
+  EXPECT_EQ(access->address(), "b:1");
+  asked.clear();
+  const Status in_vain = access->AskEach([&](const std::string& address) {
+    asked.push_back(address);
+    return absl::UnavailableError(address == "c:1" ? "c:1: no route" : "down");
+  });
+  EXPECT_EQ(in_vain, absl::UnavailableError("b:1: down; c:1: no route; a:1: down"));
+  EXPECT_THAT(asked, ElementsAre("b:1", "c:1", "a:1"));
+  EXPECT_EQ(access->address(), "b:1");
+  // What one says that serves is the answer.
+  asked.clear();
+  EXPECT_EQ(access->AskEach([&](const std::string& address) {
+    asked.push_back(address);
+    return absl::PermissionDeniedError("no");
+  }),
+            absl::PermissionDeniedError("no"));
+  EXPECT_THAT(asked, ElementsAre("b:1"));
+}
+
+TEST_F(AccessTest, OneAloneIsAskedOnceInItsOwnWords) {
+  const auto access = Access::Plain("a:1", "");
+  EXPECT_EQ(access->AskEach([](const std::string&) { return absl::UnavailableError("down"); }),
+            absl::UnavailableError("down"));
+}
+
+TEST_F(AccessTest, JoinsWhereTheFirstIsDown) {
+  first_.Start();
+  first_.Stop();
+  second_.Start();
+  const auto access = Open({first_.address(), second_.address()});
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ((*access)->address(), second_.address());
+  EXPECT_TRUE(LoadCredentials(folder_.path() + "/me.pem")->joined());
+}
+
+TEST_F(AccessTest, JoinsWhereTheFirstNeverAnswers) {
+  const SilentListener silent;
+  second_.Start();
+  const MonoTime begin = Now();
+  const auto access = Open({silent.address(), second_.address()});
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ((*access)->address(), second_.address());
+  // One alone would have been given all of the limit.
+  EXPECT_LT(Now() - begin, kLimit);
+}
+
+TEST_F(AccessTest, JoinsWhereTheFirstIsAStandby) {
+  first_.standby = true;
+  first_.Start();
+  second_.Start();
+  const auto access = Open({first_.address(), second_.address()});
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ((*access)->address(), second_.address());
+  EXPECT_EQ(second_.signed_count, 1);
+}
+
+TEST_F(AccessTest, SaysWhatEachOfThemSaidAndJoinsWhenOneIsThere) {
+  first_.Start();
+  first_.Stop();
+  second_.standby = true;
+  second_.Start();
+  const std::vector<std::string> both = {first_.address(), second_.address()};
+  const auto in_vain = Open(both);
+  EXPECT_TRUE(absl::IsUnavailable(in_vain.status())) << in_vain.status();
+  EXPECT_THAT(std::string(Message(in_vain.status())),
+              AllOf(HasSubstr(first_.address() + ": Connection refused"),
+                    HasSubstr(second_.address() + ": this is the standby of h:7070")));
+  second_.standby = false;
+  EXPECT_TRUE(Open(both).ok());
+}
+
+TEST_F(AccessTest, AnotherAuthorityIsNotPassedOver) {
+  const StatusOr<Authority> other = Authority::Make(absl::Now());
+  ASSERT_TRUE(other.ok());
+  FakeMembers stranger(*other);
+  stranger.Start();
+  second_.Start();
+  EXPECT_TRUE(absl::IsUnauthenticated(Open({stranger.address(), second_.address()}).status()));
+  EXPECT_EQ(second_.signed_count, 0);
+}
+
+TEST_F(AccessTest, RenewsWithTheOneThatServes) {
+  first_.age = absl::Minutes(50);  // due at once
+  first_.Start();
+  second_.Start();
+  const auto access = Open({first_.address(), second_.address()});
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ((*access)->address(), first_.address());
+  first_.Stop();
+  const uint64_t before = (*access)->generation();
+  EXPECT_EQ((*access)->RenewIfDue(absl::ZeroDuration()), absl::OkStatus());
+  EXPECT_EQ(second_.signed_count, 1);
+  EXPECT_EQ((*access)->address(), second_.address());
+  EXPECT_GT((*access)->generation(), before);
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -87,11 +87,11 @@ void Fencer::AskStandby(const std::string& standby) {
 Status Fencer::Tell(const std::string& predecessor) {
   LH_ASSIGN_OR_RETURN(
       const std::shared_ptr<Access> access,
-      Access::Open({.address = predecessor, .credentials_file = StandbyCredentials(state_dir_)},
-                   Deadline::After(kCallLimit)));
-  const auto stub = v1::StandbyService::NewStub(access->NewChannel());
+      Access::Open({.addresses = {predecessor}, .credentials_file = StandbyCredentials(state_dir_)},
+                   kCallLimit));
+  const auto stub = v1::StandbyService::NewStub(access->Dial().channel);
   grpc::ClientContext context;
-  access->AddTo(&context);
+  access->Prepare(&context, /*wait=*/false);
   SetLimit(&context, kCallLimit);
   v1::FenceRequest request;
   request.set_term(leadership_->term());

@@ -80,12 +80,12 @@ bool Follower::Sleep(absl::Duration duration) {
 Status Follower::EnsureAccess() {
   if (access_ != nullptr) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(access_,
-                      Access::Open({.address = options_.predecessor,
+                      Access::Open({.addresses = {options_.predecessor},
                                     .token_file = options_.token_file,
                                     .credentials_file = StandbyCredentials(options_.state_dir),
                                     .role = Role::kAdmin,
                                     .name = "standby"},
-                                   Deadline::After(kJoinLimit)));
+                                   kJoinLimit));
   stub_.emplace(access_);
   return absl::OkStatus();
 }

@@ -5,12 +5,14 @@
 // the first, until somebody finds that the coordinator there does not serve and says so. Then the
 // next one is at hand, for all who use this Access.
 //
-//   AccessOptions options{.addresses = {"h:7070"}, .token_file = "token", .credentials_file =
-//   "me.pem"}; LH_ASSIGN_OR_RETURN(const std::shared_ptr<Access> access, Access::Open(options,
-//   absl::Seconds(5))); StubOf<v1::WorkerService> stub(access); grpc::ClientContext context;
+//   AccessOptions options{
+//       .addresses = {"h:7070"}, .token_file = "token", .credentials_file = "me.pem"};
+//   LH_ASSIGN_OR_RETURN(const std::shared_ptr<Access> access,
+//                       Access::Open(options, absl::Seconds(5)));
+//   StubOf<v1::WorkerService> stub(access);
+//   grpc::ClientContext context;
 //   access->Prepare(&context);
-//   stub.Get()->FetchBlob(&context, request);
-//   // kUnavailable: stub.DoesNotServe();
+//   stub.Get()->FetchBlob(&context, request);  // kUnavailable: stub.DoesNotServe();
 //
 // Thread-safe.
 #ifndef LONGHAUL_PROTO_MEMBER_ACCESS_H_

@@ -26,11 +26,11 @@ class GateTest : public ::testing::Test {
  protected:
   GateTest() {
     server_ = CoordinatorServer::Start({.listen = "127.0.0.1:0", .state_dir = State()}).value();
-    EXPECT_TRUE(Access::Open({.address = server_->address(),
+    EXPECT_TRUE(Access::Open({.addresses = {server_->address()},
                               .token_file = State() + "/token",
                               .credentials_file = CredentialsFile(),
                               .name = "ann"},
-                             Deadline::After(absl::Seconds(30)))
+                             absl::Seconds(30))
                     .ok());
     own_ = LoadCredentials(CredentialsFile()).value();
   }

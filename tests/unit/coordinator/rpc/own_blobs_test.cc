@@ -62,14 +62,14 @@ class OwnBlobsTest : public ::testing::Test {
   using Stub = v1::ControlService::Stub;
   // As a user. After his first call, which says who he is.
   std::unique_ptr<Stub> Join(const std::string& name) const {
-    const auto access = Access::Open({.address = server_->address(),
+    const auto access = Access::Open({.addresses = {server_->address()},
                                       .token_file = State() + "/token",
                                       .credentials_file = folder_.path() + "/" + name + ".pem",
                                       .role = Role::kUser,
                                       .name = name},
-                                     Deadline::After(absl::Seconds(30)));
+                                     absl::Seconds(30));
     EXPECT_TRUE(access.ok()) << access.status();
-    auto stub = v1::ControlService::NewStub((*access)->NewChannel());
+    auto stub = v1::ControlService::NewStub((*access)->Dial().channel);
     grpc::ClientContext context;
     v1::InfoReply reply;
     EXPECT_TRUE(stub->Info(&context, {}, &reply).ok());

@@ -67,17 +67,17 @@ class FollowTest : public ::testing::Test {
     return ReadLeadership(Dir(name)).value().whole;
   }
   std::shared_ptr<Access> Join(const std::string& address, const std::string& name) const {
-    auto access = Access::Open({.address = address,
+    auto access = Access::Open({.addresses = {address},
                                 .token_file = Dir("first") + "/token",
                                 .credentials_file = Dir(name + ".pem"),
                                 .name = name},
-                               Deadline::After(kPatience));
+                               kPatience);
     EXPECT_TRUE(access.ok()) << access.status();
     return access.ok() ? *access : nullptr;
   }
   // OK: it is stored, here and there.
   static Status Upload(const Access& access, const std::string& bytes) {
-    const auto stub = v1::ControlService::NewStub(access.NewChannel());
+    const auto stub = v1::ControlService::NewStub(access.Dial().channel);
     grpc::ClientContext context;
     v1::UploadReply reply;
     const auto writer = stub->UploadBlob(&context, &reply);
@@ -120,7 +120,7 @@ TEST_F(FollowTest, WhatIsAnsweredIsAtTheStandby) {
   EXPECT_EQ(Blobs("standby"), (std::set<std::string>{Sha256Hex("before"), Sha256Hex("after")}));
 
   // Blobs that nobody names go, there as here.
-  const auto stub = v1::ControlService::NewStub(ann->NewChannel());
+  const auto stub = v1::ControlService::NewStub(ann->Dial().channel);
   grpc::ClientContext context;
   v1::CollectGarbageRequest request;
   for (const std::string& blob : Blobs("first")) {
@@ -178,7 +178,7 @@ TEST_F(FollowTest, AnotherVersionIsRefused) {
   FollowerOptions options = Following(server->address());
   options.version = "2";
   const auto access = Join(server->address(), "ann");
-  const auto stub = v1::StandbyService::NewStub(access->NewChannel());
+  const auto stub = v1::StandbyService::NewStub(access->Dial().channel);
   grpc::ClientContext context;
   const auto stream = stub->Follow(&context);
   v1::FollowerMessage hello;
@@ -248,7 +248,7 @@ TEST_F(FollowTest, OneThatWasAwayAsksItsStandby) {
 TEST_F(FollowTest, NobodyIsFencedByAnOlderTermOrAWorker) {
   const auto server = Serve(Options("first"));
   const auto access = Join(server->address(), "ann");
-  const auto stub = v1::StandbyService::NewStub(access->NewChannel());
+  const auto stub = v1::StandbyService::NewStub(access->Dial().channel);
   v1::FenceRequest request;
   v1::FenceReply reply;
   request.set_term(1);

@@ -45,6 +45,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string state_dir;
   std::string token_file;
+  std::string worker_token_file;
   std::string metrics;
   bool insecure = false;
   std::string http;
@@ -75,6 +76,7 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.relay = flags.relay;
   options.relay_advertise = flags.relay_advertise;
   options.token_file = flags.token_file;
+  options.worker_token_file = flags.worker_token_file;
   options.http = flags.http;
   options.reports = flags.reports;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
@@ -184,6 +186,9 @@ int Main(int argc, char** argv) {
       "file that gets a join token for admins where it is missing; default: token in the "
       "state directory. With --insecure: the file whose first line workers and the CLI "
       "have to know");
+  app.add_option("--worker-token-file", flags.worker_token_file,
+                 "file that gets a join token for workers where it is missing; default: none, and "
+                 "an admin makes them: longhaul token create");
   app.add_flag("--insecure", flags.insecure,
                "plain TCP and one token for everybody, instead of TLS and certificates; other than "
                "loopback needs --token-file");
@@ -270,6 +275,12 @@ int Main(int argc, char** argv) {
                flags.insecure ? "--insecure" : "--force",
                flags.insecure ? "a standby knows its coordinator and its workers by certificates"
                               : "--force serves at once, without following anybody");
+    return kWrongUsage;
+  }
+  if (flags.insecure && !flags.worker_token_file.empty()) {
+    fmt::print(stderr,
+               "longhaul-coordinator: --worker-token-file and --insecure exclude each other: "
+               "without TLS there is one token for all, that of --token-file\n");
     return kWrongUsage;
   }
   for (const auto& [flag, text] :

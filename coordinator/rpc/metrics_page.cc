@@ -210,11 +210,10 @@ void AddCoordinator(Page* page, const Reading& reading) {
       .samples.push_back({{reading.version}, 1});
   AddOne(page, kGauge, "longhaul_coordinator_term", "Grows with each takeover by a standby.",
          static_cast<double>(reading.term));
-  if (reading.has_standby) {
-    AddOne(page, kGauge, "longhaul_coordinator_standby_following",
-           "1 while a standby has all that the coordinator has; none where there never was one.",
-           *reading.has_standby ? 1 : 0);
-  }
+  Family& following = AddFamily(
+      page, kGauge, "longhaul_coordinator_standby_following",
+      "1 while a standby has all that the coordinator has; none where there never was one.");
+  if (reading.has_standby) following.samples.push_back({{}, *reading.has_standby ? 1.0 : 0.0});
   const ShellUse& use = reading.use;
   AddOne(page, kGauge, "longhaul_coordinator_sessions", "Streams of workers that are open.",
          static_cast<double>(use.sessions));

@@ -84,8 +84,8 @@ std::string TokenFile(const ServerOptions& options) {
   return options.token_file.empty() ? options.state_dir + "/token" : options.token_file;
 }
 
-// A file that is there is left as it is, and has to be a join token of this authority.
-Status CheckTokenFile(const std::string& path, const Authority& authority) {
+// A file that is there is left as it is, and has to be a join token of this authority and role.
+Status CheckTokenFile(const std::string& path, const Authority& authority, Role role) {
   LH_ASSIGN_OR_RETURN(const std::string text, LoadToken(path));
   if (!IsJoinToken(text)) {
     return absl::FailedPreconditionError(fmt::format(
@@ -95,11 +95,16 @@ Status CheckTokenFile(const std::string& path, const Authority& authority) {
   }
   const StatusOr<JoinToken> token = ParseJoinToken(text);
   if (!token.ok()) return Annotate(token.status(), path);
-  if (token->fingerprint == authority.fingerprint()) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
-      "{} holds a join token of another authority than this state directory's; remove it, and it "
-      "will hold one of this",
-      path));
+  if (token->fingerprint != authority.fingerprint()) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} holds a join token of another authority than this state directory's; remove it, and it "
+        "will hold one of this",
+        path));
+  }
+  if (token->role == role) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{} holds a join token for the role {}, not {}; name another file", path,
+                  ToString(token->role), ToString(role)));
 }
 
 }  // namespace
@@ -125,16 +130,21 @@ StatusOr<std::vector<std::string>> CoordinatorServer::Impl::OpenMembers(
     made.push_back(fmt::format("made the certificate authority {}/authority.pem, fingerprint {}",
                                options.state_dir, authority->fingerprint()));
   }
-  const std::string path = TokenFile(options);
-  if (std::error_code error; std::filesystem::exists(path, error)) {
-    LH_RETURN_IF_ERROR(CheckTokenFile(path, *authority));
-    return made;
+  const auto provide = [&](const std::string& path, Role role, std::string_view what) -> Status {
+    if (std::error_code error; std::filesystem::exists(path, error)) {
+      return CheckTokenFile(path, *authority, role);
+    }
+    const JoinToken token = NewJoinToken(role, authority->fingerprint());
+    LH_RETURN_IF_ERROR(members->AddToken(token, kAnyNumber, absl::InfiniteFuture(), now));
+    LH_RETURN_IF_ERROR(Annotate(WriteFileAtomic(path, ToString(token) + "\n", 0600), what));
+    made.push_back(fmt::format("made {} {}", what, path));
+    return absl::OkStatus();
+  };
+  LH_RETURN_IF_ERROR(provide(TokenFile(options), Role::kAdmin, "the join token for admins"));
+  if (!options.worker_token_file.empty()) {
+    LH_RETURN_IF_ERROR(
+        provide(options.worker_token_file, Role::kWorker, "the join token for workers"));
   }
-  const JoinToken token = NewJoinToken(Role::kAdmin, authority->fingerprint());
-  LH_RETURN_IF_ERROR(members->AddToken(token, kAnyNumber, absl::InfiniteFuture(), now));
-  LH_RETURN_IF_ERROR(
-      Annotate(WriteFileAtomic(path, ToString(token) + "\n", 0600), "the join token for admins"));
-  made.push_back(fmt::format("made the join token for admins {}", path));
   return made;
 }
 

@@ -23,6 +23,7 @@ struct ServerOptions {
   std::string token;  // insecure: that of every caller; empty: everybody may call, on loopback only
   // TLS: gets a join token for admins where there is no such file; empty: <state_dir>/token.
   std::string token_file;
+  std::string worker_token_file;  // TLS: likewise a join token for workers; empty: none
   absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
   std::string http;     // host:port of the dashboard, on loopback; empty: none
   std::string reports;  // of sweeps, which the dashboard links to; empty: none
@@ -36,8 +37,8 @@ struct ServerOptions {
   StateOptions state;
 };
 
-// Of a state directory that nobody serves now: its authority, and a join token for admins in
-// `token_file` (ServerOptions), both made where they are missing. What was made, in sentences.
+// Of a state directory that nobody serves now: its authority, and the join tokens of
+// ServerOptions, all made where they are missing. What was made, in sentences.
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 
 // Thread-safe after Start.

@@ -29,10 +29,10 @@ libraries() { ldd "$@" | awk '$2 == "=>" && $3 ~ "^/" { print $3 } $1 ~ "^/.*ld-
 
 say "coordinator"
 root=/parts/coordinator
-mkdir -p $root/opt/longhaul/bin $root/opt/longhaul/lib $root/etc $root/tmp $root/var/lib/longhaul $root/run/secrets
+mkdir -p $root/opt/longhaul/bin $root/opt/longhaul/lib $root/etc $root/tmp $root/var/lib/longhaul $root/var/lib/longhaul-join
 chmod 1777 $root/tmp
 # A new volume takes this mode: whoever the coordinator runs as begins a folder of its own there.
-chown 1000:1000 $root/var/lib/longhaul
+chown 1000:1000 $root/var/lib/longhaul $root/var/lib/longhaul-join
 chmod 1777 $root/var/lib/longhaul
 for program in longhaul longhaul-coordinator; do
   cp "/parts/bundle/bin/$program" $root/opt/longhaul/bin/

@@ -116,7 +116,7 @@ FOREIGN = {
     r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
     r"openssl/": ["base", "proto/identity", "proto/member"],
-    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
+    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc", "coordinator/standby",
                           "coordinator/cli"],
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/yaml"],

@@ -115,9 +115,10 @@ class NamespaceCluster:
     def cut_control(self, worker, seconds):
         """No packet passes between the worker with this number and the coordinator."""
         route = ["ip", "-n", f"lh-{self.name}-w{worker}", "route"]
-        subprocess.run([*route, "add", "blackhole", "10.78.0.1/32"], check=True)
+        coordinator = self.address.split(":")[0] + "/32"
+        subprocess.run([*route, "add", "blackhole", coordinator], check=True)
         time.sleep(seconds)
-        subprocess.run([*route, "del", "blackhole", "10.78.0.1/32"], check=True)
+        subprocess.run([*route, "del", "blackhole", coordinator], check=True)
 
     def reset(self, worker, network):
         """All TCP connections that the worker with this number has in `network`."""

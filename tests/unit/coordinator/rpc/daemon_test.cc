@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/token.h"
 #include "base/version.h"
+#include "proto/identity/join_token.h"
 #include "tests/support/subprocess.h"
 #include "tests/unit/coordinator/rpc/fake_worker.h"
 
@@ -126,6 +127,26 @@ TEST_F(DaemonTest, AShortTokenIsNone) {
   const auto daemon = Run({"--state-dir", StateDir(), "--token-file", token});
   EXPECT_EQ(daemon->WaitForExit(Soon()), 1);
   EXPECT_THAT(daemon->standard_error(), HasSubstr("expected 16 to 4096 characters"));
+}
+
+TEST_F(DaemonTest, WorkersGetATokenOfTheirOwn) {
+  const std::string path = folder_.path() + "/workers";
+  const auto init = Run({"init", "--state-dir", StateDir(), "--worker-token-file", path});
+  EXPECT_EQ(init->WaitForExit(Soon()), 0) << init->standard_error();
+  const std::string text = LoadToken(path).value();
+  EXPECT_EQ(ParseJoinToken(text)->role, Role::kWorker);
+  const auto again = Run({"init", "--state-dir", StateDir(), "--worker-token-file", path});
+  EXPECT_EQ(again->WaitForExit(Soon()), 0) << again->standard_error();
+  EXPECT_EQ(LoadToken(path).value(), text);
+
+  const auto mistaken =
+      Run({"init", "--state-dir", StateDir(), "--worker-token-file", StateDir() + "/token"});
+  EXPECT_EQ(mistaken->WaitForExit(Soon()), 1);
+  EXPECT_THAT(mistaken->standard_error(), HasSubstr("for the role admin, not worker"));
+  const auto plain =
+      Run({"--state-dir", StateDir("plain"), "--insecure", "--worker-token-file", path});
+  EXPECT_EQ(plain->WaitForExit(Soon()), 2);
+  EXPECT_THAT(plain->standard_error(), HasSubstr("exclude each other"));
 }
 
 TEST_F(DaemonTest, APlainTokenIsForInsecureAloneAndAJoinTokenForTls) {

@@ -476,6 +476,7 @@ class Core {
   size_t SparesWanted(const Run& run) const;
   void ReleaseSparesBeyond(const Run& run, size_t wanted);
   void AdvanceSpares();
+  void AskSparesForTimes(const Run& run);
   // A spare has timed the layers.
   void OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);
 

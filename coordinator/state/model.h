@@ -41,6 +41,7 @@ struct Worker {
   // The run, or the request to plan one, that it is reserved for. A worker serves one at a time.
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // of this incarnation
+  std::optional<RunId> times_for;        // asked in this session to time the layers as its spare
   absl::Duration clock_ahead;            // of the coordinator's, when it joined
   std::deque<Incarnation> replaced;      // which newer ones followed
   bool restarts = false;  // it has said that its process ends, and another incarnation comes

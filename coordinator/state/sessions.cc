@@ -123,6 +123,7 @@ void Core::On(event::WorkerJoined& joined) {
   worker.resident = hello.resident();
   worker.session = joined.session;
   ++worker.sessions;
+  worker.times_for.reset();
   worker.last_heard = now_;
   sessions_[joined.session] = id;
   connected_.insert(&worker);

@@ -46,8 +46,19 @@ void Core::AdvanceSpares() {
       ++have;
       Changed(*run);
       Log(run, "worker", fmt::format("worker {} is a spare of this run", Label(worker)));
-      if (!worker.layers) SendMeasure(worker, run->record.id, run->record.epoch, run->record.spec);
     }
+    AskSparesForTimes(*run);
+  }
+}
+
+// Not only those that are reserved just now: one that lost its stage to a smaller number of
+// replicas stays reserved, and a coordinator that started anew has forgotten all times.
+void Core::AskSparesForTimes(const Run& run) {
+  if (!HasStages(run.record.state)) return;  // before that nobody knows who has a stage
+  for (Worker* spare : SparesOf(run)) {
+    if (spare->layers || spare->times_for == run.record.id) continue;
+    spare->times_for = run.record.id;
+    SendMeasure(*spare, run.record.id, run.record.epoch, run.record.spec);
   }
 }
 

@@ -177,6 +177,53 @@ TEST_F(Membership, WhoIsBackIsTakenInBetweenSteps) {
   EXPECT_EQ(c.steps[kRun].at(12).first_microbatch(), 30u);
 }
 
+// It has forgotten what anybody timed, of the worker that lost its stage, too.
+TEST_F(Membership, ARestartedCoordinatorAsksAllSparesForTheirTimes) {
+  Begin(2, LostReplica::kContinue);
+  Steps(1, 4);
+  Checkpoint(4);
+  Die("d");
+  ReadyAll();
+  c.Restart();
+  c.Forget();
+  for (uint32_t place = 0; place < 2; ++place) c.Join(HelloAt(workers_[place], kRun, place, 2));
+  c.Join(HelloOf("c", "1"));
+  c.Join(HelloOf("d", "2"));
+  ASSERT_THAT(Spares(), ElementsAre("c", "d"));
+  Steps(5, 6);
+  for (const std::string worker : {"c", "d"}) {
+    EXPECT_EQ(c.Count(worker, v1::WorkerCommand::kMeasure), 1) << worker;
+    c.Times(worker, kRun, 2);
+  }
+  Step(7);
+  EXPECT_EQ(c.StateOf(kRun), "finishing");
+}
+
+// Restarted while they stop: who lost its stage then is reserved already.
+TEST_F(Membership, WhoLostItsStageIsAskedForItsTimes) {
+  Begin(2, LostReplica::kContinue);
+  Steps(1, 4);
+  Checkpoint(4);
+  c.Restart();
+  for (uint32_t place = 0; place < 4; ++place) {
+    v1::Hello hello = HelloAt(workers_[place], kRun, place % 2);
+    hello.mutable_cell()->set_replica(place / 2);
+    c.Join(hello);
+  }
+  Die("d");
+  ASSERT_THAT(Spares(), ElementsAre("c"));
+  ReadyAll();
+  EXPECT_EQ(c.Count("c", v1::WorkerCommand::kMeasure), 1);
+  Steps(5, 6);
+  EXPECT_EQ(c.Count("c", v1::WorkerCommand::kMeasure), 1) << "once";
+  c.Join(HelloOf("d", "2"));
+  c.Times("d", kRun, 2);
+  EXPECT_EQ(c.StateOf(kRun), "running");
+  c.Times("c", kRun, 2);
+  Step(7);
+  EXPECT_EQ(c.StateOf(kRun), "finishing");
+}
+
 TEST_F(Membership, ExactWaits) {
   Begin(2, LostReplica::kExact);
   Steps(1, 4);

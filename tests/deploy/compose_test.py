@@ -295,8 +295,8 @@ def what_a_container_lacks(folder):
         said = call("podman", "run", "--rm", *flags, PREFIX + "worker", check=False)
         if said.returncode == 0 or sentence not in said.stderr:
             raise AssertionError(f"{flags}: exit {said.returncode}: {said.stderr[-1000:]}")
-    said = call("podman", "run", "--rm", "-v", f"{folder / 'token-of-another'}:/run/secrets/longhaul-token:ro",
-                PREFIX + "worker", check=False)
+    said = call("podman", "run", "--rm", "-e", "LONGHAUL_COORDINATOR=127.0.0.1:1",
+                "-v", f"{folder / 'token-of-another'}:/run/secrets/longhaul-token:ro", PREFIX + "worker", check=False)
     if said.returncode == 0 or f"run it as user {ANOTHER_USER}" not in said.stderr:
         raise AssertionError(f"exit {said.returncode}: {said.stderr[-1000:]}")
     print("ok: what a container lacks is said", flush=True)

@@ -57,6 +57,13 @@ StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text) {
   return addresses;
 }
 
+std::string ReachedAt(std::string_view listens, const std::string& host) {
+  StatusOr<HostPort> address = ParseHostPort(listens);
+  if (!address.ok()) return "";
+  if (address->host == "0.0.0.0" || address->host == "::") address->host = host;
+  return ToString(*address);
+}
+
 bool IsLoopback(std::string_view host) {
   if (host == "localhost") return true;
   const std::string text(host);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/address.h"
 #include "base/flags/command_line.h"
@@ -24,6 +25,7 @@
 #include "base/version.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/follower.h"
+#include "coordinator/standby/leadership.h"
 #include "coordinator/state/transitions.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
@@ -80,7 +82,7 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.http = flags.http;
   options.reports = flags.reports;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
-  options.take_over = flags.force;
+  options.claim = flags.force ? Claim::kForce : Claim::kOwn;
   if (flags.insecure && !flags.token_file.empty()) {
     LH_ASSIGN_OR_RETURN(options.token, LoadToken(flags.token_file));
     if (IsJoinToken(options.token)) {
@@ -107,6 +109,14 @@ int SayDone(const StatusOr<BackedUp>& done, std::string_view what) {
   fmt::print("{}: {} runs, {} blobs ({})\n", what, done->runs, done->blobs,
              FormatBytes(static_cast<double>(done->blob_bytes)));
   return kOk;
+}
+
+// Workers may have obeyed coordinators of which a backup knows nothing.
+StatusOr<BackedUp> RestoreAndLead(const std::string& folder, const std::string& state_dir) {
+  StatusOr<BackedUp> done = Restore(folder, state_dir);
+  if (!done.ok()) return done;
+  LH_RETURN_IF_ERROR(WriteLeadership(state_dir, {.term = TermOfForce(/*known=*/0, absl::Now())}));
+  return done;
 }
 
 int Serve(const ServerOptions& options) {
@@ -167,7 +177,7 @@ int StandBy(const Flags& flags, ServerOptions options) {
     return kOk;
   }
   LogWarning("taking over from {}", flags.standby_of);
-  options.take_over = true;
+  options.claim = Claim::kTakeover;
   return Serve(options);
 }
 
@@ -239,7 +249,7 @@ int Main(int argc, char** argv) {
       "over from when it is gone; --token-file has a join token for admins of it");
   app.add_flag("--force", flags.force,
                "serve though the state directory is a standby's, or another coordinator has taken "
-               "over; what that one has done since is lost");
+               "over, or may have; what that one has done since is lost");
   app.add_option("--metrics", flags.metrics,
                  "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9464; "
                  "whoever reaches it reads them; default: none");
@@ -264,6 +274,12 @@ int Main(int argc, char** argv) {
   }
   if (const auto address = ParseHostPort(flags.listen); !address.ok()) {
     fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(address.status()));
+    return kWrongUsage;
+  } else if (address->port == 0 && !flags.standby_of.empty()) {
+    fmt::print(stderr,
+               "longhaul-coordinator: --listen of a standby needs a port: its coordinator and the "
+               "workers have to know where it is; got {}\n",
+               flags.listen);
     return kWrongUsage;
   }
   if (!flags.reports.empty() && flags.http.empty()) {
@@ -303,7 +319,7 @@ int Main(int argc, char** argv) {
     return SayDone(BackUp(flags.state_dir, folder, with_blobs), "backed up into " + folder);
   }
   if (restore->parsed()) {
-    return SayDone(Restore(folder, flags.state_dir), "restored into " + flags.state_dir);
+    return SayDone(RestoreAndLead(folder, flags.state_dir), "restored into " + flags.state_dir);
   }
   if (!init->parsed()) {
     return flags.standby_of.empty() ? Serve(*options) : StandBy(flags, *options);

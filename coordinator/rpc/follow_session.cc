@@ -28,12 +28,27 @@ StatusOr<std::string> ReadSecret(const std::string& path) {
   return secret;
 }
 
-// A standby that listens at every address of its machine is reached at that from which it calls.
-std::string Reachable(const std::string& listens, const std::string& peer_host) {
-  StatusOr<HostPort> address = ParseHostPort(listens);
-  if (!address.ok()) return "";
-  if (address->host == "0.0.0.0" || address->host == "::") address->host = peer_host;
-  return ToString(*address);
+// Once the standby can take over no more, its coordinator serves without asking it. Had the workers
+// come to it, it would have taken over, and they would not be here. Without workers it needs nobody
+// to come.
+void NoteStaleLater(const Followed& followed, std::set<std::string> workers) {
+  if (workers.empty()) return;
+  Shell* const shell = followed.shell;
+  shell->CallAfter(followed.standby_is_stale, [followed, workers = std::move(workers)] {
+    // Another session may have ended since, and has a call of its own.
+    if (followed.leadership->standby_away() < followed.standby_is_stale) return;
+    size_t here = 0;
+    for (const v1::WorkerStatus& worker : followed.shell->Workers()) {
+      here += worker.connected() && workers.contains(worker.worker_id()) ? 1 : 0;
+    }
+    if (2 * here < workers.size()) {
+      NoteStaleLater(followed, workers);
+      return;
+    }
+    LogWarning("the standby has been away for {}, and takes over no more",
+               absl::FormatDuration(followed.standby_is_stale));
+    followed.leadership->NoteStandbyStale();
+  });
 }
 
 v1::FollowedMessage BlobMessage(v1::BlobFolder folder, const std::string& sha256) {
@@ -106,7 +121,7 @@ void FollowSession::TakeLocked() {
   switch (incoming_.body_case()) {
     case v1::FollowerMessage::kHello:
       if (std::exchange(greeted_, true)) break;
-      address_ = Reachable(incoming_.hello().address(), PeerHost(*context_));
+      address_ = ReachedAt(incoming_.hello().address(), PeerHost(*context_));
       if (incoming_.hello().version() != followed_.version) {
         EndLocked(absl::FailedPreconditionError(fmt::format(
             "a standby has to be of the coordinator's version, which is {}; this one has {}",
@@ -251,6 +266,7 @@ void FollowSession::Beat() {
         fmt::format("the standby has said nothing for {}", absl::FormatDuration(kPatience))));
     return;
   }
+  workers_ = {message.beat().worker_ids().begin(), message.beat().worker_ids().end()};
   if (begun_) PushLocked(std::move(message));
   followed_.shell->CallAfter(kBeat, [weak = weak_from_this()] {
     if (const auto session = weak.lock()) session->Beat();
@@ -341,7 +357,10 @@ void FollowSession::EndLocked(const Status& status) {
   if (end_) return;
   end_ = status;
   changed_.notify_all();
-  if (live_) followed_.leadership->NoteStandbyGone();
+  if (live_) {
+    followed_.leadership->NoteStandbyGone();
+    NoteStaleLater(followed_, workers_);
+  }
   if (greeted_) {
     LogWarning("the standby {} follows no more{}{}", address_, status.ok() ? "" : ": ",
                Message(status));

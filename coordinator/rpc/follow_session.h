@@ -26,6 +26,7 @@
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/standby/leadership.h"
+#include "coordinator/standby/takeover.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/journal.h"
 #include "coordinator/store/store.h"
@@ -42,6 +43,7 @@ struct Followed {
   Leadership* leadership = nullptr;
   std::string state_dir;
   std::string version;
+  absl::Duration standby_is_stale = kStandbyIsStale;
 };
 
 class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>,
@@ -105,6 +107,7 @@ class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::Fo
   size_t outgoing_bytes_ = 0;
   bool live_ = false;  // it has all: it is waited for
   uint64_t has_change_ = 0;
+  std::set<std::string> workers_;  // who were connected at the last beat, by their ids
   std::set<std::pair<int, std::string>> sent_blobs_;  // that it has not yet
   MonoTime heard_ = Now();
   std::optional<Status> end_;

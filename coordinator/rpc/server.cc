@@ -151,14 +151,23 @@ StatusOr<std::vector<std::string>> CoordinatorServer::Impl::OpenMembers(
 // Once the authority is there.
 Status CoordinatorServer::Impl::Lead(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const LeadershipRecord was, ReadLeadership(options.state_dir));
-  LH_ASSIGN_OR_RETURN(LeadershipRecord record, BeginToLead(was, options.take_over));
+  LH_ASSIGN_OR_RETURN(LeadershipRecord record, BeginToLead(was, options.claim, absl::Now()));
   if (!(record == was)) LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
   leadership.emplace(options.state_dir, record);
-  if (record.standby.empty() || !authority || options.take_over) return absl::OkStatus();
+  if (record.standby.empty() || !authority) return absl::OkStatus();
   // It may have taken over while this one was away, and could not say so.
   const StatusOr<uint64_t> other = AskTerm(record.standby, *authority, kAskLimit);
-  if (other.ok()) leadership->Yield(*other, record.standby);
-  return leadership->failure();
+  if (absl::IsFailedPrecondition(other.status())) return absl::OkStatus();
+  if (other.ok()) {
+    leadership->Yield(*other, record.standby);
+    return leadership->failure();
+  }
+  if (record.standby_is_stale) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format(
+      "the standby {} had all that this coordinator has, and may have taken over; it cannot be "
+      "asked: {}. Start it, with --standby if it has not taken over, then this one; if it is gone "
+      "for good, --force serves without it",
+      record.standby, Message(other.status())));
 }
 
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
@@ -223,7 +232,8 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
                                            .copies = copies.get(),
                                            .leadership = &*leadership,
                                            .state_dir = options.state_dir,
-                                           .version = options.state.version});
+                                           .version = options.state.version,
+                                           .standby_is_stale = options.standby_is_stale});
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
   builder.RegisterService(&*member_service);

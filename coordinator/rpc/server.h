@@ -9,6 +9,8 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/standby/leadership.h"
+#include "coordinator/standby/takeover.h"
 #include "coordinator/state/state.h"
 #include "proto/identity/authority.h"
 
@@ -30,10 +32,9 @@ struct ServerOptions {
   std::string relay;    // host:port where links between workers are carried; empty: they are not
   std::string relay_advertise;  // where workers reach that; empty: at the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
-  std::string metrics;  // numeric host:port for Prometheus; empty: none
-  // Begins a new term where the state directory is a standby's, or of a coordinator that another
-  // has taken over from.
-  bool take_over = false;
+  absl::Duration standby_is_stale = kStandbyIsStale;  // after it was heard last
+  std::string metrics;        // numeric host:port for Prometheus; empty: none
+  Claim claim = Claim::kOwn;  // to the state directory; the others begin a new term
   StateOptions state;
 };
 
@@ -46,7 +47,7 @@ class CoordinatorServer {
  public:
   // Serves when it returns. Writes the address to <state_dir>/address. kFailedPrecondition for an
   // address that needs a token, a directory in use, a store that cannot be used, and where another
-  // coordinator commands; what
+  // coordinator commands; kUnavailable: it cannot be known whether one does; what
   // GuardedPort::Open says of an address that cannot be had.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
   // Stops and waits for what Stop left.

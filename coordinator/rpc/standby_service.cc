@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include "base/address.h"
 #include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/send_blob.h"
+#include "proto/rpc/auth.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
@@ -51,7 +53,9 @@ grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,
     status = absl::FailedPreconditionError(
         fmt::format("this coordinator has term {}, the caller {}", term, request->term()));
   }
-  if (status.ok()) followed_.leadership->Yield(request->term(), request->address());
+  if (status.ok()) {
+    followed_.leadership->Yield(request->term(), ReachedAt(request->address(), PeerHost(*context)));
+  }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;

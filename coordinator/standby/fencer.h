@@ -16,8 +16,8 @@
 
 namespace longhaul::coordinator {
 
-// The term of the coordinator at `address`, of this authority. kUnavailable: none is there, or a
-// standby that has not taken over.
+// The term of the coordinator at `address`, of this authority. kFailedPrecondition: a standby is
+// there, and has not taken over. Else: it cannot be asked, and why.
 StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
                            absl::Duration limit);
 

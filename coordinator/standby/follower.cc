@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "coordinator/standby/fencer.h"
 #include "proto/identity/authority.h"
 #include "proto/rpc/status.h"
 
@@ -14,7 +15,10 @@ namespace {
 
 constexpr absl::Duration kDialAgain = absl::Seconds(1);
 constexpr absl::Duration kJoinLimit = absl::Seconds(5);
+constexpr absl::Duration kAskLimit = absl::Seconds(2);
 constexpr absl::Duration kLook = absl::Milliseconds(200);
+// How often to see whether the certificate is to be renewed, while a stream is open.
+constexpr absl::Duration kRenewalLook = absl::Minutes(1);
 // A standby that says nothing for 3 s is sent away.
 constexpr absl::Duration kMostStandstill = absl::Seconds(2);
 constexpr uint64_t kMostAuthorityBytes = 1 << 20;
@@ -25,6 +29,19 @@ v1::FollowerMessage HasChange(uint64_t number) {
   return message;
 }
 
+std::string AuthorityIn(const std::string& state_dir) {
+  return ReadFile(state_dir + "/authority.pem", kMostAuthorityBytes).value_or("");
+}
+
+// Whether the coordinator to follow has taken over from this directory's.
+bool HasTakenOver(const FollowerOptions& options, const LeadershipRecord& record) {
+  if (record.role != LeaderRole::kCoordinator) return false;
+  const StatusOr<Authority> authority = Authority::FromPem(AuthorityIn(options.state_dir));
+  if (!authority.ok()) return false;
+  const StatusOr<uint64_t> term = AskTerm(options.predecessor, *authority, kAskLimit);
+  return term.ok() && *term > record.term;
+}
+
 }  // namespace
 
 std::string StandbyCredentials(const std::string& state_dir) {
@@ -32,8 +49,9 @@ std::string StandbyCredentials(const std::string& state_dir) {
 }
 
 StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& options) {
-  LH_ASSIGN_OR_RETURN(StateCopy copy, StateCopy::Open(options.state_dir));
   LH_ASSIGN_OR_RETURN(LeadershipRecord record, ReadLeadership(options.state_dir));
+  LH_ASSIGN_OR_RETURN(StateCopy copy,
+                      StateCopy::Open(options.state_dir, HasTakenOver(options, record)));
   std::unique_ptr<Follower> follower(new Follower(options, std::move(copy)));
   // Whatever it had when it ran last, its coordinator has gone on since.
   record.role = LeaderRole::kStandby;
@@ -42,9 +60,8 @@ StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& optio
   record.whole = false;
   LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
   follower->record_ = follower->written_ = std::move(record);
-  const StatusOr<std::string> authority =
-      ReadFile(options.state_dir + "/authority.pem", kMostAuthorityBytes);
-  if (authority.ok()) LH_RETURN_IF_ERROR(follower->EnsurePort(*authority));
+  const std::string authority = AuthorityIn(options.state_dir);
+  if (!authority.empty()) LH_RETURN_IF_ERROR(follower->EnsurePort(authority));
   if (const Status status = follower->EnsureAccess();
       !status.ok() && !absl::IsUnavailable(status)) {
     return status;
@@ -99,7 +116,7 @@ Status Follower::EnsurePort(const std::string& authority_pem) {
                                            options_.predecessor),
                                [this](const std::string& worker_id) {
                                  const std::lock_guard lock(mutex_);
-                                 contact_.have_come.insert(worker_id);
+                                 contact_.have_come[worker_id] = Now();
                                }));
   return absl::OkStatus();
 }
@@ -133,6 +150,7 @@ Status Follower::Follow() {
     const std::lock_guard lock(mutex_);
     if (closing_ || due_) return absl::CancelledError("it follows no more");
     context_ = &context;
+    dialled_ = Now();
     stream_ended_ = false;
     listed_.clear();
     wanted_.clear();
@@ -286,10 +304,18 @@ void Follower::FetchLoop(Stream* stream) {
   bool said_ready = false;
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] {
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(kRenewalLook), [&] {
       return closing_ || stream_ended_ || !wanted_.empty() || (all_listed_ && !said_ready);
     });
     if (closing_ || stream_ended_) return;
+    lock.unlock();
+    // Not on the thread that reads: the coordinator stores the new certificate, for which it waits
+    // until that thread has it, too.
+    if (const Status renewed = access_->RenewIfDue(kRenewalLook); !renewed.ok()) {
+      LogWarning("{}: {}", options_.predecessor, Message(renewed));
+    }
+    lock.lock();
+    if (wanted_.empty() && (!all_listed_ || said_ready)) continue;
     v1::FollowerMessage message;
     if (wanted_.empty()) {
       said_ready = true;
@@ -365,13 +391,16 @@ void Follower::WatchLoop() {
     const absl::Duration stood_still = now - std::exchange(looked, now);
     if (stood_still > kMostStandstill) {
       // The silence was its own, and the coordinator has gone on without it.
-      SetWhole(false);
+      LogWarning("this process stood still for {}; it follows {} anew",
+                 absl::FormatDuration(absl::Trunc(stood_still, kLook)), options_.predecessor);
+      BeginAnew();
       continue;
     }
     {
       const std::lock_guard lock(mutex_);
       // A coordinator that is silent holds no lease; nobody waits for it to say that it is gone.
-      if (contact_.whole && now - contact_.heard >= kLease && context_ != nullptr) {
+      const MonoTime quiet_since = std::max(contact_.heard, dialled_);
+      if (contact_.whole && now - quiet_since >= kLease && context_ != nullptr) {
         context_->TryCancel();
       }
       switch (Judge(contact_, now)) {
@@ -390,12 +419,18 @@ void Follower::WatchLoop() {
       }
     }
     if (!stale) continue;
-    SetWhole(false);
     LogWarning(
         "{} is not to be heard, but its workers stayed away from here, so it lives, and this "
         "standby misses what it does; it will not take over before it has followed it again",
         options_.predecessor);
+    BeginAnew();
   }
+}
+
+void Follower::BeginAnew() {
+  SetWhole(false);
+  const std::lock_guard lock(mutex_);
+  if (context_ != nullptr) context_->TryCancel();
 }
 
 }  // namespace longhaul::coordinator

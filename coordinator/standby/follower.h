@@ -42,7 +42,8 @@ std::string StandbyCredentials(const std::string& state_dir);
 
 class Follower {
  public:
-  // kFailedPrecondition: the directory, or a token that is not there.
+  // The directory may be that of a coordinator from which `predecessor` has taken over, also where
+  // it has not heard of that. kFailedPrecondition: the directory, or a token that is not there.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
   // Its port is free, and its directory, when this returns.
   ~Follower();
@@ -70,6 +71,8 @@ class Follower {
   // False: the stream has ended.
   bool Say(Stream* stream, const v1::FollowerMessage& message);
   void WatchLoop();
+  // The copy misses something: it begins anew, by another connection.
+  void BeginAnew();
   void SetWhole(bool whole);
   // False when closing.
   bool Sleep(absl::Duration duration);
@@ -89,6 +92,7 @@ class Follower {
   std::deque<Blob> wanted_;   // of those, that are to be looked for here, and fetched
   bool all_listed_ = false;
   grpc::ClientContext* context_ = nullptr;  // of the stream that is open
+  MonoTime dialled_{};                      // when that began
   grpc::ClientContext* fetch_context_ = nullptr;
   bool stream_ended_ = false;
   std::string last_trouble_;

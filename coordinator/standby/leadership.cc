@@ -39,6 +39,7 @@ std::string ToJson(const LeadershipRecord& record) {
   json["role"] = std::string(role->second);
   json["term"] = record.term;
   if (!record.standby.empty()) json["standby"] = record.standby;
+  if (record.standby_is_stale) json["standby_is_stale"] = true;
   if (!record.predecessor.empty()) json["predecessor"] = record.predecessor;
   if (!record.successor.empty()) json["successor"] = record.successor;
   if (record.role == LeaderRole::kStandby) json["whole"] = record.whole;
@@ -54,6 +55,7 @@ StatusOr<LeadershipRecord> ParseLeadership(std::string_view text) {
     role = json.at("role").get<std::string>();
     record.term = json.at("term").get<uint64_t>();
     record.standby = json.value("standby", "");
+    record.standby_is_stale = json.value("standby_is_stale", false);
     record.predecessor = json.value("predecessor", "");
     record.successor = json.value("successor", "");
     record.whole = json.value("whole", false);
@@ -87,24 +89,36 @@ Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& rec
   return Annotate(WriteFileAtomic(PathIn(state_dir), ToJson(record), 0600), "state directory");
 }
 
-StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, bool take_over) {
-  if (record.role == LeaderRole::kCoordinator) return record;
-  if (!take_over && record.role == LeaderRole::kFenced) {
+uint64_t TermOfForce(uint64_t known, absl::Time now) {
+  // A takeover adds one to a term, and none has happened each second since 1970.
+  return std::max(known + 1, static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixSeconds(now))));
+}
+
+StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim,
+                                       absl::Time now) {
+  const bool forced = claim == Claim::kForce;
+  if (record.role == LeaderRole::kCoordinator &&
+      (!forced || record.standby.empty() || record.standby_is_stale)) {
+    return record;
+  }
+  if (claim == Claim::kOwn && record.role == LeaderRole::kFenced) {
     return absl::FailedPreconditionError(fmt::format(
         "another coordinator has taken over: {}. The records here are older. Start this one with "
         "--standby HOST:PORT of that one, and it follows it; --force lets it serve with what it "
         "has, when the other is gone for good",
         NameOf(record)));
   }
-  if (!take_over) {
+  if (claim == Claim::kOwn) {
     return absl::FailedPreconditionError(fmt::format(
         "this is the state directory of a standby of {0}{1}. Start it with --standby {0}, and it "
         "follows that one; --force takes over from it now",
         record.predecessor, record.whole ? "" : ", which had not all that its coordinator has"));
   }
-  LeadershipRecord leads{.term = record.term + 1};
-  // A successor that was forced aside is told, too.
-  leads.predecessor = record.role == LeaderRole::kStandby ? record.predecessor : record.successor;
+  LeadershipRecord leads{.term = forced ? TermOfForce(record.term, now) : record.term + 1};
+  // Who is forced aside is told, too.
+  leads.predecessor = record.role == LeaderRole::kStandby  ? record.predecessor
+                      : record.role == LeaderRole::kFenced ? record.successor
+                                                           : record.standby;
   return leads;
 }
 
@@ -132,8 +146,11 @@ Status Leadership::failure() const {
 void Leadership::NoteStandby(const std::string& address) {
   const std::lock_guard lock(mutex_);
   standby_is_there_ = true;
-  if (record_.role != LeaderRole::kCoordinator || record_.standby == address) return;
+  standby_left_.reset();
+  if (record_.role != LeaderRole::kCoordinator) return;
+  if (record_.standby == address && !record_.standby_is_stale) return;
   record_.standby = address;
+  record_.standby_is_stale = false;
   if (record_.predecessor == address) record_.predecessor.clear();  // it knows
   Write();
 }
@@ -141,6 +158,20 @@ void Leadership::NoteStandby(const std::string& address) {
 void Leadership::NoteStandbyGone() {
   const std::lock_guard lock(mutex_);
   standby_is_there_ = false;
+  standby_left_ = Now();
+}
+
+void Leadership::NoteStandbyStale() {
+  const std::lock_guard lock(mutex_);
+  standby_left_.reset();
+  if (record_.role != LeaderRole::kCoordinator || record_.standby.empty()) return;
+  record_.standby_is_stale = true;
+  Write();
+}
+
+absl::Duration Leadership::standby_away() const {
+  const std::lock_guard lock(mutex_);
+  return standby_left_ ? Now() - *standby_left_ : absl::ZeroDuration();
 }
 
 std::optional<bool> Leadership::has_standby() const {

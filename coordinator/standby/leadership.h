@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace longhaul::coordinator {
@@ -26,7 +28,8 @@ struct LeadershipRecord {
   LeaderRole role = LeaderRole::kCoordinator;
   uint64_t term = 1;  // fenced: the successor's
   // host:port; empty: nobody.
-  std::string standby;      // of a coordinator: who followed it last
+  std::string standby;            // of a coordinator: who followed it last
+  bool standby_is_stale = false;  // and has been away for too long to take over
   std::string predecessor;  // of a standby: whom it follows; of a coordinator: whom it took over
                             // from, until that one knows
   std::string successor;    // of one that is fenced: who took over
@@ -41,9 +44,19 @@ StatusOr<LeadershipRecord> ParseLeadership(std::string_view json);
 StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir);
 Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record);
 
-// What the state directory is once a coordinator begins to serve from it. `take_over`: as a standby
-// that has to, or because a person forces it. kFailedPrecondition: not without; what to do.
-StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, bool take_over);
+// By what right a coordinator begins to serve from a state directory.
+enum class Claim : uint8_t {
+  kOwn,       // it commanded when it ran last
+  kTakeover,  // it is a standby, and its coordinator is gone
+  kForce,     // a person says so
+};
+
+// What the state directory is once a coordinator begins to serve from it at `now`.
+// kFailedPrecondition: this claim is not enough; what to do.
+StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim, absl::Time now);
+// A term newer than any that workers may have heard of, whoever began it: where the records that
+// are at hand do not tell. `known` is one that they tell.
+uint64_t TermOfForce(uint64_t known, absl::Time now);
 
 // A coordinator that serves. Thread-safe.
 class Leadership {
@@ -61,8 +74,12 @@ class Leadership {
   // A standby has all from now on; it has not any more.
   void NoteStandby(const std::string& address);
   void NoteStandbyGone();
+  // It has been away for so long that it takes over no more.
+  void NoteStandbyStale();
   // Whether there is one that has all; nullopt: none has ever followed this coordinator.
   std::optional<bool> has_standby() const;
+  // How long the one that had all has been away; zero while it is there, or there was none.
+  absl::Duration standby_away() const;
   // The predecessor knows that it is one.
   void ForgetPredecessor();
 
@@ -74,6 +91,7 @@ class Leadership {
   mutable std::mutex mutex_;  // of all below
   LeadershipRecord record_;
   bool standby_is_there_ = false;
+  std::optional<MonoTime> standby_left_;
   Status failure_;
 };
 

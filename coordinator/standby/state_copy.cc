@@ -39,9 +39,9 @@ Status CheckReplaceable(const std::string& state_dir) {
 
 }  // namespace
 
-StatusOr<StateCopy> StateCopy::Open(const std::string& state_dir) {
+StatusOr<StateCopy> StateCopy::Open(const std::string& state_dir, bool taken_over) {
   LH_ASSIGN_OR_RETURN(StateDirLock lock, StateDirLock::Acquire(state_dir));
-  LH_RETURN_IF_ERROR(CheckReplaceable(state_dir));
+  if (!taken_over) LH_RETURN_IF_ERROR(CheckReplaceable(state_dir));
   StateCopy copy(state_dir, std::move(lock));
   LH_ASSIGN_OR_RETURN(copy.blobs_[v1::BLOB_FOLDER_DATA], BlobStore::Open(state_dir + "/blobs"));
   LH_ASSIGN_OR_RETURN(copy.blobs_[v1::BLOB_FOLDER_COPIES],

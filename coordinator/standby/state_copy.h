@@ -22,8 +22,9 @@ namespace longhaul::coordinator {
 class StateCopy {
  public:
   // Locks the directory, and makes it where it is missing. kFailedPrecondition for one with a
-  // coordinator's own runs, which following would replace.
-  static StatusOr<StateCopy> Open(const std::string& state_dir);
+  // coordinator's own runs, which following would replace, unless another one has `taken_over`
+  // from it.
+  static StatusOr<StateCopy> Open(const std::string& state_dir, bool taken_over);
 
   // The copy begins anew. Until all of its bytes have come, the store of before stays.
   Status Begin(const v1::FollowedMessage::Begin& begin);

@@ -5,6 +5,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -14,6 +15,9 @@
 
 namespace longhaul::coordinator {
 namespace {
+
+constexpr std::string_view kSession = "/longhaul.v1.WorkerService/Session";
+constexpr std::string_view kGetTerm = "/longhaul.v1.StandbyService/GetTerm";
 
 class EndAtOnce : public grpc::ServerGenericBidiReactor {
  public:
@@ -31,6 +35,10 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
+    const std::string method = context->method();
+    if (method == kGetTerm) return new EndAtOnce(absl::FailedPreconditionError(answer));
+    // A worker of a coordinator that lives may call for other things, and is no witness then.
+    if (method != kSession) return new EndAtOnce(absl::UnavailableError(answer));
     const StatusOr<Caller> caller = port->Identify(*context);
     if (caller.ok() && caller->member && caller->member->role == Role::kWorker) {
       on_worker(caller->member->worker_id);

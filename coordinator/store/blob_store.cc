@@ -244,16 +244,22 @@ Status BlobStore::Check(std::string_view sha256) const {
   const StatusOr<std::string> actual = Sha256HexOfFile(PathOf(sha256));
   if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
   if (*actual == sha256) return absl::OkStatus();
-  LH_RETURN_IF_ERROR(Remove(sha256));
+  // The follower's copy may be whole.
+  LH_RETURN_IF_ERROR(Unlink(sha256));
   return absl::DataLossError(
       fmt::format("its contents changed: expected SHA-256 {}, it has {}", sha256, *actual));
 }
 
-Status BlobStore::Remove(std::string_view sha256) const {
+Status BlobStore::Unlink(std::string_view sha256) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
   if (::unlink(PathOf(sha256).c_str()) != 0 && errno != ENOENT) {
     return FromErrno(fmt::format("cannot delete {}", PathOf(sha256)), errno);
   }
+  return absl::OkStatus();
+}
+
+Status BlobStore::Remove(std::string_view sha256) const {
+  LH_RETURN_IF_ERROR(Unlink(sha256));
   if (const auto follower = follower_->Get()) follower->Removed(std::string(sha256));
   return absl::OkStatus();
 }

@@ -129,7 +129,7 @@ class BlobStore {
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
   // Hashes the blob. Not OK with what is wrong with it: kNotFound, kDataLoss, or why it cannot be
-  // read. A damaged one is deleted, so that it can be sent again.
+  // read. A damaged one is deleted here, so that it can be sent again; a follower keeps its own.
   Status Check(std::string_view sha256) const;
   // OK where there is none.
   Status Remove(std::string_view sha256) const;
@@ -143,6 +143,7 @@ class BlobStore {
 
  private:
   explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
+  Status Unlink(std::string_view sha256) const;
   const std::string folder_;
   mutable std::mutex claims_;  // held to claim a blob, and to look at its age and delete it
   const std::shared_ptr<BlobUpload::Promised> promised_ = std::make_shared<BlobUpload::Promised>();

@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include "base/address.h"
 #include "base/hash.h"
+#include "proto/rpc/listener.h"
 
 namespace longhaul {
 namespace {
@@ -17,8 +19,9 @@ void AddToken(grpc::ClientContext* context, std::string_view token) {
 }
 
 std::string PeerHost(const grpc::CallbackServerContext& context) {
-  const std::string peer = context.peer();
-  return peer.substr(0, peer.rfind(':'));
+  const std::string peer = PeerText(context.peer());
+  const StatusOr<HostPort> address = ParseHostPort(peer);
+  return address.ok() ? address->host : peer;
 }
 
 Status CheckToken(const grpc::CallbackServerContext& context, std::string_view token) {

@@ -17,8 +17,8 @@ namespace longhaul {
 // Before the call starts; once per context. An empty token adds nothing.
 void AddToken(grpc::ClientContext* context, std::string_view token);
 
-// The address of a caller without the port, which a caller may change at will: "ipv4:192.0.2.7".
-// The log counts calls by it.
+// The address of a caller without the port, which a caller may change at will: "192.0.2.7",
+// "fd00::1". The log counts calls by it.
 std::string PeerHost(const grpc::CallbackServerContext& context);
 
 // kUnauthenticated with a sentence unless the call carries `token` (compared in constant time).

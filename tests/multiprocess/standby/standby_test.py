@@ -132,7 +132,7 @@ def lagging(cluster):
     assert not cluster.leadership("two")["whole"]
     cluster.start("two", "longhaul-coordinator", "--listen", cluster.addresses["two"], "--force")
     wait_for("an answer", lambda: cluster.cli("ps", check=False).returncode == 0)
-    assert cluster.leadership("two")["term"] == 4, cluster.leadership("two")
+    assert cluster.leadership("two")["term"] > 1e9, cluster.leadership("two")
     print("ok: one that lagged serves when it is forced, and not before", flush=True)
 
 

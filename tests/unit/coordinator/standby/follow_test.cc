@@ -1,6 +1,8 @@
 // A coordinator and its standby in this process, over real connections.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <filesystem>
 #include <functional>
@@ -11,13 +13,16 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/unique_fd.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/fencer.h"
 #include "coordinator/standby/follower.h"
 #include "longhaul/v1/control.grpc.pb.h"
 #include "longhaul/v1/member.grpc.pb.h"
+#include "longhaul/v1/worker.grpc.pb.h"
 #include "proto/member/access.h"
 #include "proto/rpc/status.h"
+#include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_dump.h"
 
@@ -41,9 +46,20 @@ class FollowTest : public ::testing::Test {
     EXPECT_TRUE(server.ok()) << server.status();
     return server.ok() ? *std::move(server) : nullptr;
   }
+  // Free when this was called. Its coordinator asks a standby at the address that it said.
+  static std::string FreeAddress() {
+    const UniqueFd socket(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{.sin_family = AF_INET};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    auto* const raw = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(socket.get(), raw, length), 0);
+    EXPECT_EQ(::getsockname(socket.get(), raw, &length), 0);
+    return fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+  }
   FollowerOptions Following(const std::string& address, const std::string& name = "standby") const {
     return {.predecessor = address,
-            .listen = "127.0.0.1:0",
+            .listen = FreeAddress(),
             .state_dir = Dir(name),
             .token_file = Dir("first") + "/token",
             .version = "1"};
@@ -215,7 +231,7 @@ TEST_F(FollowTest, OneOfAnOlderTermIsFencedForGood) {
   follower.reset();
   EXPECT_TRUE(absl::IsFailedPrecondition(CoordinatorServer::Start(Options("standby")).status()));
   ServerOptions options = Options("standby");
-  options.take_over = true;
+  options.claim = Claim::kTakeover;
   const auto second = Serve(options);
   // It is told while it serves, ends, and does not serve again.
   EXPECT_TRUE(Becomes([&] { return !first->failure().ok(); }));
@@ -229,9 +245,7 @@ TEST_F(FollowTest, OneOfAnOlderTermIsFencedForGood) {
 TEST_F(FollowTest, OneThatWasAwayAsksItsStandby) {
   ServerOptions options = Options("first");
   auto first = Serve(options);
-  // The standby serves later where it said that it would.
-  FollowerOptions following = Following(first->address());
-  following.listen = "127.0.0.1:" + std::to_string(20'000 + ::getpid() % 10'000);
+  const FollowerOptions following = Following(first->address());
   auto follower = Follow(following);
   ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
   EXPECT_TRUE(Becomes([&] { return ReadLeadership(Dir("first"))->standby == following.listen; }));
@@ -239,10 +253,86 @@ TEST_F(FollowTest, OneThatWasAwayAsksItsStandby) {
   follower.reset();
   ServerOptions taking = Options("standby");
   taking.listen = following.listen;
-  taking.take_over = true;
-  const auto second = Serve(taking);
+  taking.claim = Claim::kTakeover;
+  auto second = Serve(taking);
+  {
+    const Status status = CoordinatorServer::Start(options).status();
+    EXPECT_THAT(status.ToString(), HasSubstr(following.listen + " (term 2)"));
+  }
+  // The other way round: it has a directory of its own term, and follows its successor at once.
+  ASSERT_TRUE(WriteLeadership(Dir("first"), {.term = 1, .standby = following.listen}).ok());
+  auto old = Follow(Following(following.listen, "first"));
+  EXPECT_TRUE(Becomes([&] { return IsWhole("first"); }));
+  EXPECT_EQ(ReadLeadership(Dir("first"))->term, 2u);
+}
+
+TEST_F(FollowTest, OneWhoseStandbyCannotBeAskedDoesNotServeOnItsOwn) {
+  ServerOptions options = Options("first");
+  auto first = Serve(options);
+  const FollowerOptions following = Following(first->address());
+  auto follower = Follow(following);
+  ASSERT_TRUE(Becomes([&] { return ReadLeadership(Dir("first"))->standby == following.listen; }));
+  first.reset();
+  // One that waits says that it has not taken over.
+  first = Serve(options);
+  first.reset();
+  follower.reset();
   const Status status = CoordinatorServer::Start(options).status();
-  EXPECT_THAT(status.ToString(), HasSubstr(following.listen + " (term 2)"));
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("may have taken over; it cannot be asked"));
+  EXPECT_THAT(status.ToString(), HasSubstr("--force serves without it"));
+  options.claim = Claim::kForce;
+  first = Serve(options);
+  EXPECT_GT(ReadLeadership(Dir("first"))->term, 1'000'000'000u);
+  first.reset();
+  // From then on it serves by itself.
+  options.claim = Claim::kOwn;
+  Serve(options);
+}
+
+TEST_F(FollowTest, AStandbyThatWasAwayForLongIsNotAsked) {
+  ServerOptions options = Options("first");
+  options.standby_is_stale = absl::Milliseconds(300);
+  options.worker_token_file = Dir("first") + "/worker-token";
+  auto first = Serve(options);
+  const auto access = Access::Open({.addresses = {first->address()},
+                                    .token_file = options.worker_token_file,
+                                    .credentials_file = Dir("worker.pem"),
+                                    .name = "w",
+                                    .worker_id = "w-id"},
+                                   kPatience);
+  ASSERT_TRUE(access.ok()) << access.status();
+  const auto stub = v1::WorkerService::NewStub((*access)->Dial().channel);
+  grpc::ClientContext context;
+  const auto session = stub->Session(&context);
+  v1::WorkerMessage hello;
+  *hello.mutable_hello() = HelloOf("w");
+  hello.mutable_hello()->set_worker_id("w-id");
+  session->Write(hello);
+  v1::WorkerCommand welcome;
+  ASSERT_TRUE(session->Read(&welcome) && welcome.has_welcome()) << welcome.DebugString();
+
+  auto follower = Follow(Following(first->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  follower.reset();
+  EXPECT_TRUE(Becomes([&] { return ReadLeadership(Dir("first"))->standby_is_stale; }));
+  context.TryCancel();
+  session->Finish();
+  first.reset();
+  Serve(options);
+}
+
+TEST_F(FollowTest, OneThatListensEverywhereIsFoundWhereItCallsFrom) {
+  auto first = Serve(Options("first"));
+  auto follower = Follow(Following(first->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  follower.reset();
+  ServerOptions options = Options("standby");
+  options.listen = "0.0.0.0:0";
+  options.claim = Claim::kTakeover;
+  const auto second = Serve(options);
+  EXPECT_TRUE(Becomes([&] { return !first->failure().ok(); }));
+  EXPECT_THAT(ReadLeadership(Dir("first"))->successor, ::testing::StartsWith("127.0.0.1:"));
 }
 
 TEST_F(FollowTest, NobodyIsFencedByAnOlderTermOrAWorker) {

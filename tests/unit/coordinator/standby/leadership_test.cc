@@ -10,6 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
 LeadershipRecord Fenced() {
   return {.role = LeaderRole::kFenced, .term = 4, .successor = "b:7070"};
 }
@@ -22,7 +24,8 @@ TEST(LeadershipTest, ARecordIsReadAsItWasWritten) {
   EXPECT_EQ(*ReadLeadership(folder.path()), LeadershipRecord());  // there is none
   for (const LeadershipRecord& record :
        {Fenced(), Standby(true), Standby(false),
-        LeadershipRecord{.term = 9, .standby = "b:1", .predecessor = "c:2"}}) {
+        LeadershipRecord{.term = 9, .standby = "b:1", .predecessor = "c:2"},
+        LeadershipRecord{.term = 9, .standby = "b:1", .standby_is_stale = true}}) {
     ASSERT_TRUE(WriteLeadership(folder.path(), record).ok());
     EXPECT_EQ(*ReadLeadership(folder.path()), record);
   }
@@ -51,20 +54,53 @@ TEST(LeadershipTest, ADamagedFileIsNotTakenForNone) {
 
 TEST(LeadershipTest, OnlyACoordinatorBeginsToLeadByItself) {
   const LeadershipRecord leads{.term = 5, .standby = "b:7070"};
-  EXPECT_EQ(*BeginToLead(leads, false), leads);
-  EXPECT_EQ(*BeginToLead(leads, true), leads);  // no new term without a reason
-  EXPECT_THAT(BeginToLead(Fenced(), false).status().ToString(),
+  EXPECT_EQ(*BeginToLead(leads, Claim::kOwn, kNow), leads);
+  EXPECT_THAT(BeginToLead(Fenced(), Claim::kOwn, kNow).status().ToString(),
               HasSubstr("another coordinator has taken over: b:7070 (term 4)"));
-  EXPECT_THAT(BeginToLead(Standby(false), false).status().ToString(),
+  EXPECT_THAT(BeginToLead(Standby(false), Claim::kOwn, kNow).status().ToString(),
               HasSubstr("a standby of a:7070, which had not all"));
-  EXPECT_THAT(BeginToLead(Standby(true), false).status().ToString(),
+  EXPECT_THAT(BeginToLead(Standby(true), Claim::kOwn, kNow).status().ToString(),
               HasSubstr("--force takes over from it now"));
 }
 
 TEST(LeadershipTest, ATakeoverBeginsANewTermAndKnowsWhomToTell) {
-  EXPECT_EQ(*BeginToLead(Standby(true), true),
+  EXPECT_EQ(*BeginToLead(Standby(true), Claim::kTakeover, kNow),
             (LeadershipRecord{.term = 4, .predecessor = "a:7070"}));
-  EXPECT_EQ(*BeginToLead(Fenced(), true), (LeadershipRecord{.term = 5, .predecessor = "b:7070"}));
+}
+
+// Others may have taken over of whom this one has not heard.
+TEST(LeadershipTest, AForcedTermIsNewerThanAnyThatOthersMayHave) {
+  const LeadershipRecord leads{.term = 5, .standby = "b:7070"};
+  for (const auto& [record, told] :
+       {std::pair(Standby(false), "a:7070"), {Fenced(), "b:7070"}, {leads, "b:7070"}}) {
+    EXPECT_EQ(*BeginToLead(record, Claim::kForce, kNow),
+              (LeadershipRecord{.term = 1'700'000'000, .predecessor = told}));
+  }
+  LeadershipRecord later = Fenced();
+  later.term = 1'700'000'009;
+  EXPECT_EQ(BeginToLead(later, Claim::kForce, kNow)->term, 1'700'000'010u);
+  // No new term without a reason.
+  for (const LeadershipRecord& record :
+       {LeadershipRecord{.term = 5},
+        LeadershipRecord{.term = 5, .standby = "b:7070", .standby_is_stale = true}}) {
+    EXPECT_EQ(*BeginToLead(record, Claim::kForce, kNow), record);
+  }
+}
+
+TEST(LeadershipTest, AStandbyThatWasAwayForTooLongIsWrittenDownUntilItFollowsAgain) {
+  const testing::TempDir folder;
+  Leadership leadership(folder.path(), {.term = 2});
+  leadership.NoteStandbyStale();
+  EXPECT_FALSE(leadership.has_standby().has_value());
+  leadership.NoteStandby("b:7070");
+  EXPECT_EQ(leadership.standby_away(), absl::ZeroDuration());
+  leadership.NoteStandbyGone();
+  EXPECT_GT(leadership.standby_away(), absl::ZeroDuration());
+  leadership.NoteStandbyStale();
+  EXPECT_EQ(leadership.has_standby(), false);
+  EXPECT_TRUE(ReadLeadership(folder.path())->standby_is_stale);
+  leadership.NoteStandby("b:7070");
+  EXPECT_EQ(*ReadLeadership(folder.path()), (LeadershipRecord{.term = 2, .standby = "b:7070"}));
 }
 
 TEST(LeadershipTest, OneThatYieldsStaysSo) {

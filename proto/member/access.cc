@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -68,6 +69,23 @@ Status OfCall(const grpc::Status& status, const std::string& address) {
     return absl::UnavailableError(fmt::format("no answer from {}", address));
   }
   return FromGrpc(status);
+}
+
+std::string JoiningFile(const AccessOptions& options) {
+  return options.credentials_file + ".joining";
+}
+
+// The key with which an attempt to join was made that has not come to its end; empty: there is none.
+// `held`: of the credentials file. A key that is a member already is not for another one.
+StatusOr<std::string> PendingKey(const AccessOptions& options, const Credentials& held) {
+  const StatusOr<Credentials> pending = LoadCredentials(JoiningFile(options));
+  if (pending.ok()) {
+    const bool is_member = held.joined() && held.key_pem == pending->key_pem;
+    return is_member ? std::string() : pending->key_pem;
+  }
+  if (!absl::IsNotFound(pending.status())) return pending.status();
+  // Earlier versions kept it in the credentials file itself.
+  return held.joined() ? std::string() : held.key_pem;
 }
 
 Role RoleToJoinAs(const AccessOptions& options, const JoinToken& token) {
@@ -152,12 +170,13 @@ StatusOr<bool> Access::LoadStored(const std::optional<JoinToken>& token) {
 }
 
 Status Access::Join(const JoinToken& token, absl::Duration limit) {
-  Credentials joining;
+  Credentials held, joining;
   {
     const std::lock_guard lock(mutex_);
-    // A key that has not come to a certificate is used again: it may have been signed already.
-    if (!credentials_.joined()) joining.key_pem = credentials_.key_pem;
+    held = credentials_;
   }
+  // A key that has not come to a certificate is used again: it may have been signed already.
+  LH_ASSIGN_OR_RETURN(joining.key_pem, PendingKey(options_, held));
   const Status joined = AskEach([&](const std::string& address) -> Status {
     const Deadline deadline = Deadline::After(limit);
     const Deadline connected =
@@ -165,8 +184,9 @@ Status Access::Join(const JoinToken& token, absl::Duration limit) {
     LH_ASSIGN_OR_RETURN(joining.authority_pem, AuthorityOf(address, token.fingerprint, connected));
     if (joining.key_pem.empty()) {
       LH_ASSIGN_OR_RETURN(joining.key_pem, MakeKey());
+      // Not in the credentials file: what is there stays good until the coordinator has signed.
       LH_RETURN_IF_ERROR(StoreCredentials(
-          options_.credentials_file,
+          JoiningFile(options_),
           {.key_pem = joining.key_pem, .certificate_pem = {}, .authority_pem = {}}));
     }
     v1::JoinRequest request;
@@ -183,7 +203,10 @@ Status Access::Join(const JoinToken& token, absl::Duration limit) {
     return absl::OkStatus();
   });
   LH_RETURN_IF_ERROR(joined);
-  return Keep(joining);
+  LH_RETURN_IF_ERROR(Keep(joining));
+  std::error_code ignored;  // PendingKey passes over the key of a member.
+  std::filesystem::remove(JoiningFile(options_), ignored);
+  return absl::OkStatus();
 }
 
 void Access::Prepare(grpc::ClientContext* context, bool wait) const {

@@ -42,7 +42,8 @@ struct AccessOptions {
   std::vector<std::string> addresses;  // of coordinators, at least one; tried in this order
   // A join token, or with `insecure` the coordinator's token; empty: none.
   std::string token_file = {};
-  // Where key and certificate are, or will be after joining. One process at a time joins.
+  // Where key and certificate are, or will be after joining. One process at a time joins; its new
+  // key is in FILE.joining until the certificate has come, so an attempt that fails spoils nothing.
   std::string credentials_file = {};
   bool insecure = false;
   // As what to join; left out: as what the token says.

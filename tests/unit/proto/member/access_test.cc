@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "longhaul/v1/member.grpc.pb.h"
 #include "proto/identity/authority.h"
 #include "proto/identity/credentials.h"
@@ -65,6 +66,7 @@ class FakeMembers : public v1::MemberService::Service {
   }
 
   std::atomic<bool> standby{false};
+  std::atomic<bool> drops_replies{false};  // signs, and the caller does not hear of it
   std::atomic<int> signed_count{0};
   absl::Duration age = absl::ZeroDuration();  // of certificates, which last for an hour
 
@@ -78,8 +80,9 @@ class FakeMembers : public v1::MemberService::Service {
         authority_.Sign(request_pem, {.name = "somebody", .role = Role::kUser, .worker_id = {}},
                         absl::Now() - age, absl::Hours(1));
     if (!certificate.ok()) return ToGrpc(certificate.status());
-    reply->set_certificate_pem(*certificate);
     ++signed_count;
+    if (drops_replies) return {grpc::StatusCode::ABORTED, "the reply was lost"};
+    reply->set_certificate_pem(*certificate);
     return grpc::Status::OK;
   }
 
@@ -92,18 +95,27 @@ class AccessTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(authority_.ok()) << authority_.status();
-    const std::string file = folder_.path() + "/token";
-    std::ofstream(file) << ToString(NewJoinToken(Role::kUser, authority_->fingerprint()));
+    token_file_ = NewTokenFile(*authority_);
+  }
+  std::string NewTokenFile(const Authority& authority) const {
+    const JoinToken token = NewJoinToken(Role::kUser, authority.fingerprint());
+    std::string file = folder_.path() + "/token-" + RandomUuid();
+    std::ofstream(file) << ToString(token);
     std::filesystem::permissions(file, std::filesystem::perms(0600));
+    return file;
   }
   StatusOr<std::shared_ptr<Access>> Open(std::vector<std::string> addresses) {
+    return Open(std::move(addresses), token_file_);
+  }
+  StatusOr<std::shared_ptr<Access>> Open(std::vector<std::string> addresses, std::string token) {
     return Access::Open({.addresses = std::move(addresses),
-                         .token_file = folder_.path() + "/token",
+                         .token_file = std::move(token),
                          .credentials_file = folder_.path() + "/me.pem"},
                         kLimit);
   }
 
   TempDir folder_;
+  std::string token_file_;
   StatusOr<Authority> authority_ = Authority::Make(absl::Now());
   FakeMembers first_{*authority_}, second_{*authority_};
 };
@@ -221,6 +233,50 @@ TEST_F(AccessTest, AnotherAuthorityIsNotPassedOver) {
   second_.Start();
   EXPECT_TRUE(absl::IsUnauthenticated(Open({stranger.address(), second_.address()}).status()));
   EXPECT_EQ(second_.signed_count, 0);
+}
+
+// Whose certificate is of another authority than the token joins anew.
+TEST_F(AccessTest, AJoinThatFailsLeavesTheOldCredentials) {
+  const std::string file = folder_.path() + "/me.pem";
+  const StatusOr<Authority> other = Authority::Make(absl::Now());
+  ASSERT_TRUE(other.ok());
+  FakeMembers stranger(*other);
+  stranger.Start();
+  ASSERT_TRUE(Open({stranger.address()}, NewTokenFile(*other)).ok());
+  const std::string before = ReadFile(file).value();
+  first_.drops_replies = true;
+  first_.Start();
+  EXPECT_TRUE(absl::IsAborted(Open({first_.address()}).status()));
+  EXPECT_EQ(ReadFile(file).value(), before);
+  // What is there is good without a token.
+  EXPECT_TRUE(Open({stranger.address()}, "").ok());
+  // The next attempt is with the same key, which the coordinator has signed already.
+  const std::string pending = LoadCredentials(file + ".joining").value().key_pem;
+  first_.drops_replies = false;
+  ASSERT_TRUE(Open({first_.address()}).ok());
+  EXPECT_EQ(LoadCredentials(file).value().key_pem, pending);
+  EXPECT_FALSE(std::filesystem::exists(file + ".joining"));
+}
+
+// A process that died between the two, or one of an earlier version.
+TEST_F(AccessTest, TheKeyOfAMemberIsNotUsedForAnotherOneAndAnOlderPendingKeyIs) {
+  const std::string file = folder_.path() + "/me.pem";
+  const std::string key = MakeKey().value();
+  ASSERT_TRUE(
+      StoreCredentials(file, {.key_pem = key, .certificate_pem = {}, .authority_pem = {}}).ok());
+  first_.Start();
+  ASSERT_TRUE(Open({first_.address()}).ok());
+  EXPECT_EQ(LoadCredentials(file).value().key_pem, key);
+  ASSERT_TRUE(
+      StoreCredentials(file + ".joining",
+                       {.key_pem = key, .certificate_pem = {}, .authority_pem = {}})
+          .ok());
+  const StatusOr<Authority> other = Authority::Make(absl::Now());
+  ASSERT_TRUE(other.ok());
+  FakeMembers stranger(*other);
+  stranger.Start();
+  ASSERT_TRUE(Open({stranger.address()}, NewTokenFile(*other)).ok());
+  EXPECT_NE(LoadCredentials(file).value().key_pem, key);
 }
 
 TEST_F(AccessTest, RenewsWithTheOneThatServes) {

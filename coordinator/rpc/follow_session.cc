@@ -84,44 +84,37 @@ class FollowSession::Blobs : public BlobFollower {
   const std::weak_ptr<FollowSession> session_;
 };
 
-FollowSession* FollowSession::Start(const Followed& followed,
-                                    grpc::CallbackServerContext* context) {
+void FollowSession::Start(const Followed& followed, FollowCall* call) {
   // Not make_shared: the constructor is private.
-  std::shared_ptr<FollowSession> session(new FollowSession(followed, context));
-  FollowSession* const raw = session.get();
+  std::shared_ptr<FollowSession> session(new FollowSession(followed, call));
   followed.shell->notifier().Add(session);
-  raw->self_ = std::move(session);
-  raw->StartRead(&raw->incoming_);
-  raw->Beat();
-  return raw;
+  session->self_ = session;
+  call->Begin(session.get());
+  call->StartRead(&session->incoming_);
+  session->Beat();
 }
 
 // ---- Reading -----------------------------------------------------------------------
 
 void FollowSession::OnReadDone(bool ok) {
   if (!ok) {
-    End(absl::OkStatus());
+    End(absl::CancelledError("it has closed the stream, or its connection is gone"));
     return;
   }
-  // Before the lock, which whoever holds the shell's state may wait for.
-  std::optional<v1::FollowedMessage> workers;
-  if (incoming_.has_ready()) workers = WorkersNow();
   const std::lock_guard lock(mutex_);
   if (end_) return;
   heard_ = Now();
-  // From then on it may take over, for which it has to know them.
-  if (workers) PushLocked(*std::move(workers));
   TakeLocked();
   if (end_) return;
   incoming_.Clear();
-  StartRead(&incoming_);
+  call_->StartRead(&incoming_);
 }
 
 void FollowSession::TakeLocked() {
   switch (incoming_.body_case()) {
     case v1::FollowerMessage::kHello:
       if (std::exchange(greeted_, true)) break;
-      address_ = ReachedAt(incoming_.hello().address(), PeerHost(*context_));
+      address_ = ReachedAt(incoming_.hello().address(), PeerHost(call_->context()));
       if (incoming_.hello().version() != followed_.version) {
         EndLocked(absl::FailedPreconditionError(fmt::format(
             "a standby has to be of the coordinator's version, which is {}; this one has {}",
@@ -148,7 +141,10 @@ void FollowSession::TakeLocked() {
       if (!begun_ || std::exchange(live_, true)) break;
       LogInfo("the standby {} has all that this coordinator has", address_);
       followed_.leadership->NoteStandby(address_);
-      v1::FollowedMessage live;
+      // From then on it may take over, for which it has to know them.
+      v1::FollowedMessage workers, live;
+      workers.mutable_beat()->mutable_worker_ids()->Add(workers_.begin(), workers_.end());
+      PushLocked(std::move(workers));
       live.mutable_live();
       PushLocked(std::move(live));
       return;
@@ -327,7 +323,7 @@ void FollowSession::WriteNextLocked() {
   } else {
     return;
   }
-  StartWrite(&*writing_);
+  call_->StartWrite(*writing_);
 }
 
 void FollowSession::OnWriteDone(bool ok) {
@@ -336,7 +332,7 @@ void FollowSession::OnWriteDone(bool ok) {
   if (!live_) heard_ = Now();  // it reads the copy, and has nothing to say
   if (end_) {
     // It waited for this write.
-    if (!std::exchange(finished_, true)) Finish(ToGrpc(*end_));
+    if (!std::exchange(finished_, true)) call_->Finish(*end_);
     return;
   }
   if (!ok) {
@@ -367,11 +363,11 @@ void FollowSession::EndLocked(const Status& status) {
   }
   if (writing_) {
     // Finish has to wait for it, and the standby may never read it.
-    context_->TryCancel();
+    call_->context().TryCancel();
     return;
   }
   finished_ = true;
-  Finish(ToGrpc(status));
+  call_->Finish(status);
 }
 
 void FollowSession::OnDone() {

@@ -3,12 +3,11 @@
 // coordinator does nothing that its standby does not know of. One that does not keep up is sent
 // away, and begins anew.
 //
-// gRPC's threads call the On... methods. Changed, Await and the blobs' methods are for any thread.
-// The object keeps itself alive until gRPC is done with it (OnDone).
+// The thread of FollowCall calls OnReadDone, OnWriteDone and OnDone; it never waits for the state.
+// Changed, Await and the blobs' methods are for any thread. The object keeps itself alive until its
+// call has ended (OnDone).
 #ifndef LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
 #define LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
-
-#include <grpcpp/support/server_callback.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -23,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "coordinator/rpc/follow_call.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/standby/leadership.h"
@@ -46,7 +46,7 @@ struct Followed {
   absl::Duration standby_is_stale = kStandbyIsStale;
 };
 
-class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>,
+class FollowSession : public FollowCall::Handler,
                       public JournalFollower,
                       public Notifier::Subscriber,
                       public std::enable_shared_from_this<FollowSession> {
@@ -58,11 +58,10 @@ class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::Fo
   // Of what waits to be sent.
   static constexpr size_t kMaxOutgoingBytes = size_t{256} << 20;
 
-  static FollowSession* Start(const Followed& followed, grpc::CallbackServerContext* context);
+  static void Start(const Followed& followed, FollowCall* call);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
-  void OnCancel() override { End(absl::CancelledError("its connection is gone")); }
   void OnDone() override;
 
   void Changed(v1::StoreChange change) override;
@@ -72,8 +71,8 @@ class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::Fo
 
  private:
   class Blobs;
-  FollowSession(Followed followed, grpc::CallbackServerContext* context)
-      : followed_(std::move(followed)), context_(context) {}
+  FollowSession(Followed followed, FollowCall* call)
+      : followed_(std::move(followed)), call_(call) {}
 
   void TakeLocked();
   // Makes the copy. On a thread of the shell's for disks; it may still run after OnDone.
@@ -90,10 +89,10 @@ class FollowSession : public grpc::ServerBidiReactor<v1::FollowerMessage, v1::Fo
   void End(const Status& status);
 
   const Followed followed_;
-  grpc::CallbackServerContext* const context_;  // until OnDone
-  std::shared_ptr<FollowSession> self_;         // until OnDone
-  std::shared_ptr<Blobs> data_, copies_;        // from Begin
-  v1::FollowerMessage incoming_;                // gRPC's while a read is under way
+  FollowCall* const call_;                // until OnDone
+  std::shared_ptr<FollowSession> self_;   // until OnDone
+  std::shared_ptr<Blobs> data_, copies_;  // from Begin
+  v1::FollowerMessage incoming_;          // gRPC's while a read is under way
 
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 
 namespace longhaul::coordinator {
-StatusOr<Caller> Gate::Admit(const grpc::CallbackServerContext& context, Call call) {
+StatusOr<Caller> Gate::Admit(const grpc::ServerContextBase& context, Call call) {
   LH_ASSIGN_OR_RETURN(Caller caller, port_->Identify(context));
   LH_RETURN_IF_ERROR(StillMember(caller));
   port_->LetIn(context, caller);

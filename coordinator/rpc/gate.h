@@ -21,7 +21,7 @@ class Gate {
       : port_(port), members_(members), shell_(shell), lists_(lists) {}
 
   // First in every call. kUnauthenticated: nobody whom this coordinator knows; kPermissionDenied.
-  StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, Call call);
+  StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
   // Of a caller who was let in before. kUnauthenticated: revoked since.
   Status StillMember(const Caller& caller) const;
   // The id of a run that the caller may see and stop; for those who may all, `run` as it is.

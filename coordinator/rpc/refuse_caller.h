@@ -44,12 +44,15 @@ class LateRefusal : public Reactor {
   grpc::Alarm alarm_;
 };
 
+inline void LogRefusal(const grpc::ServerContextBase& context, const Status& status) {
+  LogAboutPeer(LogLevel::kWarn, PeerHost(context),
+               fmt::format("a call from {} was refused: {}", context.peer(), Message(status)));
+}
+
 // `Reactor`: one of gRPC's reactor types.
 template <class Reactor>
-Reactor* RefuseCaller(const grpc::CallbackServerContext& context, const Status& status) {
-  const std::string host = PeerHost(context);
-  LogAboutPeer(LogLevel::kWarn, host,
-               fmt::format("a call from {} was refused: {}", context.peer(), Message(status)));
+Reactor* RefuseCaller(const grpc::ServerContextBase& context, const Status& status) {
+  LogRefusal(context, status);
   if (++waiting_refusals <= kMaxWaitingRefusals) return new LateRefusal<Reactor>(status);
   --waiting_refusals;
   return FinishNow<Reactor>(status);

@@ -59,6 +59,7 @@ struct CoordinatorServer::Impl {
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
   std::optional<StandbyServiceImpl> standby_service;
+  std::optional<FollowPort> follow_port;
   std::unique_ptr<grpc::Server> server;
   std::optional<ShellSource> source;  // both: with a dashboard
   std::shared_ptr<NewsForDashboard> dashboard;
@@ -238,8 +239,11 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   builder.RegisterService(&*control_service);
   builder.RegisterService(&*member_service);
   builder.RegisterService(&*standby_service);
+  follow_port.emplace(&*standby_service, &builder,
+                      [this](FollowCall* call) { standby_service->Accept(call); });
   server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("gRPC could not start its server");
+  follow_port->Start();
   LH_RETURN_IF_ERROR(Annotate(port->Open(ToString(wanted)), "--listen"));
   return Annotate(WriteFileAtomic(options.state_dir + "/address", port->address() + "\n"),
                   "state directory");
@@ -319,6 +323,7 @@ bool CoordinatorServer::Stop(absl::Duration limit) {
   if (impl_->server != nullptr) {
     impl_->port->Close();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
+    impl_->follow_port->Stop();
     impl_->server.reset();
   }
   const bool unwatched = impl_->dashboard == nullptr || impl_->dashboard->server().Stop(deadline);

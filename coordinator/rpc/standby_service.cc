@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "base/address.h"
-#include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/send_blob.h"
 #include "proto/rpc/auth.h"
@@ -22,15 +21,16 @@ Status CheckEncrypted(const Caller& caller) {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>* StandbyServiceImpl::Follow(
-    Context* context) {
-  using Reactor = grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>;
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kFollow);
-  if (!caller.ok()) return RefuseCaller<Reactor>(*context, caller.status());
-  if (const Status status = CheckEncrypted(*caller); !status.ok()) {
-    return FinishNow<Reactor>(status);
+void StandbyServiceImpl::Accept(FollowCall* call) {
+  const StatusOr<Caller> caller = gate_->Admit(call->context(), Call::kFollow);
+  if (!caller.ok()) {
+    LogRefusal(call->context(), caller.status());
+    call->FinishAfter(absl::FromChrono(kRefusalDelay), caller.status());
+  } else if (const Status status = CheckEncrypted(*caller); !status.ok()) {
+    call->Finish(status);
+  } else {
+    FollowSession::Start(followed_, call);
   }
-  return FollowSession::Start(followed_, context);
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* StandbyServiceImpl::FetchCopy(

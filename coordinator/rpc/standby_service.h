@@ -4,20 +4,21 @@
 
 #include <utility>
 
+#include "coordinator/rpc/follow_call.h"
 #include "coordinator/rpc/follow_session.h"
 #include "coordinator/rpc/gate.h"
 #include "longhaul/v1/standby.grpc.pb.h"
 
 namespace longhaul::coordinator {
 
-class StandbyServiceImpl : public v1::StandbyService::CallbackService {
+class StandbyServiceImpl : public StandbyServiceBase {
  public:
   // All must outlive the server.
   StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
 
   using Context = grpc::CallbackServerContext;
-  grpc::ServerBidiReactor<v1::FollowerMessage, v1::FollowedMessage>* Follow(
-      Context* context) override;
+  // Of FollowPort, which has the calls of Follow.
+  void Accept(FollowCall* call);
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
                                                      const v1::FetchBlobRequest* request) override;
   grpc::ServerUnaryReactor* Fence(Context* context, const v1::FenceRequest* request,

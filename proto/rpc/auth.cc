@@ -18,13 +18,13 @@ void AddToken(grpc::ClientContext* context, std::string_view token) {
   if (!token.empty()) context->AddMetadata(kKey, fmt::format("{}{}", kScheme, token));
 }
 
-std::string PeerHost(const grpc::CallbackServerContext& context) {
+std::string PeerHost(const grpc::ServerContextBase& context) {
   const std::string peer = PeerText(context.peer());
   const StatusOr<HostPort> address = ParseHostPort(peer);
   return address.ok() ? address->host : peer;
 }
 
-Status CheckToken(const grpc::CallbackServerContext& context, std::string_view token) {
+Status CheckToken(const grpc::ServerContextBase& context, std::string_view token) {
   if (token.empty()) return absl::OkStatus();
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kKey);

@@ -19,11 +19,11 @@ void AddToken(grpc::ClientContext* context, std::string_view token);
 
 // The address of a caller without the port, which a caller may change at will: "192.0.2.7",
 // "fd00::1". The log counts calls by it.
-std::string PeerHost(const grpc::CallbackServerContext& context);
+std::string PeerHost(const grpc::ServerContextBase& context);
 
 // kUnauthenticated with a sentence unless the call carries `token` (compared in constant time).
 // OK for every call when `token` is empty: a daemon without a token listens on loopback only.
-Status CheckToken(const grpc::CallbackServerContext& context, std::string_view token);
+Status CheckToken(const grpc::ServerContextBase& context, std::string_view token);
 
 }  // namespace longhaul
 

@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context, absl::Time now) {
+StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now) {
   const auto shown = context.auth_context()->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
   if (shown.empty()) {
     return absl::UnauthenticatedError(

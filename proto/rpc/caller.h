@@ -22,7 +22,7 @@ struct Caller {
 
 // Of a call over TLS, whose handshake has checked the certificate against the authority.
 // kUnauthenticated: there is none, it is not a member's, or it has ended meanwhile.
-StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context, absl::Time now);
+StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now);
 
 }  // namespace longhaul
 

@@ -44,13 +44,13 @@ GuardedPort::~GuardedPort() {
   if (thread_ != nullptr) thread_->RunAndWait([this] { listener_.reset(); });
 }
 
-StatusOr<Caller> GuardedPort::Identify(const grpc::CallbackServerContext& context) const {
+StatusOr<Caller> GuardedPort::Identify(const grpc::ServerContextBase& context) const {
   if (tls_) return CallerOf(context, absl::Now());
   LH_RETURN_IF_ERROR(CheckToken(context, token_));
   return Caller();
 }
 
-void GuardedPort::LetIn(const grpc::CallbackServerContext& context, const Caller& caller) {
+void GuardedPort::LetIn(const grpc::ServerContextBase& context, const Caller& caller) {
   std::optional<MonoTime> until;
   if (caller.until != absl::InfiniteFuture()) until = Now() + (caller.until - absl::Now());
   thread_->loop()->Post([this, peer = PeerText(context.peer()), until,

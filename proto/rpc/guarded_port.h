@@ -53,9 +53,9 @@ class GuardedPort {
 
   // ---- Thread-safe
   // kUnauthenticated with a sentence where the caller is not known.
-  StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
+  StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
   // The connection of this call is no stranger's any more. It is cut when the certificate ends.
-  void LetIn(const grpc::CallbackServerContext& context, const Caller& caller);
+  void LetIn(const grpc::ServerContextBase& context, const Caller& caller);
   // Cuts every connection of a member, with all calls that are under way on it.
   void Cut(const std::string& member);
 

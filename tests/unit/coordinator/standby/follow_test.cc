@@ -4,16 +4,19 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/unique_fd.h"
+#include "coordinator/rpc/follow_session.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/fencer.h"
 #include "coordinator/standby/follower.h"
@@ -333,6 +336,33 @@ TEST_F(FollowTest, OneThatListensEverywhereIsFoundWhereItCallsFrom) {
   const auto second = Serve(options);
   EXPECT_TRUE(Becomes([&] { return !first->failure().ok(); }));
   EXPECT_THAT(ReadLeadership(Dir("first"))->successor, ::testing::StartsWith("127.0.0.1:"));
+}
+
+// What waits for the standby must not hold up the threads by which the standby's answer comes.
+TEST_F(FollowTest, CallersDoNotCutItOff) {
+  const auto server = Serve(Options("first"));
+  const auto follower = Follow(Following(server->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  std::atomic<bool> over = false;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 16; ++i) {
+    callers.emplace_back([&, access = Join(server->address(), fmt::format("caller{}", i))] {
+      const auto stub = v1::ControlService::NewStub(access->Dial().channel);
+      while (!over) {
+        grpc::ClientContext context;
+        v1::ListRunsReply reply;
+        EXPECT_TRUE(stub->ListRuns(&context, v1::ListRunsRequest(), &reply).ok());
+      }
+    });
+  }
+  for (int i = 0; i < 40; ++i) {
+    const MonoTime began = Now();
+    Join(server->address(), fmt::format("joins{}", i));
+    EXPECT_LT(Now() - began, FollowSession::kPatience);
+  }
+  EXPECT_TRUE(IsWhole());
+  over = true;
+  for (std::thread& caller : callers) caller.join();
 }
 
 TEST_F(FollowTest, NobodyIsFencedByAnOlderTermOrAWorker) {

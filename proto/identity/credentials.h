@@ -1,6 +1,7 @@
 // A member's own key, its certificate, and the authority that it trusts: one PEM file of mode 0600
 // with the three one after the other. A file with the key alone (FILE.joining) is of an attempt to
-// join that has not succeeded yet; the next attempt uses the same key. Pure but for the two functions of files.
+// join that has not succeeded yet; the next attempt uses the same key. Pure but for the two
+// functions of files.
 #ifndef LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_
 #define LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_
 

@@ -75,8 +75,8 @@ std::string JoiningFile(const AccessOptions& options) {
   return options.credentials_file + ".joining";
 }
 
-// The key with which an attempt to join was made that has not come to its end; empty: there is none.
-// `held`: of the credentials file. A key that is a member already is not for another one.
+// The key with which an attempt to join was made that has not come to its end; empty: there is
+// none. `held`: of the credentials file. A key that is a member already is not for another one.
 StatusOr<std::string> PendingKey(const AccessOptions& options, const Credentials& held) {
   const StatusOr<Credentials> pending = LoadCredentials(JoiningFile(options));
   if (pending.ok()) {

@@ -267,10 +267,9 @@ TEST_F(AccessTest, TheKeyOfAMemberIsNotUsedForAnotherOneAndAnOlderPendingKeyIs) 
   first_.Start();
   ASSERT_TRUE(Open({first_.address()}).ok());
   EXPECT_EQ(LoadCredentials(file).value().key_pem, key);
-  ASSERT_TRUE(
-      StoreCredentials(file + ".joining",
-                       {.key_pem = key, .certificate_pem = {}, .authority_pem = {}})
-          .ok());
+  ASSERT_TRUE(StoreCredentials(file + ".joining",
+                               {.key_pem = key, .certificate_pem = {}, .authority_pem = {}})
+                  .ok());
   const StatusOr<Authority> other = Authority::Make(absl::Now());
   ASSERT_TRUE(other.ok());
   FakeMembers stranger(*other);

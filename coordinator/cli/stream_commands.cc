@@ -5,12 +5,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "coordinator/cli/format.h"
+#include "coordinator/cli/patience.h"
 #include "coordinator/cli/program.h"
 
 namespace longhaul::cli {
@@ -38,27 +38,24 @@ Status EachRow(Invocation& invocation, Client& client,
                    grpc::ClientContext*, const Request&),
                const Request& request, const std::function<void(const Row&)>& take) {
   std::optional<uint64_t> newest;  // the row that was taken last
-  MonoTime last_contact = Now();
-  bool away = false;
+  Patience patience(kStreamPatience);
   while (true) {
     const std::optional<uint64_t> known = newest;
     const Status status = client.Each<Request, Row>(method, request, [&](const Row& row) {
-      last_contact = Now();
-      away = false;
+      patience.Heard();
       if (known && row.sequence() <= *known) return true;
       newest = row.sequence();
       take(row);
       return true;
     });
-    if (!absl::IsUnavailable(status) || !request.follow() || client.alone() ||
-        Now() - last_contact > kStreamPatience) {
-      return status;
-    }
-    if (!std::exchange(away, true)) {
+    if (!absl::IsUnavailable(status) || !request.follow() || client.alone()) return status;
+    const bool known_away = patience.is_away();
+    if (!patience.Lasts(Now())) return status;
+    if (!known_away) {
       invocation.terminal().err << fmt::format(
                                        "the coordinator is away; trying {} for up to {}...\n",
                                        absl::StrJoin(client.access().addresses, ", "),
-                                       longhaul::FormatDuration(kStreamPatience))
+                                       longhaul::FormatDuration(patience.limit()))
                                 << std::flush;
     }
     if (invocation.interrupt().WaitFor(kStreamPause)) return absl::CancelledError("interrupted");

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "coordinator/cli/format.h"
+#include "coordinator/cli/patience.h"
 #include "coordinator/cli/watch_view.h"
 
 namespace longhaul::cli {
@@ -94,31 +95,29 @@ StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string
   View view(invocation);
   v1::RunRequest request;
   request.set_run(run);
-  MonoTime last_contact = Now();
+  Patience patience(kPatience);
   absl::Duration retry = kFirstRetry;
-  bool away = false;
   while (true) {
     const Status status = client.Each<v1::RunRequest, v1::RunStatus>(
         &v1::ControlService::Stub::WatchRun, request, [&](const v1::RunStatus& next) {
           // A name means its newest run; stay with the one that was shown first.
           request.set_run(next.run_id());
-          away = false;
+          patience.Heard();
           retry = kFirstRetry;
-          last_contact = Now();
           view.Show(next);
           return true;
         });
     if (invocation.interrupt().fired()) return Interrupted(view, run);
     if (view.seen() && HasEnded(view.last())) return Ending(invocation, view);
-    if (!status.ok() && (!view.seen() || !IsAway(status) || Now() - last_contact > kPatience)) {
-      return status;
-    }
-    if (!away) {
+    if (!status.ok() && (!view.seen() || !IsAway(status))) return status;
+    const bool known_away = patience.is_away();
+    const bool lasts = patience.Lasts(Now());
+    if (!status.ok() && !lasts) return status;
+    if (!known_away) {
       view.Note(
           fmt::format("the coordinator at {} is away; the workers train on. Trying again for "
                       "up to {}...",
-                      client.address(), longhaul::FormatDuration(kPatience)));
-      away = true;
+                      client.address(), longhaul::FormatDuration(patience.limit())));
     }
     if (invocation.interrupt().WaitFor(retry)) return Interrupted(view, run);
     client.AwaitConnection(absl::Seconds(1));

@@ -84,7 +84,11 @@ grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
   // What others have sent is missing like what nobody has.
   const OwnBlobs::Test own = own_blobs_->Of(*caller);
   for (const std::string& sha256 : request->sha256()) {
-    if (!own(sha256) || !blobs_->Claim(sha256)) reply->add_sha256(sha256);
+    if (own(sha256) && blobs_->Claim(sha256)) {
+      own_blobs_->Claimed(*caller, sha256);
+    } else {
+      reply->add_sha256(sha256);
+    }
   }
   return Answer(context, absl::OkStatus());
 }
@@ -186,10 +190,9 @@ grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerWriteReactor<v1::BlobChunk>>(*context, caller.status());
   }
-  if (const Status status = gate_->MayFetch(*caller, request->sha256()); !status.ok()) {
-    return FinishNow<grpc::ServerWriteReactor<v1::BlobChunk>>(status);
-  }
-  return SendBlob(*blobs_, *copies_, *request);
+  const StatusOr<MayBe> where = gate_->MayFetch(*caller, request->sha256());
+  if (!where.ok()) return FinishNow<grpc::ServerWriteReactor<v1::BlobChunk>>(where.status());
+  return SendBlob(where->blob ? blobs_ : nullptr, where->copy ? copies_ : nullptr, *request);
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::RemoveRun(Context* context,

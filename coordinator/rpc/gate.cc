@@ -26,8 +26,8 @@ StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run)
   return status.run_id();
 }
 
-Status Gate::MayFetch(const Caller& caller, const std::string& sha256) const {
-  if (MayAll(caller)) return absl::OkStatus();
+StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) const {
+  if (MayAll(caller)) return MayBe{.blob = true, .copy = true};
   const bool worker = caller.member->role == Role::kWorker;
   if (IsSha256Hex(sha256)) {
     const Naming naming = worker
@@ -37,7 +37,13 @@ Status Gate::MayFetch(const Caller& caller, const std::string& sha256) const {
       const auto names = lists_->NamedBy(list);
       return names.ok() && (*names)->contains(sha256);
     });
-    if (naming.named || listed) return absl::OkStatus();
+    const MayBe may{.blob = naming.named || listed, .copy = naming.copied};
+    if (may.blob || may.copy) return may;
+    if (!naming.connected) {
+      return absl::UnavailableError(
+          fmt::format("the worker {} has not said hello to this coordinator; try again after that",
+                      caller.member->name));
+    }
   }
   return absl::PermissionDeniedError(
       worker ? fmt::format("no run in which the worker {} has a cell names this blob",

@@ -14,6 +14,12 @@
 
 namespace longhaul::coordinator {
 
+// In which stores a caller may look for a blob; at least one of them.
+struct MayBe {
+  bool blob = false;  // what was uploaded, and tokens made of it
+  bool copy = false;  // shards
+};
+
 class Gate {
  public:
   // All must outlive this. `members`: null without TLS.
@@ -26,8 +32,9 @@ class Gate {
   Status StillMember(const Caller& caller) const;
   // The id of a run that the caller may see and stop; for those who may all, `run` as it is.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
-  // kPermissionDenied unless the blob is named as the caller's role needs it.
-  Status MayFetch(const Caller& caller, const std::string& sha256) const;
+  // kPermissionDenied unless the blob is named as the caller's role needs it. kUnavailable of a
+  // worker that has no session here, as after a takeover or a restart: it may have a cell.
+  StatusOr<MayBe> MayFetch(const Caller& caller, const std::string& sha256) const;
   // Ends every connection of a member.
   void Cut(const std::string& member) { port_->Cut(member); }
 

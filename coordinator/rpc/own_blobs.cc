@@ -1,5 +1,6 @@
 #include "coordinator/rpc/own_blobs.h"
 
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,24 +10,45 @@
 
 namespace longhaul::coordinator {
 
+void RecentUploads::OfMember::ForgetOldest() {
+  by_hash.erase(uploads.front().sha256);
+  uploads.pop_front();
+}
+
+void RecentUploads::ForgetLocked(MonoTime now) {
+  for (auto entry = members_.begin(); entry != members_.end();) {
+    OfMember& own = entry->second;
+    while (!own.uploads.empty() && own.uploads.front().time + kGarbageAge <= now) {
+      own.ForgetOldest();
+    }
+    entry = own.uploads.empty() ? members_.erase(entry) : std::next(entry);
+  }
+}
+
 void RecentUploads::Add(const std::string& member, const std::string& sha256, MonoTime now) {
   const std::lock_guard lock(mutex_);
-  const Key key(sha256, member);
-  times_[key] = now;
-  order_.emplace_back(key, now);
-  while (!order_.empty() && (order_.size() > most_ || order_.front().second + kGarbageAge <= now)) {
-    const auto& [oldest, when] = order_.front();
-    if (const auto found = times_.find(oldest); found != times_.end() && found->second == when) {
-      times_.erase(found);
-    }
-    order_.pop_front();
+  ForgetLocked(now);
+  OfMember& own = members_[member];
+  if (const auto known = own.by_hash.find(sha256); known != own.by_hash.end()) {
+    known->second->time = now;
+    own.uploads.splice(own.uploads.end(), own.uploads, known->second);
+    return;
   }
+  own.uploads.push_back({sha256, now});
+  own.by_hash.emplace(own.uploads.back().sha256, std::prev(own.uploads.end()));
+  if (own.uploads.size() > most_) own.ForgetOldest();
 }
 
 bool RecentUploads::Has(const std::string& member, const std::string& sha256, MonoTime now) const {
   const std::lock_guard lock(mutex_);
-  const auto found = times_.find(Key(sha256, member));
-  return found != times_.end() && now < found->second + kGarbageAge;
+  const auto own = members_.find(member);
+  if (own == members_.end()) return false;
+  const auto known = own->second.by_hash.find(sha256);
+  return known != own->second.by_hash.end() && now < known->second->time + kGarbageAge;
+}
+
+void RecentUploads::Refresh(const std::string& member, const std::string& sha256, MonoTime now) {
+  if (Has(member, sha256, now)) Add(member, sha256, now);
 }
 
 OwnBlobs::Test OwnBlobs::Of(const Caller& caller) const {
@@ -50,6 +72,10 @@ OwnBlobs::Test OwnBlobs::Of(const Caller& caller) const {
 
 void OwnBlobs::Uploaded(const Caller& caller, const std::string& sha256) {
   if (!MayAll(caller)) recent_.Add(caller.member->name, sha256, Now());
+}
+
+void OwnBlobs::Claimed(const Caller& caller, const std::string& sha256) {
+  if (!MayAll(caller)) recent_.Refresh(caller.member->name, sha256, Now());
 }
 
 }  // namespace longhaul::coordinator

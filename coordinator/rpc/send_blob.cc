@@ -51,11 +51,13 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore& blobs, const BlobStore& copies,
+grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const BlobStore* copies,
                                                   const v1::FetchBlobRequest& request) {
   using Reactor = grpc::ServerWriteReactor<v1::BlobChunk>;
-  StatusOr<BlobReader> reader = blobs.OpenBlob(request.sha256());
-  if (absl::IsNotFound(reader.status())) reader = copies.OpenBlob(request.sha256());
+  StatusOr<BlobReader> reader = (blobs != nullptr ? blobs : copies)->OpenBlob(request.sha256());
+  if (blobs != nullptr && copies != nullptr && absl::IsNotFound(reader.status())) {
+    reader = copies->OpenBlob(request.sha256());
+  }
   if (!reader.ok()) return FinishNow<Reactor>(reader.status());
   if (request.offset() > reader->size()) {
     return FinishNow<Reactor>(absl::OutOfRangeError(

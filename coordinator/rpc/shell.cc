@@ -121,6 +121,10 @@ void Shell::Leave(SessionId session, std::string why, bool for_good) {
   Post(event::WorkerLeft{session, std::move(why), for_good});
 }
 
+void Shell::CopyStored(std::optional<WorkerId> from, std::string sha256) {
+  Post(event::CopyStored{std::move(from), std::move(sha256)});
+}
+
 void Shell::Post(Event event) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
@@ -257,6 +261,11 @@ bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes,
                         const std::optional<WorkerId>& from) const {
   const std::lock_guard lock(state_mutex_);
   return state_->ExpectsCopy(sha256, bytes, from);
+}
+
+bool Shell::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->HasCopyFor(from, sha256);
 }
 
 Naming Shell::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {

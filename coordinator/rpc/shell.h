@@ -75,6 +75,9 @@ class Shell {
   // kResourceExhausted with too many sessions, kUnavailable when stopping.
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
   void Say(SessionId session, v1::WorkerMessage message);
+  // A shard has come; `from`: whose upload it was, as far as is known. Before that worker hears of
+  // it, so that the state knows before the worker says that it has sent it.
+  void CopyStored(std::optional<WorkerId> from, std::string sha256);
   // Once, last.
   void Leave(SessionId session, std::string why, bool for_good = false);
 
@@ -108,6 +111,8 @@ class Shell {
   // Whether a worker, or this one, was asked to send a copy of this shard.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from) const;
+  // As State::HasCopyFor.
+  bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
   OwnNames NamesOfOwner(std::string_view owner) const;

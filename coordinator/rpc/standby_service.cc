@@ -39,7 +39,7 @@ grpc::ServerWriteReactor<v1::BlobChunk>* StandbyServiceImpl::FetchCopy(
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerWriteReactor<v1::BlobChunk>>(*context, caller.status());
   }
-  return SendBlob(*followed_.blobs, *followed_.copies, *request);
+  return SendBlob(followed_.blobs, followed_.copies, *request);
 }
 
 grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,

@@ -30,6 +30,7 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
       return;
     }
     if (known_already_) {
+      if (rules_.done) rules_.done(sha256_);
       Finish(grpc::Status::OK);
       return;
     }

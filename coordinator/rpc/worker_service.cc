@@ -27,10 +27,9 @@ grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
   if (!caller.ok()) {
     return RefuseCaller<Reactor>(*context, caller.status());
   }
-  if (const Status status = gate_->MayFetch(*caller, request->sha256()); !status.ok()) {
-    return FinishNow<Reactor>(status);
-  }
-  return SendBlob(*blobs_, *copies_, *request);
+  const StatusOr<MayBe> where = gate_->MayFetch(*caller, request->sha256());
+  if (!where.ok()) return FinishNow<Reactor>(where.status());
+  return SendBlob(where->blob ? blobs_ : nullptr, where->copy ? copies_ : nullptr, *request);
 }
 
 grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
@@ -46,7 +45,13 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
       {.may_come = [this, from](const std::string& sha256, uint64_t bytes) -> Status {
         if (shell_->ExpectsCopy(sha256, bytes, from)) return absl::OkStatus();
         return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
-      }});
+      },
+       // A copy of another run's shard is no proof that this worker has the bytes.
+       .may_skip =
+           [this, from](const std::string& sha256) {
+             return !from || shell_->HasCopyFor(*from, sha256);
+           },
+       .done = [this, from](const std::string& sha256) { shell_->CopyStored(from, sha256); }});
 }
 
 }  // namespace longhaul::coordinator

@@ -174,8 +174,12 @@ void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
     if (said->copied() && check.to) {
       const Worker* holder = FindWorker(*check.to);
       AddHolder(check.to->value(), holder == nullptr ? "" : holder->hello.name(), file);
+    } else if (said->copied() && IsCopied(*file)) {
+      // It was noted when it came.
     } else if (said->copied()) {
-      AddHolder("", "", file);
+      failure = fmt::format(
+          "worker {} says that it has sent {} of the checkpoint of step {}, and it has not come",
+          Label(worker), asked.name(), check.step);
     } else {
       const Worker* holder = check.to ? FindWorker(*check.to) : nullptr;
       failure = fmt::format("worker {} could not send {} of the checkpoint of step {}{}: {}",
@@ -186,6 +190,34 @@ void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
   }
   Store(run);
   AfterCheck(check, failure);
+}
+
+// What counts is the bytes, not the worker's word: whoever has made up a shard of somebody else's
+// hash could otherwise fetch what that hash is of. Noted at once, so that a check that is given up
+// need not begin from anew.
+void Core::On(event::CopyStored& stored) {
+  for (const ShardCheck* check : shards_.ExpectingCopy(stored.sha256, stored.from)) {
+    Run& run = *FindRun(check->run);
+    bool is_new = false;
+    for (const v1::CheckpointFile& asked : check->files) {
+      if (asked.sha256() != stored.sha256) continue;
+      v1::CheckpointFile* file = FindFile(run, check->step, asked);
+      if (file == nullptr || IsCopied(*file)) continue;
+      AddHolder("", "", file);
+      is_new = true;
+    }
+    if (is_new) Store(run);
+  }
+}
+
+bool Core::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
+  return std::ranges::any_of(shards_.ExpectingCopy(sha256, from), [&](const ShardCheck* check) {
+    const v1::CheckpointManifest* manifest =
+        FindCheckpoint(runs_.at(check->run).record, check->step);
+    return manifest != nullptr && std::ranges::any_of(manifest->files(), [&](const auto& file) {
+      return file.sha256() == sha256 && IsCopied(file);
+    });
+  });
 }
 
 void Core::On(event::CopiesChecked& checked) {

@@ -77,6 +77,7 @@ class Core {
   std::vector<v1::RelayStatus> Relays() const;
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
+  bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   // rights.cc
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
@@ -417,6 +418,7 @@ class Core {
 
   // checkpoints.cc
   void On(event::CopiesChecked& checked);
+  void On(event::CopyStored& stored);
   void OnShardsChecked(Worker& worker, const v1::WorkerMessage& message);
   // A file that is whole, as far as is known, with nobody who is connected; nullptr: there is none.
   const v1::CheckpointFile* UnreachableFile(const v1::CheckpointManifest& manifest) const;

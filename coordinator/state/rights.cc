@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/state/blob_names.h"
+#include "coordinator/state/books/shard_book.h"
 #include "coordinator/state/core.h"
 
 namespace longhaul::coordinator {
@@ -20,7 +21,9 @@ void AddNaming(const RunRecord& record, const std::string& sha256, Naming* namin
     if (!one.empty() && IsForWorkers(record.spec, one)) naming->lists.push_back(one);
   };
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
-    for (const v1::CheckpointFile& file : manifest.files()) name(file.sha256());
+    for (const v1::CheckpointFile& file : manifest.files()) {
+      naming->copied |= file.sha256() == sha256 && IsCopied(file);
+    }
   }
   EachBlobName(record.spec, record.data_files, record.data, name, list);
 }
@@ -36,6 +39,7 @@ bool Core::HoldsCell(const Worker& worker, const Run& run) const {
 Naming Core::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
   Naming naming;
   const auto found = workers_.find(worker);
+  naming.connected = found != workers_.end() && found->second.session.has_value();
   if (found == workers_.end()) return naming;
   for (const auto& [id, run] : runs_) {
     if (IsActive(run.record.state) && HoldsCell(found->second, run)) {

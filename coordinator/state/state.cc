@@ -73,6 +73,10 @@ bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes,
   return impl_->core.ExpectsCopy(sha256, bytes, from);
 }
 
+bool State::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
+  return impl_->core.HasCopyFor(from, sha256);
+}
+
 Naming State::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
   return impl_->core.NamedForWorker(worker, sha256);
 }

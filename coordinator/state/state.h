@@ -148,13 +148,19 @@ struct CopiesChecked {
   // Of which the disk did not let it look: that says nothing of the copy. Empty: of none.
   std::vector<bool> unreadable = {};
 };
+// All bytes of a shard have come to the coordinator, with this hash.
+struct CopyStored {
+  std::optional<WorkerId> from;  // nullopt: some worker, which nobody knows without encryption
+  std::string sha256;
+};
 }  // namespace event
 
 using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
                            event::Submitted, event::PlanAsked, event::StopAsked,
                            event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked,
                            event::TraceAsked, event::PlanComputed, event::RetuneComputed,
-                           event::ReplicasAsked, event::RemoveAsked, event::GarbageAsked>;
+                           event::ReplicasAsked, event::RemoveAsked, event::GarbageAsked,
+                           event::CopyStored>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -364,10 +370,13 @@ struct StateOptions {
   std::string version;
 };
 
-// What some runs say of a blob.
+// What some runs say of a blob. Its hash may be in a worker's report, so a checkpoint alone gives
+// no right to what somebody else has sent: only to a copy that has come for that checkpoint.
 struct Naming {
-  bool named = false;              // they name it themselves
+  bool named = false;              // they name it themselves, as data
+  bool copied = false;             // it is a shard of theirs of which the coordinator has a copy
   std::vector<std::string> lists;  // blobs that they name, and which may name it
+  bool connected = true;           // the worker has a session here; of owners true
 };
 
 // What the runs of an owner name.
@@ -398,6 +407,8 @@ class State {
   // one, where it is given.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
+  // Whether a shard that this worker was asked for has come for its run already.
+  bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   // Whether a blob is one that active runs with cells of this worker name; or that runs of this
   // owner name.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;

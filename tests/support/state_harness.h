@@ -104,12 +104,13 @@ inline event::Submitted SubmitOf(const RunSpec& spec, const std::string& id, uin
   return submitted;
 }
 
-inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage) {
+// `digit`: of the hash, all of it.
+inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage, char digit = 'a') {
   v1::ShardReport shard;  // of ten bytes
   shard.set_step(step);
   v1::CheckpointFile& file = *shard.add_files();
   file.set_name(fmt::format("stage-{}.params.safetensors", stage));
-  file.set_sha256(std::string(64, 'a'));
+  file.set_sha256(std::string(64, digit));
   file.set_bytes(10);
   return shard;
 }
@@ -235,10 +236,11 @@ class Coordinator {
     const auto stages = static_cast<uint32_t>(workers.size());
     for (uint32_t s = 0; s < stages; ++s) Step(workers[s], run, Report(step, s, stages));
   }
-  void Shards(const std::vector<std::string>& workers, const std::string& run, uint64_t step) {
+  void Shards(const std::vector<std::string>& workers, const std::string& run, uint64_t step,
+              char digit = 'a') {
     for (uint32_t s = 0; s < workers.size(); ++s) {
       v1::WorkerMessage message = About(run);
-      *message.mutable_shard() = ShardOf(step, s);
+      *message.mutable_shard() = ShardOf(step, s, digit);
       Tick(Said(workers[s], message));
     }
   }
@@ -311,6 +313,9 @@ class Coordinator {
       shard.set_name(file.name());
       shard.set_copied(asked.check_shards().copy());
       judge(shard);
+      if (shard.copied() && !asked.check_shards().has_to()) {
+        Tick(event::CopyStored{WorkerId("id-" + worker), file.sha256()});
+      }
     }
     Tick(Said(worker, message));
   }

@@ -236,13 +236,23 @@ std::vector<std::string> ShardBook::ExpectedCopies() const {
   return expected;
 }
 
+std::vector<const ShardCheck*> ShardBook::ExpectingCopy(const std::string& sha256,
+                                                        const std::optional<WorkerId>& from) const {
+  std::vector<const ShardCheck*> expecting;
+  for (const auto& [id, check] : checks_) {
+    if (!check.copy || check.to || (from && check.worker != from)) continue;
+    if (std::ranges::any_of(check.files, [&](const auto& file) { return file.sha256() == sha256; }))
+      expecting.push_back(&check);
+  }
+  return expecting;
+}
+
 bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes,
                             const std::optional<WorkerId>& from) const {
-  return std::ranges::any_of(checks_, [&](const auto& entry) {
-    return entry.second.copy && (!from || entry.second.worker == from) && !entry.second.to &&
-           std::ranges::any_of(entry.second.files, [&](const v1::CheckpointFile& file) {
-             return file.sha256() == sha256 && file.bytes() == bytes;
-           });
+  return std::ranges::any_of(ExpectingCopy(sha256, from), [&](const ShardCheck* check) {
+    return std::ranges::any_of(check->files, [&](const v1::CheckpointFile& file) {
+      return file.sha256() == sha256 && file.bytes() == bytes;
+    });
   });
 }
 

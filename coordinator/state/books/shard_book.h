@@ -129,6 +129,10 @@ class ShardBook {
   // `from`: this one, where it is given.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
+  // The checks for which a shard with this content was asked for, to be sent to the coordinator.
+  // `from`: as above. Valid until the book changes.
+  std::vector<const ShardCheck*> ExpectingCopy(const std::string& sha256,
+                                               const std::optional<WorkerId>& from) const;
   // Of all of them.
   std::vector<std::string> ExpectedCopies() const;
   // MonoTime::max(): never.

@@ -57,6 +57,9 @@ Cluster::Cluster(const SimulationOptions& options)
   world.incarnations.resize(count);
   world.has_twin.resize(count);
   away_until.resize(count);
+  world.send_copy = [this](const std::string& worker, const std::string& sha256) {
+    return coordinator->TakeCopy(worker, sha256);
+  };
   const auto dial = [this](size_t worker,
                            Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
     if (away_until[worker] > world.timeline.now()) return nullptr;

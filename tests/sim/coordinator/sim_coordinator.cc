@@ -51,6 +51,13 @@ void SimCoordinator::Crash(bool silent) {
   }
 }
 
+bool SimCoordinator::TakeCopy(const std::string& worker, const std::string& sha256) {
+  if (!running()) return false;
+  world_->copies.insert(sha256);
+  Post(event::CopyStored{WorkerId(worker), sha256});
+  return true;
+}
+
 void SimCoordinator::Stall(absl::Duration length) {
   if (!running() || stalled_until_ > world_->timeline.now()) return;
   world_->timeline.Note("the coordinator is stopped for {}", absl::FormatDuration(length));

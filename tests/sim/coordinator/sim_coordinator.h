@@ -34,6 +34,9 @@ class SimCoordinator {
   // A worker dials. Null: nobody answers.
   std::shared_ptr<Connection> Accept(Connection::WorkerEnd end);
 
+  // A worker sends a shard. False: nobody answers.
+  bool TakeCopy(const std::string& worker, const std::string& sha256);
+
   // A user's call. `make` gets the request's number; `done` runs once, with null when the process
   // died before it answered (whether it did anything is then not known).
   using Done = std::function<void(const Command* reply)>;

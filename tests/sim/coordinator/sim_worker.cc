@@ -318,8 +318,8 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
           state.set_copied(true);
         }
       } else if (check.copy()) {
-        world_->copies.insert(file.sha256());
-        state.set_copied(true);
+        state.set_copied(world_->send_copy(id(), file.sha256()));
+        if (!state.copied()) state.set_copy_error("nobody answers");
       }
     }
     Say({command.run_id(), command.epoch()}, std::move(message));

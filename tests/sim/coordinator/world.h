@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -92,6 +93,8 @@ struct World {
   std::map<std::pair<size_t, uint64_t>, MonoTime> gives;  // (worker, check) -> asked since
   std::set<std::string> copies;  // hashes of shards that the coordinator has a copy of
   std::set<std::string> copies_harmed;
+  // A worker sends the coordinator a shard. False: nobody answers.
+  std::function<bool(const std::string& worker, const std::string& sha256)> send_copy;
   // Newest fault of each worker, of its links too. To judge whom a failure names.
   std::map<std::string, MonoTime> fault_of;
   std::map<std::string, MonoTime> fault_began;                   // of each worker, the newest

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,7 +44,9 @@ struct CallContext {
 class Session {
  public:
   explicit Session(const std::string& address, std::string_view token = kToken)
-      : stub_(v1::WorkerService::NewStub(MakeChannel(address))), context_(token) {
+      : Session(MakeChannel(address), token) {}
+  explicit Session(const std::shared_ptr<grpc::Channel>& channel, std::string_view token = kToken)
+      : stub_(v1::WorkerService::NewStub(channel)), context_(token) {
     stream_ = stub_->Session(&context_.grpc);
   }
   ~Session() { context_.grpc.TryCancel(); }
@@ -70,8 +73,17 @@ class Session {
 // Serves a stage on a thread of its own until it is destroyed or the stream ends.
 class FakeWorker {
  public:
+  // What it makes of its shards; left out: as ShardOf, and no copy is sent.
+  struct Shards {
+    std::string sha256;
+    uint64_t bytes = 0;
+    // Runs before it says that a copy is at the coordinator, if that was asked for.
+    std::function<void()> send = [] {};
+  };
   FakeWorker(const std::string& address, const std::string& name)
       : session_(address), thread_([this, name] { Serve(name); }) {}
+  FakeWorker(const std::shared_ptr<grpc::Channel>& channel, const std::string& name, Shards shards)
+      : shards_(std::move(shards)), session_(channel), thread_([this, name] { Serve(name); }) {}
   ~FakeWorker() {
     session_.Cancel();
     thread_.join();
@@ -101,7 +113,10 @@ class FakeWorker {
       } else if (command.has_check_shards()) {
         answer.mutable_shards_checked()->set_check(command.check_shards().check());
         for (const v1::CheckpointFile& file : command.check_shards().files()) {
-          answer.mutable_shards_checked()->add_shards()->set_name(file.name());
+          v1::ShardState& shard = *answer.mutable_shards_checked()->add_shards();
+          shard.set_name(file.name());
+          shard.set_copied(shards_ && command.check_shards().copy());
+          if (shard.copied()) shards_->send();
         }
         session_.Say(answer);
       } else if (command.has_assign()) {
@@ -139,11 +154,16 @@ class FakeWorker {
     line.set_text("the last step is done");
     session_.Say(message);
     *message.mutable_shard() = ShardOf(spec->train.steps, stage);
+    if (shards_) {
+      message.mutable_shard()->mutable_files(0)->set_sha256(shards_->sha256);
+      message.mutable_shard()->mutable_files(0)->set_bytes(shards_->bytes);
+    }
     session_.Say(message);
     message.mutable_finished()->set_step(spec->train.steps);
     session_.Say(message);
   }
 
+  const std::optional<Shards> shards_;
   Session session_;
   v1::Assign assign_;
   std::thread thread_;

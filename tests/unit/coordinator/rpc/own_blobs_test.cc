@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "base/hash.h"
 #include "coordinator/rpc/server.h"
 #include "longhaul/v1/control.grpc.pb.h"
@@ -14,6 +15,7 @@
 #include "run/data/data_set.h"
 #include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/coordinator/rpc/fake_worker.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -37,6 +39,32 @@ TEST(RecentUploadsTest, AreRememberedForADayByMember) {
   EXPECT_TRUE(recent.Has("bob", "x", kBegin + absl::Hours(30)));
 }
 
+TEST(RecentUploadsTest, WhatIsCountedOnStaysAndWhatIsForgottenDoesNotComeBack) {
+  RecentUploads recent;
+  recent.Add("bob", "x", kBegin);
+  recent.Add("bob", "y", kBegin);
+  recent.Refresh("bob", "x", kBegin + absl::Hours(20));
+  recent.Refresh("eve", "x", kBegin + absl::Hours(20));
+  EXPECT_TRUE(recent.Has("bob", "x", kBegin + absl::Hours(43)));
+  EXPECT_FALSE(recent.Has("bob", "y", kBegin + absl::Hours(24)));
+  EXPECT_FALSE(recent.Has("eve", "x", kBegin + absl::Hours(20)));
+  recent.Refresh("bob", "y", kBegin + absl::Hours(24));
+  EXPECT_FALSE(recent.Has("bob", "y", kBegin + absl::Hours(24)));
+}
+
+TEST(RecentUploadsTest, NobodyPushesOutWhatAnotherHasSent) {
+  RecentUploads recent(2);
+  recent.Add("bob", "x", kBegin);
+  for (const char* sha256 : {"1", "2", "3"}) recent.Add("eve", sha256, kBegin);
+  EXPECT_FALSE(recent.Has("eve", "1", kBegin));
+  EXPECT_TRUE(recent.Has("bob", "x", kBegin));
+  // Nor does what one sends again and again push out the rest.
+  recent.Add("bob", "y", kBegin);
+  for (int i = 0; i < 3; ++i) recent.Add("bob", "y", kBegin);
+  for (int i = 0; i < 3; ++i) recent.Refresh("bob", "y", kBegin);
+  EXPECT_TRUE(recent.Has("bob", "x", kBegin));
+}
+
 TEST(RecentUploadsTest, TheOldestAreForgottenWhereTheyAreMany) {
   RecentUploads recent(2);
   for (const char* sha256 : {"1", "2", "3"}) recent.Add("bob", sha256, kBegin);
@@ -56,16 +84,17 @@ class OwnBlobsTest : public ::testing::Test {
     for (int i = 0; i < 20'000; ++i) text_ += static_cast<char>('a' + i * i % 26);
     text_.resize(20'000);
     sha256_ = Sha256Hex(text_);
+    others_text_.assign(text_.rbegin(), text_.rend());
   }
   std::string State() const { return folder_.path() + "/state"; }
 
   using Stub = v1::ControlService::Stub;
-  // As a user. After his first call, which says who he is.
-  std::unique_ptr<Stub> Join(const std::string& name) const {
+  // After the first call, which says who it is.
+  std::unique_ptr<Stub> Join(const std::string& name, Role role = Role::kUser) const {
     const auto access = Access::Open({.addresses = {server_->address()},
                                       .token_file = State() + "/token",
                                       .credentials_file = folder_.path() + "/" + name + ".pem",
-                                      .role = Role::kUser,
+                                      .role = role,
                                       .name = name},
                                      absl::Seconds(30));
     EXPECT_TRUE(access.ok()) << access.status();
@@ -95,14 +124,15 @@ class OwnBlobsTest : public ::testing::Test {
     writer->WritesDone();
     return writer->Finish();
   }
-  v1::SubmitRequest RunOverTheText() const {
+  v1::SubmitRequest RunOverTheText() const { return RunOver(SmallSpec("tiny", 2), text_); }
+  static v1::SubmitRequest RunOver(const RunSpec& spec, const std::string& text) {
     v1::SubmitRequest request;
-    request.set_run_yaml(ToYaml(SmallSpec("tiny", 2)));
+    request.set_run_yaml(ToYaml(spec));
     request.set_file_name("run.yaml");
     v1::DataFile& file = *request.add_data_files();
     file.set_name("corpus.txt");
-    file.set_sha256(sha256_);
-    file.set_bytes(text_.size());
+    file.set_sha256(Sha256Hex(text));
+    file.set_bytes(text.size());
     return request;
   }
   static grpc::Status Submit(Stub& stub, const v1::SubmitRequest& request) {
@@ -110,7 +140,43 @@ class OwnBlobsTest : public ::testing::Test {
     v1::SubmitReply reply;
     return stub.Submit(&context, request, &reply);
   }
-  static grpc::StatusCode Fetch(Stub& stub, const std::string& sha256) {
+  // A worker's certificate, as FakeWorker `name` needs it.
+  std::shared_ptr<grpc::Channel> JoinAsWorker(const std::string& name) const {
+    const auto access = Access::Open({.addresses = {server_->address()},
+                                      .token_file = State() + "/token",
+                                      .credentials_file = folder_.path() + "/" + name + ".pem",
+                                      .role = Role::kWorker,
+                                      .name = name,
+                                      .worker_id = "id-" + name},
+                                     absl::Seconds(30));
+    EXPECT_TRUE(access.ok()) << access.status();
+    return (*access)->Dial().channel;
+  }
+  // A run of one stage whose checkpoint is to be copied. Whether an event of it then says `news`.
+  bool TrainUntil(Stub& stub, const std::string& name, const std::string& text,
+                  const std::string& news) const {
+    RunSpec spec = SmallSpec(name, 1);
+    spec.checkpoint.keep_copy = true;
+    EXPECT_TRUE(Upload(stub, Sha256Hex(text), text).ok());
+    const grpc::Status status = Submit(stub, RunOver(spec, text));
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    // The events of one run end with it, and the copy may come later.
+    const auto admin = Join("ann", Role::kAdmin);
+    CallContext context;
+    v1::EventsRequest request;
+    request.set_follow(true);
+    const auto reader = admin->ListEvents(&context.grpc, request);
+    bool said = false;
+    for (v1::Event event; !said && reader->Read(&event);) {
+      said = event.run_id().starts_with(name + "-") && absl::StrContains(event.text(), news);
+    }
+    context.grpc.TryCancel();
+    reader->Finish();
+    return said;
+  }
+  // A worker's, or a user's.
+  template <class AnyStub>
+  static grpc::StatusCode Fetch(AnyStub& stub, const std::string& sha256) {
     grpc::ClientContext context;
     v1::FetchBlobRequest request;
     request.set_sha256(sha256);
@@ -126,7 +192,7 @@ class OwnBlobsTest : public ::testing::Test {
   const TempDir folder_;
   std::unique_ptr<CoordinatorServer> server_;
   std::unique_ptr<Stub> bob_, eve_;
-  std::string text_, sha256_;
+  std::string text_, sha256_, others_text_;
 };
 
 TEST_F(OwnBlobsTest, AHashAloneGivesNothing) {
@@ -166,6 +232,56 @@ TEST_F(OwnBlobsTest, WhoHasTheBytesSendsThemAndTheyAreKeptOnce) {
   Start();
   EXPECT_FALSE(IsMissing(*eve_, sha256_));
   EXPECT_TRUE(IsMissing(*bob_, sha256_));
+}
+
+// Her worker says that its shard has the hash of what bob has sent, and that a copy is there.
+TEST_F(OwnBlobsTest, AShardOfTheSameHashGivesNothing) {
+  ASSERT_TRUE(Upload(*bob_, sha256_, text_).ok());
+  const auto channel = JoinAsWorker("a");
+  const auto stub = v1::WorkerService::NewStub(channel);
+  // Whether it has a cell nobody knows before its hello, as after a restart.
+  EXPECT_EQ(Fetch(*stub, sha256_), grpc::StatusCode::UNAVAILABLE);
+  const FakeWorker worker(channel, "a", {.sha256 = sha256_, .bytes = text_.size()});
+  EXPECT_TRUE(TrainUntil(*eve_, "eves", others_text_, "it has not come"));
+  EXPECT_EQ(Fetch(*eve_, sha256_), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(Fetch(*stub, sha256_), grpc::StatusCode::PERMISSION_DENIED);
+}
+
+// The same with a shard of which bob's run has a copy here.
+TEST_F(OwnBlobsTest, ACopyOfAnotherRunsShardGivesNothing) {
+  const std::string shard = "what bob's model has learned", sha256 = Sha256Hex(shard);
+  const auto send = [&](const std::shared_ptr<grpc::Channel>& channel, const std::string& bytes) {
+    const auto stub = v1::WorkerService::NewStub(channel);
+    CallContext context;
+    v1::UploadReply reply;
+    const auto writer = stub->StoreShard(&context.grpc, &reply);
+    v1::UploadChunk chunk;
+    chunk.set_sha256(sha256);
+    chunk.set_total_bytes(shard.size());
+    chunk.set_data(bytes);
+    writer->Write(chunk);
+    writer->WritesDone();
+    return writer->Finish();
+  };
+  grpc::Status sent;
+  {
+    const auto channel = JoinAsWorker("a");
+    const FakeWorker worker(channel, "a",
+                            {.sha256 = sha256, .bytes = shard.size(), .send = [&] {
+                               sent = send(channel, shard);
+                             }});
+    EXPECT_TRUE(TrainUntil(*bob_, "bobs", text_, "the coordinator has a copy"));
+  }
+  EXPECT_TRUE(sent.ok()) << sent.error_message();
+  EXPECT_EQ(Fetch(*bob_, sha256), grpc::StatusCode::OK);
+  const auto channel = JoinAsWorker("b");
+  const FakeWorker worker(channel, "b", {.sha256 = sha256, .bytes = shard.size(), .send = [&] {
+                                           sent = send(channel, "w");
+                                         }});
+  EXPECT_TRUE(TrainUntil(*eve_, "eves", others_text_, "it has not come"));
+  EXPECT_EQ(sent.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << sent.error_message();
+  EXPECT_EQ(Fetch(*eve_, sha256), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(Fetch(*bob_, sha256), grpc::StatusCode::OK);
 }
 
 // She may write what she likes into a list of data sets, which is her own blob.

@@ -27,12 +27,12 @@ class Checkpoints : public ::testing::Test {
     c.Join("b");
     spec.checkpoint.every = 1;
   }
-  void Train() {
+  void Train(char digit_of_second = 'a') {
     c.Tick(SubmitOf(spec, "tiny-1"));
     c.ToRunning(kAb, "tiny-1");
     for (uint64_t step = 1; step <= 2; ++step) {
       c.Steps(kAb, "tiny-1", step);
-      c.Shards(kAb, "tiny-1", step);
+      c.Shards(kAb, "tiny-1", step, step == 2 ? digit_of_second : 'a');
     }
     c.Steps(kAb, "tiny-1", 3);
   }
@@ -253,7 +253,7 @@ TEST_F(Checkpoints, AnAnswerThatNeverComesFailsTheResume) {
 
 TEST_F(Checkpoints, AnOlderReachableOneIsOfferedWhileAWorkerIsAwaited) {
   spec.checkpoint.keep_copy = true;
-  Train();
+  Train('b');
   // Of step 1 there are copies, of step 2 not yet.
   std::vector<v1::WorkerCommand> asked;
   for (const Command& command : c.commands) {
@@ -269,7 +269,8 @@ TEST_F(Checkpoints, AnOlderReachableOneIsOfferedWhileAWorkerIsAwaited) {
     v1::ShardState& state = *message.mutable_shards_checked()->add_shards();
     state.set_name(asked[i].check_shards().files(0).name());
     state.set_copied(true);
-    c.Tick(c.Said(kAb[i], message));
+    c.Tick(event::CopyStored{WorkerId("id-" + kAb[i]), asked[i].check_shards().files(0).sha256()},
+           c.Said(kAb[i], message));
   }
   EXPECT_THAT(Events("checkpoint"),
               HasSubstr("the coordinator has a copy of the checkpoint of step 1"));
@@ -294,6 +295,50 @@ TEST_F(Checkpoints, AnOlderReachableOneIsOfferedWhileAWorkerIsAwaited) {
   ASSERT_EQ(assign.resume_files_size(), 1);
   EXPECT_EQ(assign.resume_files(0).holders(0).worker_id(), "id-b");
   EXPECT_TRUE(IsCopied(assign.resume_files(0)));
+}
+
+// A shard's hash is its worker's word: by that alone nobody gets what it is the hash of.
+TEST_F(Checkpoints, AShardIsCopiedWhenItsBytesHaveCome) {
+  spec.checkpoint.keep_copy = true;
+  const WorkerId a("id-a"), b("id-b");
+  const std::string hash(64, 'a');
+  Train();
+  const auto copied = [&] {
+    return IsCopied(c.records.at("tiny-1").checkpoints.back().files(0));
+  };
+  const v1::WorkerCommand asked = *c.Last("a", v1::WorkerCommand::kCheckShards);
+  ASSERT_TRUE(asked.check_shards().copy());
+  EXPECT_TRUE(c.state->NamedForWorker(a, hash).connected);
+  EXPECT_FALSE(c.state->NamedForWorker(WorkerId("id-nobody"), hash).connected);
+  // What another worker sends is no proof that this one has it.
+  c.Tick(event::CopyStored{b, std::string(64, 'b')}, event::CopyStored{WorkerId("id-z"), hash});
+  EXPECT_FALSE(copied());
+  EXPECT_FALSE(c.state->HasCopyFor(a, hash));
+  v1::WorkerMessage message = c.About("tiny-1");
+  message.mutable_shards_checked()->set_check(asked.check_shards().check());
+  v1::ShardState& state = *message.mutable_shards_checked()->add_shards();
+  state.set_name(asked.check_shards().files(0).name());
+  state.set_copied(true);
+  c.Tick(c.Said("a", message));
+  EXPECT_FALSE(copied());
+  EXPECT_THAT(Events("checkpoint"),
+              HasSubstr("worker a says that it has sent stage-0.params.safetensors of the "
+                        "checkpoint of step 2, and it has not come"));
+  for (const Naming& naming :
+       {c.state->NamedForWorker(a, hash), c.state->NamedForOwner("", hash)}) {
+    EXPECT_FALSE(naming.named);
+    EXPECT_FALSE(naming.copied);
+  }
+  // Asked again when it comes back, it sends the bytes. They count although no answer comes.
+  c.Tick(event::WorkerLeft{c.sessions["a"], "closed"});
+  EXPECT_FALSE(c.state->NamedForWorker(a, hash).connected);
+  c.Join("a");
+  ASSERT_TRUE(c.state->ExpectsCopy(hash, 10, a));
+  c.Tick(event::CopyStored{a, hash});
+  EXPECT_TRUE(copied());
+  EXPECT_TRUE(c.state->HasCopyFor(a, hash));
+  EXPECT_FALSE(c.state->NamedForOwner("", hash).named);
+  EXPECT_TRUE(c.state->NamedForOwner("", hash).copied);
 }
 
 TEST_F(Checkpoints, CopiesArePrunedWithTheirCheckpoint) {

@@ -21,8 +21,8 @@ struct UploadRules {
   // Whether a blob that is there need not be sent. Empty: it need not. One that is sent in spite of
   // that is read, hashed and put in its own place.
   std::function<bool(const std::string& sha256)> may_skip = {};
-  // All bytes have come and have this hash, or they were there and need not be sent. From any thread,
-  // before the caller hears of it.
+  // All bytes have come and have this hash, or they were there and need not be sent. From any
+  // thread, before the caller hears of it.
   std::function<void(const std::string& sha256)> done = {};
 };
 

@@ -215,8 +215,8 @@ bool Core::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
     const v1::CheckpointManifest* manifest =
         FindCheckpoint(runs_.at(check->run).record, check->step);
     return manifest != nullptr && std::ranges::any_of(manifest->files(), [&](const auto& file) {
-      return file.sha256() == sha256 && IsCopied(file);
-    });
+             return file.sha256() == sha256 && IsCopied(file);
+           });
   });
 }
 

@@ -155,12 +155,12 @@ struct CopyStored {
 };
 }  // namespace event
 
-using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
-                           event::Submitted, event::PlanAsked, event::StopAsked,
-                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked,
-                           event::TraceAsked, event::PlanComputed, event::RetuneComputed,
-                           event::ReplicasAsked, event::RemoveAsked, event::GarbageAsked,
-                           event::CopyStored>;
+using Event =
+    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
+                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
+                 event::CopiesChecked, event::TraceAsked, event::PlanComputed,
+                 event::RetuneComputed, event::ReplicasAsked, event::RemoveAsked,
+                 event::GarbageAsked, event::CopyStored>;
 
 // ---- Out --------------------------------------------------------------------------
 

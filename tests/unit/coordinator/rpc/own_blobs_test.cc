@@ -266,10 +266,9 @@ TEST_F(OwnBlobsTest, ACopyOfAnotherRunsShardGivesNothing) {
   grpc::Status sent;
   {
     const auto channel = JoinAsWorker("a");
-    const FakeWorker worker(channel, "a",
-                            {.sha256 = sha256, .bytes = shard.size(), .send = [&] {
-                               sent = send(channel, shard);
-                             }});
+    const FakeWorker worker(channel, "a", {.sha256 = sha256, .bytes = shard.size(), .send = [&] {
+                                             sent = send(channel, shard);
+                                           }});
     EXPECT_TRUE(TrainUntil(*bob_, "bobs", text_, "the coordinator has a copy"));
   }
   EXPECT_TRUE(sent.ok()) << sent.error_message();

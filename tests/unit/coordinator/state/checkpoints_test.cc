@@ -303,9 +303,7 @@ TEST_F(Checkpoints, AShardIsCopiedWhenItsBytesHaveCome) {
   const WorkerId a("id-a"), b("id-b");
   const std::string hash(64, 'a');
   Train();
-  const auto copied = [&] {
-    return IsCopied(c.records.at("tiny-1").checkpoints.back().files(0));
-  };
+  const auto copied = [&] { return IsCopied(c.records.at("tiny-1").checkpoints.back().files(0)); };
   const v1::WorkerCommand asked = *c.Last("a", v1::WorkerCommand::kCheckShards);
   ASSERT_TRUE(asked.check_shards().copy());
   EXPECT_TRUE(c.state->NamedForWorker(a, hash).connected);

@@ -108,8 +108,10 @@ Status Follower::EnsureAccess() {
 }
 
 Status Follower::EnsurePort(const std::string& authority_pem) {
-  if (port_ != nullptr) return absl::OkStatus();
+  if (port_ != nullptr && port_authority_ == authority_pem) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(const Authority authority, Authority::FromPem(authority_pem));
+  port_.reset();  // what the directory had is another's, whose members nobody is here
+  port_authority_ = authority_pem;
   LH_ASSIGN_OR_RETURN(
       port_, WaitingPort::Open(options_.listen, authority,
                                fmt::format("this is the standby of {}, which it has not taken over",

@@ -101,6 +101,7 @@ class Follower {
   bool closing_ = false;
 
   std::unique_ptr<WaitingPort> port_;  // from the first authority on
+  std::string port_authority_;         // that the port has
   std::thread watch_, thread_;
 };
 

@@ -81,7 +81,9 @@ class CommunicatorOver : public Communicator {
 // Of the memory that `below` takes; kInvalidArgument where `device` is another one.
 StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cuda::Device* device);
 
-// Makes `memory` at least so large; what it held is gone where it has to grow.
+// Makes `memory` at least so large; what it held is gone where it has to grow. A device frees that
+// when all that is queued on it has ended, and a collective that is queued may wait for a rank that
+// never comes: call it within CommunicatorOver::Limited.
 Status Reserve(Engine& engine, size_t bytes, OwnedMemory* memory);
 
 }  // namespace longhaul::collective

@@ -174,10 +174,13 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
   const uint64_t pieces = (parts.stride + piece_elements - 1) / piece_elements;
   const uint64_t stride = coder_->Bytes(piece_elements);
   const uint64_t area = size() * stride;
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &sent_));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &received_));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * stride, &sums_));
-  if (all_out != nullptr) LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &gathered_));
+  const auto reserve = [&]() -> Status {
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &received_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * stride, &sums_));
+    return all_out == nullptr ? absl::OkStatus() : Reserve(*engine_, kPlaces * area, &gathered_);
+  };
+  LH_RETURN_IF_ERROR(Limited(reserve));
 
   const auto piece_of = [&](uint64_t number) {
     return PieceAt(parts, size(), piece_elements, number);
@@ -266,8 +269,11 @@ Status TacoCommunicator::AllGather(const void* in, void* out, uint64_t count, Dt
   const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
   const uint64_t stride = coder_->Bytes(piece_elements);
   const uint64_t area = size() * stride;
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * stride, &sums_));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &gathered_));
+  const auto reserve = [&]() -> Status {
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * stride, &sums_));
+    return Reserve(*engine_, kPlaces * area, &gathered_);
+  };
+  LH_RETURN_IF_ERROR(Limited(reserve));
   const auto begin_of = [&](uint64_t number) { return number * piece_elements; };
   const auto count_of = [&](uint64_t number) {
     return std::min(begin_of(number) + piece_elements, count) - begin_of(number);

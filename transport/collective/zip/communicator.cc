@@ -155,7 +155,8 @@ class ZipCommunicator final : public CommunicatorOver {
                      Queue queue) {
     const uint64_t own = size_of(rank());
     const uint64_t piece = PieceOf(own);
-    LH_RETURN_IF_ERROR(Reserve(*engine_, size() * piece * kElementBytes, &parts_));
+    LH_RETURN_IF_ERROR(
+        Limited([&] { return Reserve(*engine_, size() * piece * kElementBytes, &parts_); }));
     std::vector<Sending> sends(size());
     std::vector<Receiving> receives(size());
     for (uint32_t r = 0; r < size(); ++r) {
@@ -243,9 +244,12 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   const uint64_t pieces = std::max<uint64_t>((most + piece_elements - 1) / piece_elements, 1);
   const Layout send_space = LayoutOf(sends, piece_elements, 0);
   const Layout receive_space = LayoutOf(receives, piece_elements, 0);
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * send_space.bytes, &sent_));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * receive_space.bytes, &received_));
-  LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
+  const auto reserve = [&]() -> Status {
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * send_space.bytes, &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * receive_space.bytes, &received_));
+    return coder_->Reserve(piece_elements);
+  };
+  LH_RETURN_IF_ERROR(Limited(reserve));
   const auto piece_of = [&](uint64_t number) {
     Piece piece;
     piece.send = LayoutOf(sends, piece_elements, number);
@@ -327,10 +331,13 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   const uint64_t piece_elements = PieceOf(count);
   const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
   const uint64_t space = AlignBlob(MostBytes(piece_elements));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * space, &sent_));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * space, &received_));
-  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
-  LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
+  const auto reserve = [&]() -> Status {
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * space, &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * space, &received_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
+    return coder_->Reserve(piece_elements);
+  };
+  LH_RETURN_IF_ERROR(Limited(reserve));
   const bool bounded = options_.exchange == Exchange::kBounded;
   const bool sizes_first = options_.exchange == Exchange::kSizesFirst || (wide_ && !bounded);
   bool wide = false;

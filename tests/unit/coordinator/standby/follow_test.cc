@@ -325,6 +325,18 @@ TEST_F(FollowTest, AStandbyThatWasAwayForLongIsNotAsked) {
   Serve(options);
 }
 
+TEST_F(FollowTest, TheDirectoryOfAnotherAuthorityGetsTheNewOneAtItsPort) {
+  Serve(Options("standby"));  // once, without runs
+  const auto first = Serve(Options("first"));
+  const FollowerOptions following = Following(first->address());
+  const auto follower = Follow(following);
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+  const auto authority = Authority::FromPem(*ReadFile(Dir("first") + "/authority.pem"));
+  ASSERT_TRUE(authority.ok());
+  const Status status = AskTerm(following.listen, *authority, kPatience).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+}
+
 TEST_F(FollowTest, OneThatListensEverywhereIsFoundWhereItCallsFrom) {
   auto first = Serve(Options("first"));
   auto follower = Follow(Following(first->address()));

@@ -32,7 +32,7 @@ def machine():
     return f"{name}, {len(os.sched_getaffinity(0))} cores"
 
 
-def repetition(fleet, number):
+def repetition(fleet, number, picture=None):
     fleet.say("close")
     assert fleet.say("open") == "opened"
     load = os.getloadavg()[0]
@@ -58,6 +58,8 @@ def repetition(fleet, number):
         begin = time.monotonic()
         page.wait("document.querySelectorAll('#workers tbody tr').length > 1")
         workers_s = time.monotonic() - begin
+        if picture:
+            page.screenshot(picture)
         assert not page.errors, page.errors
     return {"repetition": number, "drawn_ms": round(drawn_ms), "first_contentful_paint_ms": round(paint_ms),
             "behind_median_s": round(statistics.median(behind_s), 3), "behind_most_s": round(max(behind_s), 3),
@@ -72,13 +74,14 @@ def main():
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--csv", help="file that the rows are added to")
+    parser.add_argument("--picture", help="file for a picture of the list of workers, as PNG")
     options = parser.parse_args()
     rows = []
     with Fleet(options.programs, "--workers", options.workers, "--stages", options.stages, "--steps",
                options.steps) as fleet:
         print(f"{machine()}; {options.workers} workers, {options.steps} steps in the store")
         for number in range(1, options.repetitions + 1):
-            rows.append(repetition(fleet, number))
+            rows.append(repetition(fleet, number, options.picture))
             print(", ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     for name in ("drawn_ms", "behind_median_s", "behind_most_s", "longest_task_ms"):
         print(f"median of {name}: {statistics.median(row[name] for row in rows):g}")

@@ -88,14 +88,12 @@ class ZipCommunicator final : public CommunicatorOver {
     LH_RETURN_IF_ERROR(below().Prepare(op, count, dtype));
     LH_RETURN_IF_ERROR(below().Prepare(Op::kAllToAll, AreaBytes(count), Dtype::kBytes));
     if (!Zips(dtype) || op == Op::kBroadcast || op == Op::kBarrier) return absl::OkStatus();
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &sent_));
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &received_));
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
+    LH_RETURN_IF_ERROR(ReserveAll(AreaBytes(count), AreaBytes(count), count));
     LH_RETURN_IF_ERROR(below().Prepare(Op::kAllGather, AreaBytes(count), Dtype::kBytes));
     if (op == Op::kAllReduce || op == Op::kReduceScatter) {
       LH_RETURN_IF_ERROR(Reserve(*engine_, (count + 8 * size()) * kElementBytes, &parts_));
     }
-    return coder_->Reserve(count);
+    return absl::OkStatus();
   }
 
   Status Wait(Queue queue, Deadline deadline) override {
@@ -109,6 +107,13 @@ class ZipCommunicator final : public CommunicatorOver {
   }
   static const std::byte* At(const void* data, uint64_t element) {
     return static_cast<const std::byte*>(data) + element * kElementBytes;
+  }
+  // Of one piece: bytes of the blobs that it sends and receives, and elements of the longest.
+  Status ReserveAll(uint64_t sent_bytes, uint64_t received_bytes, uint64_t elements) {
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * sent_bytes, &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * received_bytes, &received_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
+    return coder_->Reserve(elements);
   }
   bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
 
@@ -244,12 +249,8 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   const uint64_t pieces = std::max<uint64_t>((most + piece_elements - 1) / piece_elements, 1);
   const Layout send_space = LayoutOf(sends, piece_elements, 0);
   const Layout receive_space = LayoutOf(receives, piece_elements, 0);
-  const auto reserve = [&]() -> Status {
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * send_space.bytes, &sent_));
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * receive_space.bytes, &received_));
-    return coder_->Reserve(piece_elements);
-  };
-  LH_RETURN_IF_ERROR(Limited(reserve));
+  LH_RETURN_IF_ERROR(
+      Limited([&] { return ReserveAll(send_space.bytes, receive_space.bytes, piece_elements); }));
   const auto piece_of = [&](uint64_t number) {
     Piece piece;
     piece.send = LayoutOf(sends, piece_elements, number);
@@ -331,13 +332,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   const uint64_t piece_elements = PieceOf(count);
   const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
   const uint64_t space = AlignBlob(MostBytes(piece_elements));
-  const auto reserve = [&]() -> Status {
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * space, &sent_));
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * space, &received_));
-    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
-    return coder_->Reserve(piece_elements);
-  };
-  LH_RETURN_IF_ERROR(Limited(reserve));
+  LH_RETURN_IF_ERROR(Limited([&] { return ReserveAll(space, size() * space, piece_elements); }));
   const bool bounded = options_.exchange == Exchange::kBounded;
   const bool sizes_first = options_.exchange == Exchange::kSizesFirst || (wide_ && !bounded);
   bool wide = false;

@@ -73,13 +73,21 @@ FollowPort::FollowPort(StandbyServiceBase* service, grpc::ServerBuilder* builder
       messages_(builder->AddCompletionQueue()) {}
 
 void FollowPort::Start() {
-  Request();
+  {
+    const std::lock_guard lock(mutex_);
+    RequestLocked();
+  }
   accepts_ = std::thread([this] { AcceptLoop(); });
   moves_messages_ = std::thread([this] { MessageLoop(); });
 }
 
 void FollowPort::Stop() {
   if (!accepts_.joinable()) return;
+  {
+    // A queue that is shut down takes no request.
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
   calls_->Shutdown();
   accepts_.join();
   {
@@ -92,7 +100,7 @@ void FollowPort::Stop() {
 }
 
 // The next call, whenever it comes.
-void FollowPort::Request() {
+void FollowPort::RequestLocked() {
   auto* const call = new FollowCall(this);
   service_->RequestFollow(&call->context_, &call->stream_, messages_.get(), calls_.get(),
                           &call->called_);
@@ -110,8 +118,8 @@ void FollowPort::AcceptLoop() {
     {
       const std::lock_guard lock(mutex_);
       ++open_;
+      if (!closing_) RequestLocked();
     }
-    Request();
     accept_(call);
   }
 }

@@ -96,7 +96,7 @@ class FollowPort {
 
  private:
   friend class FollowCall;
-  void Request();
+  void RequestLocked();
   void AcceptLoop();
   void MessageLoop();
   size_t open();
@@ -108,6 +108,7 @@ class FollowPort {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t open_ = 0;  // calls that have begun, and not ended
+  bool closing_ = false;
   std::thread accepts_, moves_messages_;
 };
 

@@ -119,6 +119,9 @@ def check_restored(cluster, unbroken):
     (cluster.folder / "coordinator").rename(cluster.folder / "lost")
     subprocess.run([cluster.programs / "longhaul-coordinator", "restore", backup, "--state-dir",
                     cluster.folder / "coordinator"], check=True, capture_output=True)
+    # The time in seconds: newer than any that a worker may have heard of since the backup.
+    term = json.loads((cluster.folder / "coordinator/leadership.json").read_text())["term"]
+    assert term > 1e9, term
     cluster.start("coordinator", "longhaul-coordinator", "--listen", cluster.address)
     wait_for("the coordinator", lambda: cluster.cli("ps", check=False).returncode == 0)
     wait_for("the run to go on", lambda: cluster.status(run)["state"] == "running" and cluster.step(run) > seen + 3)

@@ -272,10 +272,12 @@ int Main(int argc, char** argv) {
                "longhaul-coordinator: --state-dir is required: the folder for its records\n");
     return kWrongUsage;
   }
-  if (const auto address = ParseHostPort(flags.listen); !address.ok()) {
-    fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(address.status()));
+  const StatusOr<HostPort> listen = ParseHostPort(flags.listen);
+  if (!listen.ok()) {
+    fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(listen.status()));
     return kWrongUsage;
-  } else if (address->port == 0 && !flags.standby_of.empty()) {
+  }
+  if (listen->port == 0 && !flags.standby_of.empty()) {
     fmt::print(stderr,
                "longhaul-coordinator: --listen of a standby needs a port: its coordinator and the "
                "workers have to know where it is; got {}\n",

@@ -42,7 +42,7 @@ class RecentUploads {
   };
   struct OfMember {
     std::list<Upload> uploads;  // the oldest first
-    // By hash; the keys are of `uploads`.
+    // Each upload by its hash. The keys are views into `uploads`.
     std::unordered_map<std::string_view, std::list<Upload>::iterator> by_hash;
     void ForgetOldest();
   };

@@ -9,8 +9,8 @@
 
 namespace longhaul::coordinator {
 
-// Of `blobs`, or of `copies` where those do not have it; a null store is not looked into, and one
-// of them is given. Deletes itself when the call is done.
+// Sends a blob out of `blobs`, or out of `copies` where `blobs` does not have it. One of the two
+// may be null: a caller that may not look there. The reactor deletes itself when the call is done.
 grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const BlobStore* copies,
                                                   const v1::FetchBlobRequest& request);
 

@@ -17,7 +17,7 @@ class StandbyServiceImpl : public StandbyServiceBase {
   StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
 
   using Context = grpc::CallbackServerContext;
-  // Of FollowPort, which has the calls of Follow.
+  // FollowPort hands each call of Follow to this.
   void Accept(FollowCall* call);
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
                                                      const v1::FetchBlobRequest* request) override;

@@ -44,7 +44,7 @@ StatusOr<LeadershipRecord> ParseLeadership(std::string_view json);
 StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir);
 Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record);
 
-// By what right a coordinator begins to serve from a state directory.
+// Why a coordinator may begin to serve from a state directory.
 enum class Claim : uint8_t {
   kOwn,       // it commanded when it ran last
   kTakeover,  // it is a standby, and its coordinator is gone

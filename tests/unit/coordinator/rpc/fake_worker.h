@@ -73,7 +73,7 @@ class Session {
 // Serves a stage on a thread of its own until it is destroyed or the stream ends.
 class FakeWorker {
  public:
-  // What it makes of its shards; left out: as ShardOf, and no copy is sent.
+  // The shards that the worker reports. Without them it reports ShardOf's, and sends no copy.
   struct Shards {
     std::string sha256;
     uint64_t bytes = 0;

@@ -68,7 +68,7 @@ TEST(LeadershipTest, ATakeoverBeginsANewTermAndKnowsWhomToTell) {
             (LeadershipRecord{.term = 4, .predecessor = "a:7070"}));
 }
 
-// Others may have taken over of whom this one has not heard.
+// A coordinator may not have heard of every takeover.
 TEST(LeadershipTest, AForcedTermIsNewerThanAnyThatOthersMayHave) {
   const LeadershipRecord leads{.term = 5, .standby = "b:7070"};
   for (const auto& [record, told] :

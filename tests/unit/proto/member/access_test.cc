@@ -235,7 +235,7 @@ TEST_F(AccessTest, AnotherAuthorityIsNotPassedOver) {
   EXPECT_EQ(second_.signed_count, 0);
 }
 
-// Whose certificate is of another authority than the token joins anew.
+// A member whose certificate another authority has made than the token's joins anew.
 TEST_F(AccessTest, AJoinThatFailsLeavesTheOldCredentials) {
   const std::string file = folder_.path() + "/me.pem";
   const StatusOr<Authority> other = Authority::Make(absl::Now());

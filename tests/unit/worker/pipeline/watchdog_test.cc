@@ -83,6 +83,7 @@ class WatchdogTest : public ::testing::Test {
   }
 
   WorkAtHand work_;
+  Notification over_;  // outlives the thread that waits for it
   CodecThread codec_thread_;
   Mailbox<std::string> hangs_;
   std::unique_ptr<Watchdog> watchdog_;
@@ -97,12 +98,11 @@ TEST_F(WatchdogTest, FindsAComputeThreadThatIsStuck) {
 }
 
 TEST_F(WatchdogTest, FindsACodecThreadThatIsStuckWhileTheOtherWaitsForIt) {
-  Notification over;
   work_.BeginWait(WorkAtHand::Wait::kInput);
-  codec_thread_.Post([&] { over.Wait(); });
+  codec_thread_.Post([this] { over_.Wait(); });
   Watch();
   EXPECT_THAT(hangs_.Take().value_or(""), HasSubstr("step 118: encoding or decoding a tensor"));
-  over.Notify();
+  over_.Notify();
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ class UcxBackend : public internal::Backend, public Poller {
                         }));
     LH_ASSIGN_OR_RETURN(const SocketAddress bound, listener_->Address());
     address_ = ToString(bound);
+    LH_ASSIGN_OR_RETURN(table_->async_thread, AsyncThread::Create());
     LH_RETURN_IF_ERROR(loop_->SetPoller(this));
     polling_ = true;
     return address_;

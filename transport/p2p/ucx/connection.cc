@@ -6,6 +6,14 @@
 #include <utility>
 
 namespace longhaul::transport::ucx {
+namespace {
+
+// An endpoint that nobody answers fails within this time or is given up.
+constexpr absl::Duration kHandshakeLimit = absl::Seconds(10);
+// The same where the backend ends, which waits for it.
+constexpr absl::Duration kLastHandshakeLimit = absl::Seconds(1);
+
+}  // namespace
 
 // One message under way: what UCX points to until it is done.
 struct UcxConnection::Operation {
@@ -28,7 +36,10 @@ std::shared_ptr<UcxConnection> UcxConnection::Create(std::shared_ptr<EventLoop> 
 std::function<void(Status)> UcxConnection::ErrorHandler() {
   // Weak: an endpoint that fails late must not bring its channel back.
   return [weak = weak_from_this()](const Status& status) {
-    if (const auto self = weak.lock()) self->CloseWith(status);
+    const auto self = weak.lock();
+    if (!self) return;
+    self->failed_ = true;
+    self->CloseWith(status);
   };
 }
 
@@ -38,7 +49,10 @@ void UcxConnection::Connect(const SocketAddress& peer) {
 }
 
 void UcxConnection::Accept(ucp_conn_request_h request) {
-  Begin(Endpoint::Accept(worker_, request, ErrorHandler()));
+  StatusOr<std::unique_ptr<Endpoint>> endpoint = absl::UnknownError("not made");
+  table_->async_thread->MakeWhileHeld(
+      [&] { endpoint = Endpoint::Accept(worker_, request, ErrorHandler()); });
+  Begin(std::move(endpoint));
 }
 
 void UcxConnection::Begin(StatusOr<std::unique_ptr<Endpoint>> endpoint) {
@@ -121,32 +135,52 @@ void UcxConnection::OnSent(void* request, ucs_status_t status, void* user_data) 
 
 void UcxConnection::Deliver(std::span<const std::byte> header, std::span<const std::byte> payload) {
   heard_ = true;
-  if (closing_) return;
+  if (closing_) return DropOnLoop();
   const auto events = events_;
   if (events) events->OnMessage(header, payload);
 }
 
 void UcxConnection::CloseWith(const Status& reason) {
-  if (std::exchange(closing_, true)) return;
-  reason_ = reason;
-  // Never from inside one of UCX's callbacks.
-  loop_->Post([self = shared_from_this()] { self->DropEndpoint(); });
+  if (!std::exchange(closing_, true)) reason_ = reason;
+  DropOnLoop();
 }
 
-void UcxConnection::DropEndpoint() {
+void UcxConnection::DropOnLoop() {
+  // Never from inside one of UCX's callbacks.
+  loop_->Post([self = shared_from_this()] { self->Drop(); });
+}
+
+void UcxConnection::Drop() {
+  if (dropping_) return;
   std::deque<Waiting> waiting;
   waiting.swap(waiting_);
   for (Waiting& w : waiting) {
     --under_way_;
     w.done(absl::CancelledError("the channel is closed"));
   }
+  if (endpoint_ == nullptr || heard_ || failed_) return DropEndpoint();
+  if (drop_timer_ && !table_->shutting_down) return;
+  if (drop_timer_) loop_->CancelTimer(*drop_timer_);
+  const absl::Duration limit = table_->shutting_down ? kLastHandshakeLimit : kHandshakeLimit;
+  drop_timer_ = loop_->AddTimer(Now() + limit, [self = shared_from_this()] {
+    self->drop_timer_.reset();
+    self->DropEndpoint();
+  });
+}
+
+void UcxConnection::DropEndpoint() {
+  dropping_ = true;
+  if (drop_timer_) loop_->CancelTimer(*drop_timer_);
   if (endpoint_ == nullptr) {
     endpoint_closed_ = true;
     FinishIfDone();
     return;
   }
+  table_->async_thread->Flush();
+  table_->inside_ucx = true;
+  ucp_worker_progress(worker_->get());  // what the thread has left to us
   table_->by_endpoint.erase(endpoint_->get());
-  table_->inside_ucx = true;  // cancelled sends are called back from here
+  // Cancelled sends are called back from here.
   endpoint_->Close([self = shared_from_this()] {
     self->endpoint_closed_ = true;
     self->FinishIfDone();

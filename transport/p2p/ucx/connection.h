@@ -8,12 +8,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "transport/p2p/core/connection.h"
+#include "transport/p2p/ucx/async_thread.h"
 #include "transport/p2p/ucx/handles.h"
 
 namespace longhaul::transport::ucx {
@@ -25,6 +27,7 @@ class UcxConnection;
 // The connections of a backend. An endpoint's messages arrive at the worker; this finds their
 // channel.
 struct ChannelTable {
+  std::unique_ptr<AsyncThread> async_thread;
   std::set<std::shared_ptr<UcxConnection>> all;
   std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint;
   // UCX is calling us. A send from inside its callbacks that finds a dead socket marks the endpoint
@@ -82,6 +85,10 @@ class UcxConnection : public internal::Connection,
   void Begin(StatusOr<std::unique_ptr<Endpoint>> endpoint);
   void Submit(Waiting waiting);
   static void OnSent(void* request, ucs_status_t status, void* user_data);
+  void DropOnLoop();
+  // Drops the endpoint once it has shaken hands, which the peer's first message shows. Before, UCX
+  // may abort (async_thread.h).
+  void Drop();
   void DropEndpoint();
   void FinishIfDone();
   void Finish(const Status& reason);
@@ -95,6 +102,9 @@ class UcxConnection : public internal::Connection,
   std::deque<Waiting> waiting_;  // for the endpoint, or for UCX to return
   SocketAddress dialled_;        // size 0: accepted
   bool heard_ = false;
+  bool failed_ = false;  // as UCX says
+  std::optional<EventLoop::TimerId> drop_timer_;
+  bool dropping_ = false;
   size_t under_way_ = 0;
   bool closing_ = false;
   bool endpoint_closed_ = false;

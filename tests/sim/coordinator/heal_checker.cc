@@ -37,11 +37,9 @@ void HealChecker::Look() {
     }
     training.since = is_new ? now : std::max(training.since, fault);
     if (HasEnded(record.state)) training.since = now;
+    // From the end of the last excuse, so that each is looked for while it lasts.
+    if (!ExcuseOf(record).empty()) training.since = now;
     if (now - training.since < kLongestWayBack) continue;
-    if (const std::string excuse = ExcuseOf(record); !excuse.empty()) {
-      training.since = now;
-      continue;
-    }
     cluster_.world.Violate("{} has not trained for {} though nothing keeps it from that: {}",
                            id.value(), absl::FormatDuration(now - training.since),
                            cluster_.Describe());

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-from checkpoint_test import ended, events, expect, run_case
+from checkpoint_test import ended, events, expect, from_copies, run_case
 from training_test import expect_equal, text_for_training, wait_for
 
 AQSGD = "{ forward: aqsgd:bits=4, backward: fixed:bits=8 }"
@@ -90,7 +90,7 @@ def elsewhere(cluster):
     ended(cluster, run, "failed")
     cluster.start_worker(5)
     wait_for("worker5", lambda: len(cluster.connected()) == 4)
-    cluster.cli("submit", path, "--resume", "--watch", "--set", "checkpoint.keep_copy=true")
+    cluster.cli("submit", path, *from_copies(cluster, run), "--watch", "--set", "checkpoint.keep_copy=true")
     told = [line for line in events(cluster, run).splitlines() if BEGIN_ANEW in line]
     expect("both boundaries of worker2's stage begin anew", len(told) == 2, told)
     expect("the run is done", cluster.status(run)["state"] == "done", cluster.status(run))

@@ -73,16 +73,20 @@ def resplit(cluster):
     expect_equal("four stages, then three", cluster.losses(run), unbroken)
 
 
+def from_copies(cluster, run):
+    """Flags to go on from the newest checkpoint whose shards are all copied: a newer one may need the worker that is gone."""
+    copied = [c for c in checkpoints(cluster, run)[0] if all(s.get("copied") for s in c["shards"])]
+    expect("there are copies", copied, checkpoints(cluster, run)[0])
+    return "--resume", "--from-step", str(copied[0]["step"])
+
+
 def copies(cluster):
     """A worker is gone for good; the coordinator's copies take its place."""
     unbroken = cluster.train("whole", steps=STEPS)
     path, run = broken_run(cluster, "copied", "--set", "checkpoint.keep_copy=true")
-    kept = [c for c in checkpoints(cluster, run)[0] if all(s.get("copied") for s in c["shards"])]
-    expect("there are copies", kept, checkpoints(cluster, run)[0])
     cluster.start_worker(5)
     wait_for("worker5", lambda: len(cluster.connected()) == 4)
-    cluster.cli("submit", path, "--resume", "--from-step", str(kept[0]["step"]), "--watch",
-                "--set", "checkpoint.keep_copy=true")
+    cluster.cli("submit", path, *from_copies(cluster, run), "--watch", "--set", "checkpoint.keep_copy=true")
     names = [s["worker_name"] for s in cluster.status(run)["stages"]]
     expect("worker5 took the place", "worker5" in names and "worker2" not in names, names)
     expect_equal("resumed without worker2", cluster.losses(run), unbroken)

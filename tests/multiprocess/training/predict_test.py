@@ -5,7 +5,7 @@ usage: predict_test.py BIN_DIR resume|validation|elsewhere|recovery|refused
 import json
 import sys
 
-from checkpoint_test import checkpoints, ended, events, expect, run_case
+from checkpoint_test import checkpoints, ended, events, expect, from_copies, run_case
 from training_test import expect_equal, text_for_training, wait_for
 
 CODEC = "predict:pairs=4096,rate=0.02/gauss:bits=3"
@@ -79,7 +79,7 @@ def elsewhere(cluster):
     ended(cluster, run, "failed")
     cluster.start_worker(5)
     wait_for("worker5", lambda: len(cluster.connected()) == 4)
-    cluster.cli("submit", path, "--resume", "--watch", *copied)
+    cluster.cli("submit", path, *from_copies(cluster, run), "--watch", *copied)
     names = [stage["worker_name"] for stage in cluster.status(run)["stages"]]
     expect("worker5 took the place", "worker5" in names and "worker2" not in names, names)
     expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))

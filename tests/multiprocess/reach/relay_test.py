@@ -77,8 +77,8 @@ def a_relay_that_goes_away(at):
 
 
 def dialled_by_whom_ucx_cannot_dial_back(at):
-    """UCX connects back to whoever dials it, here in vain, while the handshake goes on. UCX's log makes all of this slow,
-    which it does not bear by itself (transport/p2p/ucx/async_thread.h)."""
+    """UCX connects back to whoever dials it, here in vain. UCX's own log slows it down, so that it meets late events of the
+    handshake (transport/p2p/ucx/async_thread.h): a worker that passes them on to UCX dies."""
     os.environ.update(UCX_LOG_LEVEL="trace", UCX_LOG_FILE="/dev/null")
     for name in "cd":
         at.start_worker(name, "pub")

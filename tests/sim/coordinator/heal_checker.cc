@@ -36,8 +36,7 @@ void HealChecker::Look() {
       training.trained = training.since = now;
     }
     training.since = is_new ? now : std::max(training.since, fault);
-    if (HasEnded(record.state)) training.since = now;
-    // From the end of the last excuse, so that each is looked for while it lasts.
+    // The time counts from the end of the last excuse.
     if (!ExcuseOf(record).empty()) training.since = now;
     if (now - training.since < kLongestWayBack) continue;
     cluster_.world.Violate("{} has not trained for {} though nothing keeps it from that: {}",

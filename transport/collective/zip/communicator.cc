@@ -108,7 +108,8 @@ class ZipCommunicator final : public CommunicatorOver {
   static const std::byte* At(const void* data, uint64_t element) {
     return static_cast<const std::byte*>(data) + element * kElementBytes;
   }
-  // Of one piece: bytes of the blobs that it sends and receives, and elements of the longest.
+  // Makes room for a piece: its blobs to send and to receive have these sizes, and `elements` is
+  // the longest part that is coded at once.
   Status ReserveAll(uint64_t sent_bytes, uint64_t received_bytes, uint64_t elements) {
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * sent_bytes, &sent_));
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * received_bytes, &received_));

@@ -44,7 +44,8 @@ class Connection {
   // Sends `header` and `payload` as one message. Neither must change until `done`, which runs once,
   // later. After Close: kCancelled.
   virtual void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) = 0;
-  // Drops the connection and all bytes under way at once. Idempotent.
+  // Drops the connection and all bytes under way; no message comes from it any more. OnClosed may
+  // take as long as a handshake that is under way. Idempotent.
   virtual void Close() = 0;
   // "10.77.0.2:41234 <-> 10.77.0.3:40312".
   virtual std::string Describe() const = 0;

@@ -57,12 +57,8 @@ void AsyncThread::MakeWhileHeld(const std::function<void()>& make) {
 void AsyncThread::Flush() {
   std::unique_lock lock(mutex_);
   const uint64_t before = answers_;
-  Ring();
-  changed_.wait_for(lock, kPatience, [&] { return answers_ != before; });
-}
-
-void AsyncThread::Ring() const {
   eventfd_write(fd_.get(), 1);
+  changed_.wait_for(lock, kPatience, [&] { return answers_ != before; });
 }
 
 void AsyncThread::OnRing(int fd, ucs_event_set_types_t, void* arg) {

@@ -1,10 +1,11 @@
-// The thread on which UCX itself waits for the sockets of handshakes. What it finds while a worker
-// is busy it leaves in a queue, and it deals with the next event of the same socket itself. The
-// worker then takes out of the queue what is no longer so, and aborts the process if the endpoint
-// has been disconnected meanwhile, or if its descriptor belongs to another one.
+// UCX has one thread in a process that waits for the sockets of handshakes. An event that this
+// thread finds while a UCX worker is busy goes into the worker's queue; a later event of the same
+// socket may be dealt with before the worker looks into the queue. The queued event is out of date
+// then, and UCX aborts the process if the endpoint has been disconnected meanwhile, or if the
+// socket's descriptor belongs to another endpoint.
 //
-// So an accepted endpoint is made while this thread stands still, and an endpoint is closed after
-// it has let go of what it held.
+// So an accepted endpoint is made while UCX's thread stands still, and an endpoint is closed after
+// that thread has let go of the events that it held.
 #ifndef LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_
 #define LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_
 
@@ -15,13 +16,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace longhaul::transport::ucx {
 
-// One thread calls, which waits for UCX's thread to get a core: microseconds where one is idle.
+// To be called on one thread. Each call waits until UCX's thread has run: microseconds where a core
+// is idle, 1 s at most.
 class AsyncThread {
  public:
   static StatusOr<std::unique_ptr<AsyncThread>> Create();
@@ -39,7 +42,6 @@ class AsyncThread {
  private:
   explicit AsyncThread(UniqueFd fd) : fd_(std::move(fd)) {}
   static void OnRing(int fd, ucs_event_set_types_t events, void* arg);  // on UCX's thread
-  void Ring() const;
 
   const UniqueFd fd_;  // an eventfd that UCX's thread watches
   bool watched_ = false;

@@ -11,10 +11,10 @@
 #include "codec/predict/tables.h"
 #include "codec/registry.h"
 #include "codec/simd/targets.h"
+#include "codec/thread_pool.h"
 #include "codec/tool/bench_data.h"
 #include "codec/tool/commands.h"
 #include "codec/tool/files.h"
-#include "codec/tool/thread_pool.h"
 
 namespace longhaul::codec {
 namespace {

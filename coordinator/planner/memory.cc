@@ -24,6 +24,8 @@ constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
 // Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
 constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;
+// Of a GPU on which an exchange with replicas is coded: a bucket's numbers, a few times over.
+constexpr uint64_t kCodingBytes = 6 * kFloat * (uint64_t{1} << 22);
 // Of a GPU's stage, whose passes are recorded.
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
@@ -185,11 +187,12 @@ uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool la
 // What replicas of a stage with so many parameters and moments, on all of its ranks, need beside
 // what one needs, or do not. In bytes.
 struct OfReplicas {
-  bool shares_moments = false;  // each has its own part of them, in the host's memory
+  bool shares_moments = false;  // each has its own part of them
   uint64_t moments = 0;         // that one would have, and this one has not
-  // fp32 numbers of the own part, and of all; messages on their way; what ranks hold, joined.
-  uint64_t in_memory = 0;
-  uint64_t in_state = 0;  // what a checkpoint has beside parameters and moments
+  uint64_t numbers = 0;         // fp32 of the own part, and of all
+  uint64_t messages = 0;        // on their way, in the host's memory
+  uint64_t joined = 0;          // what ranks hold, put together there
+  uint64_t in_state = 0;        // what a checkpoint has beside parameters and moments
 };
 OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments) {
   const uint32_t replicas = spec.replicas.count;
@@ -202,14 +205,14 @@ OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments
   const uint64_t residual = keeps ? all : 0;
   // Gradients of others' parts, theirs of the own one, and the own part's new parameters, at most
   // in fp32.
-  const uint64_t messages = 3 * own * (replicas - 1);
-  const uint64_t joined = spec.group.tensor > 1 ? 2 * all : 0;
   OfReplicas of{.shares_moments = !apart,
                 .moments = apart ? 0 : moments - PartOf(moments, replicas),
-                .in_memory = 2 * own + residual + messages + joined,
+                .numbers = 2 * own + residual,
+                .messages = 3 * own * (replicas - 1),
+                .joined = spec.group.tensor > 1 ? 2 * all : 0,
                 .in_state = residual + (rounds ? own : 0)};
   if (apart) {
-    of.in_memory += own + 3 * all;  // momentum; anchors, what was taken, differences
+    of.numbers += own + 3 * all;  // momentum; anchors, what was taken, differences
     of.in_state += own;
     if (gradients.local.delay > 0) of.in_state += all;  // beside what replicas have alike
   }
@@ -300,11 +303,18 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t tables = TableBytes(spec, vocabulary);
   const uint64_t boundaries = (first ? 0 : 1) + (last ? 0 : 1);
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
-  const uint64_t in_host =
+  uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
-      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables + replicas.in_memory +
-      (replicas.shares_moments ? moments_of_all - replicas.moments : 0) +
-      (replicas.in_memory > 0 && on_gpu ? 2 * kFloat * ranks * parameters : 0);
+      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables + replicas.messages +
+      replicas.joined;
+  const uint64_t exchange =
+      replicas.numbers + (replicas.shares_moments ? moments_of_all - replicas.moments : 0);
+  if (on_gpu && ranks == 1 && replicas.shares_moments) {  // worker/stage/torch_arithmetic.h
+    memory.fixed += exchange + kCodingBytes;
+  } else {
+    in_host += exchange;
+    if (on_gpu && spec.replicas.count > 1) in_host += 2 * kFloat * ranks * parameters;
+  }
   if (on_gpu) {
     memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {

@@ -53,9 +53,10 @@ ALLOWED = {
     "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
                                              "transport/collective/engine"],
     "transport/replicas": BASE + ["proto/wire", "run/model", "run/replicas", "codec"],
-    # Of collectives what they are, and no backend: programs name those.
-    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "codec",
-                            "transport/collective/communicator.h", "transport/collective/member.h"],
+    # Of collectives what they are, and no backend: programs name those. Of replicas who computes with their numbers.
+    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "run/replicas",
+                            "codec", "transport/collective/communicator.h", "transport/collective/member.h",
+                            "transport/replicas/arithmetic.h", "transport/replicas/dense.h"],
     # Which backends the ranks of a group exchange by.
     "worker/ranks": BASE + ["base/cuda", "run/boundary", "run/file", "transport/collective",
                             "transport/collective/host", "transport/collective/nccl", "transport/collective/switcher",

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "codec/thread_pool.h"
 #include "tests/support/mailbox.h"
+#include "transport/replicas/host_arithmetic.h"
 #include "transport/replicas/reducer.h"
 
 namespace longhaul::replicas {
@@ -20,10 +22,12 @@ using Tensors = std::vector<std::vector<float>>;  // by parameter
 
 class ReplicaThreads {
  public:
-  using Optimizer = std::function<void(uint32_t replica, uint32_t bucket, std::span<OwnPiece> own)>;
+  using Optimizer =
+      std::function<void(uint32_t replica, uint32_t bucket, std::span<const OwnPiece> own)>;
 
   ReplicaThreads(const std::vector<ReplicatedParameter>& parameters, const LayoutOptions& options,
-                 const Tensors& values, const std::vector<uint32_t>& ring = {}, uint64_t seed = 1) {
+                 const Tensors& values, const std::vector<uint32_t>& ring = {}, uint64_t seed = 1,
+                 size_t coding_threads = 1) {
     replicas_.resize(options.replicas);
     for (uint32_t r = 0; r < options.replicas; ++r) {
       Replica& replica = replicas_[r];
@@ -33,8 +37,12 @@ class ReplicaThreads {
       replica.inbox = std::make_unique<testing::Mailbox<Message>>();
       auto layout = Layout::Make(parameters, options);
       EXPECT_TRUE(layout.ok()) << layout.status();
-      auto reducer = Reducer::Create(*std::move(layout), {.replica = r, .seed = seed, .ring = ring},
-                                     &replica.outbox);
+      replica.pool = std::make_unique<codec::ThreadPool>(coding_threads);
+      replica.arithmetic = std::make_unique<HostArithmetic>(replica.pool.get());
+      auto reducer = Reducer::Create(
+          *std::move(layout),
+          {.replica = r, .seed = seed, .ring = ring, .arithmetic = replica.arithmetic.get()},
+          &replica.outbox);
       EXPECT_TRUE(reducer.ok()) << reducer.status();
       replica.reducer = *std::move(reducer);
       std::vector<std::span<const float>> masters(values.begin(), values.end());
@@ -85,6 +93,8 @@ class ReplicaThreads {
     Tensors values;
     std::unique_ptr<testing::Mailbox<Message>> inbox;
     ToMailboxes outbox;
+    std::unique_ptr<codec::ThreadPool> pool;
+    std::unique_ptr<HostArithmetic> arithmetic;
     std::unique_ptr<Reducer> reducer;
   };
 

@@ -1,14 +1,22 @@
-// What the parts of a reducer share: a stage's memory, and pieces of it.
+// What the parts of a reducer share: a stage's memory, and pieces of it. Spans of floats are in the
+// memory of the exchange's arithmetic (arithmetic.h).
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "transport/replicas/layout.h"
 
 namespace longhaul::replicas {
+
+// Numbers that live as long as one of these.
+struct Numbers {
+  std::span<float> span;
+  std::shared_ptr<const void> owner;
+};
 
 // Of one parameter of the stage. Not owned.
 struct ParameterMemory {
@@ -19,20 +27,17 @@ struct ParameterMemory {
 // A piece that this replica owns.
 struct OwnPiece {
   Piece piece;
-  std::vector<float> gradient;  // mean over replicas, once it is reduced
-  std::vector<float> master;    // the optimizer's parameter, which steps by `gradient`
+  std::span<float> gradient;  // mean over replicas, once it is reduced
+  std::span<float> master;    // the optimizer's parameter, which steps by `gradient`
 };
 
 // What earlier steps did not send, of each parameter of which something may stay: sizes of the
 // parameters, else empty.
-using Residuals = std::vector<std::vector<float>>;
+using Residuals = std::vector<Numbers>;
 
 template <class T>
 std::span<T> Part(std::span<T> of_parameter, const Piece& piece) {
   return of_parameter.subspan(piece.first, piece.count);
-}
-inline std::span<float> Part(std::vector<float>& of_parameter, const Piece& piece) {
-  return Part(std::span(of_parameter), piece);
 }
 
 }  // namespace longhaul::replicas

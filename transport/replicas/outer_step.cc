@@ -3,10 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 
 namespace longhaul::replicas {
+namespace {
+
+// Numbers that a thread takes in one go.
+constexpr uint64_t kGrain = 16384;
+
+// body(part) of each of these spans, cut alike.
+template <class Body, class... Spans>
+void ForParts(codec::Parallel* parallel, const Body& body, const Spans&... spans) {
+  const uint64_t count = std::get<0>(std::tie(spans...)).size();
+  codec::ForRanges(parallel, count, kGrain, kGrain, [&](uint64_t first, uint64_t end) {
+    body(spans.subspan(first, end - first)...);
+  });
+}
+
+}  // namespace
 
 uint64_t DelaySteps(const LocalSgdOptions& options) {
   return static_cast<uint64_t>(options.delay * options.steps);
@@ -22,8 +38,9 @@ void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradien
   }
 }
 
-OuterStep::OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values)
-    : options_(options) {
+OuterStep::OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values,
+                     codec::Parallel* parallel)
+    : options_(options), parallel_(parallel) {
   for (const auto& value : values) anchors_.emplace_back(value.begin(), value.end());
   taken_ = anchors_;
   differences_ = anchors_;
@@ -41,9 +58,14 @@ void OuterStep::TakeDifferences(std::span<const std::span<const float>> locals) 
   for (size_t k = 0; k < locals.size(); ++k) {
     LH_CHECK(locals[k].size() == anchors_[k].size(), "{} elements, not {}", anchors_[k].size(),
              locals[k].size());
-    taken_[k].assign(locals[k].begin(), locals[k].end());
-    for (size_t i = 0; i < locals[k].size(); ++i)
-      differences_[k][i] = anchors_[k][i] - locals[k][i];
+    ForParts(
+        parallel_,
+        [](auto local, auto anchor, auto taken, auto difference) {
+          std::ranges::copy(local, taken.begin());
+          for (size_t i = 0; i < local.size(); ++i) difference[i] = anchor[i] - local[i];
+        },
+        locals[k], std::span<const float>(anchors_[k]), std::span(taken_[k]),
+        std::span(differences_[k]));
   }
 }
 
@@ -59,11 +81,16 @@ void OuterStep::PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own) {
   for (size_t k = 0; k < own.size(); ++k) momenta_[bucket][k].resize(own[k].gradient.size());
 }
 
-void OuterStep::StepMasters(uint32_t bucket, std::span<OwnPiece> own) {
+void OuterStep::StepMasters(uint32_t bucket, std::span<const OwnPiece> own) {
   PrepareBucket(bucket, own);
   std::vector<std::vector<float>>& momenta = momenta_[bucket];
   for (size_t k = 0; k < own.size(); ++k) {
-    NesterovStep(options_, own[k].gradient, momenta[k], own[k].master);
+    ForParts(
+        parallel_,
+        [this](auto gradient, auto momentum, auto master) {
+          NesterovStep(options_, gradient, momentum, master);
+        },
+        std::span<const float>(own[k].gradient), std::span(momenta[k]), own[k].master);
   }
 }
 
@@ -71,9 +98,12 @@ void OuterStep::Merge(std::span<const std::span<float>> locals) {
   LH_CHECK(locals.size() == anchors_.size(), "{} parameters, not {}", anchors_.size(),
            locals.size());
   for (size_t k = 0; k < locals.size(); ++k) {
-    for (size_t i = 0; i < locals[k].size(); ++i) {
-      locals[k][i] = anchors_[k][i] + (locals[k][i] - taken_[k][i]);
-    }
+    ForParts(
+        parallel_,
+        [](auto local, auto anchor, auto taken) {
+          for (size_t i = 0; i < local.size(); ++i) local[i] = anchor[i] + (local[i] - taken[i]);
+        },
+        locals[k], std::span<const float>(anchors_[k]), std::span<const float>(taken_[k]));
   }
 }
 

@@ -13,8 +13,8 @@
 //   ... each bucket that is reduced: outer.StepMasters(bucket, reducer->Own(bucket)) ...
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);          // the reducer is done
 //
-// With D = 0 both are due at the same step. Threads: one at a time. Errors: none; LH_CHECK for
-// sizes.
+// With D = 0 both are due at the same step. Threads: one at a time, and those that are lent.
+// Errors: none; LH_CHECK for sizes.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
 
@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "codec/parallel.h"
 #include "run/replicas/options.h"
 #include "transport/replicas/memory.h"
 #include "transport/replicas/reducer.h"
@@ -38,7 +39,9 @@ void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradien
 class OuterStep {
  public:
   // All replicas begin with these values, one span a parameter.
-  OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values);
+  // `parallel` outlives it. Null: the calling thread does all.
+  OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values,
+            codec::Parallel* parallel = nullptr);
 
   // After inner step `step`, the first one being 1.
   bool IsDue(uint64_t step) const { return step % options_.steps == 0; }
@@ -53,7 +56,7 @@ class OuterStep {
   // Of the reducer's bucket; always the same pieces. PrepareBucket comes first where State is
   // restored before the first step.
   void PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own);
-  void StepMasters(uint32_t bucket, std::span<OwnPiece> own);
+  void StepMasters(uint32_t bucket, std::span<const OwnPiece> own);
   void Merge(std::span<const std::span<float>> locals);
   // Of the own pieces of a bucket, in their order.
   std::vector<std::vector<float>>& momenta(uint32_t bucket) { return momenta_[bucket]; }
@@ -64,6 +67,7 @@ class OuterStep {
 
  private:
   const LocalSgdOptions options_;
+  codec::Parallel* const parallel_;
   std::vector<std::vector<float>> anchors_, taken_, differences_;  // by parameter
   std::vector<std::vector<std::vector<float>>> momenta_;           // by bucket, by own piece
 };

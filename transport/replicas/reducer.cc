@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "codec/rounding.h"
 #include "transport/replicas/dense.h"
+#include "transport/replicas/host_arithmetic.h"
 
 namespace longhaul::replicas {
 namespace {
@@ -64,30 +65,49 @@ StatusOr<std::unique_ptr<Reducer>> Reducer::Create(Layout layout, ReducerOptions
         fmt::format("replica {} is not one of {}", options.replica, replicas));
   }
   LH_RETURN_IF_ERROR(CheckRing(options.ring, replicas));
-  return std::unique_ptr<Reducer>(new Reducer(std::move(layout), std::move(options), outbox));
+  auto reducer =
+      std::unique_ptr<Reducer>(new Reducer(std::move(layout), std::move(options), outbox));
+  LH_RETURN_IF_ERROR(reducer->MakeNumbers());
+  return reducer;
 }
 
 Reducer::Reducer(Layout layout, ReducerOptions options, Outbox* outbox)
-    : layout_(std::move(layout)), options_(std::move(options)), outbox_(outbox) {
-  const GradientOptions& gradients = layout_.options().gradients;
+    : layout_(std::move(layout)),
+      options_(std::move(options)),
+      outbox_(outbox),
+      own_arithmetic_(options_.arithmetic == nullptr ? std::make_unique<HostArithmetic>()
+                                                     : nullptr),
+      arithmetic_(own_arithmetic_ ? own_arithmetic_.get() : options_.arithmetic) {
   const uint32_t replicas = layout_.options().replicas;
-  residuals_.resize(layout_.parameters().size());
-  for (uint32_t k = 0; k < residuals_.size(); ++k) {
-    const bool stays = gradients.feedback || layout_.IsSparse(k);
-    if (stays && replicas > 1) residuals_[k].resize(layout_.parameters()[k].elements);
-  }
   buckets_.resize(layout_.buckets().size());
   for (uint32_t b = 0; b < buckets_.size(); ++b) {
-    for (const Piece& piece : ShardOf(b, options_.replica).pieces()) {
-      buckets_[b].own.push_back(
-          {piece, std::vector<float>(piece.count), std::vector<float>(piece.count)});
-    }
     if (!ShardOf(b, options_.replica).sparse.empty()) {
       buckets_[b].sum.emplace(replicas);
     }
     buckets_[b].contributions.resize(replicas);
     Reset(b);
   }
+}
+
+Status Reducer::MakeNumbers() {
+  const GradientOptions& gradients = layout_.options().gradients;
+  residuals_.resize(layout_.parameters().size());
+  for (uint32_t k = 0; k < residuals_.size(); ++k) {
+    const bool stays = gradients.feedback || layout_.IsSparse(k);
+    if (!stays || layout_.options().replicas == 1) continue;
+    LH_ASSIGN_OR_RETURN(residuals_[k], arithmetic_->Make(layout_.parameters()[k].elements));
+  }
+  for (uint32_t b = 0; b < buckets_.size(); ++b) {
+    BucketState& bucket = buckets_[b];
+    for (const Piece& piece : ShardOf(b, options_.replica).pieces()) {
+      LH_ASSIGN_OR_RETURN(Numbers gradient, arithmetic_->Make(piece.count));
+      LH_ASSIGN_OR_RETURN(Numbers master, arithmetic_->Make(piece.count));
+      bucket.own.push_back({piece, gradient.span, master.span});
+      bucket.numbers.push_back(std::move(gradient));
+      bucket.numbers.push_back(std::move(master));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Status Reducer::BeginMasters(std::span<const std::span<const float>> values) {
@@ -102,10 +122,10 @@ Status Reducer::BeginMasters(std::span<const std::span<const float>> values) {
                       layout_.parameters()[k].elements, values[k].size()));
     }
   }
-  for (BucketState& bucket : buckets_) {
-    for (OwnPiece& own : bucket.own) {
-      const auto from = Part(values[own.piece.parameter], own.piece);
-      own.master.assign(from.begin(), from.end());
+  for (const BucketState& bucket : buckets_) {
+    for (const OwnPiece& own : bucket.own) {
+      LH_RETURN_IF_ERROR(
+          arithmetic_->Copy(Part(values[own.piece.parameter], own.piece), own.master));
     }
   }
   return absl::OkStatus();
@@ -114,23 +134,23 @@ Status Reducer::BeginMasters(std::span<const std::span<const float>> values) {
 std::vector<StateTensor> Reducer::State() {
   std::vector<StateTensor> state;
   for (BucketState& bucket : buckets_) {
-    for (OwnPiece& own : bucket.own) {
+    for (const OwnPiece& own : bucket.own) {
       state.push_back({layout_.parameters()[own.piece.parameter].name + ".master", own.piece.first,
                        own.master});
     }
   }
   for (size_t k = 0; k < residuals_.size(); ++k) {
-    if (residuals_[k].empty()) continue;
-    state.push_back({layout_.parameters()[k].name + ".residual", 0, residuals_[k]});
+    if (residuals_[k].span.empty()) continue;
+    state.push_back({layout_.parameters()[k].name + ".residual", 0, residuals_[k].span});
   }
   return state;
 }
 
-std::span<OwnPiece> Reducer::OwnDense(uint32_t bucket) {
-  return std::span(buckets_[bucket].own).first(ShardOf(bucket, options_.replica).dense.size());
+std::span<const OwnPiece> Reducer::OwnDense(uint32_t bucket) const {
+  return Own(bucket).first(ShardOf(bucket, options_.replica).dense.size());
 }
-std::span<OwnPiece> Reducer::OwnSparse(uint32_t bucket) {
-  return std::span(buckets_[bucket].own).subspan(ShardOf(bucket, options_.replica).dense.size());
+std::span<const OwnPiece> Reducer::OwnSparse(uint32_t bucket) const {
+  return Own(bucket).subspan(ShardOf(bucket, options_.replica).dense.size());
 }
 
 void Reducer::Reset(uint32_t bucket) {
@@ -196,8 +216,9 @@ Status Reducer::Contribute(uint32_t bucket, uint32_t owner) {
   const Shard& shard = ShardOf(bucket, owner);
   const GradientOptions& gradients = layout_.options().gradients;
   if (!shard.sparse.empty()) {
-    const IndexPayload index =
-        buckets_[bucket].contributions[owner].Select(shard, gradients.keep, memory_, &residuals_);
+    LH_ASSIGN_OR_RETURN(const IndexPayload index,
+                        buckets_[bucket].contributions[owner].Select(shard, gradients.keep, memory_,
+                                                                     residuals_, arithmetic_));
     auto message = New(MessageKind::kIndex, bucket, owner, IndexBytes(shard.positions));
     WriteIndex(index, PayloadOf(std::span(message)));
     LH_RETURN_IF_ERROR(Send(owner, MessageKind::kIndex, std::move(message)));
@@ -211,7 +232,8 @@ Status Reducer::Contribute(uint32_t bucket, uint32_t owner) {
                                       .edge = EdgeId(bucket),
                                       .direction = Direction::kBackward,
                                       .microbatch = Microbatch(owner)});
-    EncodeGradients(form, shard.dense, memory_, noise, &residuals_, PayloadOf(std::span(message)));
+    LH_RETURN_IF_ERROR(arithmetic_->EncodeGradients(form, shard.dense, memory_, noise, residuals_,
+                                                    PayloadOf(std::span(message))));
     LH_RETURN_IF_ERROR(Send(owner, MessageKind::kGradients, std::move(message)));
   }
   return absl::OkStatus();
@@ -225,14 +247,15 @@ Status Reducer::Advance(uint32_t bucket) {
     const bool alone = layout_.options().replicas == 1;
     if (alone) state.sum->Plan(0);
     if (!state.sum->IsComplete()) return absl::OkStatus();
-    LH_RETURN_IF_ERROR(state.sum->Reduce(OwnSparse(bucket), memory_));
+    LH_RETURN_IF_ERROR(state.sum->Reduce(OwnSparse(bucket), memory_, arithmetic_));
   }
   std::vector<std::span<const std::byte>> payloads;
   for (const std::vector<std::byte>& message : state.dense) {
     payloads.push_back(message.empty() ? std::span<const std::byte>()
                                        : PayloadOf(std::span<const std::byte>(message)));
   }
-  ReduceGradients(DenseForm(layout_.options().gradients), OwnDense(bucket), memory_, payloads);
+  LH_RETURN_IF_ERROR(arithmetic_->ReduceGradients(DenseForm(layout_.options().gradients),
+                                                  OwnDense(bucket), memory_, payloads));
   state.dense.assign(payloads.size(), {});
   state.reduced = true;
   return absl::OkStatus();
@@ -251,7 +274,8 @@ Status Reducer::GiveParameters(uint32_t bucket) {
   const ParameterForm form = layout_.options().parameters;
   auto message = New(MessageKind::kParameters, bucket, own,
                      ParameterBytes(form, ShardOf(bucket, own).pieces()));
-  EncodeParameters(form, state.own, memory_, PayloadOf(std::span(message)));
+  LH_RETURN_IF_ERROR(
+      arithmetic_->EncodeParameters(form, state.own, memory_, PayloadOf(std::span(message))));
   state.gathered[own] = true;
   const uint32_t replicas = layout_.options().replicas;
   if (replicas == 1) return absl::OkStatus();

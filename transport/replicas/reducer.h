@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "transport/replicas/arithmetic.h"
 #include "transport/replicas/layout.h"
 #include "transport/replicas/memory.h"
 #include "transport/replicas/message.h"
@@ -58,6 +59,8 @@ struct ReducerOptions {
   // All replicas, in the order in which parameters travel from one to the next, the last to the
   // first. Empty: owners send them to all others. All replicas say the same.
   std::vector<uint32_t> ring;
+  // In whose memory all numbers are; outlives the reducer. Null: the host's, without other threads.
+  Arithmetic* arithmetic = nullptr;
 };
 
 // Bytes of messages, headers included. What is asked for is part of neither sketch nor union.
@@ -68,7 +71,8 @@ struct ByteCounts {
   uint64_t total() const { return gradients + index + sketch + asked_for + parameters; }
 };
 
-// What a checkpoint must have beside the values: "NAME.master" of owned pieces, "NAME.residual".
+// What a checkpoint must have beside the values: "NAME.master" of owned pieces, "NAME.residual". In
+// the arithmetic's memory.
 struct StateTensor {
   std::string name;
   uint64_t first = 0;  // element of the parameter
@@ -78,6 +82,7 @@ struct StateTensor {
 class Reducer {
  public:
   // `outbox` outlives the reducer. Masters begin as zeros: BeginMasters or a checkpoint's State.
+  // Errors: kInvalidArgument for options that do not fit the layout, and the arithmetic's.
   static StatusOr<std::unique_ptr<Reducer>> Create(Layout layout, ReducerOptions options,
                                                    Outbox* outbox);
 
@@ -93,7 +98,7 @@ class Reducer {
   Status GiveGradients(uint32_t bucket);
   Status Take(uint32_t from, std::vector<std::byte> message);
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
-  std::span<OwnPiece> Own(uint32_t bucket) { return buckets_[bucket].own; }
+  std::span<const OwnPiece> Own(uint32_t bucket) const { return buckets_[bucket].own; }
   Status GiveParameters(uint32_t bucket);
   // Instead of GiveParameters, on all replicas, once all buckets are reduced: nothing of the step
   // is applied.
@@ -110,7 +115,8 @@ class Reducer {
  private:
   struct BucketState {
     bool given = false, reduced = false, published = false;
-    std::vector<OwnPiece> own;  // dense ones first
+    std::vector<OwnPiece> own;     // dense ones first
+    std::vector<Numbers> numbers;  // theirs
     uint32_t dense_missing = 0;
     std::vector<std::vector<std::byte>> dense;      // messages, by replica
     std::optional<SparseSum> sum;                   // where the own shard has sparse pieces
@@ -121,11 +127,12 @@ class Reducer {
       std::tuple<uint32_t, MessageKind, uint32_t, uint32_t>;  // from, kind, bucket, owner
 
   Reducer(Layout layout, ReducerOptions options, Outbox* outbox);
+  Status MakeNumbers();
   const Shard& ShardOf(uint32_t bucket, uint32_t owner) const {
     return layout_.buckets()[bucket].shards[owner];
   }
-  std::span<OwnPiece> OwnDense(uint32_t bucket);
-  std::span<OwnPiece> OwnSparse(uint32_t bucket);
+  std::span<const OwnPiece> OwnDense(uint32_t bucket) const;
+  std::span<const OwnPiece> OwnSparse(uint32_t bucket) const;
   void Reset(uint32_t bucket);
   Status Contribute(uint32_t bucket, uint32_t owner);
   Status Advance(uint32_t bucket);
@@ -148,6 +155,8 @@ class Reducer {
   const Layout layout_;
   const ReducerOptions options_;
   Outbox* const outbox_;
+  std::unique_ptr<Arithmetic> own_arithmetic_;
+  Arithmetic* const arithmetic_;
   Residuals residuals_;
   std::vector<ParameterMemory> memory_;
   std::vector<BucketState> buckets_;

@@ -156,7 +156,7 @@ Status Reducer::TakeUnion(uint32_t from, const MessageHeader& header,
   state.union_came[from] = true;
   SparseContribution& contribution = state.contributions[from];
   LH_ASSIGN_OR_RETURN(const std::vector<std::byte> sketch,
-                      contribution.Answer(shard, payload, &residuals_));
+                      contribution.Answer(shard, payload, residuals_, arithmetic_));
   if (sketch.empty()) return absl::OkStatus();
   auto message = New(MessageKind::kSketch, header.bucket, from, sketch.size());
   std::copy(sketch.begin(), sketch.end(), PayloadOf(std::span(message)).begin());
@@ -187,7 +187,8 @@ Status Reducer::TakeParameters(uint32_t from, const MessageHeader& header,
                     header.owner, from));
   }
   state.gathered[header.owner] = true;
-  DecodeParameters(form, pieces, PayloadOf(std::span<const std::byte>(message)), memory_);
+  LH_RETURN_IF_ERROR(arithmetic_->DecodeParameters(
+      form, pieces, PayloadOf(std::span<const std::byte>(message)), memory_));
   if (options_.ring.empty() || Next() == header.owner) return absl::OkStatus();
   return Send(Next(), MessageKind::kParameters, std::move(message));
 }

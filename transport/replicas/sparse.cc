@@ -39,22 +39,13 @@ std::vector<uint64_t> Without(std::span<const uint64_t> bitmap,
   return rest;
 }
 
-// Walks positions in order along the pieces that have them.
-class PieceOf {
- public:
-  explicit PieceOf(std::span<const Piece> pieces) : pieces_(pieces) {}
-  size_t operator()(uint64_t position) {
-    while (position >= pieces_[k_].at + pieces_[k_].count) ++k_;
-    return k_;
-  }
-
- private:
-  std::span<const Piece> pieces_;
-  size_t k_ = 0;
-};
-
-bool AllFinite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+// A piece's words of a shard's bitmap.
+template <class Word>
+std::span<Word> WordsOf(const Piece& piece, std::span<Word> of_shard) {
+  return of_shard.subspan(piece.at / 64, tagc::BitmapWords(piece.count));
+}
+std::span<uint64_t> WordsOf(const Piece& piece, std::vector<uint64_t>& of_shard) {
+  return WordsOf(piece, std::span(of_shard));
 }
 
 }  // namespace
@@ -64,30 +55,30 @@ uint64_t Kept(const Piece& piece, double keep) {
   return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, piece.count);
 }
 
-IndexPayload SparseContribution::Select(const Shard& shard, double keep,
-                                        std::span<const ParameterMemory> memory,
-                                        Residuals* residuals) {
+StatusOr<IndexPayload> SparseContribution::Select(const Shard& shard, double keep,
+                                                  std::span<const ParameterMemory> memory,
+                                                  const Residuals& residuals,
+                                                  Arithmetic* arithmetic) {
   IndexPayload index;
   index.bitmap.resize(tagc::BitmapWords(shard.positions));
   values_.clear();
   for (const Piece& piece : shard.sparse) {
-    index.nonfinite |= !AllFinite(Part(memory[piece.parameter].gradient, piece));
+    LH_ASSIGN_OR_RETURN(const bool finite,
+                        arithmetic->AllFinite(Part(memory[piece.parameter].gradient, piece)));
+    index.nonfinite |= !finite;
   }
   bitmap_ = index.bitmap;
   if (index.nonfinite) return index;
   for (const Piece& piece : shard.sparse) {
-    const std::span<const float> gradient = Part(memory[piece.parameter].gradient, piece);
-    const std::span<float> all = Part((*residuals)[piece.parameter], piece);
-    for (size_t k = 0; k < all.size(); ++k) {
-      const float sum = all[k] + gradient[k];
-      all[k] = std::isfinite(sum) ? sum : gradient[k];
+    const std::span<float> residual = Part(residuals[piece.parameter].span, piece);
+    const std::span<uint64_t> words = WordsOf(piece, bitmap_);
+    LH_RETURN_IF_ERROR(arithmetic->AddAndSelect(Part(memory[piece.parameter].gradient, piece),
+                                                residual, Kept(piece, keep), words));
+    LH_ASSIGN_OR_RETURN(const std::vector<float> kept, arithmetic->Get(words, residual));
+    for (const float value : kept) {
+      index.largest = std::max(index.largest, std::bit_cast<uint32_t>(value) & 0x7fffffff);
     }
-    const auto words = std::span(bitmap_).subspan(piece.at / 64, tagc::BitmapWords(piece.count));
-    tagc::Select(all, Kept(piece, keep), words);
-    tagc::ForEach(words, [&](uint64_t k) {
-      values_.push_back(all[k]);
-      index.largest = std::max(index.largest, std::bit_cast<uint32_t>(all[k]) & 0x7fffffff);
-    });
+    values_.insert(values_.end(), kept.begin(), kept.end());
   }
   index.bitmap = bitmap_;
   return index;
@@ -95,7 +86,8 @@ IndexPayload SparseContribution::Select(const Shard& shard, double keep,
 
 StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
                                                             std::span<const std::byte> payload,
-                                                            Residuals* residuals) {
+                                                            const Residuals& residuals,
+                                                            Arithmetic* arithmetic) {
   LH_ASSIGN_OR_RETURN(const UnionPayload all, ParseUnion(payload, shard.positions, bitmap_));
   asked_bytes_ = 4 * all.left_out.size();
   if (all.nonfinite) return std::vector<std::byte>();
@@ -110,15 +102,14 @@ StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
   const tagc::Sketch sketch{all.rows, all.seed};
   std::vector<uint32_t> cells(sketch.cells()), left_out(all.left_out.size()), numbers;
   numbers.reserve(values_.size());
-  PieceOf piece_of(shard.sparse);
+  std::vector<float> lost;
+  lost.reserve(values_.size());
   size_t k = 0, skipped = 0;
   tagc::ForEach(bitmap_, [&](uint64_t position) {
     const float value = values_[k++];
     const int32_t fixed = ToFixed(value, all.exponent);
     const auto number = static_cast<uint32_t>(fixed);
-    const Piece& piece = shard.sparse[piece_of(position)];
-    (*residuals)[piece.parameter][piece.first + position - piece.at] =
-        static_cast<float>(double{value} - FromFixed(number, all.exponent));
+    lost.push_back(static_cast<float>(double{value} - FromFixed(number, all.exponent)));
     while (skipped < left_out.size() && all.left_out[skipped] < position) ++skipped;
     if (skipped < left_out.size() && all.left_out[skipped] == position) {
       left_out[skipped] = number;
@@ -126,6 +117,14 @@ StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
       numbers.push_back(number);
     }
   });
+  std::span<const float> rest(lost);
+  for (const Piece& piece : shard.sparse) {
+    const std::span<const uint64_t> words = WordsOf<const uint64_t>(piece, bitmap_);
+    const uint64_t kept = tagc::Count(words);
+    LH_RETURN_IF_ERROR(
+        arithmetic->Put(words, rest.first(kept), Part(residuals[piece.parameter].span, piece)));
+    rest = rest.subspan(kept);
+  }
   tagc::AddToSketch(sketch, Without(bitmap_, all.left_out), numbers, cells);
   std::vector<std::byte> out(4 * (cells.size() + left_out.size()));
   PutWords(cells, out, 0);
@@ -151,8 +150,7 @@ Status SparseSum::AddIndex(uint32_t replica, std::span<const std::byte> payload,
   }
   LH_ASSIGN_OR_RETURN(IndexPayload index, ParseIndex(payload, shard.positions));
   for (const Piece& piece : shard.sparse) {
-    const auto words =
-        std::span(index.bitmap).subspan(piece.at / 64, tagc::BitmapWords(piece.count));
+    const std::span<uint64_t> words = WordsOf(piece, index.bitmap);
     const uint64_t kept = tagc::Count(words);
     const uint64_t expected = index.nonfinite ? 0 : Kept(piece, keep);
     if (kept != expected || (piece.count % 64 != 0 && words.back() >> piece.count % 64 != 0)) {
@@ -215,14 +213,13 @@ Status SparseSum::AddSketch(uint32_t replica, std::span<const std::byte> payload
   return absl::OkStatus();
 }
 
-Status SparseSum::Reduce(std::span<OwnPiece> own, std::span<const ParameterMemory> memory) {
-  const double replicas = replicas_;
-  for (OwnPiece& to : own) {
-    const auto gradient = Part(memory[to.piece.parameter].gradient, to.piece);
-    for (size_t k = 0; k < gradient.size(); ++k) {
-      to.gradient[k] = union_.nonfinite ? std::numeric_limits<float>::quiet_NaN()
-                                        : static_cast<float>(double{gradient[k]} / replicas);
-    }
+Status SparseSum::Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
+                         Arithmetic* arithmetic) {
+  const float divisor =
+      union_.nonfinite ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(replicas_);
+  for (const OwnPiece& to : own) {
+    LH_RETURN_IF_ERROR(arithmetic->Divide(Part(memory[to.piece.parameter].gradient, to.piece),
+                                          divisor, to.gradient));
   }
   if (union_.nonfinite || union_.bitmap.empty()) return absl::OkStatus();
   const std::vector<uint64_t> in_sketch = Without(union_.bitmap, union_.left_out);
@@ -232,17 +229,22 @@ Status SparseSum::Reduce(std::span<OwnPiece> own, std::span<const ParameterMemor
         "sketches: their sum has numbers at positions that no index named; a replica's sketch is "
         "not of its index");
   }
-  size_t peeled = 0, skipped = 0, k = 0;
-  tagc::ForEach(union_.bitmap, [&](uint64_t position) {
-    const bool left = skipped < left_out_.size() && union_.left_out[skipped] == position;
-    const uint32_t number = left ? left_out_[skipped++] : numbers[peeled++];
-    while (position >= own[k].piece.at + own[k].piece.count) ++k;
-    const Piece& piece = own[k].piece;
-    const uint64_t element = position - piece.at;
-    const float mine = memory[piece.parameter].gradient[piece.first + element];
-    own[k].gradient[element] =
-        static_cast<float>((double{mine} + FromFixed(number, union_.exponent)) / replicas);
-  });
+  size_t peeled = 0, skipped = 0;
+  for (const OwnPiece& to : own) {
+    const Piece& piece = to.piece;
+    const std::span<uint64_t> words = WordsOf(piece, union_.bitmap);
+    LH_ASSIGN_OR_RETURN(std::vector<float> values,
+                        arithmetic->Get(words, Part(memory[piece.parameter].gradient, piece)));
+    size_t k = 0;
+    tagc::ForEach(words, [&](uint64_t element) {
+      const bool left =
+          skipped < left_out_.size() && union_.left_out[skipped] == piece.at + element;
+      const uint32_t number = left ? left_out_[skipped++] : numbers[peeled++];
+      const double sum = double{values[k]} + FromFixed(number, union_.exponent);
+      values[k++] = static_cast<float>(sum / replicas_);
+    });
+    LH_RETURN_IF_ERROR(arithmetic->Put(words, values, to.gradient));
+  }
   return absl::OkStatus();
 }
 

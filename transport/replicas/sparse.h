@@ -6,7 +6,7 @@
 // fixed-point with one exponent for the shard; sums of them are exact. What fixed point loses, at
 // most 2^-30 x replicas of the largest, stays in the residual with all that was not kept.
 //
-// Threads: none of its own. Errors: kInvalidArgument for a peer's bytes.
+// Threads: none of its own. Errors: kInvalidArgument for a peer's bytes, and the arithmetic's.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_SPARSE_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_SPARSE_H_
 
@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/replicas/arithmetic.h"
 #include "transport/replicas/memory.h"
 #include "transport/replicas/message.h"
 
@@ -29,11 +30,12 @@ class SparseContribution {
  public:
   // Adds the gradients to the residuals and chooses from these. Where a number is not finite the
   // residuals stay as they were.
-  IndexPayload Select(const Shard& shard, double keep, std::span<const ParameterMemory> memory,
-                      Residuals* residuals);
+  StatusOr<IndexPayload> Select(const Shard& shard, double keep,
+                                std::span<const ParameterMemory> memory, const Residuals& residuals,
+                                Arithmetic* arithmetic);
   // The payload of the sketch, empty where there is none; takes what is sent out of the residuals.
   StatusOr<std::vector<std::byte>> Answer(const Shard& shard, std::span<const std::byte> payload,
-                                          Residuals* residuals);
+                                          const Residuals& residuals, Arithmetic* arithmetic);
   // How many bytes of the last answer are numbers that its union left out of the sketch.
   uint64_t asked_bytes() const { return asked_bytes_; }
 
@@ -64,7 +66,8 @@ class SparseSum {
   Status AddSketch(uint32_t replica, std::span<const std::byte> payload);
   bool IsComplete() const;
   // Means over replicas to `own`.
-  Status Reduce(std::span<OwnPiece> own, std::span<const ParameterMemory> memory);
+  Status Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
+                Arithmetic* arithmetic);
   const SparseCounts& counts() const { return counts_; }
 
  private:

@@ -66,6 +66,8 @@ struct ReplicaAgrees {
   Step step{0};
   wire::StepMessage message;
 };
+// What a merge with the other replicas needs is there.
+struct MergeReady {};
 // The link is over. Orderly when the peer had finished.
 struct PeerGone {
   EdgeId edge{0};
@@ -90,8 +92,8 @@ struct AbortRequested {
 
 using PipelineEvent =
     std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived, NormArrived,
-                 StepControlArrived, ReplicaSaid, ReplicaAgrees, PeerGone, Failed, StopRequested,
-                 CheckpointRequested, RetuneRequested, AbortRequested>;
+                 StepControlArrived, ReplicaSaid, ReplicaAgrees, MergeReady, PeerGone, Failed,
+                 StopRequested, CheckpointRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

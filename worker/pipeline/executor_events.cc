@@ -122,6 +122,8 @@ Status Executor::Handle(PipelineEvent& event) {
             return options_.exchange->Take(std::move(said));
           },
           [&](ReplicaAgrees& said) -> Status { return Handle(said); },
+          // Whoever waits for it asks again.
+          [&](MergeReady&) -> Status { return absl::OkStatus(); },
           [&](PeerGone& gone) -> Status {
             gone_ = std::move(gone);
             if (Orderly(*gone_)) return absl::OkStatus();

@@ -11,9 +11,13 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "codec/thread_pool.h"
 #include "run/model/family.h"
-#include "transport/replicas/outer_step.h"
+#include "transport/replicas/host_arithmetic.h"
 #include "transport/replicas/parameters.h"
+#include "worker/pipeline/replica_merges.h"
+#include "worker/stage/host_threads.h"
+#include "worker/stage/torch_arithmetic.h"
 
 namespace longhaul::worker {
 namespace {
@@ -30,12 +34,6 @@ std::vector<model::PlacedParameter> ParametersOfStage(const StageOptions& option
                               .head = options.last});
 }
 
-double SumOfSquares(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return sum;
-}
-
 constexpr std::string_view kAnchor = ".anchor", kOuterMomentum = ".outer_momentum",
                            kLocal = ".local";
 
@@ -43,18 +41,24 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
  public:
   Exchange(Stage* stage, const StageOptions& options, ParameterForm form,
            ReplicaExchange::Send send)
-      : stage_(stage), options_(options), form_(form), send_(std::move(send)) {}
+      : stage_(stage),
+        options_(options),
+        form_(form),
+        send_(std::move(send)),
+        pool_(HostThreads(options)),
+        in_host_(&pool_) {}
 
-  bool steps_together() const override { return !outer_; }
-  bool IsDue(Step step) const override { return !outer_ || outer_->IsDue(step.value()); }
+  bool steps_together() const override { return !merges_; }
+  bool IsDue(Step step) const override { return !merges_ || merges_->outer().IsDue(step.value()); }
   Status BeginMerge(Step step) override;
   bool MergeIsDue(Step step) const override {
-    return step.value() == options_.train.steps || outer_->MergeIsDue(step.value());
+    return step.value() == options_.train.steps || merges_->outer().MergeIsDue(step.value());
   }
   StatusOr<bool> IsMerged() override;
   bool AwaitsMerge() const override { return awaits_merge_; }
 
-  Status Prepare(const ReplicasSpec& spec, uint32_t replica, const StageSnapshot* begun_from);
+  Status Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExchange::Tell tell,
+                 const StageSnapshot* begun_from);
 
   Status BeginBeside(Step step) override;
   absl::Duration TakeTimeBeside() override {
@@ -62,11 +66,12 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   }
   Status Begin(Step step) override;
   Status Take(ReplicaSaid said) override {
-    LH_RETURN_IF_ERROR(reducer_->Take(said.replica, std::move(said.message)));
-    return merges_ ? StepReduced() : absl::OkStatus();
+    if (!merges_) return reducer_->Take(said.replica, std::move(said.message));
+    merges_->Take(std::move(said));
+    return absl::OkStatus();
   }
   bool IsReduced() const override;
-  SquaredNorm AddSquaredNorm(double sum) const override;
+  StatusOr<SquaredNorm> AddSquaredNorm(double sum) override;
   Status StepOwn(Step step, double learning_rate, double gradient_scale) override;
   Status Skip(Step step) override;
   bool IsDone() const override { return reducer_->IsDone(); }
@@ -80,6 +85,8 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   }
 
  private:
+  // Of the exchange's numbers.
+  replicas::Arithmetic& arithmetic() { return on_device_ ? *on_device_ : in_host_; }
   uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
   // What the stage holds, in the order of the layout. kInternal where its descriptor says
   // otherwise.
@@ -92,7 +99,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   // Of what the reducer remembers. Of residuals each of so many replicas has its own.
   std::string ArrayName(const std::string& state) const {
     // A stage alone takes masters for its parameters, and anchors for what they are.
-    if (outer_ && state.ends_with(kMaster)) {
+    if (merges_ && state.ends_with(kMaster)) {
       return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
     }
     return state.ends_with(kResidual) ? OwnName(state) : state;
@@ -100,8 +107,6 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   std::string OwnName(const std::string& state) const {
     return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
   }
-  // Takes the outer step of what has been reduced, and sends it to all.
-  Status StepReduced();
   // Of replicas that are about to merge.
   Status RestoreLocals(const ArrayPieces& pieces);
   void AddLocals(StageSnapshot* snapshot);
@@ -112,7 +117,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
     for (uint32_t b = 0; b < buckets(); ++b) {
       for (size_t k = 0; k < reducer_->Own(b).size(); ++k) {
         const replicas::Piece& piece = reducer_->Own(b)[k].piece;
-        const std::vector<float>& momentum = outer_->momenta(b)[k];
+        const std::vector<float>& momentum = merges_->outer().momenta(b)[k];
         arrays->push_back({PieceName(NameOf(piece), piece.first, kOuterMomentum),
                            {static_cast<int64_t>(momentum.size())},
                            momentum});
@@ -129,11 +134,13 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   const ParameterForm form_;
   const ReplicaExchange::Send send_;
   uint32_t replica_ = 0, steps_apart_ = 1;
+  codec::ThreadPool pool_;
+  replicas::HostArithmetic in_host_;
+  std::unique_ptr<replicas::Arithmetic> on_device_;  // null: the exchange is in host memory
   std::unique_ptr<replicas::Reducer> reducer_;
   std::unique_ptr<ShardOptimizer> optimizer_;  // of replicas that take steps together
-  std::optional<replicas::OuterStep> outer_;   // of those that train apart
-  bool merges_ = false, awaits_merge_ = false;
-  std::vector<bool> stepped_;  // by bucket, of the merge under way
+  std::optional<ReplicaMerges> merges_;        // of those that train apart
+  bool awaits_merge_ = false;
   std::vector<bool> counted_elsewhere_;
   std::vector<uint32_t> final_with_;  // replicas::FinalWith
   // Of the step whose last backward is under way: who has been given, from the last bucket on.
@@ -144,7 +151,8 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
 };
 
 StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
-  LH_ASSIGN_OR_RETURN(std::vector<SharedParameter> all, stage_->SharedParameters());
+  LH_ASSIGN_OR_RETURN(std::vector<SharedParameter> all,
+                      stage_->SharedParameters(on_device_ ? SharedIn::kDevice : SharedIn::kHost));
   std::map<std::string, SharedParameter*> by_name;
   for (SharedParameter& one : all) by_name[one.name] = &one;
   std::vector<SharedParameter> ordered;
@@ -162,21 +170,27 @@ StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
   return ordered;
 }
 
-Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
+Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExchange::Tell tell,
                          const StageSnapshot* begun_from) {
   replica_ = replica;
   steps_apart_ = spec.steps_apart();
   const std::vector<model::PlacedParameter> parameters = ParametersOfStage(options_);
+  // Anchors of those that train apart, and what they learned, stay in host memory.
+  if (!spec.trains_apart() && stage_->shares_on_device()) {
+    LH_ASSIGN_OR_RETURN(on_device_, MakeTorchArithmetic(options_.device, options_.threads));
+  }
   LH_ASSIGN_OR_RETURN(
       replicas::Layout layout,
       replicas::Layout::Make(
           replicas::ReplicatedParameters(parameters,
                                          options_.train.optimizer.kind == OptimizerKind::kMuon),
           {.replicas = spec.count, .gradients = spec.gradients, .parameters = spec.parameters}));
-  LH_ASSIGN_OR_RETURN(
-      reducer_,
-      replicas::Reducer::Create(
-          std::move(layout), {.replica = replica, .seed = options_.train.seed, .ring = {}}, this));
+  LH_ASSIGN_OR_RETURN(reducer_, replicas::Reducer::Create(std::move(layout),
+                                                          {.replica = replica,
+                                                           .seed = options_.train.seed,
+                                                           .ring = {},
+                                                           .arithmetic = &arithmetic()},
+                                                          this));
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<std::span<const float>> values;
   for (const SharedParameter& one : shared) {
@@ -186,8 +200,7 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
   LH_RETURN_IF_ERROR(reducer_->BeginMasters(values));
   final_with_ = replicas::FinalWith(reducer_->layout(), parameters, options_.first_layer);
   if (spec.trains_apart()) {
-    outer_.emplace(spec.gradients.local, values);
-    for (uint32_t b = 0; b < buckets(); ++b) outer_->PrepareBucket(b, reducer_->Own(b));
+    merges_.emplace(spec.gradients.local, values, reducer_.get(), &pool_, std::move(tell));
   } else {
     LH_RETURN_IF_ERROR(MakeOptimizer(shared));
   }
@@ -203,7 +216,7 @@ Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
   }
   std::vector<ParameterShard> shards;
   for (uint32_t b = 0; b < buckets(); ++b) {
-    for (OwnPiece& own : reducer_->Own(b)) {
+    for (const OwnPiece& own : reducer_->Own(b)) {
       const SharedParameter& whole = shared[own.piece.parameter];
       shards.push_back({.name = whole.name,
                         .shape = whole.shape,
@@ -214,10 +227,9 @@ Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
                         .value = own.master});
     }
   }
-  // The threads of all ranks: these wait meanwhile.
-  const auto ranks = static_cast<uint32_t>(std::max<size_t>(options_.ranks.size(), 1));
-  LH_ASSIGN_OR_RETURN(optimizer_, ShardOptimizer::Create(options_.train, options_.threads * ranks,
-                                                         std::move(shards)));
+  LH_ASSIGN_OR_RETURN(optimizer_, ShardOptimizer::Create(
+                                      options_.train, on_device_ ? options_.device : DeviceName(),
+                                      HostThreads(options_), std::move(shards)));
   return absl::OkStatus();
 }
 
@@ -228,15 +240,17 @@ Status Exchange::Restore(const StageSnapshot& snapshot) {
   for (const replicas::StateTensor& state : reducer_->State()) {
     const std::string name = ArrayName(state.name);
     if (!pieces.Has(name)) continue;
-    LH_RETURN_IF_ERROR(pieces.Read(name, state.first, state.values));
+    std::vector<float> values(state.values.size());
+    LH_RETURN_IF_ERROR(pieces.Read(name, state.first, values));
+    LH_RETURN_IF_ERROR(arithmetic().Write(values, state.values));
   }
-  if (!outer_) return optimizer_->Restore(pieces);
+  if (!merges_) return optimizer_->Restore(pieces);
   for (uint32_t b = 0; b < buckets(); ++b) {
     for (size_t k = 0; k < reducer_->Own(b).size(); ++k) {
       const replicas::Piece& piece = reducer_->Own(b)[k].piece;
       const std::string name = NameOf(piece) + std::string(kOuterMomentum);
       if (!pieces.Has(name)) continue;  // it was trained otherwise before
-      LH_RETURN_IF_ERROR(pieces.Read(name, piece.first, outer_->momenta(b)[k]));
+      LH_RETURN_IF_ERROR(pieces.Read(name, piece.first, merges_->outer().momenta(b)[k]));
     }
   }
   return RestoreLocals(pieces);
@@ -259,32 +273,18 @@ Status Exchange::BeginMerge(Step step) {
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<std::span<const float>> locals;
   for (const SharedParameter& one : shared) locals.emplace_back(one.value);
-  outer_->TakeDifferences(locals);
-  stepped_.assign(buckets(), false);
-  merges_ = true;
-  LH_RETURN_IF_ERROR(reducer_->Begin(step.value() / steps_apart_, outer_->memory()));
-  for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveGradients(b));
-  return StepReduced();
-}
-
-Status Exchange::StepReduced() {
-  for (uint32_t b = 0; b < buckets(); ++b) {
-    if (stepped_[b] || !reducer_->IsReduced(b)) continue;
-    stepped_[b] = true;
-    outer_->StepMasters(b, reducer_->Own(b));
-    LH_RETURN_IF_ERROR(reducer_->GiveParameters(b));
-  }
+  merges_->Begin(step.value() / steps_apart_, locals);
   return absl::OkStatus();
 }
 
 StatusOr<bool> Exchange::IsMerged() {
-  if (!merges_) return true;
-  if (!reducer_->IsDone()) return false;
+  if (!merges_->under_way()) return true;
+  LH_ASSIGN_OR_RETURN(const bool is_ready, merges_->IsReady());
+  if (!is_ready) return false;
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<std::span<float>> values;
   for (const SharedParameter& one : shared) values.push_back(one.value);
-  outer_->Merge(values);
-  merges_ = false;
+  merges_->Merge(values);
   LH_RETURN_IF_ERROR(stage_->TakeSharedValues());
   return true;
 }
@@ -337,15 +337,15 @@ bool Exchange::IsReduced() const {
   return true;
 }
 
-SquaredNorm Exchange::AddSquaredNorm(double sum) const {
-  SquaredNorm norm{.sum = sum};
+StatusOr<SquaredNorm> Exchange::AddSquaredNorm(double sum) {
+  std::vector<std::span<const float>> gradients;
   for (uint32_t b = buckets(); b-- > 0;) {
     for (const OwnPiece& own : reducer_->Own(b)) {
-      if (CountsInNorm(own)) norm.own += SumOfSquares(own.gradient);
+      if (CountsInNorm(own)) gradients.emplace_back(own.gradient);
     }
   }
-  norm.sum += norm.own;
-  return norm;
+  LH_ASSIGN_OR_RETURN(const double own, arithmetic().SumOfSquares(gradients));
+  return SquaredNorm{.sum = sum + own, .own = own};
 }
 
 Status Exchange::StepOwn(Step step, double learning_rate, double gradient_scale) {
@@ -361,7 +361,7 @@ Status Exchange::Skip(Step step) {
 
 Status Exchange::AddState(StageSnapshot* snapshot) {
   std::vector<NamedArray>& arrays = snapshot->moments;
-  if (!outer_) {
+  if (!merges_) {
     LH_ASSIGN_OR_RETURN(std::vector<NamedArray> moments, optimizer_->Moments());
     std::ranges::move(moments, std::back_inserter(arrays));
   } else if (!options_.replay) {
@@ -376,9 +376,9 @@ Status Exchange::AddState(StageSnapshot* snapshot) {
       const size_t dot = name.rfind('.');
       name = PieceName(name.substr(0, dot), state.first, name.substr(dot));
     }
-    arrays.push_back({std::move(name),
-                      {static_cast<int64_t>(state.values.size())},
-                      {state.values.begin(), state.values.end()}});
+    std::vector<float> values(state.values.size());
+    LH_RETURN_IF_ERROR(arithmetic().Read(state.values, values));
+    arrays.push_back({std::move(name), {static_cast<int64_t>(values.size())}, std::move(values)});
   }
   return absl::OkStatus();
 }
@@ -390,7 +390,7 @@ void Exchange::AddLocals(StageSnapshot* snapshot) {
   std::map<std::string_view, const std::vector<float>*> anchor_of;
   const auto parameters = reducer_->layout().parameters();
   for (size_t k = 0; k < parameters.size(); ++k) {
-    anchor_of[parameters[k].name] = &outer_->anchors()[k];
+    anchor_of[parameters[k].name] = &merges_->outer().anchors()[k];
   }
   for (NamedArray& array : snapshot->parameters) {
     const auto found = anchor_of.find(array.name);
@@ -405,9 +405,9 @@ void Exchange::AddLocals(StageSnapshot* snapshot) {
 
 StatusOr<std::unique_ptr<ReplicaExchange>> ReplicaExchange::Create(
     Stage* stage, const StageOptions& options, const ReplicasSpec& replicas, uint32_t replica,
-    Send send, const StageSnapshot* begun_from) {
+    Send send, Tell tell, const StageSnapshot* begun_from) {
   auto exchange = std::make_unique<Exchange>(stage, options, replicas.parameters, std::move(send));
-  LH_RETURN_IF_ERROR(exchange->Prepare(replicas, replica, begun_from));
+  LH_RETURN_IF_ERROR(exchange->Prepare(replicas, replica, std::move(tell), begun_from));
   return exchange;
 }
 

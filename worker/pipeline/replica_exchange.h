@@ -19,8 +19,9 @@
 //
 // A checkpoint is of replicas that are about to begin a merge, or have no merge under way.
 //
-// Threads: the compute thread. Errors: kInvalidArgument for a peer's message that cannot be, and
-// those of the stage.
+// Threads: the compute thread calls; it borrows others to code. Merges are coded on a thread of
+// their own, which sends. Errors: kInvalidArgument for a peer's message that cannot be, and those
+// of the stage.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
 
@@ -44,13 +45,15 @@ class ReplicaExchange {
  public:
   // Sends a message to a replica; never blocks.
   using Send = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
+  // Of a merge under way: OK when IsMerged gives true from now on, else why it cannot end.
+  using Tell = std::function<void(const Status& status)>;
 
   // Of a stage that outlives it, with StageOptions::shares_step where replicas take steps together.
   // `begun_from`: the checkpoint that the stage was restored from; null: it is as the run begins.
   static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
                                                            const StageOptions& options,
                                                            const ReplicasSpec& replicas,
-                                                           uint32_t replica, Send send,
+                                                           uint32_t replica, Send send, Tell tell,
                                                            const StageSnapshot* begun_from);
   virtual ~ReplicaExchange() = default;
 
@@ -64,7 +67,7 @@ class ReplicaExchange {
   // What the last merge that began sends has to be there before the next step. Of the last step of
   // all that is its own: then replicas are alike.
   virtual bool MergeIsDue(Step step) const = 0;
-  // Takes in what has come, once it is all there.
+  // Takes in what has come, once it is all there. True also where no merge is under way.
   virtual StatusOr<bool> IsMerged() = 0;
   // The checkpoint that it begins from was taken before a merge, which is to begin now.
   virtual bool AwaitsMerge() const = 0;
@@ -82,7 +85,7 @@ class ReplicaExchange {
   virtual bool IsReduced() const = 0;
   // `sum` plus that of the gradients' means that this replica owns, as
   // Stage::AddSquaredGradientNorm.
-  virtual SquaredNorm AddSquaredNorm(double sum) const = 0;
+  virtual StatusOr<SquaredNorm> AddSquaredNorm(double sum) = 0;
   virtual Status StepOwn(Step step, double learning_rate, double gradient_scale) = 0;
   virtual Status Skip(Step step) = 0;
   virtual bool IsDone() const = 0;

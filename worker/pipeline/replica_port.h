@@ -6,8 +6,8 @@
 // What belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
 // (Failed).
 //
-// Threads: Send and SendAgreement from the compute thread; LinkHandler on the link's loop. Lives in
-// a shared_ptr: the link's loop and pending sends hold it.
+// Threads: Send from one thread at a time, SendAgreement from the compute thread; LinkHandler on
+// the link's loop. Lives in a shared_ptr: the link's loop and pending sends hold it.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
 

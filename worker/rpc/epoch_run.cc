@@ -321,8 +321,11 @@ StatusOr<std::unique_ptr<ReplicaExchange>> EpochRun::MakeExchange(const StageSna
   // The stage may have been made for a run file with other keys of steps, such as their number.
   StageOptions options = resident_->identity().options;
   options.train = spec_.train;
+  const auto tell = [events = events_](const Status& status) {
+    events->Push(status.ok() ? PipelineEvent(MergeReady{}) : PipelineEvent(Failed{status}));
+  };
   return ReplicaExchange::Create(&resident_->model(), options, spec_.replicas, cell_.replica, send,
-                                 begun_from);
+                                 tell, begun_from);
 }
 
 Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from) {

@@ -107,7 +107,7 @@ class ReplayStage final : public Stage {
   }
 
   // Gradients are noise; nothing is learned from them.
-  StatusOr<std::vector<SharedParameter>> SharedParameters() override {
+  StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn /*memory*/) override {
     if (shared_.empty()) MakeShared();
     std::vector<SharedParameter> shared;
     for (Shared& one : shared_) {

@@ -11,6 +11,7 @@
 #include "base/precise_sleep.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/snapshot_arrays.h"
+#include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
@@ -23,29 +24,32 @@ bool IsWhole(const ParameterShard& shard) {
 }
 
 // Of a whole parameter in its shape, of another one in a row.
-at::Tensor TensorOver(const ParameterShard& shard, std::span<float> memory) {
+at::Tensor TensorOver(const ParameterShard& shard, std::span<float> memory,
+                      const at::Device& device) {
   const std::vector<int64_t> row = {static_cast<int64_t>(memory.size())};
-  return at::from_blob(memory.data(), IsWhole(shard) ? shard.shape : row);
+  return at::from_blob(memory.data(), IsWhole(shard) ? shard.shape : row,
+                       at::TensorOptions(at::kFloat).device(device));
 }
 
 // "NAME@FIRST": moments add their suffix to that.
-Parameter ParameterOf(const ParameterShard& shard) {
+Parameter ParameterOf(const ParameterShard& shard, const at::Device& device) {
   LH_CHECK(shard.gradient.size() == shard.value.size(), "a gradient of each value");
   Parameter parameter{.name = PieceName(shard.name, shard.first, ""),
-                      .value = TensorOver(shard, shard.value),
+                      .value = TensorOver(shard, shard.value, device),
                       .decays = shard.decays,
                       .block_matrices = shard.block_matrices};
-  parameter.value.mutable_grad() = TensorOver(shard, shard.gradient);
+  parameter.value.mutable_grad() = TensorOver(shard, shard.gradient, device);
   return parameter;
 }
 
 class TorchShardOptimizer final : public ShardOptimizer {
  public:
-  TorchShardOptimizer(const TrainSpec& train, uint32_t threads,
+  TorchShardOptimizer(const TrainSpec& train, const DeviceName& device, uint32_t threads,
                       std::span<const ParameterShard> shards)
       : threads_(threads) {
     std::vector<Parameter> parameters;
-    for (const ParameterShard& shard : shards) parameters.push_back(ParameterOf(shard));
+    for (const ParameterShard& shard : shards)
+      parameters.push_back(ParameterOf(shard, TorchDevice(device)));
     optimizer_ = Optimizer::Create(train, parameters);
   }
 
@@ -106,10 +110,11 @@ std::unique_ptr<ShardOptimizer> ShardOptimizer::OfReplay(absl::Duration step) {
 }
 
 StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
-    const TrainSpec& train, uint32_t threads, std::vector<ParameterShard> shards) {
+    const TrainSpec& train, const DeviceName& device, uint32_t threads,
+    std::vector<ParameterShard> shards) {
   return CallTorch("making the optimizer", threads,
                    [&]() -> StatusOr<std::unique_ptr<ShardOptimizer>> {
-                     return std::make_unique<TorchShardOptimizer>(train, threads, shards);
+                     return std::make_unique<TorchShardOptimizer>(train, device, threads, shards);
                    });
 }
 

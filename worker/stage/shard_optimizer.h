@@ -1,5 +1,5 @@
-// The optimizer of some pieces of a stage's parameters, in host memory: of those that this replica
-// of the stage steps for all replicas.
+// The optimizer of some pieces of a stage's parameters, in memory of the host or of a GPU: of those
+// that this replica of the stage steps for all replicas.
 //
 // A piece of a parameter is updated as it would be in the whole, but for the random bits with which
 // moments in bf16 are rounded. Muon has whole matrices alone.
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device_name.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "run/file/run_spec.h"
@@ -34,7 +35,10 @@ struct ParameterShard {
 
 class ShardOptimizer {
  public:
-  static StatusOr<std::unique_ptr<ShardOptimizer>> Create(const TrainSpec& train, uint32_t threads,
+  // `device`: in whose memory all spans are.
+  static StatusOr<std::unique_ptr<ShardOptimizer>> Create(const TrainSpec& train,
+                                                          const DeviceName& device,
+                                                          uint32_t threads,
                                                           std::vector<ParameterShard> shards);
   // That sleeps instead of stepping.
   static std::unique_ptr<ShardOptimizer> OfReplay(absl::Duration step);

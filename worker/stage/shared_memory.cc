@@ -8,14 +8,15 @@
 namespace longhaul::worker {
 namespace {
 
-// A tensor's own memory on a CPU, else a copy in pages that the GPU can reach by itself.
-void ToHost(const at::Tensor& tensor, at::Tensor* copy) {
+// A tensor's own memory, where it is asked for, else a copy in pages that the GPU can reach by
+// itself.
+void Show(const at::Tensor& tensor, SharedIn memory, at::Tensor* copy) {
   const at::Tensor dense = tensor.detach().contiguous();
-  if (dense.is_cpu()) {
+  if (dense.is_cpu() || memory == SharedIn::kDevice) {
     *copy = dense;
     return;
   }
-  if (!copy->defined()) {
+  if (!copy->defined() || !copy->is_cpu()) {
     *copy = at::empty_like(dense, dense.options().device(at::kCPU).pinned_memory(true));
   }
   copy->copy_(dense);
@@ -28,14 +29,15 @@ std::span<Number> SpanOf(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<SharedParameter> SharedMemory::Read(const std::vector<Parameter>& parameters) {
+std::vector<SharedParameter> SharedMemory::Read(const std::vector<Parameter>& parameters,
+                                                SharedIn memory) {
   const at::NoGradGuard no_grad;
   std::vector<SharedParameter> shared;
   copies_.resize(parameters.size());
   for (size_t k = 0; k < parameters.size(); ++k) {
     const Parameter& parameter = parameters[k];
     if (parameter.balances) continue;
-    ToHost(parameter.value, &copies_[k].value);
+    Show(parameter.value, memory, &copies_[k].value);
     SharedParameter& one =
         shared.emplace_back(SharedParameter{.name = parameter.name,
                                             .shape = parameter.value.sizes().vec(),
@@ -45,7 +47,7 @@ std::vector<SharedParameter> SharedMemory::Read(const std::vector<Parameter>& pa
                                             .gradient = {},
                                             .value = SpanOf<float>(copies_[k].value)});
     if (!parameter.value.grad().defined()) continue;
-    ToHost(parameter.value.grad(), &copies_[k].gradient);
+    Show(parameter.value.grad(), memory, &copies_[k].gradient);
     one.gradient = SpanOf<const float>(copies_[k].gradient);
   }
   return shared;

@@ -1,5 +1,5 @@
-// Parameters and gradients of a stage as its replicas see them: where the stage is on the CPU its
-// own memory, on a GPU copies.
+// Parameters and gradients of a stage as its replicas see them: its own memory, or of a GPU's
+// copies in the host's.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -18,13 +18,13 @@ namespace longhaul::worker {
 class SharedMemory {
  public:
   // Of all but what balances experts, which the stage moves by itself.
-  std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters);
+  std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
   // After Read of the same parameters: values become theirs.
   void Write(const std::vector<Parameter>& parameters) const;
 
  private:
   struct Copies {
-    at::Tensor value, gradient;  // in host memory
+    at::Tensor value, gradient;
   };
   std::vector<Copies> copies_;  // by parameter
 };

@@ -84,7 +84,10 @@ class NetworkStage final : public Stage {
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
   Status SkipStep(Step step) override;
-  StatusOr<std::vector<SharedParameter>> SharedParameters() override;
+  StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory) override;
+  bool shares_on_device() const override {
+    return !device_.is_cpu() && network_->group() == nullptr;
+  }
   bool TellWhatIsFinal(std::function<void(uint32_t)> final) override;
   Status EndSharedStep(Step step) override;
   Status TakeSharedValues() override;
@@ -251,11 +254,11 @@ Status NetworkStage::SkipStep(Step step) {
   });
 }
 
-StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters() {
+StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters(SharedIn memory) {
   return CallTorch("reading parameters", options_.threads,
                    [&]() -> StatusOr<std::vector<SharedParameter>> {
                      SumPartsOfGradients();
-                     return shared_.Read(network_->parameters());
+                     return shared_.Read(network_->parameters(), memory);
                    });
 }
 
@@ -467,7 +470,7 @@ StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                    });
 }
 
-StatusOr<std::vector<SharedParameter>> Stage::SharedParameters() {
+StatusOr<std::vector<SharedParameter>> Stage::SharedParameters(SharedIn /*memory*/) {
   return absl::UnimplementedError("replicas cannot step this stage together");
 }
 

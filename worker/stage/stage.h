@@ -95,7 +95,8 @@ struct SquaredNorm {
   double own = 0;  // this stage's part alone, whatever the others have
 };
 
-// A parameter that replicas of the stage step together, in host memory.
+// A parameter that replicas of the stage step together, in memory of the host or of its device.
+enum class SharedIn : uint8_t { kHost, kDevice };
 struct SharedParameter {
   std::string name;
   std::vector<int64_t> shape;
@@ -181,9 +182,11 @@ class Stage {
   virtual Status SkipStep(Step step) = 0;
 
   // --- Where replicas step it together (StageOptions::shares_step), instead of OptimizerStep.
-  // All that is trained, in the order of its descriptor, valid until EndSharedStep or SkipStep: on
-  // a GPU copies; of ranks that share the stage whole, and copies.
-  virtual StatusOr<std::vector<SharedParameter>> SharedParameters();
+  // All that is trained, in the order of its descriptor, valid until EndSharedStep or SkipStep, in
+  // memory of the host or, where shares_on_device, of its device. On a GPU those of the host are
+  // copies; of ranks that share the stage they are whole, and copies.
+  virtual StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory);
+  virtual bool shares_on_device() const { return false; }
   // Before the last Backward of a step: as it goes on, `final(k)` says that gradients of the blocks
   // from k on, counted from this stage's first one, and of the head are what they will be. On the
   // thread that calls, each time with a smaller k, never 0: all are final when Backward has ended.

@@ -51,26 +51,28 @@ void Quantize(const float* values, size_t count, float step, const uint16_t* ran
   }
 }
 
-void EncodeSection(const float* values, uint64_t count, uint32_t group, const RoundingNoise* noise,
-                   uint64_t first, std::byte* out) {
+void EncodePart(const float* values, uint64_t count, const Part& part, const RoundingNoise* noise,
+                uint64_t number, std::byte* section) {
   alignas(64) float padded[kChunk];
   alignas(64) uint16_t random[kChunk];
   alignas(64) uint8_t codes[kChunk];
-  std::byte* const packed = out + CodesOffset(count, group);
+  const uint32_t group = part.group;
+  std::byte* const steps = section + 4 * (part.first / group);
+  std::byte* const packed = section + CodesOffset(part.of, group) + part.first / 2;
   for (uint64_t at = 0; at < count; at += group) {
     const uint64_t of_group = std::min<uint64_t>(group, count - at);
     const uint32_t largest = LargestMagnitude(values + at, of_group);
     const bool finite = largest < kF32Infinity;
     const float step = std::bit_cast<float>(largest) / static_cast<float>(kTop);
     const float stored = finite ? step : std::bit_cast<float>(uint32_t{0x7fc00000});
-    std::memcpy(out + 4 * (at / group), &stored, 4);
+    std::memcpy(steps + 4 * (at / group), &stored, 4);
     for (uint64_t k = at; k < at + of_group; k += kChunk) {
       const size_t n = std::min<uint64_t>(kChunk, at + of_group - k);
       const size_t whole = (n + kLanes - 1) / kLanes * kLanes;
       const bool zero = !finite || !(step > 0);
       if (!zero) std::memcpy(padded, values + k, 4 * n);
       std::fill(padded + (zero ? 0 : n), padded + std::max(whole, n), 0.0f);
-      if (noise != nullptr) ops::FillNoise(*noise, first + k, n, random);
+      if (noise != nullptr) ops::FillNoise(*noise, number + k, n, random);
       Quantize(padded, n, zero ? 1.0f : step, noise != nullptr ? random : nullptr, codes);
       if (n % 2 != 0) codes[n] = 0;
       for (size_t pair = 0; pair < (n + 1) / 2; ++pair) {
@@ -78,16 +80,18 @@ void EncodeSection(const float* values, uint64_t count, uint32_t group, const Ro
       }
     }
   }
-  std::byte* const end = packed + (count + 1) / 2;
-  std::fill(end, out + SectionBytes(count, group), std::byte{});
+  if (part.first + count < part.of) return;
+  std::fill(packed + (count + 1) / 2, section + SectionBytes(part.of, group), std::byte{});
 }
 
-void DecodeSection(const std::byte* section, uint64_t count, uint32_t group, float* out) {
-  const std::byte* const packed = section + CodesOffset(count, group);
+void DecodePart(const std::byte* section, uint64_t count, const Part& part, float* out) {
+  const uint32_t group = part.group;
+  const std::byte* const steps = section + 4 * (part.first / group);
+  const std::byte* const packed = section + CodesOffset(part.of, group) + part.first / 2;
   for (uint64_t at = 0; at < count; at += group) {
     const uint64_t end = std::min(count, at + group);
     float step = 0;
-    std::memcpy(&step, section + 4 * (at / group), 4);
+    std::memcpy(&step, steps + 4 * (at / group), 4);
     for (uint64_t k = at; k + 1 < end; k += 2) {
       const int both = std::to_integer<int>(packed[k / 2]);
       out[k] = static_cast<float>((both & 15) - kCodeOffset) * step;
@@ -114,17 +118,17 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace longhaul::codec::sdp4bit::cpu {
-HWY_EXPORT(EncodeSection);
-HWY_EXPORT(DecodeSection);
+HWY_EXPORT(EncodePart);
+HWY_EXPORT(DecodePart);
 HWY_EXPORT(TransformAll);
 
-void Encode(std::span<const float> values, uint32_t group, const RoundingNoise* noise,
-            uint64_t first, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(EncodeSection)(values.data(), values.size(), group, noise, first, out);
+void Encode(std::span<const float> values, const Part& part, const RoundingNoise* noise,
+            uint64_t number, std::byte* section) {
+  HWY_DYNAMIC_DISPATCH(EncodePart)(values.data(), values.size(), part, noise, number, section);
 }
 
-void Decode(const std::byte* section, uint32_t group, std::span<float> out) {
-  HWY_DYNAMIC_DISPATCH(DecodeSection)(section, out.size(), group, out.data());
+void Decode(const std::byte* section, const Part& part, std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(DecodePart)(section, out.size(), part, out.data());
 }
 
 void Transform(std::span<float> values) {

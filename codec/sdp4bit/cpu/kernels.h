@@ -12,12 +12,28 @@
 
 namespace longhaul::codec::sdp4bit::cpu {
 
-// `out` has SectionBytes(values.size(), group). `group` divides or is a multiple of 2048; `first`
-// is the number of values[0] in `noise`, a multiple of 64. Null noise: to nearest.
-void Encode(std::span<const float> values, uint32_t group, const RoundingNoise* noise,
-            uint64_t first, std::byte* out);
-// `section` is of out.size() numbers.
-void Decode(const std::byte* section, uint32_t group, std::span<float> out);
+// Where numbers are in a section: from number `first` on, a multiple of 2048 and of `group`, of
+// `of` numbers. `group` divides or is a multiple of 2048. Parts of a section may be written, or
+// read, by several threads at a time.
+struct Part {
+  uint64_t first = 0, of = 0;
+  uint32_t group = 0;
+};
+
+// `section` has SectionBytes(part.of, part.group). `number` is that of values[0] in `noise`, a
+// multiple of 64. Null noise: to nearest. Zeros behind the last number are part of the last part.
+void Encode(std::span<const float> values, const Part& part, const RoundingNoise* noise,
+            uint64_t number, std::byte* section);
+void Decode(const std::byte* section, const Part& part, std::span<float> out);
+
+// All of a section.
+inline void Encode(std::span<const float> values, uint32_t group, const RoundingNoise* noise,
+                   uint64_t number, std::byte* section) {
+  Encode(values, {.of = values.size(), .group = group}, noise, number, section);
+}
+inline void Decode(const std::byte* section, uint32_t group, std::span<float> out) {
+  Decode(section, {.of = out.size(), .group = group}, out);
+}
 
 // In place; a multiple of kHadamard numbers.
 void Transform(std::span<float> values);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """How long steps of two replicas take, beside what the plan predicts: replays of a GPT of GPT-2 small's
-size on shaped links, whose passes are slept. Needs root, for network namespaces.
+size on shaped links, whose passes are slept, or on GPUs. Needs root, for network namespaces.
 
   tests/bench/e2e/replica_steps.py build/release/bin --out steps.csv --of before
+  tests/bench/e2e/replica_steps.py build/release/bin --out steps.csv --of before --device cuda:0-1 --rate 1gbit
 
 Every step that counts adds a row to --out, with what --of says of the programs.
 
@@ -18,6 +19,7 @@ from cluster import ROOT, Cluster, Failed
 from report import Table, append_rows, machine, read_rows
 
 FILE = ROOT / "deploy/runs/replicas_gpt2_replay.yaml"
+FILE_OF_GPUS = ROOT / "deploy/runs/replicas_gpt2.yaml"
 # Stages of a replica, and what a run changes in the file. As it is, lines are the bottleneck of passes of three stages;
 # where compute is slow, it is: a stage of twelve layers takes 1.2 s backward.
 SLOW = {"replay.layers.block_forward": "50ms", "replay.layers.block_backward": "100ms"}
@@ -31,6 +33,7 @@ APART = 8  # steps of local-sgd
 FORMS = {
     "bf16": {"pipeline.gradients": "bf16", "pipeline.parameters": "bf16"},
     "sdp4bit": {"pipeline.gradients": "sdp4bit", "pipeline.parameters": "difference4"},
+    "tagc": {"pipeline.gradients": "tagc", "pipeline.parameters": "difference4"},
 }
 for name, delay in (("local-sgd", ""), ("local-sgd, delayed", ",delay=0.75")):
     FORMS[name] = {"pipeline.gradients": f"'local-sgd:steps={APART}{delay}'", "pipeline.parameters": "difference4"}
@@ -42,7 +45,8 @@ def parse():
     parser.add_argument("programs", type=pathlib.Path, metavar="BIN_DIR", help="folder of longhaul's programs")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="CSV", help="rows, kept from call to call")
     parser.add_argument("--of", required=True, help="what the rows are of")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="of replays")
+    parser.add_argument("--device", default="cpu", help="cuda:A-B: it computes there, and nothing is replayed")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["sdp4bit"])
     parser.add_argument("--rate", default="100mbit", help="of each worker's line, each way")
     parser.add_argument("--steps", type=int, default=3, help="that count, of replicas that train together")
@@ -60,13 +64,17 @@ def counted(arguments, form):
 
 def measure(arguments):
     print(f"{machine()}; {arguments.rate} to and from each worker", flush=True)
-    most = max(CASES[case][0] for case in arguments.cases)
-    with Cluster(arguments.programs, workers=2 * most, rate=arguments.rate) as cluster:
-        for case in arguments.cases:
-            stages, changes = CASES[case]
+    on_gpus = arguments.device != "cpu"
+    file = FILE_OF_GPUS if on_gpus else FILE
+    cases = {case: CASES[case] for case in arguments.cases}
+    if on_gpus:
+        cases = {f"on GPUs, {arguments.rate}": (1, {})}
+    most = max(stages for stages, _ in cases.values())
+    with Cluster(arguments.programs, workers=2 * most, rate=arguments.rate, device=arguments.device) as cluster:
+        for case, (stages, changes) in cases.items():
             for form in arguments.forms:
                 count, steps = counted(arguments, form)
-                run = cluster.train(FILE, {"train.steps": steps, "pipeline.stages": stages, **changes, **FORMS[form],
+                run = cluster.train(file, {"train.steps": steps, "pipeline.stages": stages, **changes, **FORMS[form],
                                            **dict(word.split("=", 1) for word in arguments.set)})
                 predicted = run.prediction["step_seconds"]
                 rows = [{"of": arguments.of, "case": case, "form": form, "step": step["step"],

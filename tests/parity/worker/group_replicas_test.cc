@@ -85,7 +85,8 @@ TEST_P(GroupReplicas, SeeWhatTheySeeOfOneRank) {
     RunPasses(*one, options, step);
     RunPasses(*several, options, step);
     const uint64_t of_ranks = several->memory_bytes();
-    const auto expected = one->SharedParameters(), got = several->SharedParameters();
+    const auto expected = one->SharedParameters(SharedIn::kHost),
+               got = several->SharedParameters(SharedIn::kHost);
     ASSERT_TRUE(expected.ok() && got.ok()) << expected.status() << got.status();
     ExpectAlike(*got, *expected);
     // Whole values and gradients, as coordinator/planner/memory.h counts them.
@@ -109,10 +110,10 @@ TEST_P(GroupReplicas, LeaveASkippedStepBehind) {
   options.shares_step = true;
   auto stage = *MakeWith(options, GetParam().ranks);
   RunPasses(*stage, options, 1);
-  const auto before = ValuesOf(*stage->SharedParameters());
+  const auto before = ValuesOf(*stage->SharedParameters(SharedIn::kHost));
   ASSERT_TRUE(stage->SkipStep(Step(1)).ok());
   ExpectHolds(*stage, before);
-  for (const SharedParameter& one : *stage->SharedParameters()) {
+  for (const SharedParameter& one : *stage->SharedParameters(SharedIn::kHost)) {
     EXPECT_THAT(one.gradient, Each(0.0f)) << one.name;
   }
 }
@@ -136,7 +137,7 @@ TEST(GroupTrainedApart, TakesWhatReplicasHaveMerged) {
   Computed computed;
   RunStep(*stage, options, 1, &computed);
   const StageSnapshot stepped = stage->Snapshot().value();
-  const auto shared = stage->SharedParameters();
+  const auto shared = stage->SharedParameters(SharedIn::kHost);
   ASSERT_TRUE(shared.ok()) << shared.status();
   Change(*shared, 1);
   const auto wanted = ValuesOf(*shared);
@@ -154,7 +155,7 @@ TEST(GroupWithOwnChannels, TakesAStepOfReplicas) {
   options.shares_step = true;
   auto stage = *MakeWith(options, 2);
   RunPasses(*stage, options, 1);
-  const auto shared = stage->SharedParameters();
+  const auto shared = stage->SharedParameters(SharedIn::kHost);
   ASSERT_TRUE(shared.ok()) << shared.status();
   EXPECT_NEAR(SumOfSquares(*shared) / stage->AddSquaredGradientNorm(0)->own, 1, 1e-9);
   Change(*shared, 1);

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "codec/parallel.h"
-#include "codec/tool/thread_pool.h"
+#include "codec/thread_pool.h"
 #include "tests/property/codec/random_codecs.h"
 
 namespace longhaul::codec {

@@ -49,6 +49,31 @@ TEST(Sdp4bit, IsOfTheNeighboursThatTheReferenceNames) {
   }
 }
 
+TEST(Sdp4bit, IsTheSameSectionInParts) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    const std::vector<float> values = Heavy(&random, 1 + Below(&random, 20'000));
+    const uint32_t group = round % 2 == 0 ? kGradientGroup : kDifferenceGroup;
+    const RoundingNoise drawn({.seed = static_cast<uint64_t>(round)});
+    const RoundingNoise* const noise = round % 3 == 0 ? nullptr : &drawn;
+    const std::vector<std::byte> whole = Section(values, group, noise);
+    std::vector<std::byte> section(whole.size(), std::byte{0xa5});
+    std::vector<float> expected(values.size()), decoded(values.size());
+    cpu::Decode(whole.data(), group, expected);
+    const size_t of_part = kDifferenceGroup * (1 + Below(&random, 3));
+    // From the last part to the first: none needs another.
+    for (size_t first = (values.size() - 1) / of_part * of_part;; first -= of_part) {
+      const size_t count = std::min(of_part, values.size() - first);
+      const cpu::Part part{.first = first, .of = values.size(), .group = group};
+      cpu::Encode(std::span(values).subspan(first, count), part, noise, 64 + first, section.data());
+      cpu::Decode(whole.data(), part, std::span(decoded).subspan(first, count));
+      if (first == 0) break;
+    }
+    ASSERT_EQ(section, whole) << values.size() << " in groups of " << group;
+    ASSERT_EQ(decoded, expected);
+  }
+}
+
 TEST(Sdp4bit, TransformsAsTheReferenceDoesAndBack) {
   std::mt19937 random(2);
   const std::vector<float> values = Heavy(&random, 32 * 50);

@@ -7,7 +7,7 @@
 
 #include "codec/blob.h"
 #include "codec/taco/flat.h"
-#include "codec/tool/thread_pool.h"
+#include "codec/thread_pool.h"
 #include "random_codecs.h"
 
 namespace longhaul::codec {

@@ -47,7 +47,7 @@ inline std::vector<Tensors> OfReplicas(const std::vector<ReplicatedParameter>& p
 
 // Where each owner's means go, as whole tensors.
 inline ReplicaThreads::Optimizer Collect(Tensors* means) {
-  return [means](uint32_t, uint32_t, std::span<OwnPiece> own) {
+  return [means](uint32_t, uint32_t, std::span<const OwnPiece> own) {
     for (const OwnPiece& piece : own) {
       std::copy(
           piece.gradient.begin(), piece.gradient.end(),

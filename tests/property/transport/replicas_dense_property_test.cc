@@ -27,17 +27,17 @@ struct Result {
 // Masters step by -0.1 x the mean, for `steps` steps with the same gradients.
 Result Train(const std::vector<ReplicatedParameter>& parameters, const LayoutOptions& options,
              const std::vector<Tensors>& gradients, const Tensors& begin, int steps,
-             const std::vector<uint32_t>& ring = {}) {
+             const std::vector<uint32_t>& ring = {}, size_t coding_threads = 1) {
   Result result;
   result.means = begin;
-  ReplicaThreads threads(parameters, options, begin, ring);
+  ReplicaThreads threads(parameters, options, begin, ring, /*seed=*/1, coding_threads);
   const auto collect = Collect(&result.means);
   const Status status = threads.Run(
       1, static_cast<uint64_t>(steps),
       [&](uint32_t r, uint64_t) -> const Tensors& { return gradients[r]; },
-      [&](uint32_t r, uint32_t b, std::span<OwnPiece> own) {
+      [&](uint32_t r, uint32_t b, std::span<const OwnPiece> own) {
         collect(r, b, own);
-        for (OwnPiece& piece : own) {
+        for (const OwnPiece& piece : own) {
           for (size_t k = 0; k < piece.master.size(); ++k) {
             piece.master[k] -= 0.1f * piece.gradient[k];
           }
@@ -94,6 +94,37 @@ TEST(ReplicasDense, EveryFormRepeatsToTheBitAndLeavesAllReplicasEqual) {
       }
       ASSERT_TRUE(SameBits(first.means, again.means));
       ASSERT_TRUE(SameBits(first.means, ring.means));
+    }
+  }
+}
+
+// Pieces of several blocks, the last of them odd.
+TEST(ReplicasDense, ThreadsThatAreLentChangeNoBit) {
+  std::mt19937 random(11);
+  const std::vector<ReplicatedParameter> parameters = {
+      {.name = "w", .elements = 250'001, .may_be_sparse = true},
+      {.name = "b", .elements = 77},
+      {.name = "v", .elements = 90'017}};
+  const auto gradients = OfReplicas(parameters, 3, &random);
+  const Tensors begin = SomeTensors(parameters, &random);
+  for (const auto& [gradients_form, parameters_form] :
+       {std::pair{"none", "fp32"}, std::pair{"bf16", "bf16"}, std::pair{"sdp4bit", "difference4"},
+        std::pair{"sdp4bit:feedback=on", "bf16"},
+        std::pair{"tagc:least=1000,keep=0.05", "difference4"}}) {
+    LayoutOptions options = Options(gradients_form, parameters_form, 3);
+    options.bucket_elements = uint64_t{1} << 22;
+    const Result alone = Train(parameters, options, gradients, begin, 3);
+    const Result helped = Train(parameters, options, gradients, begin, 3, {}, 4);
+    ASSERT_TRUE(SameBits(alone.means, helped.means)) << gradients_form;
+    for (uint32_t r = 0; r < 3; ++r) {
+      ASSERT_TRUE(SameBits(alone.values[0], helped.values[r])) << gradients_form;
+    }
+    if (std::string_view(gradients_form) != "none") continue;
+    for (size_t k = 0; k < parameters.size(); ++k) {
+      for (size_t i = 0; i < begin[k].size(); ++i) {
+        const float sum = gradients[0][k][i] + gradients[1][k][i] + gradients[2][k][i];
+        ASSERT_EQ(helped.means[k][i], sum / 3.0f) << k << ", " << i;
+      }
     }
   }
 }
@@ -168,8 +199,8 @@ TEST(ReplicasDense, Difference4ReachesTheMasters) {
   const auto run = [&](uint64_t from, uint64_t to) {
     return threads.Run(
         from, to, [&](uint32_t r, uint64_t) -> const Tensors& { return gradients[r]; },
-        [&](uint32_t, uint32_t, std::span<OwnPiece> own) {
-          for (OwnPiece& piece : own) {
+        [&](uint32_t, uint32_t, std::span<const OwnPiece> own) {
+          for (const OwnPiece& piece : own) {
             for (size_t k = 0; k < piece.master.size(); ++k) {
               float& master = masters[piece.piece.parameter][piece.piece.first + k];
               if (from == 1) piece.master[k] -= piece.gradient[k];

@@ -132,7 +132,7 @@ class LocalSgd {
                     .Run(
                         number, number,
                         [&](uint32_t r, uint64_t) -> const Tensors& { return differences[r]; },
-                        [&](uint32_t r, uint32_t b, std::span<OwnPiece> own) {
+                        [&](uint32_t r, uint32_t b, std::span<const OwnPiece> own) {
                           outers_[r].StepMasters(b, own);
                         })
                     .ok());

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "run/model/share.h"
@@ -16,6 +17,7 @@
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shared_reader.h"
 #include "worker/stage/group/shares.h"
+#include "worker/stage/host_threads.h"
 #include "worker/stage/network_stage.h"
 #include "worker/stage/snapshot_shards.h"
 #include "worker/stage/torch_device.h"
@@ -135,7 +137,7 @@ class GroupStage final : public Stage {
              std::unique_ptr<collective::Rendezvous> rendezvous)
       : options_(options),
         shares_(std::move(shares)),
-        joined_(shares_),
+        joined_(shares_, HostThreads(options)),
         rendezvous_(std::move(rendezvous)),
         ranks_(options.ranks.size()),
         threads_(static_cast<uint32_t>(options.ranks.size())) {}
@@ -183,10 +185,11 @@ class GroupStage final : public Stage {
   Status SkipStep(Step step) override {
     return All([&](uint32_t rank) { return ranks_[rank].stage->SkipStep(step); });
   }
-  StatusOr<std::vector<SharedParameter>> SharedParameters() override {
+  StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory) override {
+    LH_CHECK(memory == SharedIn::kHost, "parameters of ranks are put together in host memory");
     std::vector<std::vector<SharedParameter>> of_ranks(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
-      LH_ASSIGN_OR_RETURN(of_ranks[rank], ranks_[rank].stage->SharedParameters());
+      LH_ASSIGN_OR_RETURN(of_ranks[rank], ranks_[rank].stage->SharedParameters(memory));
       return absl::OkStatus();
     }));
     return joined_.Join(std::move(of_ranks));

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "codec/thread_pool.h"
 #include "worker/stage/group/shares.h"
 #include "worker/stage/stage.h"
 
@@ -18,8 +20,8 @@ namespace longhaul::worker {
 
 class JoinedParameters {
  public:
-  // `shares` outlives it.
-  explicit JoinedParameters(const Shares& shares) : shares_(shares) {}
+  // `shares` outlives it. Join uses so many threads, the calling one among them.
+  JoinedParameters(const Shares& shares, size_t threads) : shares_(shares), threads_(threads) {}
 
   // `of_ranks`: what Stage::SharedParameters of each rank gave. What several ranks hold is alike
   // among them. In the order of the stage; memory is that of this object, until the next Join.
@@ -36,6 +38,8 @@ class JoinedParameters {
   };
 
   const Shares& shares_;
+  const size_t threads_;
+  std::optional<codec::ThreadPool> pool_;             // from the first Join on
   std::map<std::string, Whole, std::less<>> wholes_;  // by the parameter's name
   std::vector<std::vector<SharedParameter>> of_ranks_;
 };

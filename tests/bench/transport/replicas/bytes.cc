@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "codec/thread_pool.h"
 #include "queued_replicas.h"
 #include "run/model/family.h"
 #include "transport/replicas/parameters.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct Flags {
   std::string preset = "gpt2";
-  uint32_t replicas = 2, layers = 0, steps = 2;
+  uint32_t replicas = 2, layers = 0, steps = 2, threads = 1;
   double local_steps = 20;
   bool untied = false;
 };
@@ -63,8 +64,9 @@ struct Row {
   double seconds = 0;
 };
 
-Row Measure(const Flags& flags, std::span<const model::PlacedParameter> model,
-            const std::string& gradients_form, const std::string& parameters_form) {
+Row Measure(const Flags& flags, codec::Parallel* pool,
+            std::span<const model::PlacedParameter> model, const std::string& gradients_form,
+            const std::string& parameters_form) {
   const auto parameters = ReplicatedParameters(model, /*whole_matrices=*/false);
   std::vector<std::vector<float>> values, gradients;
   for (const ReplicatedParameter& parameter : parameters) {
@@ -76,7 +78,7 @@ Row Measure(const Flags& flags, std::span<const model::PlacedParameter> model,
                           {.replicas = flags.replicas,
                            .gradients = Must(ParseGradients(gradients_form)),
                            .parameters = Must(ParseParameters(parameters_form))},
-                          begin, 1);
+                          begin, 1, pool);
   std::vector<std::vector<std::vector<float>>> of_replicas(flags.replicas, gradients);
   std::vector<std::vector<std::vector<float>>> values_of_replicas(flags.replicas, values);
   Row row;
@@ -100,8 +102,8 @@ Row Measure(const Flags& flags, std::span<const model::PlacedParameter> model,
           }
           return memory;
         },
-        [](uint32_t, uint32_t, std::span<OwnPiece> own) {
-          for (OwnPiece& piece : own) {
+        [](uint32_t, uint32_t, std::span<const OwnPiece> own) {
+          for (const OwnPiece& piece : own) {
             for (size_t k = 0; k < piece.master.size(); ++k) {
               piece.master[k] -= 1e-3f * piece.gradient[k];
             }
@@ -132,8 +134,9 @@ void Print(const Flags& flags) {
       {"bf16", "bf16"},        {"none", "fp32"}, {"sdp4bit", "difference4"},
       {"tagc", "difference4"}, {"tagc", "bf16"}, {"local-sgd", "difference4"}};
   double reference = 0;
+  codec::ThreadPool pool(flags.threads);
   for (const auto& [gradients, parameters] : forms) {
-    const Row row = Measure(flags, model, gradients, parameters);
+    const Row row = Measure(flags, &pool, model, gradients, parameters);
     const bool local = std::string_view(gradients) == "local-sgd";
     const double total = static_cast<double>(row.bytes.total()) / (local ? flags.local_steps : 1.0);
     if (reference == 0) reference = total;
@@ -159,6 +162,7 @@ int main(int argc, char** argv) {
   app.add_option("--replicas", flags.replicas)->check(CLI::Range(2, 16));
   app.add_option("--layers", flags.layers, "0: the preset's");
   app.add_option("--steps", flags.steps, "the last one is shown")->check(CLI::Range(1, 1000));
+  app.add_option("--threads", flags.threads, "that code")->check(CLI::Range(1, 1024));
   app.add_option("--local-steps", flags.local_steps)->check(CLI::Range(1, 100000));
   app.add_flag("--untied", flags.untied, "embedding and head are two matrices");
   CLI11_PARSE(app, argc, argv);

@@ -215,7 +215,7 @@ class Training {
           }
           return memory;
         },
-        [&](uint32_t r, uint32_t /*bucket*/, std::span<OwnPiece> own) {
+        [&](uint32_t r, uint32_t /*bucket*/, std::span<const OwnPiece> own) {
           adams_[r].resize(own.size());
           for (size_t k = 0; k < own.size(); ++k) {
             adams_[r][k].Step(lr, own[k].gradient, own[k].master);
@@ -237,7 +237,7 @@ class Training {
       }
       replicas_->Step(
           step / options_.gradients.local.steps, [&](uint32_t r) { return outers_[r].memory(); },
-          [&](uint32_t r, uint32_t bucket, std::span<OwnPiece> own) {
+          [&](uint32_t r, uint32_t bucket, std::span<const OwnPiece> own) {
             outers_[r].StepMasters(bucket, own);
           });
     }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/replicas/host_arithmetic.h"
 #include "transport/replicas/reducer.h"
 
 namespace longhaul::replicas {
@@ -31,14 +32,18 @@ inline void Must(const Status& status) {
 class QueuedReplicas {
  public:
   using Memory = std::function<std::vector<ParameterMemory>(uint32_t replica)>;
-  using Optimizer = std::function<void(uint32_t replica, uint32_t bucket, std::span<OwnPiece>)>;
+  using Optimizer =
+      std::function<void(uint32_t replica, uint32_t bucket, std::span<const OwnPiece>)>;
 
   QueuedReplicas(const std::vector<ReplicatedParameter>& parameters, const LayoutOptions& options,
-                 std::span<const std::span<const float>> values, uint64_t seed) {
+                 std::span<const std::span<const float>> values, uint64_t seed,
+                 codec::Parallel* parallel = nullptr)
+      : arithmetic_(parallel) {
     for (uint32_t r = 0; r < options.replicas; ++r) {
       outboxes_.push_back(std::make_unique<ToQueue>(r, &queue_));
-      reducers_.push_back(Must(Reducer::Create(Must(Layout::Make(parameters, options)),
-                                               {.replica = r, .seed = seed}, outboxes_[r].get())));
+      reducers_.push_back(Must(Reducer::Create(
+          Must(Layout::Make(parameters, options)),
+          {.replica = r, .seed = seed, .arithmetic = &arithmetic_}, outboxes_[r].get())));
       Must(reducers_[r]->BeginMasters(values));
     }
   }
@@ -82,6 +87,7 @@ class QueuedReplicas {
     }
   }
 
+  HostArithmetic arithmetic_;
   std::deque<Message> queue_;
   std::vector<std::unique_ptr<ToQueue>> outboxes_;
   std::vector<std::unique_ptr<Reducer>> reducers_;

@@ -256,7 +256,7 @@ TEST(PlanOfReplicas, ChooseTheNumberOfRanks) {
   }
 }
 
-TEST(PlanOfReplicas, CountsWhatJoinsRanksInMemory) {
+TEST(PlanOfReplicas, CountWhatRanksExchangeInTheHostsMemory) {
   RunSpec spec = Request(1).spec;
   const auto host = [&spec](uint32_t replicas, uint32_t ranks) {
     spec.replicas.count = replicas;
@@ -268,12 +268,30 @@ TEST(PlanOfReplicas, CountsWhatJoinsRanksInMemory) {
     return StageStateBytes(spec, 256, 4, true, false);
   };
   const uint64_t parameters = StageParameters(spec.model, 256, 4, true, false);
-  // Parameters and gradients of each rank, and whole ones. Snapshots of ranks have no moments.
+  // Of ranks the exchange is in the host's memory: parameters and gradients of each, whole ones,
+  // and of the own half gradients, masters and moments. Snapshots of ranks have no moments.
   const uint64_t more = (host(2, 2) - host(2, 1)) - (host(1, 2) - host(1, 1));
   spec.group.tensor = 2;
   const uint64_t of_ranks = 2 * RankParameters(spec, 256, 4, true, false);
   EXPECT_GT(of_ranks, parameters);
-  EXPECT_EQ(more + state(1) - state(2), 8 * parameters + 8 * (of_ranks - parameters));
+  EXPECT_EQ(more + state(1) - state(2), 8 * parameters + 8 * of_ranks + 16 * parameters / 2);
+}
+
+TEST(PlanOfReplicas, CountWhatOneRankExchangesInItsGpusMemory) {
+  RunSpec spec = Request(1).spec;
+  const auto fixed = [&spec](uint32_t replicas, bool on_gpu) {
+    spec.replicas.count = replicas;
+    return MemoryOf(spec, 256, 4, true, false, on_gpu).fixed;
+  };
+  const uint64_t parameters = StageParameters(spec.model, 256, 4, true, false);
+  constexpr uint64_t kBucket = uint64_t{4} << 22;
+  // Gradients and masters of the half, instead of the other half's moments; room for coding.
+  EXPECT_EQ(fixed(2, true), fixed(1, true) + 6 * kBucket);
+  spec.replicas.gradients = *replicas::ParseGradients("sdp4bit:feedback=on");
+  EXPECT_EQ(fixed(2, true), fixed(1, true) + 6 * kBucket + 4 * parameters);
+  // One that trains apart has all moments there, and all else in the host's memory.
+  spec.replicas.gradients = *replicas::ParseGradients("local-sgd:steps=5");
+  EXPECT_EQ(fixed(2, true), fixed(1, true));
 }
 
 TEST(PlanOfReplicas, WantsAsManyWorkersForEach) {

@@ -46,7 +46,7 @@ TEST_P(Traffic, IsThatOfAReducer) {
         for (size_t k = 0; k < list.size(); ++k) memory.push_back({given[r][k], held[r][k]});
         return memory;
       },
-      [](uint32_t, uint32_t, std::span<OwnPiece>) {});
+      [](uint32_t, uint32_t, std::span<const OwnPiece>) {});
   const Layout layout = Must(Layout::Make(list, options));
   uint64_t planned = 0, of_parameters = 0;
   for (uint32_t to = 1; to < replicas; ++to) {

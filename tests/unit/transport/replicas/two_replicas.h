@@ -74,7 +74,7 @@ class HandHeld {
   }
   // Steps the masters by the mean, and sends them.
   Status Publish() {
-    for (OwnPiece& own : reducer->Own(0)) {
+    for (const OwnPiece& own : reducer->Own(0)) {
       for (size_t k = 0; k < own.master.size(); ++k) own.master[k] -= own.gradient[k];
     }
     return reducer->GiveParameters(0);

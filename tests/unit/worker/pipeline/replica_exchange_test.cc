@@ -7,10 +7,13 @@
 #include <deque>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "tests/support/mailbox.h"
 
 namespace longhaul::worker {
 namespace {
@@ -46,8 +49,18 @@ class ReplicaPair {
       }
       exchanges_.push_back(*ReplicaExchange::Create(
           stages_[r].get(), options, spec, r,
-          [this, r](uint32_t to, Step, std::vector<std::byte> message) {
-            under_way_.emplace_back(to, ReplicaSaid{r, std::move(message)});
+          [this, r, apart = spec.trains_apart()](uint32_t to, Step,
+                                                 std::vector<std::byte> message) {
+            std::pair said(to, ReplicaSaid{r, std::move(message)});
+            if (apart) {
+              of_merges_.Push(std::move(said));
+            } else {
+              under_way_.push_back(std::move(said));
+            }
+          },
+          [this](const Status& status) {
+            EXPECT_TRUE(status.ok()) << status;
+            of_merges_.Push(std::nullopt);
           },
           begun_from));
     }
@@ -88,7 +101,15 @@ class ReplicaPair {
   }
   void Merge(uint64_t step) {
     for (auto& exchange : exchanges_) EXPECT_TRUE(exchange->BeginMerge(Step(step)).ok());
-    Deliver();
+    for (size_t ready = 0; ready < exchanges_.size();) {
+      auto taken = of_merges_.Take();
+      ASSERT_TRUE(taken) << "nobody says that a merge is ready";
+      if (*taken) {
+        EXPECT_TRUE(exchanges_[(*taken)->first]->Take(std::move((*taken)->second)).ok());
+      } else {
+        ++ready;
+      }
+    }
     for (auto& exchange : exchanges_) EXPECT_TRUE(*exchange->IsMerged());
   }
   bool AwaitsMerge() const { return exchanges_[0]->AwaitsMerge(); }
@@ -135,6 +156,8 @@ class ReplicaPair {
 
   const uint32_t slices_;
   std::vector<std::unique_ptr<Stage>> stages_;
+  // What merges send, from their threads; nullopt: one is ready.
+  testing::Mailbox<std::optional<std::pair<uint32_t, ReplicaSaid>>> of_merges_;
   std::vector<std::unique_ptr<ReplicaExchange>> exchanges_;
   std::deque<std::pair<uint32_t, ReplicaSaid>> under_way_, later_;
 };

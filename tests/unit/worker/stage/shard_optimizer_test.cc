@@ -34,7 +34,7 @@ struct Owner {
                         .gradient = std::span(gradient).subspan(first, count),
                         .value = std::span(value).subspan(first, count)});
     }
-    optimizer = *ShardOptimizer::Create(train, 1, std::move(shards));
+    optimizer = *ShardOptimizer::Create(train, DeviceName(), 1, std::move(shards));
   }
   void Step(uint64_t step) {
     std::ranges::copy(Numbers("gradient", step), gradient.begin());

@@ -1,4 +1,4 @@
-#include "codec/tool/thread_pool.h"
+#include "codec/thread_pool.h"
 
 namespace longhaul::codec {
 

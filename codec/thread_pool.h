@@ -1,6 +1,6 @@
 // A fixed number of threads for codec calls, one For at a time.
-#ifndef LONGHAUL_CODEC_TOOL_THREAD_POOL_H_
-#define LONGHAUL_CODEC_TOOL_THREAD_POOL_H_
+#ifndef LONGHAUL_CODEC_THREAD_POOL_H_
+#define LONGHAUL_CODEC_THREAD_POOL_H_
 
 #include <atomic>
 #include <condition_variable>
@@ -43,4 +43,4 @@ class ThreadPool final : public Parallel {
 
 }  // namespace longhaul::codec
 
-#endif  // LONGHAUL_CODEC_TOOL_THREAD_POOL_H_
+#endif  // LONGHAUL_CODEC_THREAD_POOL_H_

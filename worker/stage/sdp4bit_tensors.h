@@ -1,0 +1,41 @@
+// Sections of codec/sdp4bit of tensors, by the kernels of their device.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions, and StatusError (torch_scope.h).
+#ifndef LONGHAUL_WORKER_STAGE_SDP4BIT_TENSORS_H_
+#define LONGHAUL_WORKER_STAGE_SDP4BIT_TENSORS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/cuda/stream.h"
+#include "codec/rounding.h"
+
+namespace longhaul::worker {
+
+// Tensors are dense and in a row, of fp32 but for sections, which are bytes.
+class Sdp4bitTensors {
+ public:
+  // nullopt: tensors on the CPU.
+  explicit Sdp4bitTensors(std::optional<cuda::Device> gpu) : gpu_(std::move(gpu)) {}
+
+  // As codec/sdp4bit/cpu/kernels.h.
+  void Encode(const at::Tensor& values, uint32_t group, const codec::RoundingNoise* noise,
+              uint64_t number, const at::Tensor& section) const;
+  void Decode(const at::Tensor& section, uint32_t group, const at::Tensor& out) const;
+  void Transform(const at::Tensor& values, bool back) const;
+  // The mean of gradients that all replicas sent, in their order: sections of transformed numbers
+  // in groups of kGradientGroup, and parts[own], which are out.numel() numbers of this replica.
+  void Mean(std::span<const at::Tensor> parts, size_t own, const at::Tensor& out) const;
+
+ private:
+  const std::optional<cuda::Device> gpu_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_SDP4BIT_TENSORS_H_

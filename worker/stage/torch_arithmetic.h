@@ -1,0 +1,23 @@
+// Arithmetic of an exchange between replicas by LibTorch, in the memory of a GPU. All is queued on
+// the stream on which the calling thread computes.
+//
+// The CPU is a device, too: so a machine without a GPU tests all but the GPU's own kernels.
+#ifndef LONGHAUL_WORKER_STAGE_TORCH_ARITHMETIC_H_
+#define LONGHAUL_WORKER_STAGE_TORCH_ARITHMETIC_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "base/device_name.h"
+#include "base/status.h"
+#include "transport/replicas/arithmetic.h"
+
+namespace longhaul::worker {
+
+// `threads`: of LibTorch, on the CPU. kFailedPrecondition: no such device.
+StatusOr<std::unique_ptr<replicas::Arithmetic>> MakeTorchArithmetic(const DeviceName& device,
+                                                                    uint32_t threads);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_TORCH_ARITHMETIC_H_

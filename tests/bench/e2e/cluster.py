@@ -74,7 +74,7 @@ class Cluster:
     What a killed program has left of a cluster of that name goes first."""
 
     def __init__(self, programs, workers, rate="unlimited", device="cpu", name=NAME, folder=None,
-                 devices_per_worker=1):
+                 devices_per_worker=1, worker_program=None):
         self.program = pathlib.Path(programs) / "longhaul"
         self.workers, self.rate, self.name = workers, rate, name
         self.folder = ["--dir", folder] if folder else []
@@ -82,6 +82,8 @@ class Cluster:
         self.device = [] if device == "cpu" else ["--device", device]
         if devices_per_worker > 1:
             self.device += ["--devices-per-worker", devices_per_worker]
+        if worker_program:
+            self.device += ["--worker-program", worker_program]
         self.access = []
 
     def __enter__(self):

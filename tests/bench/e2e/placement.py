@@ -23,6 +23,7 @@ def add_arguments(parser):
     parser.add_argument("--warm-up", type=int, default=1,
                         help="that do not count (default %(default)s)")
     parser.add_argument("--microbatches", type=int, default=8, help="default %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="also of the run file")
 
 
 def check_needs(arguments):
@@ -32,7 +33,7 @@ def check_needs(arguments):
 
 def table_of(arguments):
     return Table(
-        f"{FILE.name}, rates divided by {arguments.slower:g}, {arguments.microbatches} "
+        f"{FILE.name} {' '.join(arguments.set)}, rates divided by {arguments.slower:g}, {arguments.microbatches} "
         f"microbatches: step seconds, median (middle half) of {arguments.steps} after "
         f"{arguments.warm_up}",
         ["placement", "cores", "crossings of regions", "predicted", "step", "step/predicted"])
@@ -64,7 +65,8 @@ def measure(arguments, table):
             for placement in ("names", "auto"):
                 run = cluster.train(run_file, {
                     "pipeline.placement": placement, "train.microbatches": arguments.microbatches,
-                    "train.steps": arguments.warm_up + arguments.steps})
+                    "train.steps": arguments.warm_up + arguments.steps,
+                    **dict(word.split("=", 1) for word in arguments.set)})
                 seconds = run.step_seconds(after=arguments.warm_up)
                 medians[placement] = statistics.median(seconds)
                 predicted = run.prediction["step_seconds"]

@@ -11,7 +11,7 @@
 namespace longhaul::worker {
 
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().to(at::kFloat).contiguous();
+  const at::Tensor dense = tensor.detach().to(at::kFloat).cpu().contiguous();
   const float* values = dense.const_data_ptr<float>();
   return {std::move(name), dense.sizes().vec(), {values, values + dense.numel()}};
 }

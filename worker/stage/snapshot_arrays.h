@@ -17,7 +17,7 @@
 
 namespace longhaul::worker {
 
-// Of a tensor in the CPU's memory.
+// Of a tensor of any device.
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor);
 // Of one in a GPU's, without values, which come when all arrays are there to take them: from what
 // is added to `dense`.

@@ -10,6 +10,7 @@ table, and leaves nothing running. Standard library only; needs root, for networ
   tests/bench/e2e/run.py placement           steps of workers as placed and by name, and predictions
   tests/bench/e2e/run.py overhead            what a worker adds to its compute
   tests/bench/e2e/run.py groups              what a slow link takes longer beside stages that ranks share
+  tests/bench/e2e/run.py tables              memory and steps of a codec that knows the tokens
   tests/bench/e2e/run.py codecs              loss and speed of the quickstart's run, codec by codec
   tests/bench/e2e/run.py norms               its largest gradient norms, codec by codec
   tests/bench/e2e/run.py scrape              what metrics cost: a scrape of 64 workers; no root
@@ -40,13 +41,14 @@ import replay
 import scrape
 import sim
 import step
+import tables
 import takeover
 import wire
 from cluster import ROOT, Failed
 
 BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle,
               "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead,
-              "norms": norms, "scrape": scrape, "takeover": takeover, "placement": placement, "groups": groups}
+              "norms": norms, "scrape": scrape, "takeover": takeover, "placement": placement, "groups": groups, "tables": tables}
 
 
 def pin(count):

@@ -10,6 +10,7 @@
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/replicas.h"
+#include "coordinator/planner/sharing.h"
 #include "coordinator/planner/stage_costs.h"
 #include "run/plan/chain.h"
 #include "transport/replicas/traffic.h"
@@ -264,6 +265,19 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
   PlanRequest placed = stays ? std::move(by_name) : WithReplicas(known, replicas);
   placed.placement = summary;
   return placed;
+}
+
+std::optional<PlanRequest> WithFewSharers(const PlanRequest& request) {
+  const RunSpec& spec = request.spec;
+  if (spec.replay || spec.pipeline.placement == PlacementKind::kNames) return std::nullopt;
+  const std::vector<uint32_t> workers = SpreadOverDevices(request.workers, *request.candidates_for);
+  if (workers.size() == request.workers.size()) return std::nullopt;
+  PlanRequest known = request;
+  EstimateLinks(&known.workers);
+  PlanRequest spread = WithReplicas(known, {{.workers = workers}});
+  spread.layers.reset();
+  spread.candidates_for = request.candidates_for;
+  return spread;
 }
 
 }  // namespace longhaul::coordinator

@@ -2,6 +2,7 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PLACE_WORKERS_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PLACE_WORKERS_H_
 
+#include <optional>
 #include <stop_token>
 
 #include "base/status.h"
@@ -25,6 +26,11 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 // of theirs unless another order is. Where nothing works the first by name stay, too: the plan then
 // says what is wrong with them.
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
+
+// The same request without workers whose GPU others have, as far as `candidates_for` can do without
+// them; nullopt: all are needed, or none shares one. A search does not see what a second stage on a
+// GPU costs; the plan of what it chose does.
+std::optional<PlanRequest> WithFewSharers(const PlanRequest& request);
 
 // Whether so many of the candidates, in some order, can talk to their neighbours, as far as is
 // known. True also where that takes too long to find out.

@@ -311,14 +311,35 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
   return longhaul::ThreadsOfRank(spec.pipeline.threads_per_stage, spec.group.tensor, worker.cores);
 }
 
+namespace {
+
+// Of candidates, and where some share GPUs, of those that do not: whichever is faster.
+StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_token& stop) {
+  const auto plan_of = [&](const PlanRequest& candidates) -> StatusOr<Plan> {
+    LH_ASSIGN_OR_RETURN(PlanRequest placed, PlaceWorkers(candidates, stop));
+    if (placed.placement) {
+      placed.placement->candidates = static_cast<uint32_t>(request.workers.size());
+      placed.placement->is_exact &= candidates.workers.size() == request.workers.size();
+    }
+    return MakePlan(placed, stop);
+  };
+  StatusOr<Plan> plan = plan_of(request);
+  const std::optional<PlanRequest> spread = WithFewSharers(request);
+  if (absl::IsCancelled(plan.status()) || !spread) return plan;
+  StatusOr<Plan> other = plan_of(*spread);
+  if (absl::IsCancelled(other.status())) return other;
+  const bool is_better =
+      other.ok() && (!plan.ok() || other->prediction.step_seconds < plan->prediction.step_seconds);
+  return is_better ? std::move(other) : std::move(plan);
+}
+
+}  // namespace
+
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
   if (request.spec.replicas.count_auto) return MakePlanOfBestReplicas(request, stop);
   if (!request.spec.pipeline.slices) return MakePlanOfBestSlices(request, stop);
   if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
-  if (request.candidates_for) {
-    LH_ASSIGN_OR_RETURN(const PlanRequest placed, PlaceWorkers(request, stop));
-    return MakePlan(placed, stop);
-  }
+  if (request.candidates_for) return MakePlanOfPlaced(request, stop);
   if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
   LH_ASSIGN_OR_RETURN(BegunPlan begun, BeginPlan(request));
   LH_RETURN_IF_ERROR(

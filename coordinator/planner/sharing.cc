@@ -1,7 +1,9 @@
 #include "coordinator/planner/sharing.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "coordinator/planner/pipeline_cost.h"
@@ -64,6 +66,27 @@ Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorke
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<uint32_t> SpreadOverDevices(std::span<const CandidateWorker> workers, uint32_t count) {
+  // How many workers of each of its devices come before a worker.
+  std::map<std::string, uint32_t> of_device;
+  std::vector<uint32_t> before;
+  for (const CandidateWorker& worker : workers) {
+    uint32_t most = 0;
+    for (const std::string& device : worker.shared_devices) {
+      most = std::max(most, of_device[device]++);
+    }
+    before.push_back(most);
+  }
+  std::vector<uint32_t> chosen;
+  for (uint32_t of_each = 1; chosen.size() < std::min<size_t>(count, workers.size()); ++of_each) {
+    chosen.clear();
+    for (uint32_t w = 0; w < workers.size(); ++w) {
+      if (before[w] < of_each) chosen.push_back(w);
+    }
+  }
+  return chosen;
 }
 
 }  // namespace longhaul::coordinator

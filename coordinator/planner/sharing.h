@@ -1,9 +1,11 @@
-// What stages take that share a GPU. Pure.
+// What stages take that share a GPU, and how to have few of them. Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_SHARING_H_
 #define LONGHAUL_COORDINATOR_PLANNER_SHARING_H_
 
+#include <cstdint>
 #include <span>
 #include <stop_token>
+#include <vector>
 
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
@@ -19,6 +21,10 @@ namespace longhaul::coordinator {
 // requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
+
+// So many of `workers`, or more, by their places: of those that share a GPU the first, as many of
+// each GPU as all GPUs need to have.
+std::vector<uint32_t> SpreadOverDevices(std::span<const CandidateWorker> workers, uint32_t count);
 
 }  // namespace longhaul::coordinator
 

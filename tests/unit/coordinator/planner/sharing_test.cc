@@ -8,6 +8,7 @@
 namespace longhaul::coordinator {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -80,6 +81,47 @@ TEST(Sharing, CountsTheStagesOfOtherReplicas) {
   EXPECT_THAT(same_stage->explanation, HasSubstr("w0, w2"));
   EXPECT_EQ(same_stage->cells[1].forward_seconds, alone->cells[1].forward_seconds);
   EXPECT_EQ(same_stage->cells[0].forward_seconds, same_stage->cells[2].forward_seconds);
+}
+
+// Workers w0 and w1 have one GPU, w2 and w3 another.
+PlanRequest TwoToAGpu() {
+  PlanRequest request = Request(4);
+  request.candidates_for = 2;
+  request.spec.train.microbatches = 32;
+  for (size_t w = 0; w < request.workers.size(); ++w) {
+    request.workers[w].shared_devices = {w < 2 ? "GPU-0" : "GPU-1"};
+  }
+  return request;
+}
+
+TEST(Sharing, IsAvoidedWhereOtherGpusAreFree) {
+  const auto plan = MakePlan(TwoToAGpu());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->explanation, Not(HasSubstr("share a GPU")));
+  EXPECT_THAT(plan->explanation, HasSubstr("among 4 candidates"));
+  EXPECT_EQ(plan->assignment.cells[0].worker_name, "w0");
+  EXPECT_EQ(plan->assignment.cells[1].worker_name, "w2");
+}
+
+TEST(Sharing, IsChosenWhereTheOtherGpuIsFarAway) {
+  PlanRequest request = TwoToAGpu();
+  for (CandidateWorker& from : request.workers) {
+    for (CandidateWorker& to : request.workers) {
+      if (from.id == to.id) continue;
+      const bool near = from.shared_devices == to.shared_devices;
+      from.to[to.id] = {.bits_per_second = near ? 1e10 : 1e6, .latency = absl::Milliseconds(1)};
+    }
+  }
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->explanation, HasSubstr("share a GPU"));
+}
+
+TEST(Sharing, SpreadsWorkersOverGpus) {
+  const PlanRequest request = TwoToAGpu();
+  EXPECT_THAT(SpreadOverDevices(request.workers, 2), ElementsAre(0, 2));
+  EXPECT_THAT(SpreadOverDevices(request.workers, 3), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(SpreadOverDevices(request.workers, 9), ElementsAre(0, 1, 2, 3));
 }
 
 }  // namespace

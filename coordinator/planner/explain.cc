@@ -394,8 +394,11 @@ std::string PlacedText(const PlanRequest& request, const Plan& plan) {
   if (!request.placement || plan.assignment.cells.size() < 2) return "";
   const PlacementSummary& placed = *request.placement;
   const size_t needed = plan.assignment.cells.size();
-  std::string text = fmt::format(" Workers and their order were chosen among {} candidates{}",
-                                 placed.candidates, placed.is_exact ? ", all ways considered" : "");
+  std::string text = fmt::format(
+      " Workers and their order were chosen among {} candidates{}{}", placed.candidates,
+      placed.left_out > 0 ? fmt::format(", without {} that share GPUs with these", placed.left_out)
+                          : "",
+      placed.is_exact ? ", all ways considered" : "");
   const auto than = [&](double seconds) {
     return fmt::format("a step would take {} ({:+.0f}%)", Seconds(seconds),
                        100 * (seconds / placed.step_seconds - 1));

@@ -24,8 +24,6 @@ constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
 // Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
 constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;
-// Of a GPU on which an exchange with replicas is coded: a bucket's numbers, a few times over.
-constexpr uint64_t kCodingBytes = 6 * kFloat * (uint64_t{1} << 22);
 // Of a GPU's stage, whose passes are recorded.
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
@@ -175,6 +173,20 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
   return most;
 }
 
+// What a GPU needs on which an exchange with replicas is coded: the numbers of a bucket, which has
+// whole matrices where the optimizer wants these, a few times over, and what others sent of them.
+uint64_t CodingBytes(const RunSpec& spec, uint32_t vocabulary) {
+  constexpr uint64_t kNumbersAtWork = 6;
+  uint64_t bucket = replicas::LayoutOptions().bucket_elements;
+  if (spec.train.optimizer.kind == OptimizerKind::kMuon) {
+    for (const model::Parameter& parameter :
+         model::ParametersOf(spec.model, vocabulary, /*embedding=*/false, /*head=*/false)) {
+      if (parameter.is_block_matrix()) bucket = std::max(bucket, parameter.shape.elements());
+    }
+  }
+  return kFloat * bucket * std::max<uint64_t>(kNumbersAtWork, spec.replicas.count + 2);
+}
+
 // Of the gradient of a tied matrix what the other stage that holds it sends, and pieces of the own
 // one on their way.
 uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool last) {
@@ -310,7 +322,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t exchange =
       replicas.numbers + (replicas.shares_moments ? moments_of_all - replicas.moments : 0);
   if (on_gpu && ranks == 1 && replicas.shares_moments) {  // worker/stage/torch_arithmetic.h
-    memory.fixed += exchange + kCodingBytes;
+    memory.fixed += exchange + CodingBytes(spec, vocabulary);
   } else {
     in_host += exchange;
     if (on_gpu && spec.replicas.count > 1) in_host += 2 * kFloat * ranks * parameters;

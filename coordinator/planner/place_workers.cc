@@ -272,9 +272,7 @@ std::optional<PlanRequest> WithFewSharers(const PlanRequest& request) {
   if (spec.replay || spec.pipeline.placement == PlacementKind::kNames) return std::nullopt;
   const std::vector<uint32_t> workers = SpreadOverDevices(request.workers, *request.candidates_for);
   if (workers.size() == request.workers.size()) return std::nullopt;
-  PlanRequest known = request;
-  EstimateLinks(&known.workers);
-  PlanRequest spread = WithReplicas(known, {{.workers = workers}});
+  PlanRequest spread = WithReplicas(request, {{.workers = workers}});
   spread.layers.reset();
   spread.candidates_for = request.candidates_for;
   return spread;

@@ -313,20 +313,22 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 
 namespace {
 
-// Of candidates, and where some share GPUs, of those that do not: whichever is faster.
+// Of candidates and, where some of those that were chosen share a GPU, of those that need not:
+// whichever is faster.
 StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_token& stop) {
-  const auto plan_of = [&](const PlanRequest& candidates) -> StatusOr<Plan> {
-    LH_ASSIGN_OR_RETURN(PlanRequest placed, PlaceWorkers(candidates, stop));
-    if (placed.placement) {
-      placed.placement->candidates = static_cast<uint32_t>(request.workers.size());
-      placed.placement->is_exact &= candidates.workers.size() == request.workers.size();
-    }
-    return MakePlan(placed, stop);
-  };
-  StatusOr<Plan> plan = plan_of(request);
+  LH_ASSIGN_OR_RETURN(const PlanRequest placed, PlaceWorkers(request, stop));
+  StatusOr<Plan> plan = MakePlan(placed, stop);
+  if (absl::IsCancelled(plan.status()) || !AnyShareDevices(placed.workers)) return plan;
   const std::optional<PlanRequest> spread = WithFewSharers(request);
-  if (absl::IsCancelled(plan.status()) || !spread) return plan;
-  StatusOr<Plan> other = plan_of(*spread);
+  if (!spread) return plan;
+  LH_ASSIGN_OR_RETURN(PlanRequest apart, PlaceWorkers(*spread, stop));
+  // Measured links are enough for the one, and not for the other.
+  if (plan.ok() && placed.only_measured != apart.only_measured) return plan;
+  if (apart.placement) {
+    apart.placement->left_out =
+        static_cast<uint32_t>(request.workers.size() - spread->workers.size());
+  }
+  StatusOr<Plan> other = MakePlan(apart, stop);
   if (absl::IsCancelled(other.status())) return other;
   const bool is_better =
       other.ok() && (!plan.ok() || other->prediction.step_seconds < plan->prediction.step_seconds);

@@ -63,6 +63,7 @@ struct ResumePoint {
 // What a placement was chosen among. Steps are simulated, in seconds; 0: such a pipeline cannot be.
 struct PlacementSummary {
   uint32_t candidates = 0;
+  uint32_t left_out = 0;             // beside these, because others have their GPUs, too
   bool is_exact = false;             // every chain was considered
   double step_seconds = 0;           // of the chain that was chosen
   double name_order_seconds = 0;     // of the same workers in the order of their names

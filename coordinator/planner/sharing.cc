@@ -68,6 +68,15 @@ Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorke
   return absl::OkStatus();
 }
 
+bool AnyShareDevices(std::span<const CandidateWorker> workers) {
+  for (size_t w = 0; w < workers.size(); ++w) {
+    for (size_t other = 0; other < w; ++other) {
+      if (AreOnOneDevice(workers[w], workers[other])) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<uint32_t> SpreadOverDevices(std::span<const CandidateWorker> workers, uint32_t count) {
   // How many workers of each of its devices come before a worker.
   std::map<std::string, uint32_t> of_device;

@@ -22,6 +22,8 @@ namespace longhaul::coordinator {
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
 
+bool AnyShareDevices(std::span<const CandidateWorker> workers);
+
 // So many of `workers`, or more, by their places: of those that share a GPU the first, as many of
 // each GPU as all GPUs need to have.
 std::vector<uint32_t> SpreadOverDevices(std::span<const CandidateWorker> workers, uint32_t count);

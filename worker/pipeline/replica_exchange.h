@@ -20,8 +20,8 @@
 // A checkpoint is of replicas that are about to begin a merge, or have no merge under way.
 //
 // Threads: the compute thread calls; it borrows others to code. Merges are coded on a thread of
-// their own, which sends. Errors: kInvalidArgument for a peer's message that cannot be, and those
-// of the stage.
+// their own, which sends. Errors: kInvalidArgument for a peer's message that cannot be, by Tell and
+// IsMerged where replicas train apart; and those of the stage.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
 

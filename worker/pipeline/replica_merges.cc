@@ -60,7 +60,7 @@ void ReplicaMerges::Post(std::function<Status()> work) {
     {
       const std::lock_guard lock(mutex_);
       status_ = status;
-      ready_ = done;
+      ready_ = ready_ || done;  // a bad message of the next round takes nothing away
     }
     tell_(status);
   });

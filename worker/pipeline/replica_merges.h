@@ -5,8 +5,9 @@
 //   merges.Take(said);                     // at any time: another replica may be ahead
 //   if (*merges.IsReady()) merges.Merge(values);
 //
-// Threads: one at a time calls it. It calls the reducer and the outbox on its own thread, and
-// borrowed threads of `pool` from both, never at once.
+// Threads: one at a time calls it. It calls the reducer and the outbox on its own thread, and uses
+// `pool` from both, never at once: while no merge is under way its own thread does nothing but hold
+// messages of the next one, which touches no numbers. So whoever calls it may read the reducer's.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_
 

@@ -8,11 +8,10 @@
 namespace longhaul::worker {
 namespace {
 
-// A tensor's own memory, where it is asked for, else a copy in pages that the GPU can reach by
-// itself.
-void Show(const at::Tensor& tensor, SharedIn memory, at::Tensor* copy) {
+// Where `is_own` a tensor's own memory, else a copy in pages that the GPU can reach by itself.
+void Show(const at::Tensor& tensor, bool is_own, at::Tensor* copy) {
   const at::Tensor dense = tensor.detach().contiguous();
-  if (dense.is_cpu() || memory == SharedIn::kDevice) {
+  if (is_own) {
     *copy = dense;
     return;
   }
@@ -37,7 +36,8 @@ std::vector<SharedParameter> SharedMemory::Read(const std::vector<Parameter>& pa
   for (size_t k = 0; k < parameters.size(); ++k) {
     const Parameter& parameter = parameters[k];
     if (parameter.balances) continue;
-    Show(parameter.value, memory, &copies_[k].value);
+    copies_[k].is_own = parameter.value.is_cpu() || memory == SharedIn::kDevice;
+    Show(parameter.value, copies_[k].is_own, &copies_[k].value);
     SharedParameter& one =
         shared.emplace_back(SharedParameter{.name = parameter.name,
                                             .shape = parameter.value.sizes().vec(),
@@ -47,7 +47,7 @@ std::vector<SharedParameter> SharedMemory::Read(const std::vector<Parameter>& pa
                                             .gradient = {},
                                             .value = SpanOf<float>(copies_[k].value)});
     if (!parameter.value.grad().defined()) continue;
-    Show(parameter.value.grad(), memory, &copies_[k].gradient);
+    Show(parameter.value.grad(), copies_[k].is_own, &copies_[k].gradient);
     one.gradient = SpanOf<const float>(copies_[k].gradient);
   }
   return shared;
@@ -61,6 +61,12 @@ void SharedMemory::Write(const std::vector<Parameter>& parameters) const {
     const at::Tensor& value = copies_[k].value;
     if (value.const_data_ptr() == parameter.value.const_data_ptr()) continue;
     parameter.value.detach().copy_(value);
+  }
+}
+
+void SharedMemory::ForgetGradients() {
+  for (Copies& copies : copies_) {
+    if (copies.is_own) copies.gradient.reset();
   }
 }
 

@@ -1,5 +1,5 @@
-// Parameters and gradients of a stage as its replicas see them: its own memory, or of a GPU's
-// copies in the host's.
+// Parameters and gradients of a stage as its replicas see them: its own memory or, of a GPU where
+// the host's is asked for, copies.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -21,10 +21,13 @@ class SharedMemory {
   std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
   // After Read of the same parameters: values become theirs.
   void Write(const std::vector<Parameter>& parameters) const;
+  // Lets go of gradients that are the stage's own, so that it can free them.
+  void ForgetGradients();
 
  private:
   struct Copies {
     at::Tensor value, gradient;
+    bool is_own = false;
   };
   std::vector<Copies> copies_;  // by parameter
 };

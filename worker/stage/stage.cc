@@ -289,6 +289,7 @@ Status NetworkStage::EndSharedStep(Step step) {
   return CallTorch("taking the parameters of a step", options_.threads, [&]() -> Status {
     LH_RETURN_IF_ERROR(CheckStepEnds(step));
     shared_.Write(network_->parameters());
+    shared_.ForgetGradients();
     passes_.ForgetGradients();
     network_->EndStep();
     network_->RefreshCasts();
@@ -421,6 +422,7 @@ Status NetworkStage::DropStep() {
 void NetworkStage::ForgetStep() {
   pending_.clear();
   final_ = nullptr;
+  shared_.ForgetGradients();
   passes_.ForgetGradients();
   network_->ForgetStep();
   turns_.EndStep();

@@ -257,11 +257,15 @@ Status TorchArithmetic::ReduceGradients(GradientForm form, std::span<const OwnPi
       if (form == GradientForm::kSdp4bit) {
         sdp4bit_.Mean(parts, own_part, Over(to.gradient));
       } else {
+        at::Tensor sum;
         for (size_t k = 0; k < parts.size(); ++k) {
-          if (k != own_part) parts[k] = Decode(form, piece, parts[k]);
+          const at::Tensor part = k == own_part ? parts[k] : Decode(form, piece, parts[k]);
+          if (k > 0) {
+            sum.add_(part);
+          } else {
+            sum = k == own_part ? part.clone() : part;
+          }
         }
-        at::Tensor sum = parts[0].clone();
-        for (size_t k = 1; k < parts.size(); ++k) sum.add_(parts[k]);
         Over(to.gradient).copy_(Quotient(sum, static_cast<float>(parts.size())));
       }
       offset += bytes;

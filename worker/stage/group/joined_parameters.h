@@ -1,5 +1,5 @@
 // The parameters of a group's stage as its replicas see them: whole, in host memory, put together
-// of the shares that ranks hold, and cut into these again. Pure.
+// of the shares that ranks hold, and cut into these again.
 //
 //   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // others read and write these
 //   joined.Cut(rank);                                             // of each rank

@@ -292,6 +292,14 @@ TEST(PlanOfReplicas, CountWhatOneRankExchangesInItsGpusMemory) {
   // One that trains apart has all moments there, and all else in the host's memory.
   spec.replicas.gradients = *replicas::ParseGradients("local-sgd:steps=5");
   EXPECT_EQ(fixed(2, true), fixed(1, true));
+  // Muon's buckets have whole matrices.
+  spec.replicas.gradients = {};
+  spec.train.optimizer.kind = OptimizerKind::kMuon;
+  spec.model.hidden = 4096;
+  const uint64_t largest = uint64_t{4} * 4 * spec.model.hidden * spec.model.hidden;
+  const uint64_t numbers = 4 * StageParameters(spec.model, 256, 4, true, false);
+  const uint64_t moments = 4 * StageMoments(spec, 256, 4, true, false);
+  EXPECT_EQ(fixed(2, true), fixed(1, true) + numbers - moments / 2 + 6 * largest);
 }
 
 TEST(PlanOfReplicas, WantsAsManyWorkersForEach) {

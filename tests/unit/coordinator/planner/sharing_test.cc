@@ -98,7 +98,8 @@ TEST(Sharing, IsAvoidedWhereOtherGpusAreFree) {
   const auto plan = MakePlan(TwoToAGpu());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(plan->explanation, Not(HasSubstr("share a GPU")));
-  EXPECT_THAT(plan->explanation, HasSubstr("among 4 candidates"));
+  EXPECT_THAT(plan->explanation,
+              HasSubstr("among 2 candidates, without 2 that share GPUs with these"));
   EXPECT_EQ(plan->assignment.cells[0].worker_name, "w0");
   EXPECT_EQ(plan->assignment.cells[1].worker_name, "w2");
 }

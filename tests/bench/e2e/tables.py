@@ -1,6 +1,14 @@
 """What the tables of `predict` take of two workers' memory, beside what the plan counts, and whether steps are still as
-planned: a replay of two stages, whose codecs are real, with and without it."""
+planned: a replay of two stages, whose codecs are real, with and without it. Every id comes, so every row is used."""
+import array
+import hashlib
+import itertools
+import json
+import pathlib
+import random
+import re
 import statistics
+import tempfile
 
 import needs
 from cluster import ROOT, Cluster, Failed
@@ -11,6 +19,9 @@ STAGES = 2
 PLAIN = "gauss:bits=4"
 PREDICTS = f"predict:pairs=65536/{PLAIN}"
 SHAPES = ("50257x1600x25", "151936x2048x16")
+MICROBATCHES, SEQUENCES = 8, 4  # of a step, of a microbatch
+CONTEXT = 1024
+CHUNK = 4096
 
 
 def add_arguments(parser):
@@ -41,14 +52,39 @@ def peak_bytes(pid):
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 
 
+def write_run_file(folder, ids, steps):
+    """Of a data set with all ids in any order, again and again."""
+    shuffled = list(range(ids))
+    random.Random(1).shuffle(shuffled)
+    tokens = steps * MICROBATCHES * SEQUENCES * CONTEXT + 1
+    if tokens <= ids:
+        raise Failed(f"--steps: {steps} steps have {tokens - 1} tokens, which are not all of {ids} ids")
+    raw = array.array("I", itertools.islice(itertools.cycle(shuffled), tokens)).tobytes()
+    (folder / "training-00000.bin").write_bytes(raw)
+    chunks = "".join(hashlib.sha256(raw[at:at + CHUNK]).hexdigest() for at in range(0, len(raw), CHUNK))
+    (folder / "dataset.json").write_text(json.dumps({
+        "format": "longhaul data set", "version": 1, "tokenizer": None, "end_token": 0, "vocabulary": ids,
+        "bytes_per_token": 4, "packed": 0, "chunk_bytes": CHUNK, "documents": 1, "validation": [],
+        "training": [{"file": "training-00000.bin", "offset": 0, "tokens": tokens, "chunks": chunks}]}))
+    text, replaced = re.subn(r"data:\n(?:  .*\n)+", f"data: {{ sets: ['{folder}'] }}\n", FILE.read_text())
+    if replaced != 1:
+        raise Failed(f"{FILE}: expected one section data, found {replaced}")
+    path = folder / FILE.name
+    path.write_text(text)
+    return path
+
+
 def trained(arguments, shape, codec):
     """The run, and what each worker took at most. Of daemons of their own: these never give memory back."""
     ids, channels, heads = shape.split("x")
-    with Cluster(arguments.programs, workers=STAGES, rate=arguments.rate) as cluster:
-        run = cluster.train(FILE, {
-            "train.steps": arguments.warm_up + arguments.steps, "train.microbatches": 8, "pipeline.stages": STAGES,
-            "model.layers": STAGES, "model.hidden": channels, "model.heads": heads, "model.vocabulary": ids,
-            "replay.codecs": "real", "links.forward": codec, "links.backward": "'fixed:bits=3,rounding=stochastic'"})
+    steps = arguments.warm_up + arguments.steps
+    with tempfile.TemporaryDirectory(prefix="longhaul-tables-") as folder, \
+            Cluster(arguments.programs, workers=STAGES, rate=arguments.rate) as cluster:
+        run = cluster.train(write_run_file(pathlib.Path(folder), int(ids), steps), {
+            "train.steps": steps, "train.microbatches": MICROBATCHES, "train.microbatch_size": SEQUENCES,
+            "validation.every": 0, "pipeline.stages": STAGES, "model.layers": STAGES, "model.hidden": channels,
+            "model.heads": heads, "model.vocabulary": ids, "model.context": CONTEXT, "replay.codecs": "real",
+            "links.forward": codec, "links.backward": "'fixed:bits=3,rounding=stochastic'"})
         pids = {worker["name"]: worker["pid"] for worker in cluster.state()["workers"]}
         cells = run.plan["assignment"]["cells"]
         return run, [peak_bytes(pids[cell["worker_name"]]) for cell in cells]
@@ -60,7 +96,8 @@ def measure(arguments, table):
         (plain, least), (run, most) = (trained(arguments, shape, codec) for codec in (PLAIN, PREDICTS))
         seconds, predicted = run.step_seconds(after=arguments.warm_up), run.prediction["step_seconds"]
         for stage in range(STAGES):
-            planned = sum(sign * int(one.plan["assignment"]["cells"][stage]["memory_bytes"]) for sign, one in ((1, run), (-1, plain)))
+            with_it, without = (int(one.plan["assignment"]["cells"][stage]["memory_bytes"]) for one in (run, plain))
+            planned = with_it - without
             taken = most[stage] - least[stage]
             as_planned = as_planned and taken <= planned
             table.add(*shape.split("x")[:2], stage, f"{planned / 1e9:.2f}", f"{taken / 1e9:.2f}", spread(seconds),

@@ -141,16 +141,20 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
               /*is_error=*/true);
     return;
   }
-  // The first to miss its neighbour is nearest to the cause.
-  if (run.suspicion && run.suspicion->missing) return;
   const StageRecord& peer = *run.Find(edge->PeerOf(stage.id));
+  if (run.suspicion && run.suspicion->missing) {
+    // The first to miss its neighbour is nearest to the cause, unless that neighbour is there and
+    // misses another one: the two may have reported within a moment.
+    const bool passes_on = run.suspicion->missing == stage.id && run.suspicion->accuser != peer.id;
+    if (!passes_on) return;
+  }
   run.suspicion = {
       fmt::format("{} lost its link to {}{}: {}; {}", Label(stage), Label(peer), where,
                   Quoted(error.message()),
                   peer.attached ? "both are still connected to the coordinator, so look at the "
                                   "network between them"
                                 : "that worker is not connected to the coordinator"),
-      now_ + kCausePatience, peer.id};
+      now_ + kCausePatience, peer.id, stage.id};
 }
 
 void Core::OnStageLost(Run& run, StageRecord& stage, const std::string& why) {

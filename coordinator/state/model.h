@@ -149,6 +149,7 @@ struct Suspicion {
   MonoTime until;
   // The stage that a neighbour says is gone. nullopt: a worker came back without its stage.
   std::optional<CellId> missing;
+  std::optional<CellId> accuser;  // that neighbour
 };
 // A loss or norm that is not finite; the other stages' reports of that step say where it began.
 struct NonFinite {

@@ -192,6 +192,33 @@ TEST_F(Life, LossWithoutACauseIsBlamedOnTheLink) {
                 "from b:1; both are still connected"));
 }
 
+// The neighbour of the neighbour may be heard first.
+TEST(LifeOfFour, LossIsBlamedOnTheFarthestOfThoseThatAreMissed) {
+  const std::vector<std::string> workers = {"a", "b", "c", "d"};
+  Coordinator c;
+  for (const std::string& worker : workers) c.Join(worker);
+  c.Tick(SubmitOf(SmallSpec("tiny", 4), "tiny-1"));
+  c.ToRunning(workers, "tiny-1");
+  c.Steps(workers, "tiny-1", 1);
+  c.Error("d", "tiny-1", "the peer closed the link", 2);
+  c.Error("c", "tiny-1", "no answer from b:1", 1);
+  c.Error("a", "tiny-1", "no answer from b:1", 0);
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              HasSubstr("worker c (stage 2) lost its link to worker b (stage 1)"));
+}
+
+TEST_F(Life, WhoIsMissedByTheOneThatItMissesChangesNothing) {
+  RunToCheckpoint();
+  c.Error("a", "tiny-1", "no answer from b:1", 0);
+  c.Error("b", "tiny-1", "no answer from a:1", 0);
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              HasSubstr("worker a (stage 0) lost its link to worker b (stage 1)"));
+}
+
 TEST_F(Life, ARealErrorBeatsALostPeer) {
   RunToCheckpoint();
   c.Error("a", "tiny-1", "no answer", 0);

@@ -35,4 +35,14 @@ StatusOr<PinnedBuffer> PinnedBuffer::Create(const Device& device, size_t bytes) 
   return PinnedBuffer(std::move(memory), bytes);
 }
 
+StatusOr<MappedMemory> MappedMemory::Create(const Device& device, void* memory, size_t bytes) {
+  void* memory_dev = nullptr;
+  const Status status = device.Check(
+      device.table().map(device.index(), memory, bytes, &memory_dev),
+      fmt::format("pinning {} of shared memory", FormatBytes(static_cast<double>(bytes))));
+  if (IsDeviceLost(status)) return status;
+  if (!status.ok()) return absl::ResourceExhaustedError(status.message());
+  return MappedMemory(Handle(memory, {device.table().unmap}), static_cast<std::byte*>(memory_dev));
+}
+
 }  // namespace longhaul::cuda

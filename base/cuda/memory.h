@@ -46,6 +46,23 @@ class PinnedBuffer {
   size_t size_;
 };
 
+// Host memory of somebody else's, pinned so that one device reads and writes it in place. It must
+// outlive this.
+class MappedMemory {
+ public:
+  // kResourceExhausted when the host cannot pin that much. `memory` and `bytes` in whole pages.
+  static StatusOr<MappedMemory> Create(const Device& device, void* memory, size_t bytes);
+
+  // The address on the device.
+  std::byte* data_dev() const { return data_dev_; }
+
+ private:
+  MappedMemory(Handle memory, std::byte* data_dev)
+      : memory_(std::move(memory)), data_dev_(data_dev) {}
+  Handle memory_;
+  std::byte* data_dev_;
+};
+
 }  // namespace longhaul::cuda
 
 #endif  // LONGHAUL_BASE_CUDA_MEMORY_H_

@@ -20,7 +20,7 @@ struct KernelTable;  // transport/collective/engine/kernel_table.h
 namespace longhaul::cuda {
 
 // Changes with DeviceTable: a program refuses a module of another version.
-inline constexpr uint32_t kTableVersion = 9;
+inline constexpr uint32_t kTableVersion = 10;
 // The least compute capability that the module has code for.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;
@@ -46,6 +46,8 @@ struct DeviceTable {
   int (*describe)(int device, DeviceInfo* info);
   // The calling thread's current device, also for libraries that ask CUDA for it.
   int (*make_current)(int device);
+  // Whether `device` reaches the memory of `other` without the host's.
+  int (*reaches)(int device, int other, bool* reaches);
 
   // Streams do not wait for the default stream.
   int (*stream_create)(int device, void** stream);
@@ -70,6 +72,9 @@ struct DeviceTable {
   // Pinned host memory, for copies that do not hold up the caller.
   int (*allocate_pinned)(int device, size_t bytes, void** memory);
   int (*free_pinned)(void* memory);
+  // Pins host memory of the caller's and lets `device` reach it, at `memory_dev`.
+  int (*map)(int device, void* memory, size_t bytes, void** memory_dev);
+  int (*unmap)(void* memory);
   // Either side may be device or pinned memory.
   int (*copy)(void* to, const void* from, size_t bytes, void* stream);
 

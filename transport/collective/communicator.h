@@ -72,6 +72,27 @@ struct Stats {
   uint64_t escapes = 0;       // zip: elements outside the windows of exponents, to whole 16
 };
 
+// A message whose length only the device knows: `base` and what the 8-byte word at `size` says when
+// the queue comes there, at most `most` bytes.
+struct SizedBlock {
+  uint64_t offset = 0, most = 0;
+  const void* size = nullptr;
+  uint64_t base = 0;
+};
+
+// What a communicator has that needs lengths no sooner than the device knows them.
+class Blobs {
+ public:
+  virtual ~Blobs() = default;
+  // Bytes, a message to each other rank. `receive` has room for the most that may come: the
+  // sender's `most`. No rank sends itself anything.
+  virtual Status Exchange(const void* in, std::span<const SizedBlock> send, void* out,
+                          std::span<const Block> receive, Queue queue) = 0;
+  // By Exchange, as far as the device has come, replays of graphs among them. Stats::sent_bytes of
+  // the communicator has none of it. Any thread.
+  virtual uint64_t sent_bytes() const = 0;
+};
+
 class Communicator {
  public:
   // Ends nothing for the others if all ranks have made the same calls; waits for nothing else.
@@ -104,6 +125,9 @@ class Communicator {
   virtual Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) = 0;
   // No rank's queue goes on before every rank's has come here.
   virtual Status Barrier(Queue queue) = 0;
+
+  // Null: every length has to be known on the host. Lives as long as the communicator.
+  virtual Blobs* blobs() { return nullptr; }
 
   // Takes the memory that calls of `op` with up to `count` elements (those of the largest tensor of
   // the call) need, so that they allocate nothing.

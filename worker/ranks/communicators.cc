@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "base/log.h"
 #include "run/boundary/boundary_shape.h"
 #include "transport/collective/host/factory.h"
+#include "transport/collective/mapped/factory.h"
 #include "transport/collective/nccl/factory.h"
 #include "transport/collective/switcher/factory.h"
 #include "transport/collective/taco/factory.h"
@@ -52,29 +55,72 @@ struct Making {
   const std::shared_ptr<collective::Member>& member;
   const cuda::Device* device;
   Deadline deadline;
+  std::shared_ptr<Communicator> zipped;  // null: not made
 };
 
+// Whether these GPUs reach each other's memory without the host's: alike on all ranks.
+StatusOr<bool> AreLinked(const cuda::Device& device, const std::vector<DeviceName>& ranks) {
+  const char* const disabled = std::getenv("NCCL_P2P_DISABLE");
+  if (disabled != nullptr && std::string_view(disabled) == "1") return false;
+  for (const DeviceName& one : ranks) {
+    for (const DeviceName& other : ranks) {
+      if (one == other || !one.cuda_index || !other.cuda_index) continue;
+      bool reaches = false;
+      LH_RETURN_IF_ERROR(
+          device.Check(device.table().reaches(static_cast<int>(*one.cuda_index),
+                                              static_cast<int>(*other.cuda_index), &reaches),
+                       "asking which GPUs have direct links"));
+      if (!reaches) return false;
+    }
+  }
+  return true;
+}
+
+StatusOr<std::shared_ptr<Communicator>> Exact(const Making& making, GroupPath path) {
+  if (making.device == nullptr) {
+    return collective::host::Create(making.member, {}, making.deadline);
+  }
+  LH_ASSIGN_OR_RETURN(const bool linked, AreLinked(*making.device, making.options.ranks));
+  if (path == GroupPath::kNccl || (path == GroupPath::kBest && linked)) {
+    return collective::nccl::Create(making.member, *making.device, {}, making.deadline);
+  }
+  if (making.member->place().rank == 0) {
+    LogInfo("the {} GPUs of a group have no direct links: they exchange through host memory",
+            making.member->place().size);
+  }
+  return collective::mapped::Create(making.member, *making.device, making.deadline);
+}
+
+// Over `made->exact`; one for all that use it, so that its blobs are counted once.
+StatusOr<std::shared_ptr<Communicator>> Zipped(Making* making, const RankCommunicators& made) {
+  if (making->zipped == nullptr) {
+    LH_ASSIGN_OR_RETURN(making->zipped, collective::zip::Create(made.exact, making->device, {}));
+  }
+  return making->zipped;
+}
+
 // Over `made->exact`, for one direction.
-StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, const Making& making,
+StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, Making* making,
                                             RankCommunicators* made) {
+  // Only the device needs to know how long its blobs are.
+  const bool waits = made->exact->blobs() == nullptr;
   switch (what) {
     case GroupCollective::kTaco:
-      return collective::taco::Create(made->exact, making.device, {});
+      return collective::taco::Create(made->exact, making->device, {});
     case GroupCollective::kZip:
-      made->recordable = false;
-      return collective::zip::Create(made->exact, making.device, {});
+      made->recordable = made->recordable && !waits;
+      return Zipped(making, *made);
     case GroupCollective::kAuto: {
-      const std::vector<BlockExchange> exchanges = BlockExchangesOf(making.options);
+      const std::vector<BlockExchange> exchanges = BlockExchangesOf(making->options);
       if (exchanges.empty()) return made->exact;
-      LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped,
-                          collective::zip::Create(made->exact, making.device, {}));
+      LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, Zipped(making, *made));
       LH_ASSIGN_OR_RETURN(
           std::shared_ptr<switcher::Switcher> chooser,
-          switcher::Create(making.member, made->exact, {{"zip", std::move(zipped)}}, making.device,
-                           {.cache_folder = making.probes}, making.deadline));
+          switcher::Create(making->member, made->exact, {{"zip", std::move(zipped)}},
+                           making->device, {.cache_folder = making->probes}, making->deadline));
       const std::vector<switcher::Decision> decisions = chooser->decisions();
       const bool switches = Switches(decisions, exchanges);
-      if (making.member->place().rank == 0) {
+      if (making->member->place().rank == 0) {
         LogInfo("collectives of {} ranks, {}: of {}, {}\n{}", made->exact->size(),
                 chooser->origin(), Words(exchanges),
                 switches ? "some are made by zip" : "none is made by zip",
@@ -116,24 +162,23 @@ std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options) {
   return exchanges;
 }
 
-MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes) {
-  return [options, probes](std::shared_ptr<collective::Member> member, const DeviceName& name,
-                           Deadline deadline) -> StatusOr<RankCommunicators> {
+MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes,
+                                   GroupPath path) {
+  return [options, probes, path](std::shared_ptr<collective::Member> member, const DeviceName& name,
+                                 Deadline deadline) -> StatusOr<RankCommunicators> {
     std::optional<cuda::Device> device;
     RankCommunicators made;
     if (name.cuda_index) {
       LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
                           cuda::LoadModule(cuda::DefaultModulePath()));
       LH_ASSIGN_OR_RETURN(device, cuda::Device::Open(table, *name.cuda_index));
-      LH_ASSIGN_OR_RETURN(made.exact, collective::nccl::Create(member, *device, {}, deadline));
-    } else {
-      LH_ASSIGN_OR_RETURN(made.exact, collective::host::Create(member, {}, deadline));
     }
-    const Making making{options, probes, member, device ? &*device : nullptr, deadline};
-    LH_ASSIGN_OR_RETURN(made.forward, For(options.group.forward, making, &made));
+    Making making{options, probes, member, device ? &*device : nullptr, deadline, nullptr};
+    LH_ASSIGN_OR_RETURN(made.exact, Exact(making, path));
+    LH_ASSIGN_OR_RETURN(made.forward, For(options.group.forward, &making, &made));
     made.backward = made.forward;
     if (options.group.backward != options.group.forward) {
-      LH_ASSIGN_OR_RETURN(made.backward, For(options.group.backward, making, &made));
+      LH_ASSIGN_OR_RETURN(made.backward, For(options.group.backward, &making, &made));
     }
     return made;
   };

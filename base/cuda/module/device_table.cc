@@ -78,6 +78,13 @@ constexpr DeviceTable kTable = {
     .device_count = DeviceCount,
     .describe = Describe,
     .make_current = [](int device) { return On(device, [] { return cudaSuccess; }); },
+    .reaches =
+        [](int device, int other, bool* reaches) {
+          int can = 0;
+          const int code = Cleared(cudaDeviceCanAccessPeer(&can, device, other));
+          *reaches = can != 0;
+          return code;
+        },
     .stream_create =
         [](int device, void** stream) {
           return On(device, [&] {
@@ -135,6 +142,15 @@ constexpr DeviceTable kTable = {
           return On(device, [&] { return cudaHostAlloc(memory, bytes, cudaHostAllocPortable); });
         },
     .free_pinned = [](void* memory) { return Cleared(cudaFreeHost(memory)); },
+    .map =
+        [](int device, void* memory, size_t bytes, void** memory_dev) {
+          return On(device, [&] {
+            const cudaError_t error =
+                cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+            return error == cudaSuccess ? cudaHostGetDevicePointer(memory_dev, memory, 0) : error;
+          });
+        },
+    .unmap = [](void* memory) { return Cleared(cudaHostUnregister(memory)); },
     .copy =
         [](void* to, const void* from, size_t bytes, void* stream) {
           return Cleared(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault,

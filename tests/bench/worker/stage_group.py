@@ -34,7 +34,7 @@ class Stage:
     """A process with a stage, that makes steps when it is told to."""
 
     def __init__(self, program, shape, layers, devices, collectives, environment, experts=1, share=1.0,
-                 sequence=False):
+                 sequence=False, path=""):
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=os.environ | environment)
         run = {"name": "group", "model": {**SHAPES[shape]["model"], "layers": layers},
@@ -44,7 +44,7 @@ class Stage:
                          "microbatch_size": SHAPES[shape]["microbatch_size"],
                          "optimizer": {"lr": 1e-9, "moments": "bf16"}}}
         job = {"run": run, "layers": layers, "last": False, "threads": 1,
-               "graphs": True, "collectives": collectives, "p": share, "sequence": sequence}
+               "graphs": True, "collectives": collectives, "p": share, "sequence": sequence, "path": path}
         if "zipf" in SHAPES[shape]:
             job["zipf"] = SHAPES[shape]["zipf"]
         else:
@@ -61,6 +61,9 @@ class Stage:
 
     def answer(self):
         line = self.process.stdout.readline()
+        while line and not line.startswith("{"):  # what the stage says to people
+            print(f"  {line.rstrip()}", file=sys.stderr, flush=True)
+            line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"{self.process.args[0]} ended with code {self.process.wait()}")
         return json.loads(line)
@@ -87,7 +90,8 @@ def main():
     parser.add_argument("--steps", type=int, default=5, help="of a round; 4 microbatches each")
     parser.add_argument("--collectives",
                         help="default: none,taco,zip; of experts none,zip; free: without sums, what ranks compute; "
-                             "bounded: zip for whose sizes nobody waits")
+                             "bounded: zip for whose sizes nobody waits; none@nccl, zip@mapped: by that way "
+                             "alone (default: NCCL over direct links, else host memory that GPUs map)")
     parser.add_argument("--shares", default="1", help="of channels that ranks sum (p), each a variant: 1,0.5")
     parser.add_argument("--sequence", action="store_true", help="ranks have their parts of the tokens between sums")
     parser.add_argument("--csv")
@@ -134,8 +138,9 @@ def measure(args, program, shape, times, experts):
         for what in collectives:
             for share in args.shares.split(","):
                 name = f"{args.ranks} GPUs, {what}" + (f", p {share}" if share != "1" else "")
-                stages[name] = Stage(program, shape, layers, f"cuda:0-{args.ranks - 1}", what, environment,
-                                     parts, float(share), args.sequence)
+                codec, _, path = what.partition("@")
+                stages[name] = Stage(program, shape, layers, f"cuda:0-{args.ranks - 1}", codec, environment,
+                                     parts, float(share), args.sequence, path)
         times.update({name: [] for name in stages})
         for stage in stages.values():  # they start side by side
             stage.answer()

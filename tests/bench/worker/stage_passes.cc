@@ -7,8 +7,8 @@
 // the model's layers, not the first; answered by {"parameters"}. "devices" instead of "device": a
 // group with a rank on each, "collectives" (none, taco, zip) are those of its sums, or "free"
 // or "bounded" (bench_communicators.h); "p" is the share of channels that they sum, "sequence" as
-// in a run file. "timing_only": parameters are any numbers, made in no time. "experts": into so
-// many parts a group divides them;
+// in a run file; "path" is nccl or mapped (communicators.h), by default the best. "timing_only":
+// parameters are any numbers, made in no time. "experts": into so many parts a group divides them;
 // "zipf": routers send tokens to experts by Zipf's law with that exponent. Then for every {"steps"}
 // {"seconds": of each, "experts": of each block the most tokens of an expert over the mean}. A step
 // is train.microbatches times forward and backward; the optimizer's, with the casts of weights,
@@ -53,6 +53,12 @@ using nlohmann::json;
 constexpr double kFirstChannel = 8;
 constexpr std::string_view kFree = "free", kBounded = "bounded";
 
+GroupPath PathOf(const json& job) {
+  const std::string path = job.value("path", "");
+  if (path == "nccl") return GroupPath::kNccl;
+  return path == "mapped" ? GroupPath::kMapped : GroupPath::kBest;
+}
+
 class TimedStage {
  public:
   static StatusOr<TimedStage> Create(const json& job) {
@@ -84,7 +90,7 @@ class TimedStage {
       options.group.tensor = static_cast<uint32_t>(devices.size());
     }
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
-    MakeCommunicators communicators = CommunicatorsFor(options);
+    MakeCommunicators communicators = CommunicatorsFor(options, "", PathOf(job));
     if (CollectivesOf(job) == kFree) communicators = testing::WithoutSums(std::move(communicators));
     if (CollectivesOf(job) == kBounded) {
       communicators = testing::WithBoundedZip(std::move(communicators));

@@ -1,4 +1,5 @@
-// NCCL, and what compresses over it, on as many GPUs as this process sees.
+// NCCL and exchanges through host memory, and what compresses over them, on as many GPUs as this
+// process sees.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "base/cuda/stream.h"
 #include "tests/conformance/collective/compressed.h"
 #include "tests/conformance/collective/group.h"
+#include "transport/collective/mapped/factory.h"
 #include "transport/collective/nccl/factory.h"
 #include "transport/collective/switcher/factory.h"
 
@@ -74,6 +76,13 @@ Backend Row(std::string name) {
           .memory = MemoryOf};
 }
 
+Backend MappedRow(std::string name) {
+  Backend row = Row(std::move(name));
+  row.max_ranks = std::min(row.max_ranks, mapped::kMostRanks);
+  row.keeps_nans = true;
+  return row;
+}
+
 // Takes zip for all that zip may be taken for, and its ranks agree every few calls.
 StatusOr<std::unique_ptr<Communicator>> MakeSwitcher(std::shared_ptr<Member> member, Memory& memory,
                                                      const RankSettings& settings,
@@ -117,6 +126,31 @@ const std::vector<Backend>& Backends() {
       rows->push_back(std::move(row));
     }
     rows->insert(rows->begin(), std::move(nccl));
+    rows->push_back(MappedRow("mapped"));
+    rows->back().create = [](std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
+                             Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+      return mapped::Create(std::move(member), static_cast<CudaMemory&>(memory).device(), deadline);
+    };
+    for (const Compression& compression : Compressions(/*pieces=*/true)) {
+      // All ways of zip to learn sizes are one here.
+      if (compression.name != "zip_static_first" && compression.name != "zip_in_pieces" &&
+          compression.sum_error == 0) {
+        continue;
+      }
+      Backend row = MappedRow(compression.name + "_over_mapped");
+      row.sum_error = compression.sum_error;
+      row.copy_error = compression.copy_error;
+      row.rank_order = compression.sum_error == 0;
+      row.create = [compression](std::shared_ptr<Member> member, Memory& memory,
+                                 const RankSettings& settings,
+                                 Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+        const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
+        LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
+                            mapped::Create(std::move(member), device, deadline));
+        return compression.create(std::move(below), &device, settings.call_limit);
+      };
+      rows->push_back(std::move(row));
+    }
     Backend switcher = Row("switcher_over_nccl");
     switcher.rank_order = false;
     switcher.create = MakeSwitcher;

@@ -57,18 +57,11 @@ class CudaEngine final : public Engine {
   }
   Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
              Queue queue) override {
-    if (parts.empty() || parts.size() > kMaxParts || dtype == Dtype::kBytes) {
-      return absl::InvalidArgumentError(
-          fmt::format("cannot sum {} parts of {}", parts.size(), ToString(dtype)));
-    }
-    if (count == 0) return absl::OkStatus();
-    SumArgs args{};
-    std::copy(parts.begin(), parts.end(), args.parts_dev);
-    args.out_dev = out;
-    args.count = count;
-    args.parts = static_cast<uint32_t>(parts.size());
-    args.dtype = NumberOf(dtype);
-    return device_.Check(kernels().sum(device_.index(), &args, queue.stream), "queueing a sum");
+    return Join(parts, count, dtype, out, /*largest=*/false, queue);
+  }
+  Status Largest(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
+                 Queue queue) override {
+    return Join(parts, count, dtype, out, /*largest=*/true, queue);
   }
   StatusOr<uint64_t> Read(std::span<const void* const> from, Queue queue) override {
     if (from.size() > kMostWords) {
@@ -110,6 +103,22 @@ class CudaEngine final : public Engine {
   }
 
  private:
+  Status Join(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
+              bool largest, Queue queue) {
+    if (parts.empty() || parts.size() > kMaxParts || dtype == Dtype::kBytes) {
+      return absl::InvalidArgumentError(
+          fmt::format("cannot sum {} parts of {}", parts.size(), ToString(dtype)));
+    }
+    if (count == 0) return absl::OkStatus();
+    SumArgs args{};
+    std::copy(parts.begin(), parts.end(), args.parts_dev);
+    args.out_dev = out;
+    args.count = count;
+    args.parts = static_cast<uint32_t>(parts.size());
+    args.dtype = NumberOf(dtype);
+    args.largest = largest ? 1 : 0;
+    return device_.Check(kernels().sum(device_.index(), &args, queue.stream), "queueing a sum");
+  }
   const KernelTable& kernels() const { return *device_.table().collective_kernels; }
   static bool AreThere(std::span<uint64_t> words) {
     return std::ranges::all_of(words, [](uint64_t& word) {

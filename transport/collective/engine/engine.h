@@ -54,6 +54,9 @@ class Engine {
   // `out` may be one of the parts.
   virtual Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                      Queue queue) = 0;
+  // The largest instead; where one is a NaN, that.
+  virtual Status Largest(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
+                         Queue queue) = 0;
   // Sets bytes to zero; `to` and `bytes` are multiples of 4.
   virtual Status Zero(void* to, size_t bytes, Queue queue) = 0;
 

@@ -41,25 +41,13 @@ class HostEngine final : public Engine {
   }
   Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
              Queue /*queue*/) override {
-    std::array<float, kBlock> sums;
-    for (uint64_t first = 0; first < count; first += kBlock) {
-      const uint64_t size = std::min(kBlock, count - first);
-      for (size_t part = 0; part < parts.size(); ++part) {
-        for (uint64_t k = 0; k < size; ++k) {
-          const float value = Widened(parts[part], first + k, dtype);
-          sums[k] = part == 0 ? value : sums[k] + value;
-        }
-      }
-      for (uint64_t k = 0; k < size; ++k) {
-        if (dtype == Dtype::kF32) {
-          static_cast<float*>(out)[first + k] = sums[k];
-        } else {
-          static_cast<uint16_t*>(out)[first + k] =
-              dtype == Dtype::kBf16 ? F32ToBf16(sums[k]) : F32ToF16(sums[k]);
-        }
-      }
-    }
-    return absl::OkStatus();
+    return Join(parts, count, dtype, out, [](float sum, float value) { return sum + value; });
+  }
+  Status Largest(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
+                 Queue /*queue*/) override {
+    return Join(parts, count, dtype, out, [](float largest, float value) {
+      return value > largest || value != value ? value : largest;
+    });
   }
   StatusOr<uint64_t> Read(std::span<const void* const> from, Queue /*queue*/) override {
     std::vector<uint64_t>& words = reads_[next_ % kReads];
@@ -73,6 +61,29 @@ class HostEngine final : public Engine {
   }
 
  private:
+  template <class JoinTwo>
+  static Status Join(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
+                     const JoinTwo& join) {
+    std::array<float, kBlock> sums;
+    for (uint64_t first = 0; first < count; first += kBlock) {
+      const uint64_t size = std::min(kBlock, count - first);
+      for (size_t part = 0; part < parts.size(); ++part) {
+        for (uint64_t k = 0; k < size; ++k) {
+          const float value = Widened(parts[part], first + k, dtype);
+          sums[k] = part == 0 ? value : join(sums[k], value);
+        }
+      }
+      for (uint64_t k = 0; k < size; ++k) {
+        if (dtype == Dtype::kF32) {
+          static_cast<float*>(out)[first + k] = sums[k];
+        } else {
+          static_cast<uint16_t*>(out)[first + k] =
+              dtype == Dtype::kBf16 ? F32ToBf16(sums[k]) : F32ToF16(sums[k]);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
   std::array<std::vector<uint64_t>, kReads> reads_;
   uint64_t next_ = 0;
 };

@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace longhaul::collective {
@@ -16,6 +17,7 @@ struct SumArgs {
   void* out_dev;
   uint64_t count;
   uint32_t parts, dtype;
+  uint32_t largest;  // 1: the largest of the parts' elements, not their sum
 };
 
 // Words that are copied to host memory which the device reaches.
@@ -25,10 +27,46 @@ struct ReadArgs {
   uint32_t count;
 };
 
+// One rank's side of an exchange through rings of slots in host memory (mapped/ring.h). A block of
+// threads for each peer and lane: half of it fills the lane's slots, the other half empties the
+// peer's. All addresses are the device's.
+struct ExchangePeer {
+  const void* send_dev;
+  uint64_t send_most;        // bytes; what is sent where size_dev is null
+  const uint64_t* size_dev;  // or: bytes are size_base + *size_dev, at most send_most
+  uint64_t size_base;
+  void* receive_dev;
+  uint64_t receive_most;  // bytes; exactly as many must come where receive_any is 0
+  uint32_t receive_any;
+  uint32_t peer;                       // its rank, for `fault`
+  uint32_t send_lanes, receive_lanes;  // how many take part; 0: nothing goes, or comes
+  uint64_t send_chunk, receive_chunk;  // bytes of a slot that are used
+  std::byte* send_slots;               // [lane][slot]
+  const std::byte* receive_slots;
+  uint64_t* send_filled;           // [lane][slot], a line each: by this rank
+  const uint64_t* receive_filled;  // by the peer
+  const uint64_t* send_emptied;    // [lane], a line each: by the peer
+  uint64_t* receive_emptied;       // by this rank
+  uint64_t* sent;                  // [lane], a line each: bytes of all calls with size_dev
+  uint64_t* steps_dev;             // [lane][3]: slots filled, slots emptied, bytes sent
+};
+inline constexpr uint32_t kMostExchangePeers = 15;
+struct ExchangeArgs {
+  ExchangePeer peers[kMostExchangePeers];
+  uint32_t peer_count;
+  uint32_t lanes;       // of the widest peer
+  uint32_t slots;       // of a lane
+  uint32_t line_words;  // from one flag to the next
+  uint64_t slot_bytes;
+  const uint64_t* ended;  // not 0: the group has ended, and so does every wait
+  uint64_t* fault;        // set to 1 + the rank whose message was not as long as expected
+};
+
 struct KernelTable {
   int (*sum)(int device, const SumArgs* args, void* stream);
   int (*read)(int device, const ReadArgs* args, void* stream);
   int (*zero)(int device, void* to_dev, uint64_t bytes, void* stream);
+  int (*exchange)(int device, const ExchangeArgs* args, void* stream);
 };
 
 }  // namespace longhaul::collective

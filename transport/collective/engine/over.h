@@ -30,7 +30,7 @@ class CommunicatorOver : public Communicator {
   Status Wait(Queue queue, Deadline deadline) override { return below_->Wait(queue, deadline); }
   void Abort(const Status& reason) final { below_->Abort(reason); }
   Status status() const final { return below_->status(); }
-  Stats stats() const final { return stats_; }
+  Stats stats() const override { return stats_; }
 
  protected:
   // `call_limit`: what a call of a device may hold up its caller; then it ends the group. In host

@@ -11,17 +11,12 @@
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
 #include "transport/collective/core/call.h"
+#include "transport/collective/engine/queue_wait.h"
 #include "transport/collective/nccl/api.h"
 #include "transport/collective/nccl/factory.h"
 
 namespace longhaul::collective::nccl {
 namespace {
-
-// How long work that an aborted communicator had on the device may still take.
-constexpr absl::Duration kAbortLimit = absl::Seconds(5);
-// A wait for a queue looks at it without a pause for so long: calls are often that short.
-constexpr absl::Duration kBusyWait = absl::Microseconds(200);
-constexpr std::chrono::microseconds kPause(20);
 
 int TypeOf(Dtype dtype) {
   switch (dtype) {
@@ -142,32 +137,12 @@ class NcclCommunicator final : public Communicator {
   }
 
   Status Wait(Queue queue, Deadline deadline) override {
-    LH_RETURN_IF_ERROR(device_.Check(device_.table().event_record(event_.handle(), queue.stream),
-                                     "recording an event"));
-    const MonoTime began = Now();
-    Deadline limit = deadline;
-    bool ended = false;
-    Status late;
-    while (true) {
-      bool done = false;
-      LH_RETURN_IF_ERROR(device_.Check(device_.table().event_query(event_.handle(), &done),
-                                       "waiting for a collective"));
-      if (!ended && !status().ok()) {
-        ended = true;
-        limit = Deadline::After(kAbortLimit);
-      }
-      if (done || (ended && limit.Expired())) return late.ok() ? status() : late;
-      if (limit.Expired()) {
-        late = absl::DeadlineExceededError(
-            "a collective over NCCL did not end in time: another rank has not made the same call, "
-            "or "
-            "hangs; look at what the other ranks wait for");
-        Abort(late);
-        continue;
-      }
-      EndOnError();
-      if (longhaul::operator-(Now(), began) > kBusyWait) std::this_thread::sleep_for(kPause);
-    }
+    return AwaitQueue({.device = device_,
+                       .event = event_,
+                       .communicator = *this,
+                       .what = "a collective over NCCL",
+                       .look = [this] { EndOnError(); }},
+                      queue, deadline);
   }
   void Abort(const Status& reason) override { member_->End(reason); }
   Status status() const override { return member_->status(); }

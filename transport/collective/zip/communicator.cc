@@ -29,7 +29,8 @@ class ZipCommunicator final : public CommunicatorOver {
         options_(options),
         engine_(std::move(engine)),
         coder_(std::move(coder)),
-        pipeline_(std::move(pipeline)) {}
+        pipeline_(std::move(pipeline)),
+        blobs_(this->below().blobs()) {}
 
   Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                    Queue queue) override {
@@ -99,6 +100,11 @@ class ZipCommunicator final : public CommunicatorOver {
   Status Wait(Queue queue, Deadline deadline) override {
     LH_RETURN_IF_ERROR(below().Wait(queue, deadline));
     return coder_->TakeFault();
+  }
+  Stats stats() const override {
+    Stats all = CommunicatorOver::stats();
+    if (blobs_ != nullptr) all.sent_bytes += blobs_->sent_bytes();
+    return all;
   }
 
  private:
@@ -213,6 +219,18 @@ class ZipCommunicator final : public CommunicatorOver {
     if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
+  // A blob as a message that is as long as the blob's own word says.
+  static SizedBlock Whole(const std::byte* area, uint64_t at, uint64_t elements) {
+    if (elements == 0) return {};
+    return {at, MostBytes(elements), SizeWord(area + at), codec::kBlobHeaderBytes};
+  }
+  // Whole blobs, whose sizes no host knows.
+  Status SendWhole(const Piece& piece, Queue queue);
+  // The host waits for sizes.
+  bool waits() const { return blobs_ == nullptr && options_.exchange != Exchange::kBounded; }
+  bool sizes_first() const {
+    return blobs_ == nullptr && options_.exchange == Exchange::kSizesFirst;
+  }
   // `late`: ranks whose blobs are whole only now.
   Status SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late, Queue queue);
 
@@ -220,6 +238,7 @@ class ZipCommunicator final : public CommunicatorOver {
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
+  Blobs* const blobs_;  // null: the communicator below has none
   OwnedMemory sent_, received_, parts_, words_;
   // The last all-gather had no room for a blob, so the next one sends sizes first. All ranks know.
   bool wide_ = false;
@@ -262,8 +281,6 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
     return piece;
   };
   std::array<uint64_t, kPlaces> reads{};
-  const bool bounded = options_.exchange == Exchange::kBounded;
-  const bool sizes_first = options_.exchange == Exchange::kSizesFirst;
   const auto encode = [&](uint64_t number, Queue on) -> Status {
     const Piece piece = piece_of(number);
     for (uint32_t r = 0; r < size(); ++r) {
@@ -275,7 +292,7 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
     return number == 0 && extras.own ? pipeline_.Fork(on) : absl::OkStatus();
   };
   const auto first = [&](uint64_t number, Queue on) -> Status {
-    uint64_t* const read = bounded ? nullptr : &reads[number % kPlaces];
+    uint64_t* const read = waits() ? &reads[number % kPlaces] : nullptr;
     LH_RETURN_IF_ERROR(SendFirst(piece_of(number), on, read));
     return number == 0 && extras.own ? pipeline_.Beside(on, extras.own) : absl::OkStatus();
   };
@@ -293,7 +310,7 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
       const uint64_t count = piece.receive.counts[r];
       if (r == rank() || count == 0) continue;
       LH_RETURN_IF_ERROR(decode_of(piece, number, r, FirstBytes(count),
-                                   bounded ? IfCut::kIsFault : IfCut::kLeave, on));
+                                   waits() ? IfCut::kLeave : IfCut::kIsFault, on));
     }
     return absl::OkStatus();
   };
@@ -311,8 +328,8 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   };
   std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
                              {.lag = 0, .wire = true, .run = first}};
-  if (!sizes_first) steps.push_back({.lag = 1, .wire = false, .run = decode});
-  if (!bounded) steps.push_back({.lag = 1, .wire = true, .run = rest});
+  if (!sizes_first()) steps.push_back({.lag = 1, .wire = false, .run = decode});
+  if (waits()) steps.push_back({.lag = 1, .wire = true, .run = rest});
   steps.push_back({.lag = 1, .wire = false, .run = finish});
   LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   if (extras.own) LH_RETURN_IF_ERROR(pipeline_.Join(queue));
@@ -334,8 +351,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
   const uint64_t space = AlignBlob(MostBytes(piece_elements));
   LH_RETURN_IF_ERROR(Limited([&] { return ReserveAll(space, size() * space, piece_elements); }));
-  const bool bounded = options_.exchange == Exchange::kBounded;
-  const bool sizes_first = options_.exchange == Exchange::kSizesFirst || (wide_ && !bounded);
+  const bool sizes_first = this->sizes_first() || (wide_ && waits());
   bool wide = false;
   std::array<uint64_t, kPlaces> reads{}, lengths{};
   std::array<bool, kPlaces> late{};
@@ -352,6 +368,13 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   const auto gather = [&](uint64_t number, uint64_t length, Queue on) {
     length = AlignExchanged(length);
     lengths[number % kPlaces] = length;
+    if (blobs_ != nullptr) {
+      const uint64_t elements = count_of(number);
+      const std::vector<SizedBlock> send(size(), Whole(blob_of(number), 0, elements));
+      std::vector<Block> receive(size());
+      for (uint32_t r = 0; r < size(); ++r) receive[r] = {r * length, MostBytes(elements)};
+      return blobs_->Exchange(blob_of(number), send, blobs_of(number), receive, on);
+    }
     counted().sent_bytes += (size() - 1) * length;
     return below().AllGather(blob_of(number), blobs_of(number), length, Dtype::kBytes, on);
   };
@@ -366,7 +389,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
     } else {
       LH_RETURN_IF_ERROR(gather(number, FirstBytes(count_of(number)), on));
       if (number == 0) LH_RETURN_IF_ERROR(pipeline_.Beside(on, own));
-      if (bounded) return absl::OkStatus();
+      if (!waits()) return absl::OkStatus();
       const uint64_t length = lengths[number % kPlaces];
       for (uint32_t r = 0; r < size(); ++r) {
         all.push_back(SizeWord(r == rank() ? blob_of(number) : blobs_of(number) + r * length));
@@ -397,7 +420,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
     return absl::OkStatus();
   };
   const auto decode = [&](uint64_t number, Queue on) {
-    return decode_all(number, bounded ? IfCut::kIsFault : IfCut::kLeave, on);
+    return decode_all(number, waits() ? IfCut::kLeave : IfCut::kIsFault, on);
   };
   const auto finish = [&](uint64_t number, Queue on) {
     return late[number % kPlaces] ? decode_all(number, IfCut::kIsFault, on) : absl::OkStatus();
@@ -405,7 +428,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
                              {.lag = 0, .wire = true, .run = first}};
   if (!sizes_first) steps.push_back({.lag = 1, .wire = false, .run = decode});
-  if (!bounded) {
+  if (waits()) {
     steps.push_back({.lag = 1, .wire = true, .run = rest});
     steps.push_back({.lag = 1, .wire = false, .run = finish});
   }
@@ -420,6 +443,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
 // How many bytes of a blob travel before its size is known.
 uint64_t ZipCommunicator::FirstBytes(uint64_t elements) const {
   if (elements == 0) return 0;
+  if (blobs_ != nullptr) return MostBytes(elements);
   if (options_.exchange == Exchange::kSizesFirst) return kSizeWordBytes;
   const double escapes = std::ceil(static_cast<double>(elements) * options_.escape_share);
   return std::min(MostBytes(elements),
@@ -428,6 +452,7 @@ uint64_t ZipCommunicator::FirstBytes(uint64_t elements) const {
 
 // `read` null: sizes are not wanted.
 Status ZipCommunicator::SendFirst(const Piece& piece, Queue queue, uint64_t* read) {
+  if (blobs_ != nullptr) return SendWhole(piece, queue);
   const uint64_t skip = options_.exchange == Exchange::kSizesFirst ? kSizeWordOffset : 0;
   std::vector<Block> send(size()), receive(size());
   std::vector<const void*> words;
@@ -449,6 +474,17 @@ Status ZipCommunicator::SendFirst(const Piece& piece, Queue queue, uint64_t* rea
   }
   LH_ASSIGN_OR_RETURN(*read, engine_->Read(words, queue));
   return absl::OkStatus();
+}
+
+Status ZipCommunicator::SendWhole(const Piece& piece, Queue queue) {
+  std::vector<SizedBlock> send(size());
+  std::vector<Block> receive(size());
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    send[r] = Whole(piece.send_area, piece.SendAt(r), piece.send.counts[r]);
+    receive[r] = {piece.receive.offsets[r], MostBytes(piece.receive.counts[r])};
+  }
+  return blobs_->Exchange(piece.send_area, send, piece.receive_area, receive, queue);
 }
 
 Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late,

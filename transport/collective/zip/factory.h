@@ -22,6 +22,10 @@
 //   kBounded      a fixed share of each blob travels, and the host waits for nothing: for graphs.
 //                 What has more escapes than that is cut: Wait says kOutOfRange on the ranks that
 //                 needed it, and the calls since the last Wait must be made again another way.
+//
+// A communicator that takes lengths from the device (Communicator::blobs) carries whole blobs
+// without any of this: the host waits for nothing, nothing is cut, and `exchange` and
+// `escape_share` mean nothing.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
 

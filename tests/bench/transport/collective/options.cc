@@ -77,6 +77,13 @@ Status Set(Variant* variant, std::string_view key, std::string_view value) {
     (zip ? variant->zip.piece_elements : variant->taco.piece_elements) = *elements;
     return absl::OkStatus();
   }
+  if (key == "over" && (zip || taco)) {
+    if (value != "native" && value != "mapped") {
+      return Invalid(fmt::format("over: expected native or mapped, got '{}'", value));
+    }
+    variant->mapped = value == "mapped";
+    return absl::OkStatus();
+  }
   if (zip && key == "exchange") {
     using zip::Exchange;
     for (const auto& [name, exchange] : {std::pair("static", Exchange::kStaticFirst),
@@ -118,8 +125,8 @@ Status Set(Variant* variant, std::string_view key, std::string_view value) {
     return absl::OkStatus();
   }
   return Invalid(
-      fmt::format("{} has no option '{}'; zip has exchange, piece and room, taco has format, "
-                  "block and piece",
+      fmt::format("{} has no option '{}'; zip has exchange, piece, room and over, taco has "
+                  "format, block, piece and over",
                   variant->text, key));
 }
 
@@ -138,6 +145,9 @@ StatusOr<Variant> StartVariant(const std::string& part) {
   variant.text = part.substr(0, colon);
   if (variant.text == "native") {
     variant.kind = Variant::Kind::kNative;
+  } else if (variant.text == "mapped") {
+    variant.kind = Variant::Kind::kNative;
+    variant.mapped = true;
   } else if (variant.text == "zip") {
     variant.kind = Variant::Kind::kZip;
   } else if (variant.text == "taco") {
@@ -146,7 +156,8 @@ StatusOr<Variant> StartVariant(const std::string& part) {
     variant.kind = Variant::Kind::kSwitcher;
     variant.with = {{.text = "zip", .kind = Variant::Kind::kZip}};
   } else {
-    return Invalid(fmt::format("expected native, zip, taco or switcher, got '{}'", variant.text));
+    return Invalid(
+        fmt::format("expected native, mapped, zip, taco or switcher, got '{}'", variant.text));
   }
   if (colon != std::string::npos) {
     LH_RETURN_IF_ERROR(SetPair(&variant, part.substr(colon + 1)));
@@ -164,7 +175,8 @@ bool IsWritable(const std::string& path) {
 // Itself, or one of a switcher's; null where none does.
 const Variant* WaitsOnHost(const Variant& variant) {
   if (variant.kind == Variant::Kind::kZip) {
-    return variant.zip.exchange == zip::Exchange::kBounded ? nullptr : &variant;
+    const bool waits = variant.zip.exchange != zip::Exchange::kBounded && !variant.mapped;
+    return waits ? &variant : nullptr;
   }
   for (const Variant& one : variant.with) {
     if (WaitsOnHost(one) != nullptr) return &one;
@@ -173,9 +185,15 @@ const Variant* WaitsOnHost(const Variant& variant) {
 }
 
 Status CheckVariants(const Options& options) {
-  if (std::none_of(options.variants.begin(), options.variants.end(),
-                   [](const Variant& v) { return v.kind == Variant::Kind::kNative; })) {
+  if (std::none_of(options.variants.begin(), options.variants.end(), [](const Variant& v) {
+        return v.kind == Variant::Kind::kNative && !v.mapped;
+      })) {
     return Invalid("expected native among --variants: the others are held against it");
+  }
+  for (const Variant& variant : options.variants) {
+    if (variant.mapped && !options.cuda) {
+      return Invalid(fmt::format("{} needs --device cuda: it is how GPUs exchange", variant.text));
+    }
   }
   if (!options.graph) return absl::OkStatus();
   if (!options.cuda) return Invalid("--graph needs --device cuda: graphs are the GPU's");

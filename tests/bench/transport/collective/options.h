@@ -15,13 +15,15 @@
 
 namespace longhaul::collective::bench {
 
-// "native", "zip:exchange=bounded,piece=4Mi", "taco:format=int8", "switcher:with=zip+taco".
+// "native", "mapped", "zip:exchange=bounded,piece=4Mi", "taco:format=int8,over=mapped",
+// "switcher:with=zip+taco".
 struct Variant {
   enum class Kind : uint8_t { kNative, kZip, kTaco, kSwitcher };
   std::string text;  // a second one of the same text has "#2" after it
   Kind kind = Kind::kNative;
   zip::Options zip;
   taco::Options taco;
+  bool mapped = false;        // through host memory that GPUs map, instead of the native one
   std::vector<Variant> with;  // what a switcher has beside the native one
   double margin = 0.05;       // of a switcher
 };

@@ -18,6 +18,7 @@
 
 #include "base/unique_fd.h"
 #include "transport/collective/host/factory.h"
+#include "transport/collective/mapped/factory.h"
 #include "transport/collective/nccl/factory.h"
 #include "transport/collective/switcher/factory.h"
 #include "transport/collective/taco/factory.h"
@@ -48,8 +49,24 @@ struct Maker {
   const Options& options;
   const Place& place;
   std::shared_ptr<Member> member;
-  std::shared_ptr<Communicator> native;
+  std::shared_ptr<Communicator> native, mapped;
 };
+
+// A communicator has its member for itself, so this one's is of a group of its own.
+StatusOr<std::shared_ptr<Communicator>> Mapped(const Options& options, const Place& place,
+                                               Member& member,
+                                               std::unique_ptr<Rendezvous>* rendezvous) {
+  if (std::ranges::none_of(options.variants, &Variant::mapped)) return nullptr;
+  const Deadline deadline = Deadline::After(kStartLimit);
+  std::string id;
+  if (member.place().rank == 0) {
+    LH_ASSIGN_OR_RETURN(*rendezvous, Rendezvous::Open());
+    id = (*rendezvous)->id();
+  }
+  LH_ASSIGN_OR_RETURN(const std::vector<std::string> ids, member.Tell(id, deadline));
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Member> own, Member::Join(ids[0], member.place(), deadline));
+  return mapped::Create(std::move(own), *place.device(), deadline);
+}
 
 StatusOr<std::shared_ptr<Communicator>> Make(const Maker& maker, const Variant& variant);
 
@@ -68,19 +85,19 @@ StatusOr<std::shared_ptr<Communicator>> MakeSwitcher(const Maker& maker, const V
 }
 
 StatusOr<std::shared_ptr<Communicator>> Make(const Maker& maker, const Variant& variant) {
-  const std::shared_ptr<Communicator>& native = maker.native;
+  const std::shared_ptr<Communicator>& below = variant.mapped ? maker.mapped : maker.native;
   const Place& place = maker.place;
   switch (variant.kind) {
     case Variant::Kind::kNative:
-      return native;
+      return below;
     case Variant::Kind::kZip:
-      return zip::Create(native, place.device(), variant.zip);
+      return zip::Create(below, place.device(), variant.zip);
     case Variant::Kind::kTaco:
-      return taco::Create(native, place.device(), variant.taco);
+      return taco::Create(below, place.device(), variant.taco);
     case Variant::Kind::kSwitcher:
       return MakeSwitcher(maker, variant);
   }
-  return native;
+  return below;
 }
 
 StatusOr<std::unique_ptr<Place>> PlaceOf(const cuda::DeviceTable* table, uint32_t rank) {
@@ -103,7 +120,10 @@ Status Measure(const Common& common, const std::shared_ptr<Member>& member) {
   LH_ASSIGN_OR_RETURN(const std::unique_ptr<Place> place, PlaceOf(common.table, rank));
   LH_ASSIGN_OR_RETURN(const std::shared_ptr<Communicator> native,
                       Native(common.options, *place, member));
-  const Maker maker{common.options, *place, member, native};
+  std::unique_ptr<Rendezvous> rendezvous;  // rank 0's, of `mapped`
+  LH_ASSIGN_OR_RETURN(const std::shared_ptr<Communicator> mapped,
+                      Mapped(common.options, *place, *member, &rendezvous));
+  const Maker maker{common.options, *place, member, native, mapped};
   RankSetting setting{.options = &common.options,
                       .numbers = &common.numbers,
                       .member = member,

@@ -21,6 +21,12 @@ __device__ inline uint32_t Narrowed(float value, uint32_t dtype) {
 }
 
 // Sixteen bytes of every part at a time. kDtype is known to the compiler.
+// The sum so far and one more, or the larger of the two. A NaN stays one.
+__device__ inline float Joined(float so_far, float value, bool largest) {
+  if (!largest) return so_far + value;
+  return value > so_far || value != value ? value : so_far;
+}
+
 template <uint32_t kDtype>
 __device__ uint4 SumOfSixteen(const SumArgs& args, uint64_t index) {
   constexpr int kValues = kDtype == kF32 ? 4 : 8;
@@ -32,7 +38,7 @@ __device__ uint4 SumOfSixteen(const SumArgs& args, uint64_t index) {
     for (int k = 0; k < kValues; ++k) {
       const float value = kDtype == kF32 ? __uint_as_float(all[k % 4])
                                          : Widened(all[k / 2] >> k % 2 * 16 & 0xffff, kDtype);
-      sums[k] = part == 0 ? value : sums[k] + value;
+      sums[k] = part == 0 ? value : Joined(sums[k], value, args.largest != 0);
     }
   }
   uint32_t out[4];
@@ -52,7 +58,7 @@ __device__ void SumOne(const SumArgs& args, uint64_t index) {
     const float value =
         kDtype == kF32 ? static_cast<const float*>(args.parts_dev[part])[index]
                        : Widened(static_cast<const uint16_t*>(args.parts_dev[part])[index], kDtype);
-    sum = part == 0 ? value : sum + value;
+    sum = part == 0 ? value : Joined(sum, value, args.largest != 0);
   }
   if constexpr (kDtype == kF32) {
     static_cast<float*>(args.out_dev)[index] = sum;
@@ -125,7 +131,10 @@ int Zero(int device, void* to_dev, uint64_t bytes, void* stream) {
 
 }  // namespace
 
+int LaunchExchange(int device, const ExchangeArgs* args, void* stream);  // exchange.cu
+
 extern const KernelTable kKernelTable;
-const KernelTable kKernelTable = {.sum = Sum, .read = Read, .zero = Zero};
+const KernelTable kKernelTable = {
+    .sum = Sum, .read = Read, .zero = Zero, .exchange = LaunchExchange};
 
 }  // namespace longhaul::collective

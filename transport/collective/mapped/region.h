@@ -1,0 +1,47 @@
+// Memory that the ranks of a group share, whether they are threads or processes: each makes a part,
+// all map all parts.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "base/cuda/device.h"
+#include "base/cuda/memory.h"
+#include "base/status.h"
+#include "transport/collective/member.h"
+
+namespace longhaul::collective::mapped {
+
+// Pages of shared memory, unmapped with their owner. Move-only.
+class SharedPages {
+ public:
+  SharedPages() = default;
+  SharedPages(std::byte* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  SharedPages(SharedPages&& other) noexcept;
+  SharedPages& operator=(SharedPages&& other) noexcept;
+  ~SharedPages();
+  std::byte* data() const { return data_; }
+  size_t size() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// One rank's part as this process and this device see it.
+struct Region {
+  SharedPages pages;
+  cuda::MappedMemory mapped;  // goes before the pages
+
+  std::byte* host(uint64_t at) const { return pages.data() + at; }
+  std::byte* dev(uint64_t at) const { return mapped.data_dev() + at; }
+};
+
+// By rank; zeros at first. All ranks call it, with the same `bytes`.
+StatusOr<std::vector<Region>> ShareRegions(Member& member, const cuda::Device& device, size_t bytes,
+                                           Deadline deadline);
+
+}  // namespace longhaul::collective::mapped
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_

@@ -1,0 +1,24 @@
+#include "transport/collective/mapped/ring.h"
+
+#include <algorithm>
+
+namespace longhaul::collective::mapped {
+namespace {
+
+// Smaller ones cost more flags than they gain.
+constexpr uint64_t kLeastChunkBytes = uint64_t{8} << 10;
+// Of each lane, so that one is emptied while the next one is filled.
+constexpr uint64_t kChunksOfLane = 2;
+
+}  // namespace
+
+Cut CutOf(uint64_t most_bytes) {
+  if (most_bytes == 0) return {};
+  const uint64_t even = most_bytes / (kLanes * kChunksOfLane) + 1;
+  const uint64_t whole = (even + kLeastChunkBytes - 1) / kLeastChunkBytes * kLeastChunkBytes;
+  const uint64_t chunk = std::min(whole, kSlotBytes);
+  const uint64_t chunks = (most_bytes + chunk - 1) / chunk;
+  return {static_cast<uint32_t>(std::min<uint64_t>(chunks, kLanes)), chunk};
+}
+
+}  // namespace longhaul::collective::mapped

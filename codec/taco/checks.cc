@@ -56,9 +56,10 @@ Status CheckReduce(const TacoReduceArgs& args) {
   LH_RETURN_IF_ERROR(CheckParams(args.params));
   const uint64_t bytes = TacoPayloadBytes(args.elements, args.params);
   if (args.parts.size() < kMinTacoParts || args.parts.size() > kMaxTacoParts ||
-      args.own >= args.parts.size()) {
+      (args.own >= args.parts.size() && args.own != TacoReduceArgs::kNoneIsOwn)) {
     return absl::InvalidArgumentError(
-        fmt::format("expected {} to {} parts, one of them the own one, got {}, the own one {}",
+        fmt::format("expected {} to {} parts, at most one of them the own one, got {}, the own one "
+                    "{}",
                     kMinTacoParts, kMaxTacoParts, args.parts.size(), args.own));
   }
   for (size_t part = 0; part < args.parts.size(); ++part) {

@@ -52,6 +52,7 @@ struct TacoReduceArgs {
   // kMinTacoParts to kMaxTacoParts. parts[own] points to `elements` numbers of `dtype`; all others
   // to payloads of TacoPayloadBytes(elements, params).
   std::span<const void* const> parts;
+  static constexpr size_t kNoneIsOwn = ~size_t{0};  // all are payloads
   size_t own = 0;
   Dtype dtype = Dtype::kF32;
   uint64_t elements = 0;

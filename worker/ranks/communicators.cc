@@ -112,12 +112,15 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, Making* making
       return Zipped(making, *made);
     case GroupCollective::kAuto: {
       const std::vector<BlockExchange> exchanges = BlockExchangesOf(making->options);
+      // Passes with experts are never recorded: counts of their tokens go through the host.
+      const bool recorded = !waits && !making->options.model.has_experts();
       if (exchanges.empty()) return made->exact;
       LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, Zipped(making, *made));
       LH_ASSIGN_OR_RETURN(
           std::shared_ptr<switcher::Switcher> chooser,
           switcher::Create(making->member, made->exact, {{"zip", std::move(zipped)}},
-                           making->device, {.cache_folder = making->probes}, making->deadline));
+                           making->device, {.recorded = recorded, .cache_folder = making->probes},
+                           making->deadline));
       const std::vector<switcher::Decision> decisions = chooser->decisions();
       const bool switches = Switches(decisions, exchanges);
       if (making->member->place().rank == 0) {
@@ -127,7 +130,7 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, Making* making
                 switcher::ToText(decisions));
       }
       if (!switches) return made->exact;
-      made->recordable = false;
+      made->recordable = made->recordable && recorded;
       return chooser;
     }
     case GroupCollective::kNone:

@@ -18,8 +18,8 @@ namespace longhaul::collective::mapped {
 
 inline constexpr uint32_t kMostRanks = 16;
 
-// All ranks call it, each with another device. kResourceExhausted: the host cannot pin 8 MiB for
-// each other rank. kFailedPrecondition: ranks cannot open each other's memory, as those of two
+// All ranks call it, each with another device. kResourceExhausted: the host cannot pin 16 MiB
+// for each other rank. kFailedPrecondition: ranks cannot open each other's memory, as those of two
 // containers. kUnimplemented: more than kMostRanks.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);

@@ -7,6 +7,8 @@ namespace {
 
 // Smaller ones cost more flags than they gain.
 constexpr uint64_t kLeastChunkBytes = uint64_t{8} << 10;
+// Until here half of the lanes.
+constexpr uint64_t kLargeBytes = uint64_t{16} << 20;
 // Of each lane, so that one is emptied while the next one is filled.
 constexpr uint64_t kChunksOfLane = 2;
 
@@ -14,11 +16,12 @@ constexpr uint64_t kChunksOfLane = 2;
 
 Cut CutOf(uint64_t most_bytes) {
   if (most_bytes == 0) return {};
-  const uint64_t even = most_bytes / (kLanes * kChunksOfLane) + 1;
+  const uint64_t lanes = most_bytes > kLargeBytes ? kLanes : kLanes / 2;
+  const uint64_t even = most_bytes / (lanes * kChunksOfLane) + 1;
   const uint64_t whole = (even + kLeastChunkBytes - 1) / kLeastChunkBytes * kLeastChunkBytes;
   const uint64_t chunk = std::min(whole, kSlotBytes);
   const uint64_t chunks = (most_bytes + chunk - 1) / chunk;
-  return {static_cast<uint32_t>(std::min<uint64_t>(chunks, kLanes)), chunk};
+  return {static_cast<uint32_t>(std::min(chunks, lanes)), chunk};
 }
 
 }  // namespace longhaul::collective::mapped

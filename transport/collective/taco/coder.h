@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "codec/taco/flat.h"
 #include "codec/taco/format.h"
 #include "transport/collective/engine/engine.h"
 
@@ -15,6 +16,7 @@ namespace longhaul::collective::taco {
 
 class Coder {
  public:
+  static constexpr size_t kNoneIsOwn = codec::TacoReduceArgs::kNoneIsOwn;
   // `engine` outlives it.
   static StatusOr<std::unique_ptr<Coder>> Create(Engine* engine, const codec::taco::Params& params);
   virtual ~Coder() = default;
@@ -26,7 +28,8 @@ class Coder {
                         Queue queue) = 0;
   virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
                         Queue queue) = 0;
-  // Sums parts[0], parts[1], ...: payloads, but for parts[own], which is plain. Where there is a
+  // Sums parts[0], parts[1], ...: payloads, but for parts[own], which is plain (kNoneIsOwn: none
+  // is). Where there is a
   // `payload`, the sum is encoded there, and `out` has what it decodes to; else the sum rounded.
   virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
                         Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;

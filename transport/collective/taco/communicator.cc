@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,7 @@ class TacoCommunicator final : public CommunicatorOver {
     }
     LH_RETURN_IF_ERROR(
         internal::CheckArguments({Op::kAllReduce, dtype, reduction, 0, count}, size(), in, out));
+    if (size() == 2) return ReduceWhole(in, out, count, dtype, queue);
     const uint64_t step = uint64_t{size()} * options_.block;
     const Parts parts{(count + step - 1) / step * options_.block, count};
     return Reduce(in, At(out, parts.first(rank()), dtype), out, parts, dtype, queue);
@@ -103,6 +105,8 @@ class TacoCommunicator final : public CommunicatorOver {
   // have all parts; null: not.
   Status Reduce(const void* in, std::byte* own_out, void* all_out, const Parts& parts, Dtype dtype,
                 Queue queue);
+  // Of two ranks: each sends all of its numbers, and makes the whole sum.
+  Status ReduceWhole(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue);
   // Every rank's payload of `bytes` in `from` at r x stride goes to rank r, its own comes to `to`.
   Status Exchange(const std::byte* from, uint64_t send_stride, std::span<const uint64_t> send_bytes,
                   std::byte* to, uint64_t stride, std::span<const uint64_t> receive_bytes,
@@ -255,6 +259,42 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
   const uint64_t others = parts.count - parts.size(rank());
   const uint64_t gathered = all_out == nullptr ? 0 : (size() - 1) * parts.size(rank());
   counted().tensor_bytes += (others + gathered) * BytesPerElement(dtype);
+  return absl::OkStatus();
+}
+
+Status TacoCommunicator::ReduceWhole(const void* in, void* out, uint64_t count, Dtype dtype,
+                                     Queue queue) {
+  LH_RETURN_IF_ERROR(CheckCount(count));
+  const uint64_t piece_elements = PieceOf(count);
+  const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
+  const uint64_t area = size() * coder_->Bytes(piece_elements);
+  LH_RETURN_IF_ERROR(Limited([&] { return Reserve(*engine_, kPlaces * area, &gathered_); }));
+  const auto count_of = [&](uint64_t number) {
+    return std::min((number + 1) * piece_elements, count) - number * piece_elements;
+  };
+  // Of rank r in this piece; this rank's is where the gather wants it.
+  const auto payload_of = [&](uint64_t number, uint32_t r) {
+    return gathered_.data() + number % kPlaces * area + r * coder_->Bytes(count_of(number));
+  };
+  const auto encode = [&](uint64_t number, Queue on) {
+    return coder_->Encode(At(in, number * piece_elements, dtype), count_of(number), dtype,
+                          payload_of(number, rank()), on);
+  };
+  const auto gather = [&](uint64_t number, Queue on) {
+    return Gather(payload_of(number, rank()), coder_->Bytes(count_of(number)),
+                  payload_of(number, 0), on);
+  };
+  const auto reduce = [&](uint64_t number, Queue on) {
+    const std::array<const void*, 2> all = {payload_of(number, 0), payload_of(number, 1)};
+    return coder_->Reduce(all, Coder::kNoneIsOwn, count_of(number), dtype, nullptr,
+                          At(out, number * piece_elements, dtype), on);
+  };
+  const std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
+                                   {.lag = 0, .wire = true, .run = gather},
+                                   {.lag = 1, .wire = false, .run = reduce}};
+  LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
+  ++counted().calls;
+  counted().tensor_bytes += count * BytesPerElement(dtype);
   return absl::OkStatus();
 }
 

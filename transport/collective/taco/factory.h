@@ -7,12 +7,14 @@
 //   all-reduce      two shots: every rank encodes the others' parts; the owner of a part sums in
 //                   fp32 in the order of ranks, its own numbers uncoded, and encodes the sum once;
 //                   all decode that. The same bits on all ranks.
+//                   Of two ranks one shot: both gather both codes, and sum what they decode to. As
+//                   many bytes, one exchange less, and nothing is encoded twice.
 //   reduce-scatter  the first shot; the sum is rounded to the dtype, not encoded
 //   all-gather      encode, exchange, decode; this rank's part, too, so all ranks have the same
 //
-// So a number is encoded twice in an all-reduce, whatever the number of ranks. fp32, fp16 and bf16
-// alike. Maxima, all-to-all, broadcasts and barriers go to the communicator below as they are.
-// Nothing waits for the host: calls may be recorded in graphs.
+// So a number is encoded twice in an all-reduce, whatever the number of ranks above two. fp32, fp16
+// and bf16 alike. Maxima, all-to-all, broadcasts and barriers go to the communicator below as they
+// are. Nothing waits for the host: calls may be recorded in graphs.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_
 

@@ -12,8 +12,8 @@
 namespace longhaul::collective {
 namespace {
 
-constexpr unsigned kHalf = 512;   // threads that send, and as many that receive
-constexpr unsigned kVectors = 4;  // of 16 bytes that a thread has on their way
+constexpr unsigned kHalf = 256;   // threads that send, and as many that receive
+constexpr unsigned kVectors = 8;  // of 16 bytes that a thread has on their way
 constexpr unsigned kLooks = 256;  // at a flag, between two looks at whether the group has ended
 constexpr uint64_t kLast = uint64_t{1} << 31;
 

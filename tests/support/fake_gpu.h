@@ -1,0 +1,15 @@
+// A GPU that is host memory and a thread for each stream: what queues work on a device can be
+// tested where there is none. It has the kernels of collectives, those of codecs not.
+#ifndef LONGHAUL_TESTS_SUPPORT_FAKE_GPU_H_
+#define LONGHAUL_TESTS_SUPPORT_FAKE_GPU_H_
+
+#include "base/cuda/table.h"
+
+namespace longhaul::testing {
+
+// As many devices as are asked for; lives for ever.
+const cuda::DeviceTable* FakeGpuTable();
+
+}  // namespace longhaul::testing
+
+#endif  // LONGHAUL_TESTS_SUPPORT_FAKE_GPU_H_

@@ -1,0 +1,261 @@
+// The class behind factory.h, and what its files share.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "transport/collective/core/call.h"
+#include "transport/collective/engine/engine.h"
+#include "transport/collective/engine/over.h"
+#include "transport/collective/engine/pipeline.h"
+#include "transport/collective/zip/coder.h"
+#include "transport/collective/zip/factory.h"
+#include "transport/collective/zip/layout.h"
+
+namespace longhaul::collective::zip {
+
+inline constexpr uint64_t kElementBytes = 2;
+inline constexpr uint64_t kPlaces = 2;  // of pieces at a time (pipeline.h)
+inline constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
+
+class ZipCommunicator final : public CommunicatorOver {
+ public:
+  ZipCommunicator(std::shared_ptr<Communicator> below, const Options& options,
+                  std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
+      : CommunicatorOver("zip", std::move(below), options.call_limit),
+        options_(options),
+        engine_(std::move(engine)),
+        coder_(std::move(coder)),
+        pipeline_(std::move(pipeline)),
+        blobs_(this->below().blobs()) {}
+
+  Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
+                   Queue queue) override {
+    if (!Zips(dtype) || reduction != Reduction::kSum) {
+      return Pass([&] { return below().AllReduce(in, out, count, dtype, reduction, queue); });
+    }
+    LH_RETURN_IF_ERROR(
+        internal::CheckArguments({Op::kAllReduce, dtype, reduction, 0, count}, size(), in, out));
+    const uint64_t part = PartOf(count);
+    const auto first = [&](uint32_t r) { return std::min(r * part, count); };
+    const auto size_of = [&](uint32_t r) { return std::min((r + 1) * part, count) - first(r); };
+    LH_RETURN_IF_ERROR(ReduceParts(in, At(out, first(rank())), first, size_of, queue));
+    return GatherParts(At(out, first(rank())), out, first, size_of, queue);
+  }
+  Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
+                       Queue queue) override {
+    if (!Zips(dtype) || reduction != Reduction::kSum) {
+      return Pass([&] { return below().ReduceScatter(in, out, count, dtype, reduction, queue); });
+    }
+    LH_RETURN_IF_ERROR(internal::CheckArguments({Op::kReduceScatter, dtype, reduction, 0, count},
+                                                size(), in, out));
+    return ReduceParts(
+        in, static_cast<std::byte*>(out), [&](uint32_t r) { return r * count; },
+        [&](uint32_t) { return count; }, queue);
+  }
+  Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) override {
+    if (!Zips(dtype)) return Pass([&] { return below().AllGather(in, out, count, dtype, queue); });
+    LH_RETURN_IF_ERROR(internal::CheckArguments(
+        {.op = Op::kAllGather, .dtype = dtype, .count = count}, size(), in, out));
+    return GatherParts(
+        in, out, [&](uint32_t r) { return r * count; }, [&](uint32_t) { return count; }, queue);
+  }
+  Status AllToAllV(const void* in, std::span<const Block> send, void* out,
+                   std::span<const Block> receive, Dtype dtype, Queue queue) override {
+    if (!Zips(dtype)) {
+      return Pass([&] { return below().AllToAllV(in, send, out, receive, dtype, queue); });
+    }
+    LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank(), size(), in, send, out, receive, dtype));
+    std::vector<Sending> sends(size());
+    std::vector<Receiving> receives(size());
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      sends[r] = {At(in, send[r].offset), send[r].count, r};
+      receives[r] = {At(out, receive[r].offset), receive[r].count};
+    }
+    const Block& own = send[rank()];
+    return Move(sends, receives,
+                {.own =
+                     [&](Queue on) {
+                       return engine_->Copy(At(out, receive[rank()].offset), At(in, own.offset),
+                                            own.count * kElementBytes, on);
+                     }},
+                queue);
+  }
+  Status Prepare(Op op, uint64_t count, Dtype dtype) override {
+    LH_RETURN_IF_ERROR(below().Prepare(op, count, dtype));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllToAll, AreaBytes(count), Dtype::kBytes));
+    if (!Zips(dtype) || op == Op::kBroadcast || op == Op::kBarrier) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(ReserveAll(AreaBytes(count), AreaBytes(count), count));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllGather, AreaBytes(count), Dtype::kBytes));
+    if (op == Op::kAllReduce || op == Op::kReduceScatter) {
+      LH_RETURN_IF_ERROR(Reserve(*engine_, (count + 8 * size()) * kElementBytes, &parts_));
+    }
+    return absl::OkStatus();
+  }
+
+  Status Wait(Queue queue, Deadline deadline) override {
+    LH_RETURN_IF_ERROR(below().Wait(queue, deadline));
+    return coder_->TakeFault();
+  }
+  Stats stats() const override {
+    Stats all = CommunicatorOver::stats();
+    if (blobs_ != nullptr) all.sent_bytes += blobs_->sent_bytes();
+    return all;
+  }
+
+ private:
+  static std::byte* At(void* data, uint64_t element) {
+    return static_cast<std::byte*>(data) + element * kElementBytes;
+  }
+  static const std::byte* At(const void* data, uint64_t element) {
+    return static_cast<const std::byte*>(data) + element * kElementBytes;
+  }
+  // Makes room for a piece: its blobs to send and to receive have these sizes, and `elements` is
+  // the longest part that is coded at once.
+  Status ReserveAll(uint64_t sent_bytes, uint64_t received_bytes, uint64_t elements) {
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * sent_bytes, &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * received_bytes, &received_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
+    return coder_->Reserve(elements);
+  }
+  bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
+
+  // A part of an all-reduce: 16 bytes' worth of elements, so that all parts begin aligned.
+  uint64_t PartOf(uint64_t count) const {
+    constexpr uint64_t kStep = 8;
+    return (count + size() * kStep - 1) / (size() * kStep) * kStep;
+  }
+  // What travels of blobs in one exchange: 16 bytes' worth.
+  static uint64_t AlignExchanged(uint64_t bytes) {
+    constexpr uint64_t kStep = 16;
+    return (bytes + kStep - 1) / kStep * kStep;
+  }
+  // Of blobs that hold `count` elements together.
+  uint64_t AreaBytes(uint64_t count) const {
+    return AlignBlob(MostBytes(count)) + size() * 2 * kBlobAlignment;
+  }
+
+  // Rank r's part begins at element first(r) of `out`, this rank's is `in`.
+  template <class First, class SizeOf>
+  Status GatherParts(const void* in, void* out, const First& first, const SizeOf& size_of,
+                     Queue queue) {
+    const auto own = [&](Queue on) {
+      return engine_->Copy(At(out, first(rank())), in, size_of(rank()) * kElementBytes, on);
+    };
+    if (size_of(0) == size_of(size() - 1)) return GatherEqual(in, out, size_of(0), own, queue);
+    std::vector<Sending> sends(size());
+    std::vector<Receiving> receives(size());
+    const uint32_t blob = rank() == 0 ? 1 : 0;  // the first peer's place in the area
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      sends[r] = {static_cast<const std::byte*>(in), size_of(rank()), blob};
+      receives[r] = {At(out, first(r)), size_of(r)};
+    }
+    return Move(sends, receives, {.own = own}, queue);
+  }
+  using Work = std::function<Status(Queue queue)>;
+  // The same for parts of one size, which the all-gather below carries: all ranks' blobs equally
+  // long. One that is longer than the room for it makes all travel again, as long as the longest.
+  Status GatherEqual(const void* in, void* out, uint64_t count, const Work& own, Queue queue);
+
+  template <class First, class SizeOf>
+  Status ReduceParts(const void* in, std::byte* out, const First& first, const SizeOf& size_of,
+                     Queue queue) {
+    const uint64_t own = size_of(rank());
+    const uint64_t piece = PieceOf(own);
+    LH_RETURN_IF_ERROR(
+        Limited([&] { return Reserve(*engine_, size() * piece * kElementBytes, &parts_); }));
+    std::vector<Sending> sends(size());
+    std::vector<Receiving> receives(size());
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      sends[r] = {At(in, first(r)), size_of(r), r};
+      receives[r] = {parts_.data() + r * piece * kElementBytes, own};
+    }
+    const auto sum = [&](uint64_t number, Queue on) {
+      const uint64_t begin = std::min(number * piece, own);
+      const uint64_t count = std::min(begin + piece, own) - begin;
+      if (count == 0) return absl::OkStatus();
+      std::vector<const void*> parts;
+      for (uint32_t r = 0; r < size(); ++r) {
+        parts.push_back(r == rank() ? At(in, first(r) + begin) : receives[r].data);
+      }
+      return engine_->Sum(parts, count, Dtype::kBf16, out + begin * kElementBytes, on);
+    };
+    return Move(sends, receives, {.finish = sum}, queue);
+  }
+
+  struct Extras {
+    // Takes each decoded piece, which begins at the receivings' addresses again and again.
+    std::function<Status(uint64_t piece, Queue queue)> finish;
+    // What this rank does with its own part, while others travel.
+    Work own;
+  };
+
+  // What a piece holds of `count` elements at most.
+  uint64_t PieceOf(uint64_t count) const {
+    if (options_.piece_elements == 0 || engine_->device() == nullptr) return count;
+    return std::min(count, options_.piece_elements);
+  }
+  // Sends every peer its part and gets the others', decoded.
+  Status Move(std::span<const Sending> sends, std::span<const Receiving> receives,
+              const Extras& extras, Queue queue);
+
+  StatusOr<std::span<const uint64_t>> AwaitSizes(uint64_t read) {
+    auto words = engine_->Await(
+        read, [this] { return status(); }, Deadline::After(options_.call_limit));
+    if (absl::IsDeadlineExceeded(words.status())) Abort(words.status());
+    return words;
+  }
+
+  struct Piece;
+  uint64_t FirstBytes(uint64_t elements) const;
+  // Adds those of a blob that this rank sends. A blob of MostBytes has the elements themselves.
+  void CountEscapes(uint64_t elements, uint64_t blob_bytes) {
+    if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
+  }
+  Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
+  // A blob as a message that is as long as the blob's own word says.
+  static SizedBlock Whole(const std::byte* area, uint64_t at, uint64_t elements) {
+    if (elements == 0) return {};
+    return {at, MostBytes(elements), SizeWord(area + at), codec::kBlobHeaderBytes};
+  }
+  // Whole blobs, whose sizes no host knows.
+  Status SendWhole(const Piece& piece, Queue queue);
+  // The host waits for sizes.
+  bool waits() const { return blobs_ == nullptr && options_.exchange != Exchange::kBounded; }
+  bool sizes_first() const {
+    return blobs_ == nullptr && options_.exchange == Exchange::kSizesFirst;
+  }
+  // `late`: ranks whose blobs are whole only now.
+  Status SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late, Queue queue);
+
+  const Options options_;
+  const std::unique_ptr<Engine> engine_;
+  const std::unique_ptr<Coder> coder_;
+  Pipeline pipeline_;
+  Blobs* const blobs_;  // null: the communicator below has none
+  OwnedMemory sent_, received_, parts_, words_;
+  // The last all-gather had no room for a blob, so the next one sends sizes first. All ranks know.
+  bool wide_ = false;
+};
+
+// A piece's blobs on their way.
+struct ZipCommunicator::Piece {
+  Layout send, receive;
+  std::byte* send_area = nullptr;
+  std::byte* receive_area = nullptr;
+  std::span<const Sending> sends;  // of which place of the area
+
+  uint64_t SendAt(uint32_t peer) const { return send.offsets[sends[peer].blob]; }
+};
+
+}  // namespace longhaul::collective::zip
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_

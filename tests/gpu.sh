@@ -86,8 +86,12 @@ if [ "$run" = 1 ]; then
   LONGHAUL_TEST_GPUS=$("$python" -c 'import torch; print(torch.cuda.device_count())')
   export LONGHAUL_TEST_GPUS
   runs=("${RUNS[@]}")
+  more=0
   if [ "$LONGHAUL_TEST_GPUS" -ge 2 ]; then
     runs+=("${RUNS_OF_TWO_GPUS[@]}")
+    # As on machines whose GPUs have no direct links.
+    NCCL_P2P_DISABLE=1 "$BUNDLE/bin/group_gpu_test" || failed+=("group_gpu_test without direct links")
+    more=1
   else
     printf 'skipped, they need two GPUs: %s\n' "${RUNS_OF_TWO_GPUS[*]}"
   fi
@@ -95,7 +99,7 @@ if [ "$run" = 1 ]; then
     read -r script part <<<"$run"
     python3 -B "$BUNDLE/$TRAINING/$script" "$BUNDLE/bin" "$part" || failed+=("$run")
   done
-  total=$(($(wc -l <"$BUNDLE/gpu_tests.txt") + 1 + ${#runs[@]}))
+  total=$(($(wc -l <"$BUNDLE/gpu_tests.txt") + 1 + more + ${#runs[@]}))
   printf '%d passed, %d failed%s\n' $((total - ${#failed[@]})) ${#failed[@]} "${failed[*]:+: ${failed[*]}}"
   [ ${#failed[@]} = 0 ]
 fi

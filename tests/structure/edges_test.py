@@ -130,7 +130,7 @@ FOREIGN = {
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module", "transport/collective/engine/module"],
     # The coordinator and the CLI know no GPU.
     r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
-                               "transport/collective/nccl", "transport/collective/engine",
+                               "transport/collective/mapped", "transport/collective/nccl", "transport/collective/engine",
                                "transport/collective/zip", "transport/collective/taco",
                                "transport/collective/switcher", "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],

@@ -41,7 +41,8 @@ Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline) {
       continue;
     }
     wait.look();
-    if (longhaul::operator-(Now(), began) > kQueueBusyWait) std::this_thread::sleep_for(kQueuePause);
+    if (longhaul::operator-(Now(), began) > kQueueBusyWait)
+      std::this_thread::sleep_for(kQueuePause);
   }
 }
 

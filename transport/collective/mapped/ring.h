@@ -38,7 +38,9 @@ constexpr uint64_t RegionBytes(uint32_t ranks) {
 }
 // Where the channel from `rank` to `peer` begins in the memory of `rank`.
 constexpr uint64_t ChannelAt(uint32_t rank, uint32_t peer) {
-  return kPageBytes + (peer < rank ? peer : peer - 1) * kChannelBytes;
+  // Channels in the order of ranks, without one to itself.
+  const uint32_t itself = rank < peer ? 1 : 0;
+  return kPageBytes + (peer - itself) * kChannelBytes;
 }
 
 // How a message of at most so many bytes is cut: alike on both sides.

@@ -123,14 +123,15 @@ class Lane {
     if (!last_) return false;
     Steps()[sends_ ? 0 : 1] = step_;
     if (sends_ && peer_.size_dev != nullptr) {
-      Steps()[2] += sent_;
-      Set(peer_.sent + Line(lane_), Steps()[2]);
+      uint64_t& all = Steps()[2 + args_.kind];
+      all += sent_;
+      Set(peer_.sent + Line(lane_), all);
     }
     return true;
   }
 
  private:
-  uint64_t* Steps() const { return peer_.steps_dev + uint64_t{lane_} * 3; }
+  uint64_t* Steps() const { return peer_.steps_dev + uint64_t{lane_} * collective::kStepWords; }
   uint64_t Line(uint64_t number) const { return number * args_.line_words; }
   uint64_t Slot() const { return uint64_t{lane_} * args_.slots + step_ % args_.slots; }
   static uint64_t Get(const uint64_t* word) {

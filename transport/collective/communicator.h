@@ -20,7 +20,7 @@
 //
 // The end. A rank that is lost (its process died), fails (Abort) or does not come in time ends the
 // group: every pending and later call of every rank returns kAborted with that rank's number within
-// 2 s, or kDeadlineExceeded (in host memory with the ranks that were waited for: NCCL does not know
+// 2 s, or kDeadlineExceeded (of `host` with the ranks that were waited for: others do not know
 // them). A communicator that has ended does nothing any more; make a new group.
 //
 // Errors before anything is sent: kInvalidArgument for counts, dtypes and pointers that cannot be;
@@ -62,6 +62,8 @@ struct Block {
 };
 
 enum class Op : uint8_t { kAllReduce, kReduceScatter, kAllGather, kAllToAll, kBroadcast, kBarrier };
+inline constexpr Op kOps[] = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather,
+                              Op::kAllToAll,  Op::kBroadcast,     Op::kBarrier};
 std::string_view ToString(Op op);
 
 // Since the communicator was made. Bytes are those that this rank sent to others.
@@ -69,11 +71,16 @@ struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // what they would have been uncompressed
   uint64_t sent_bytes = 0;    // as they went; not counted: what graphs send when they are replayed
-  uint64_t escapes = 0;       // zip: elements outside the windows of exponents, to whole 16
+  // Beside these, what only the device knows (Blobs), as far as it has come; replays among it.
+  uint64_t blob_bytes = 0;
+  // zip: elements outside the windows of exponents, to whole 16; not known of blobs.
+  uint64_t escapes = 0;
+
+  uint64_t all_sent_bytes() const { return sent_bytes + blob_bytes; }
 };
 
-// A message whose length only the device knows: `base` and what the 8-byte word at `size` says when
-// the queue comes there, at most `most` bytes.
+// A message whose length only the device knows: `base` and what the 8-byte word at `size`, device
+// memory, says when the queue comes there, at most `most`. All in bytes. `size` null: `most`.
 struct SizedBlock {
   uint64_t offset = 0, most = 0;
   const void* size = nullptr;
@@ -84,13 +91,19 @@ struct SizedBlock {
 class Blobs {
  public:
   virtual ~Blobs() = default;
-  // Bytes, a message to each other rank. `receive` has room for the most that may come: the
-  // sender's `most`. No rank sends itself anything.
-  virtual Status Exchange(const void* in, std::span<const SizedBlock> send, void* out,
+  // Bytes, a message to each other rank; no rank sends itself anything. `receive` says how much the
+  // sender may send, its `most`, and has room for that. `in` and `out` as in AllToAllV. Counted as
+  // sent in a call of `op`.
+  virtual Status Exchange(Op op, const void* in, std::span<const SizedBlock> send, void* out,
                           std::span<const Block> receive, Queue queue) = 0;
-  // By Exchange, as far as the device has come, replays of graphs among them. Stats::sent_bytes of
-  // the communicator has none of it. Any thread.
-  virtual uint64_t sent_bytes() const = 0;
+  // What Exchange sent for calls of `op`, as far as the device has come, replays of graphs among
+  // them. Any thread.
+  virtual uint64_t sent_bytes(Op op) const = 0;
+  uint64_t sent_bytes() const {
+    uint64_t sent = 0;
+    for (const Op op : kOps) sent += sent_bytes(op);
+    return sent;
+  }
 };
 
 class Communicator {
@@ -137,6 +150,10 @@ class Communicator {
   // because `deadline` passed; or what arrived since the last Wait is not whole (zip/factory.h).
   // Not while recording.
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
+  // What arrived since the last Wait or fault() and was not whole or not what was expected, as far
+  // as the device has come; OK: nothing was. Waits for nothing. For those who never Wait, because
+  // they wait for the queue by other means.
+  virtual Status fault() { return absl::OkStatus(); }
   // Ends the group for all ranks; `reason` is what they are told. Any thread; idempotent.
   virtual void Abort(const Status& reason) = 0;
   // OK, or why the group has ended. Any thread.

@@ -81,12 +81,14 @@ StatusOr<std::shared_ptr<Communicator>> Exact(const Making& making, GroupPath pa
     return collective::host::Create(making.member, {}, making.deadline);
   }
   LH_ASSIGN_OR_RETURN(const bool linked, AreLinked(*making.device, making.options.ranks));
-  if (path == GroupPath::kNccl || (path == GroupPath::kBest && linked)) {
+  const uint32_t ranks = making.member->place().size;
+  const bool best_is_nccl = linked || ranks > collective::mapped::kMostRanks;
+  if (path == GroupPath::kNccl || (path == GroupPath::kBest && best_is_nccl)) {
     return collective::nccl::Create(making.member, *making.device, {}, making.deadline);
   }
-  if (making.member->place().rank == 0) {
+  if (making.member->place().rank == 0 && !linked) {
     LogInfo("the {} GPUs of a group have no direct links: they exchange through host memory",
-            making.member->place().size);
+            ranks);
   }
   return collective::mapped::Create(making.member, *making.device, making.deadline);
 }
@@ -113,7 +115,8 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, Making* making
     case GroupCollective::kAuto: {
       const std::vector<BlockExchange> exchanges = BlockExchangesOf(making->options);
       // Passes with experts are never recorded: counts of their tokens go through the host.
-      const bool recorded = !waits && !making->options.model.has_experts();
+      const bool recorded =
+          !waits && making->options.graphs && !making->options.model.has_experts();
       if (exchanges.empty()) return made->exact;
       LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, Zipped(making, *made));
       LH_ASSIGN_OR_RETURN(

@@ -25,7 +25,7 @@ std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options);
 
 // By which way GPUs exchange.
 enum class GroupPath : uint8_t {
-  kBest,    // kNccl where all reach each other's memory, else kMapped
+  kBest,    // kNccl where all reach each other's memory, or are too many; else kMapped
   kNccl,    // direct links, or what NCCL has instead
   kMapped,  // host memory that all map
 };

@@ -72,11 +72,9 @@ uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpe
   const v1::Device& device = devices.front();
   const bool in_order = device.kind() == "cpu" || spec.train.deterministic;
   if (spec.replay || !in_order || surroundings.empty()) return 0;
-  // Whoever sums is chosen by times that were measured. Two parts have one sum, and `host` and zip
-  // both sum in the order of ranks; NCCL's sums of more are rounded elsewhere.
-  const bool chosen =
-      spec.group.forward == GroupCollective::kAuto || spec.group.backward == GroupCollective::kAuto;
-  if (chosen && device.kind() != "cpu" && cell.group.tensor > 2) return 0;
+  // Two parts have one sum, and all but NCCL sum more in the order of ranks. Who sums on GPUs
+  // depends on their links and, where it is chosen, on times that were measured.
+  if (device.kind() != "cpu" && cell.group.tensor > 2) return 0;
   const uint32_t threads = cell.setting.threads;
   std::string all = fmt::format(
       "{}\ntext {}, {} tokens, {} of them for validation, vocabulary {}\n"

@@ -147,7 +147,10 @@ constexpr DeviceTable kTable = {
           return On(device, [&] {
             const cudaError_t error =
                 cudaHostRegister(memory, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
-            return error == cudaSuccess ? cudaHostGetDevicePointer(memory_dev, memory, 0) : error;
+            if (error != cudaSuccess) return error;
+            const cudaError_t found = cudaHostGetDevicePointer(memory_dev, memory, 0);
+            if (found != cudaSuccess) static_cast<void>(cudaHostUnregister(memory));
+            return found;
           });
         },
     .unmap = [](void* memory) { return Cleared(cudaHostUnregister(memory)); },

@@ -47,13 +47,15 @@ struct ExchangePeer {
   const uint64_t* receive_filled;  // by the peer
   const uint64_t* send_emptied;    // [lane], a line each: by the peer
   uint64_t* receive_emptied;       // by this rank
-  uint64_t* sent;                  // [lane], a line each: bytes of all calls with size_dev
-  uint64_t* steps_dev;             // [lane][3]: slots filled, slots emptied, bytes sent
+  uint64_t* sent;                  // [lane], a line each: bytes of this kind of call with size_dev
+  uint64_t* steps_dev;  // [lane][kStepWords]: slots filled, slots emptied, then such bytes by kind
 };
 inline constexpr uint32_t kMostExchangePeers = 15;
+inline constexpr uint32_t kKindsOfCall = 6, kStepWords = 2 + kKindsOfCall;
 struct ExchangeArgs {
   ExchangePeer peers[kMostExchangePeers];
   uint32_t peer_count;
+  uint32_t kind;        // of call, below kKindsOfCall
   uint32_t lanes;       // of the widest peer
   uint32_t slots;       // of a lane
   uint32_t line_words;  // from one flag to the next

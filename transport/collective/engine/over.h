@@ -28,6 +28,7 @@ class CommunicatorOver : public Communicator {
     return Pass([&] { return below_->Barrier(queue); });
   }
   Status Wait(Queue queue, Deadline deadline) override { return below_->Wait(queue, deadline); }
+  Status fault() override { return below_->fault(); }
   void Abort(const Status& reason) final { below_->Abort(reason); }
   Status status() const final { return below_->status(); }
   Stats stats() const override { return stats_; }

@@ -21,8 +21,7 @@ namespace longhaul::collective::mapped {
 namespace {
 
 static_assert(kMostRanks == kMostExchangePeers + 1);
-// Of a lane on the device: slots filled, slots emptied, bytes sent.
-constexpr uint64_t kStepWords = 3;
+static_assert(kKinds == kKindsOfCall && kKinds == std::size(kOps));
 // A part of a sum begins at 16 bytes, whatever its dtype.
 constexpr uint64_t kPartElements = 16;
 
@@ -60,13 +59,14 @@ class MappedCommunicator final : public Communicator, public Blobs {
   uint32_t rank() const override { return member_->place().rank; }
   uint32_t size() const override { return member_->place().size; }
   int device() const override { return device_.index(); }
-  std::string Describe() const override { return "host memory"; }
+  std::string Describe() const override { return "mapped host memory"; }
 
   Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                    Queue queue) override {
     LH_RETURN_IF_ERROR(
         internal::CheckArguments({Op::kAllReduce, dtype, reduction, 0, count}, size(), in, out));
     if (count == 0) return status();
+    ++stats_.calls;
     // Two ranks send no more if each makes the whole sum, and wait for each other once.
     if (size() == 2) return ReduceWhole(in, out, count, dtype, reduction, queue);
     const uint64_t ranks = size();
@@ -77,8 +77,8 @@ class MappedCommunicator final : public Communicator, public Blobs {
       return Block{begin, std::min(begin + part, count) - begin};
     };
     const Block own = block_of(rank());
-    LH_RETURN_IF_ERROR(
-        ReduceParts(in, At(out, own.offset, dtype), block_of, dtype, reduction, queue));
+    LH_RETURN_IF_ERROR(ReduceParts(Op::kAllReduce, in, At(out, own.offset, dtype), block_of, dtype,
+                                   reduction, queue));
     std::vector<Message> messages(size());
     for (uint32_t r = 0; r < size(); ++r) {
       const Block block = block_of(r);
@@ -87,15 +87,16 @@ class MappedCommunicator final : public Communicator, public Blobs {
                      .receive = At(out, block.offset, dtype),
                      .receive_bytes = block.count * BytesPerElement(dtype)};
     }
-    return Move(messages, queue);
+    return Move(Op::kAllReduce, messages, queue);
   }
   Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                        Queue queue) override {
     LH_RETURN_IF_ERROR(internal::CheckArguments({Op::kReduceScatter, dtype, reduction, 0, count},
                                                 size(), in, out));
     if (count == 0) return status();
+    ++stats_.calls;
     return ReduceParts(
-        in, static_cast<std::byte*>(out),
+        Op::kReduceScatter, in, static_cast<std::byte*>(out),
         [&](uint32_t r) {
           return Block{r * count, count};
         },
@@ -113,7 +114,8 @@ class MappedCommunicator final : public Communicator, public Blobs {
                      .receive = At(out, r * count, dtype),
                      .receive_bytes = bytes};
     }
-    LH_RETURN_IF_ERROR(Move(messages, queue));
+    ++stats_.calls;
+    LH_RETURN_IF_ERROR(Move(Op::kAllGather, messages, queue));
     return engine_->Copy(At(out, rank() * count, dtype), in, bytes, queue);
   }
   Status AllToAllV(const void* in, std::span<const Block> send, void* out,
@@ -126,7 +128,8 @@ class MappedCommunicator final : public Communicator, public Blobs {
                      .receive = At(out, receive[r].offset, dtype),
                      .receive_bytes = receive[r].count * BytesPerElement(dtype)};
     }
-    LH_RETURN_IF_ERROR(Move(messages, queue));
+    ++stats_.calls;
+    LH_RETURN_IF_ERROR(Move(Op::kAllToAll, messages, queue));
     return engine_->Copy(messages[rank()].receive, messages[rank()].send,
                          messages[rank()].send_bytes, queue);
   }
@@ -140,7 +143,8 @@ class MappedCommunicator final : public Communicator, public Blobs {
       if (rank() == root) messages[r] = {.send = At(data, 0, dtype), .send_bytes = bytes};
       if (r == root) messages[r] = {.receive = At(data, 0, dtype), .receive_bytes = bytes};
     }
-    return Move(messages, queue);
+    ++stats_.calls;
+    return Move(Op::kBroadcast, messages, queue);
   }
   // A word to each other rank and one from each.
   Status Barrier(Queue queue) override {
@@ -152,11 +156,12 @@ class MappedCommunicator final : public Communicator, public Blobs {
                      .receive = scratch_.back().data() + (1 + r) * sizeof(uint64_t),
                      .receive_bytes = sizeof(uint64_t)};
     }
-    return Move(messages, queue, /*counts=*/false);
+    ++stats_.calls;
+    return Move(Op::kBarrier, messages, queue);
   }
 
   Blobs* blobs() override { return this; }
-  Status Exchange(const void* in, std::span<const SizedBlock> send, void* out,
+  Status Exchange(Op op, const void* in, std::span<const SizedBlock> send, void* out,
                   std::span<const Block> receive, Queue queue) override {
     if (send.size() != size() || receive.size() != size()) {
       return absl::InvalidArgumentError(
@@ -173,14 +178,15 @@ class MappedCommunicator final : public Communicator, public Blobs {
                      .receive_bytes = receive[r].count,
                      .receive_any = true};
     }
-    return Move(messages, queue);
+    return Move(op, messages, queue);
   }
-  uint64_t sent_bytes() const override {
+  using Blobs::sent_bytes;
+  uint64_t sent_bytes(Op op) const override {
     uint64_t sent = 0;
     for (uint32_t r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        sent += WordAt(ChannelAt(rank(), r) + kSentAt + lane * kLineBytes).load();
+        sent += WordAt(ChannelAt(rank(), r) + SentAt(op, lane)).load();
       }
     }
     return sent;
@@ -194,18 +200,24 @@ class MappedCommunicator final : public Communicator, public Blobs {
   }
 
   Status Wait(Queue queue, Deadline deadline) override {
-    LH_RETURN_IF_ERROR(AwaitQueue({.device = device_,
-                                   .event = event_,
-                                   .communicator = *this,
-                                   .what = "a collective through host memory",
-                                   .look = [] {}},
-                                  queue, deadline));
-    const uint64_t fault = WordAt(kFaultAt).load();
-    if (fault == 0) return absl::OkStatus();
+    const Status waited = AwaitQueue({.device = device_,
+                                      .event = event_,
+                                      .communicator = *this,
+                                      .what = "a collective through host memory",
+                                      .look = [this] { static_cast<void>(fault()); }},
+                                     queue, deadline);
+    // Ranks whose calls do not fit each other may wait for what never comes.
+    LH_RETURN_IF_ERROR(fault());
+    return waited;
+  }
+  // Ends the group: what a rank skipped is lost for its sums.
+  Status fault() override {
+    const uint64_t word = WordAt(kFaultAt).load();
+    if (word == 0) return absl::OkStatus();
     const Status other = absl::InvalidArgumentError(
         fmt::format("rank {} got a message from rank {} that is not as long as it expected: they "
                     "made calls that do not fit each other",
-                    rank(), fault - 1));
+                    rank(), word - 1));
     Abort(other);
     return other;
   }
@@ -230,6 +242,9 @@ class MappedCommunicator final : public Communicator, public Blobs {
   static const std::byte* At(const void* data, uint64_t element, Dtype dtype) {
     return static_cast<const std::byte*>(data) + element * BytesPerElement(dtype);
   }
+  static uint64_t SentAt(Op op, uint32_t lane) {
+    return kSentAt + (static_cast<uint64_t>(op) * kLanes + lane) * kLineBytes;
+  }
   // In this rank's own region.
   std::atomic_ref<uint64_t> WordAt(uint64_t at) const {
     return std::atomic_ref(*reinterpret_cast<uint64_t*>(regions_[rank()].host(at)));
@@ -239,8 +254,11 @@ class MappedCommunicator final : public Communicator, public Blobs {
   Status Grow(uint64_t bytes) {
     if (!scratch_.empty() && scratch_.back().size() >= bytes) return absl::OkStatus();
     const uint64_t before = scratch_.empty() ? 0 : scratch_.back().size();
-    LH_ASSIGN_OR_RETURN(OwnedMemory memory, engine_->Allocate(std::max(bytes, 2 * before)));
-    scratch_.push_back(std::move(memory));
+    // Sizes that grow little by little take no more than twice the largest.
+    StatusOr<OwnedMemory> memory = engine_->Allocate(std::max(bytes, 2 * before));
+    if (!memory.ok()) memory = engine_->Allocate(bytes);
+    LH_RETURN_IF_ERROR(memory.status());
+    scratch_.push_back(*std::move(memory));
     return absl::OkStatus();
   }
   Status Join(std::span<const void* const> parts, uint64_t count, Dtype dtype, Reduction reduction,
@@ -256,14 +274,14 @@ class MappedCommunicator final : public Communicator, public Blobs {
     std::byte* const other = scratch_.back().data();
     const Message message = {
         .send = At(in, 0, dtype), .send_bytes = bytes, .receive = other, .receive_bytes = bytes};
-    LH_RETURN_IF_ERROR(Move(std::array{message, message}, queue));
+    LH_RETURN_IF_ERROR(Move(Op::kAllReduce, std::array{message, message}, queue));
     const std::array<const void*, 2> parts =
         rank() == 0 ? std::array<const void*, 2>{in, other} : std::array<const void*, 2>{other, in};
     return Join(parts, count, dtype, reduction, out, queue);
   }
   // Rank r's part of `in` is block_of(r).
   template <class BlockOf>
-  Status ReduceParts(const void* in, std::byte* out, const BlockOf& block_of, Dtype dtype,
+  Status ReduceParts(Op op, const void* in, std::byte* out, const BlockOf& block_of, Dtype dtype,
                      Reduction reduction, Queue queue) {
     const uint64_t own = block_of(rank()).count;
     const uint64_t own_bytes = own * BytesPerElement(dtype);
@@ -280,33 +298,31 @@ class MappedCommunicator final : public Communicator, public Blobs {
                      .receive_bytes = own_bytes};
       parts[r] = r == rank() ? At(in, block.offset, dtype) : place;
     }
-    LH_RETURN_IF_ERROR(Move(messages, queue));
+    LH_RETURN_IF_ERROR(Move(op, messages, queue));
     return Join(parts, own, dtype, reduction, out, queue);
   }
 
   // One message to each other rank and one from each; this rank's own place is left out.
-  Status Move(std::span<const Message> messages, Queue queue, bool counts = true) {
+  Status Move(Op op, std::span<const Message> messages, Queue queue) {
     LH_RETURN_IF_ERROR(status());
     ExchangeArgs args{};
-    uint64_t known = 0, most = 0;
+    args.kind = static_cast<uint32_t>(op);
+    uint64_t known = 0;
     for (uint32_t r = 0; r < size(); ++r) {
       const Message& message = messages[r];
       if (r == rank() || (message.send_bytes == 0 && message.receive_bytes == 0)) continue;
-      args.peers[args.peer_count] = PeerOf(r, message);
+      args.peers[args.peer_count] = PeerOf(op, r, message);
       const ExchangePeer& peer = args.peers[args.peer_count++];
       args.lanes = std::max({args.lanes, peer.send_lanes, peer.receive_lanes});
-      most += message.send_bytes;
       if (message.size == nullptr) known += message.send_bytes;
     }
     if (args.peer_count > 0) LH_RETURN_IF_ERROR(Launch(args, queue));
-    ++stats_.calls;
-    if (counts) {
-      stats_.tensor_bytes += most;
-      stats_.sent_bytes += known;
-    }
+    if (op == Op::kBarrier) return absl::OkStatus();
+    stats_.tensor_bytes += known;
+    stats_.sent_bytes += known;
     return absl::OkStatus();
   }
-  ExchangePeer PeerOf(uint32_t r, const Message& message) {
+  ExchangePeer PeerOf(Op op, uint32_t r, const Message& message) {
     const uint64_t here = ChannelAt(rank(), r), there = ChannelAt(r, rank());
     const auto own = [&](uint64_t at) {
       return reinterpret_cast<uint64_t*>(regions_[rank()].dev(here + at));
@@ -314,7 +330,8 @@ class MappedCommunicator final : public Communicator, public Blobs {
     const auto others = [&](uint64_t at) {
       return reinterpret_cast<const uint64_t*>(regions_[r].dev(there + at));
     };
-    const Cut send = CutOf(message.send_bytes), receive = CutOf(message.receive_bytes);
+    const Cut send = CutOf(message.send_bytes, size()),
+              receive = CutOf(message.receive_bytes, size());
     return {.send_dev = message.send,
             .send_most = message.send_bytes,
             .size_dev = message.size,
@@ -333,7 +350,7 @@ class MappedCommunicator final : public Communicator, public Blobs {
             .receive_filled = others(kFilledAt),
             .send_emptied = others(kEmptiedAt),
             .receive_emptied = own(kEmptiedAt),
-            .sent = own(kSentAt),
+            .sent = own(SentAt(op, 0)),
             .steps_dev = static_cast<uint64_t*>(steps_->data_dev()) + r * kLanes * kStepWords};
   }
   Status Launch(ExchangeArgs& args, Queue queue) {

@@ -18,9 +18,10 @@ namespace longhaul::collective::mapped {
 
 inline constexpr uint32_t kMostRanks = 16;
 
-// All ranks call it, each with another device. kResourceExhausted: the host cannot pin 16 MiB
-// for each other rank. kFailedPrecondition: ranks cannot open each other's memory, as those of two
-// containers. kUnimplemented: more than kMostRanks.
+// All ranks call it, each with another device. A call on another queue than the one before must be
+// ordered after it by the caller. A rank has some 16 MiB of host memory for each other rank; all
+// ranks pin all of it. kResourceExhausted: the host cannot. kFailedPrecondition: ranks cannot open
+// each other's memory, as those of two containers. kUnimplemented: more than kMostRanks.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);
 

@@ -27,7 +27,11 @@ StatusOr<UniqueFd> NewFile(size_t bytes) {
   UniqueFd file(::memfd_create("longhaul-collective", MFD_CLOEXEC));
   if (!file) return FromErrno("making memory that ranks share", errno);
   // Taken now: what cannot be had later would end the process.
-  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
+  int error = 0;
+  do {
+    error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error != 0) {
     return FromErrno(fmt::format("making {} bytes of memory that ranks share", bytes), error);
   }
   return file;

@@ -253,6 +253,7 @@ class SwitcherCommunicator final : public Switcher {
     entry->bytes[line] += bytes;
     ++since_[line];
     entry->last[line] = calls_;
+    // What blobs have sent is not known here; then none was sent, and the probe's ratio stays.
     entry->sent[line] += after.sent_bytes - before.sent_bytes;
     entry->tensor[line] += after.tensor_bytes - before.tensor_bytes;
     const bool due = (line > 0 && since_[line] >= options_.agree_every) ||

@@ -205,7 +205,7 @@ class Prober {
       const Stats now = communicators_[k]->stats();
       word["seconds"].push_back(rounds[k].empty() ? 0.0 : MedianOf(rounds[k]));
       word["tensor"].push_back(now.tensor_bytes - stats[k].tensor_bytes);
-      word["sent"].push_back(now.sent_bytes - stats[k].sent_bytes);
+      word["sent"].push_back(now.all_sent_bytes() - stats[k].all_sent_bytes());
     }
     return Agree(word, call, probe);
   }

@@ -79,6 +79,11 @@ class TacoCommunicator final : public CommunicatorOver {
     if (!Codes(dtype) || op == Op::kAllToAll || op == Op::kBroadcast || op == Op::kBarrier) {
       return absl::OkStatus();
     }
+    if (op == Op::kAllReduce && size() == 2) {
+      const uint64_t bytes = size() * coder_->Bytes(count);
+      LH_RETURN_IF_ERROR(below().Prepare(Op::kAllGather, bytes, Dtype::kBytes));
+      return Reserve(*engine_, kPlaces * bytes, &gathered_);
+    }
     // Parts are whole blocks of one length, so no more than a block a rank is added.
     const uint64_t bytes = coder_->Bytes(count + uint64_t{size()} * options_.block) +
                            size() * 2 * uint64_t{options_.block};

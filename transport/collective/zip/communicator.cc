@@ -140,7 +140,7 @@ Status ZipCommunicator::SendWhole(const Piece& piece, Queue queue) {
     send[r] = Whole(piece.send_area, piece.SendAt(r), piece.send.counts[r]);
     receive[r] = {piece.receive.offsets[r], MostBytes(piece.receive.counts[r])};
   }
-  return blobs_->Exchange(piece.send_area, send, piece.receive_area, receive, queue);
+  return blobs_->Exchange(op_, piece.send_area, send, piece.receive_area, receive, queue);
 }
 
 Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late,

@@ -43,7 +43,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
       const std::vector<SizedBlock> send(size(), Whole(blob_of(number), 0, elements));
       std::vector<Block> receive(size());
       for (uint32_t r = 0; r < size(); ++r) receive[r] = {r * length, MostBytes(elements)};
-      return blobs_->Exchange(blob_of(number), send, blobs_of(number), receive, on);
+      return blobs_->Exchange(op_, blob_of(number), send, blobs_of(number), receive, on);
     }
     counted().sent_bytes += (size() - 1) * length;
     return below().AllGather(blob_of(number), blobs_of(number), length, Dtype::kBytes, on);

@@ -44,6 +44,7 @@ class ZipCommunicator final : public CommunicatorOver {
     const uint64_t part = PartOf(count);
     const auto first = [&](uint32_t r) { return std::min(r * part, count); };
     const auto size_of = [&](uint32_t r) { return std::min((r + 1) * part, count) - first(r); };
+    op_ = Op::kAllReduce;
     LH_RETURN_IF_ERROR(ReduceParts(in, At(out, first(rank())), first, size_of, queue));
     return GatherParts(At(out, first(rank())), out, first, size_of, queue);
   }
@@ -54,6 +55,7 @@ class ZipCommunicator final : public CommunicatorOver {
     }
     LH_RETURN_IF_ERROR(internal::CheckArguments({Op::kReduceScatter, dtype, reduction, 0, count},
                                                 size(), in, out));
+    op_ = Op::kReduceScatter;
     return ReduceParts(
         in, static_cast<std::byte*>(out), [&](uint32_t r) { return r * count; },
         [&](uint32_t) { return count; }, queue);
@@ -62,6 +64,7 @@ class ZipCommunicator final : public CommunicatorOver {
     if (!Zips(dtype)) return Pass([&] { return below().AllGather(in, out, count, dtype, queue); });
     LH_RETURN_IF_ERROR(internal::CheckArguments(
         {.op = Op::kAllGather, .dtype = dtype, .count = count}, size(), in, out));
+    op_ = Op::kAllGather;
     return GatherParts(
         in, out, [&](uint32_t r) { return r * count; }, [&](uint32_t) { return count; }, queue);
   }
@@ -79,6 +82,7 @@ class ZipCommunicator final : public CommunicatorOver {
       receives[r] = {At(out, receive[r].offset), receive[r].count};
     }
     const Block& own = send[rank()];
+    op_ = Op::kAllToAll;
     return Move(sends, receives,
                 {.own =
                      [&](Queue on) {
@@ -103,9 +107,13 @@ class ZipCommunicator final : public CommunicatorOver {
     LH_RETURN_IF_ERROR(below().Wait(queue, deadline));
     return coder_->TakeFault();
   }
+  Status fault() override {
+    LH_RETURN_IF_ERROR(below().fault());
+    return coder_->TakeFault();
+  }
   Stats stats() const override {
     Stats all = CommunicatorOver::stats();
-    if (blobs_ != nullptr) all.sent_bytes += blobs_->sent_bytes();
+    if (blobs_ != nullptr) all.blob_bytes = blobs_->sent_bytes();
     return all;
   }
 
@@ -240,7 +248,8 @@ class ZipCommunicator final : public CommunicatorOver {
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
-  Blobs* const blobs_;  // null: the communicator below has none
+  Blobs* const blobs_;      // null: the communicator below has none
+  Op op_ = Op::kAllReduce;  // of the call that is made
   OwnedMemory sent_, received_, parts_, words_;
   // The last all-gather had no room for a blob, so the next one sends sizes first. All ranks know.
   bool wide_ = false;

@@ -20,7 +20,9 @@ struct RankCommunicators {
   std::shared_ptr<collective::Communicator> forward;   // sums of hidden states
   std::shared_ptr<collective::Communicator> backward;  // sums of their gradients
   bool recordable = true;                              // no call waits on the host
-  // What all three have sent, where somebody counts it (counted.h).
+  // What the others send by it, uncounted by `use`; null: nothing.
+  collective::Blobs* blobs = nullptr;
+  // What all three have sent beside that, where somebody counts it (counted.h).
   std::shared_ptr<RankUse> use;
 };
 

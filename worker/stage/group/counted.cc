@@ -58,6 +58,7 @@ class CountedCommunicator final : public Communicator {
     return below_->Prepare(op, count, dtype);
   }
   Status Wait(Queue queue, Deadline deadline) override { return below_->Wait(queue, deadline); }
+  Status fault() override { return below_->fault(); }
   void Abort(const Status& reason) override { below_->Abort(reason); }
   Status status() const override { return below_->status(); }
   collective::Stats stats() const override { return below_->stats(); }

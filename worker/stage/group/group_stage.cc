@@ -114,9 +114,10 @@ RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ran
           .hidden = options.model.hidden,
           .shared_channels = SharedChannels(options.model, options.group),
           .experts = options.group.expert,
-          .backward_waits = backward == GroupCollective::kZip ||
-                            // a switcher, which may take zip
-                            (backward == GroupCollective::kAuto && ranks.backward != ranks.exact),
+          .backward_waits = !ranks.recordable &&
+                            (backward == GroupCollective::kZip ||
+                             // a switcher, which may take zip
+                             (backward == GroupCollective::kAuto && ranks.backward != ranks.exact)),
           .in_bf16 = options.train.dtype == ComputeDtype::kBf16};
 }
 
@@ -124,6 +125,7 @@ RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ran
 void CountUse(RankCommunicators* ranks) {
   ranks->use = std::make_shared<RankUse>();
   const RankCommunicators raw = *ranks;
+  ranks->blobs = raw.exact->blobs();
   ranks->exact = Counted(raw.exact, ranks->use);
   ranks->forward = raw.forward == raw.exact ? ranks->exact : Counted(raw.forward, ranks->use);
   ranks->backward = raw.backward == raw.exact     ? ranks->exact
@@ -178,7 +180,12 @@ class GroupStage final : public Stage {
     return norm;
   }
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override {
-    return All([&](uint32_t rank) {
+    return All([&](uint32_t rank) -> Status {
+      // Gradients are there: their norm was. A message that was not what it should be is known.
+      const RankCommunicators& ranks = ranks_[rank].group->communicators();
+      for (const auto& communicator : {ranks.exact, ranks.forward, ranks.backward}) {
+        LH_RETURN_IF_ERROR(communicator->fault());
+      }
       return ranks_[rank].stage->OptimizerStep(step, learning_rate, gradient_scale);
     });
   }
@@ -252,10 +259,14 @@ class GroupStage final : public Stage {
     double seconds = 0;
     for (const Rank& rank : ranks_) {
       const RankUse& own = *rank.group->communicators().use;
-      use.sent.all_reduce += own.SentBytes(collective::Op::kAllReduce);
-      use.sent.all_gather += own.SentBytes(collective::Op::kAllGather);
-      use.sent.reduce_scatter += own.SentBytes(collective::Op::kReduceScatter);
-      use.sent.all_to_all += own.SentBytes(collective::Op::kAllToAll);
+      const collective::Blobs* const blobs = rank.group->communicators().blobs;
+      const auto sent = [&](collective::Op op) {
+        return own.SentBytes(op) + (blobs == nullptr ? 0 : blobs->sent_bytes(op));
+      };
+      use.sent.all_reduce += sent(collective::Op::kAllReduce);
+      use.sent.all_gather += sent(collective::Op::kAllGather);
+      use.sent.reduce_scatter += sent(collective::Op::kReduceScatter);
+      use.sent.all_to_all += sent(collective::Op::kAllToAll);
       seconds += own.seconds;
     }
     if (first.exact->device() < 0) use.seconds = seconds / static_cast<double>(ranks_.size());

@@ -158,7 +158,7 @@ class RankRun {
                 {"error", lane->eager.error_squares},
                 {"squares", lane->eager.squares},
                 {"checksum", lane->eager.checksum},
-                {"sent", after.sent_bytes - before.sent_bytes},
+                {"sent", after.all_sent_bytes() - before.all_sent_bytes()},
                 {"tensor", after.tensor_bytes - before.tensor_bytes}};
   }
 

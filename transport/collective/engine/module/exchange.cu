@@ -128,7 +128,7 @@ __device__ void Send(const ExchangeArgs& args, const ExchangePeer& peer, unsigne
   }
   Meet(1);
   const uint64_t bytes = shared->word;
-  uint64_t* const steps = peer.steps_dev + uint64_t{lane} * 3;
+  uint64_t* const steps = peer.steps_dev + uint64_t{lane} * kStepWords;
   uint64_t step = steps[0];
   uint64_t sent = 0;
   const uint64_t stride = peer.send_chunk * peer.send_lanes;
@@ -156,14 +156,15 @@ __device__ void Send(const ExchangeArgs& args, const ExchangePeer& peer, unsigne
   if (thread != 0) return;
   steps[0] = step;
   if (peer.size_dev == nullptr) return;
-  steps[2] += sent;
-  StoreWord(peer.sent + uint64_t{lane} * args.line_words, steps[2]);
+  uint64_t* const all = steps + 2 + args.kind;
+  *all += sent;
+  StoreWord(peer.sent + uint64_t{lane} * args.line_words, *all);
 }
 
 __device__ void Receive(const ExchangeArgs& args, const ExchangePeer& peer, unsigned lane,
                         unsigned thread, Shared* shared) {
   if (thread == 0) shared->ended = false;
-  uint64_t* const steps = peer.steps_dev + uint64_t{lane} * 3;
+  uint64_t* const steps = peer.steps_dev + uint64_t{lane} * kStepWords;
   uint64_t step = steps[1];
   const uint64_t stride = peer.receive_chunk * peer.receive_lanes;
   uint64_t begin = peer.receive_chunk * lane;

@@ -20,13 +20,13 @@ __device__ inline uint32_t Narrowed(float value, uint32_t dtype) {
   return dtype == kF16 ? F32ToF16(value) : F32ToBf16(value);
 }
 
-// Sixteen bytes of every part at a time. kDtype is known to the compiler.
 // The sum so far and one more, or the larger of the two. A NaN stays one.
 __device__ inline float Joined(float so_far, float value, bool largest) {
   if (!largest) return so_far + value;
   return value > so_far || value != value ? value : so_far;
 }
 
+// Sixteen bytes of every part at a time. kDtype is known to the compiler.
 template <uint32_t kDtype>
 __device__ uint4 SumOfSixteen(const SumArgs& args, uint64_t index) {
   constexpr int kValues = kDtype == kF32 ? 4 : 8;

@@ -35,7 +35,9 @@ enum class GroupPath : uint8_t {
 // GroupCollective::kAuto: a switcher of the native communicator and zip (switcher/factory.h), which
 // takes about a second for its probe, or reads it from `probes`, a folder; "": no probe is kept. It
 // stays only where zip is taken for what this stage's ranks exchange: else the native communicator
-// does all, and passes are recorded. Sums in fp32 are never zip's, so those stages probe nothing.
+// does all. Passes are recorded wherever no call waits for sizes on the host: without zip, and with
+// zip through host memory that GPUs map. Sums in fp32 are never zip's, so those stages probe
+// nothing.
 //
 // NCCL_P2P_DISABLE=1 in the environment says of all GPUs that they have no direct links.
 MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes = "",

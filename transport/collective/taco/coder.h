@@ -29,8 +29,8 @@ class Coder {
   virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
                         Queue queue) = 0;
   // Sums parts[0], parts[1], ...: payloads, but for parts[own], which is plain (kNoneIsOwn: none
-  // is). Where there is a
-  // `payload`, the sum is encoded there, and `out` has what it decodes to; else the sum rounded.
+  // is). Where there is a `payload`, the sum is encoded there, and `out` has what it decodes to;
+  // else the sum rounded.
   virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
                         Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;
 };

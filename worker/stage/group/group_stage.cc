@@ -114,10 +114,9 @@ RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ran
           .hidden = options.model.hidden,
           .shared_channels = SharedChannels(options.model, options.group),
           .experts = options.group.expert,
-          .backward_waits = !ranks.recordable &&
-                            (backward == GroupCollective::kZip ||
-                             // a switcher, which may take zip
-                             (backward == GroupCollective::kAuto && ranks.backward != ranks.exact)),
+          .backward_waits = backward == GroupCollective::kZip ||
+                            // a switcher, which may take zip
+                            (backward == GroupCollective::kAuto && ranks.backward != ranks.exact),
           .in_bf16 = options.train.dtype == ComputeDtype::kBf16};
 }
 

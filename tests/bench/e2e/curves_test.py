@@ -18,7 +18,7 @@ from curves_plot import ticks
 
 CURVES = pathlib.Path(__file__).resolve().parent / "curves.py"
 PROGRAMS = ""
-STEPS = 1200  # many more than the daemons that a kill leaves train before they are found
+STEPS = 600  # many more than the daemons that a kill leaves train before they are found
 TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--context", "32", "--microbatches", "16",
         "--steps", str(STEPS), "--warm-up", "5", "--validate-every", "100", "--validation-samples", "4",
         "--checkpoint-every", "10", "--dtype", "fp32", "--lr", "2e-3",

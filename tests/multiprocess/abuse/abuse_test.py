@@ -184,6 +184,9 @@ def main():
             false.worker_id = (cluster.folder / "attacker/worker-id").read_text().strip()
             stranger = Target(cluster.address, CONTROL + "Info", token, tls_as(), patient=True)
             control = Target(cluster.address, CONTROL + "Info", token)
+            # All its steps are repeated below: not more than it takes.
+            for proxy in proxies:
+                proxy.pause_s = 0.02
             run = start(cluster, "stormy")
             user = Target(cluster.address, CONTROL + "Info", token, tls_as(another_user(cluster)))
             with Memory(cluster.processes) as memory:
@@ -209,6 +212,8 @@ def main():
             for name, mb in memory.growth().items():
                 print(f"{name}: {memory.begin[name]:.1f} MB, grew by {mb:.1f} MB", flush=True)
                 assert mb < LIMIT_MB, f"{name} grew by {mb:.1f} MB"
+            for proxy in proxies:
+                proxy.pause_s = 0
             calm = start(cluster, "calm")
             training.wait_for("as many steps", lambda: cluster.step(calm) >= len(stormy))
             losses = cluster.end(calm)[:len(stormy)]

@@ -32,12 +32,14 @@ def flipped(data, at):
 
 
 class Proxy:
-    """Passes bytes both ways between whoever dials `address` and `target`, and flips bits."""
+    """Passes bytes both ways between whoever dials `address` and `target`, at leisure where `pause_s` says so, and
+    flips bits."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.target = None  # before anybody dials
+        self.pause_s = 0
         self.wanted, self.flips, self.connections = 0, 0, 0
         self.lock = threading.Lock()
         threading.Thread(target=self.accept, daemon=True).start()
@@ -54,6 +56,7 @@ class Proxy:
     def copy(self, source, sink):
         try:
             while data := source.recv(1 << 16):
+                time.sleep(self.pause_s)
                 # In the middle of something long: a tensor, not the few bytes around it.
                 with self.lock:
                     if self.flips < self.wanted and len(data) > 1000:

@@ -36,7 +36,7 @@ topology:
     - {{ within: east, rate: 200mbit }}
     - {{ within: west, rate: 200mbit }}
 """
-STEPS, WARM_UP = 10, 3
+STEPS, WARM_UP = 7, 2
 DEFAULTS = {"hidden": 512, "context": 128, "replicas": ""}
 # Bound by the slow link, by compute, and by both nearly alike.
 CELLS = [

@@ -62,7 +62,10 @@ TEST(TacoFlat, IsTheCodecWithoutAHeader) {
 // What a rank has of a reduction.
 struct Parts {
   Parts(std::mt19937* random, size_t count, uint64_t elements, Dtype of, const taco::Params& with)
-      : dtype(of), params(with), own(Below(random, static_cast<uint32_t>(count))) {
+      : dtype(of),
+        params(with),
+        own(Below(random, 4) == 0 ? TacoReduceArgs::kNoneIsOwn
+                                  : Below(random, static_cast<uint32_t>(count))) {
     // Of one size, as the parts of a sum are, or wild ones.
     const bool wild = Below(random, 3) == 0;
     for (size_t k = 0; k < count; ++k) {
@@ -96,7 +99,7 @@ struct Parts {
   size_t own;
   std::vector<std::vector<float>> widened;  // what is summed
   std::vector<float> sum;
-  std::unique_ptr<Tensor> own_part;
+  std::unique_ptr<Tensor> own_part;  // null: there is none
   std::vector<std::unique_ptr<AlignedBytes>> payloads;
   std::vector<const void*> pointers;
 };
@@ -141,7 +144,8 @@ TEST(TacoReduce, IsDecodingSummingAndEncoding) {
     args.out_payload = payload.span();
     // In place, every other time.
     Tensor out(parts.dtype, Flat(elements));
-    args.out = round % 4 < 2 ? out.mutable_view().data : parts.own_part->mutable_view().data;
+    const bool in_place = round % 4 >= 2 && parts.own_part != nullptr;
+    args.out = in_place ? parts.own_part->mutable_view().data : out.mutable_view().data;
     ASSERT_TRUE(TacoReduce(args, threads).ok());
     ASSERT_EQ(std::memcmp(payload.span().data(), expected.span().data(), payload.span().size()), 0);
     ASSERT_EQ(std::memcmp(args.out, expected_out.view().data, expected_out.view().size_bytes()), 0);

@@ -78,7 +78,7 @@ TEST_F(CoordinatorListTest, OneThatNeverAnswersIsNotWaitedFor) {
   const Outcome outcome = Run({"ps", "--coordinator", silent.address() + "," + other_.address()});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   // Two seconds, and what a busy machine takes.
-  EXPECT_LT(Now() - begin, absl::Seconds(4));
+  EXPECT_LT(Now() - begin, absl::Seconds(10));
 }
 
 TEST_F(CoordinatorListTest, WhereNoneServesEachOneSaysWhy) {

@@ -262,8 +262,8 @@ TEST_F(DashboardTest, AnEndDoesNotWaitForViewers) {
   for (int i = 0; i < 4; ++i) viewers.push_back(std::make_unique<Viewer>(port_, ""));
   for (auto& viewer : viewers) EXPECT_TRUE(viewer->Began());
   const MonoTime begin = Now();
-  EXPECT_TRUE(server_->Stop(Deadline::After(absl::Seconds(10))));
-  EXPECT_LT(longhaul::operator-(Now(), begin), absl::Seconds(3));
+  EXPECT_TRUE(server_->Stop(Deadline::After(absl::Seconds(30))));
+  EXPECT_LT(longhaul::operator-(Now(), begin), absl::Seconds(15));
   for (auto& viewer : viewers) viewer->Text();
 }
 

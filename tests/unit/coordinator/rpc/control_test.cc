@@ -375,7 +375,7 @@ TEST_F(ControlTest, StoppingEndsStreamsWithASentence) {
   const auto watch = control_->WatchRun(&context.grpc, request);
   v1::RunStatus status;
   ASSERT_TRUE(watch->Read(&status));
-  EXPECT_TRUE(server_->Stop(absl::Seconds(2)));
+  EXPECT_TRUE(server_->Stop(absl::Seconds(30)));
   grpc::Status end;
   ReadAll<v1::RunStatus>(watch, &end);
   EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);

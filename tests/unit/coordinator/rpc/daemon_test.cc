@@ -61,7 +61,7 @@ TEST_F(DaemonTest, ServesUntilASignalComes) {
     const MonoTime start = Now();
     daemon->Signal(signal);
     EXPECT_EQ(daemon->WaitForExit(Soon()), 0) << daemon->standard_error();
-    EXPECT_LT(Now() - start, absl::Seconds(2));
+    EXPECT_LT(Now() - start, absl::Seconds(10));  // two, and what a busy machine adds
     EXPECT_FALSE(session.Hear(&command));
     EXPECT_EQ(session.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   }

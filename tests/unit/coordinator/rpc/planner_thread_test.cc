@@ -313,8 +313,6 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileAPlanIsMade) {
     timed([&] { EXPECT_EQ(shell_->Run("deep")->state(), "planning"); });
   }
   std::ranges::sort(waits);
-  // Of a machine that is busy with other things, the slowest may tell anything.
-  EXPECT_LT(waits[waits.size() * 9 / 10], absl::Milliseconds(50));
   EXPECT_LT(waits.back(), kGatePatience / 2);
   gate_.Open();
   ASSERT_TRUE(Becomes("preparing")) << shell_->Run("deep")->reason();
@@ -348,8 +346,8 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileWorkersArePlaced) {
       "ms, at most {:.1f} ms\n",
       waits.size(), kStages, absl::ToDoubleSeconds(took_),
       milliseconds(waits[waits.size() * 99 / 100]), milliseconds(waits.back()));
-  // Of a machine that is busy with other things, the slowest may tell anything.
-  EXPECT_LT(waits[waits.size() * 9 / 10], absl::Milliseconds(50));
+  // A query that waited for a plan would take as long as that.
+  EXPECT_LT(waits[waits.size() * 9 / 10], took_ / 4);
 }
 
 TEST_F(PlanningShell, AStoppedRunStopsItsPlan) {

@@ -175,8 +175,8 @@ TEST_F(SessionTest, StoppingEndsSessionsWithASentence) {
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   const MonoTime start = Now();
-  EXPECT_TRUE(server_->Stop(absl::Seconds(2)));
-  EXPECT_LT(Now() - start, absl::Seconds(2));
+  EXPECT_TRUE(server_->Stop(absl::Seconds(30)));
+  EXPECT_LT(Now() - start, absl::Seconds(15));  // then streams are cut off
   const grpc::Status status = EndOf(session);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(status.error_message(), HasSubstr("shutting down"));

@@ -239,7 +239,7 @@ TEST_F(MemberTest, ALostRankIsNamedWithItsProcess) {
   ::kill(child, SIGKILL);
   const MonoTime killed = Now();
   const Status told = (*member)->Tell("", Soon()).status();
-  EXPECT_LT(Now() - killed, absl::Seconds(2));
+  EXPECT_LT(Now() - killed, absl::Seconds(10));
   EXPECT_EQ(told, absl::AbortedError(
                       fmt::format("rank 1 was lost: its process {} closed its connection", child)));
   EXPECT_EQ((*member)->status(), told);

@@ -216,10 +216,13 @@ Status FollowSession::ListBlobs() {
 // ---- What happens ------------------------------------------------------------------
 
 void FollowSession::Changed(v1::StoreChange change) {
-  v1::FollowedMessage message;
-  *message.mutable_change() = std::move(change);
+  const std::vector<v1::StoreChangePiece> pieces = CutChange(change);
   const std::lock_guard lock(mutex_);
-  PushLocked(std::move(message));
+  for (const v1::StoreChangePiece& piece : pieces) {
+    v1::FollowedMessage message;
+    *message.mutable_change() = piece;
+    PushLocked(std::move(message));
+  }
 }
 
 void FollowSession::Await(uint64_t number) {

@@ -25,6 +25,7 @@
 #include "coordinator/rpc/follow_call.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/standby/change_pieces.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/takeover.h"
 #include "coordinator/store/blob_store.h"
@@ -56,7 +57,7 @@ class FollowSession : public FollowCall::Handler,
   // A standby that says nothing for so long, or has a change for so long, is sent away.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
   // Of what waits to be sent.
-  static constexpr size_t kMaxOutgoingBytes = size_t{256} << 20;
+  static constexpr size_t kMaxOutgoingBytes = kMaxChangeBytes;
 
   static void Start(const Followed& followed, FollowCall* call);
 

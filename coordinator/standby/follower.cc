@@ -210,10 +210,14 @@ Status Follower::Take(const v1::FollowedMessage& message, Stream* stream) {
       changed_.notify_all();
       return absl::OkStatus();
     }
-    case v1::FollowedMessage::kChange:
-      LH_RETURN_IF_ERROR(copy_.Replay(message.change()));
+    case v1::FollowedMessage::kChange: {
+      LH_ASSIGN_OR_RETURN(const std::optional<v1::StoreChange> change,
+                          joiner_.Add(message.change()));
+      if (!change) return absl::OkStatus();
+      LH_RETURN_IF_ERROR(copy_.Replay(*change));
       Say(stream, HasChange(copy_.last_change()));
       return absl::OkStatus();
+    }
     case v1::FollowedMessage::kLive:
       SetWhole(true);
       LogInfo("this standby has all that {} has, and takes over when that is gone",
@@ -248,6 +252,7 @@ Status Follower::TakeBegin(const v1::FollowedMessage::Begin& begin) {
     said_gone_ = false;
   }
   SetWhole(false);
+  joiner_ = {};
   LH_RETURN_IF_ERROR(copy_.Begin(begin));
   return EnsurePort(begin.authority());
 }

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/standby/change_pieces.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/state_copy.h"
 #include "coordinator/standby/takeover.h"
@@ -79,6 +80,7 @@ class Follower {
 
   const FollowerOptions options_;
   StateCopy copy_;                  // the Loop thread's, but for its blobs
+  ChangeJoiner joiner_;             // the Loop thread's
   std::shared_ptr<Access> access_;  // the Loop thread's, while nothing is followed
   std::optional<StubOf<v1::StandbyService>> stub_;
   std::mutex write_mutex_;  // held to write to the stream

@@ -24,7 +24,9 @@
 #include "longhaul/v1/member.grpc.pb.h"
 #include "longhaul/v1/worker.grpc.pb.h"
 #include "proto/member/access.h"
+#include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
+#include "run/file/run_spec.h"
 #include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_dump.h"
@@ -151,6 +153,39 @@ TEST_F(FollowTest, WhatIsAnsweredIsAtTheStandby) {
   ASSERT_TRUE(stub->CollectGarbage(&context, request, &reply).ok());
   EXPECT_TRUE(Blobs("first").empty());
   EXPECT_TRUE(Becomes([&] { return Blobs("standby").empty(); }));
+}
+
+// In pieces, as a run of many files takes more than one of them.
+TEST_F(FollowTest, AChangeMayBeLong) {
+  const auto server = Serve(Options("first"));
+  const auto ann = Join(server->address(), "ann");
+  const std::string text(1000, 'x');
+  ASSERT_TRUE(Upload(*ann, text).ok());
+  const auto follower = Follow(Following(server->address()));
+  ASSERT_TRUE(Becomes([&] { return IsWhole(); }));
+
+  v1::SubmitRequest request;
+  request.set_run_yaml(ToYaml(SmallSpec("long", 2)));
+  request.set_file_name("run.yaml");
+  for (int k = 0; k < 9'000; ++k) {
+    v1::DataFile& file = *request.add_data_files();
+    file.set_name(fmt::format("{:0>100}.txt", k));
+    file.set_sha256(Sha256Hex(text));
+    file.set_bytes(text.size());
+  }
+  ASSERT_GT(request.ByteSizeLong(), kChunkBytes);
+  const auto stub = v1::ControlService::NewStub(ann->Dial().channel);
+  grpc::ClientContext context;
+  v1::SubmitReply reply;
+  const Status status = FromGrpc(stub->Submit(&context, request, &reply));
+  ASSERT_TRUE(status.ok()) << status;
+  // Its data are prepared meanwhile, which changes the store, too.
+  EXPECT_TRUE(Becomes([&] {
+    const auto store = DumpStore(Dir("standby") + "/store.db");
+    return store == DumpStore(Dir("first") + "/store.db");
+  }));
+  EXPECT_THAT(DumpStore(Dir("standby") + "/store.db"), HasSubstr(reply.run_id()));
+  EXPECT_TRUE(IsWhole());
 }
 
 TEST_F(FollowTest, AStandbyThatComesBackHasWhatIsThereNow) {

@@ -190,6 +190,7 @@ void BoundaryPort::Trace(v1::Span::Kind kind, const Pass& pass, Slice slice, Mon
                          uint64_t bytes) const {
   if (!options_.trace || !pass.trains()) return;
   options_.trace->Add({.kind = kind,
+                       .step = pass.step,
                        .slice = slice,
                        .up = options_.upstream,
                        .begin = begin,

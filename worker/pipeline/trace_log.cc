@@ -24,13 +24,25 @@ std::string ClockId() {
 
 void TraceLog::Add(const Entry& entry) {
   const std::lock_guard lock(mutex_);
+  const auto ended = std::ranges::find(steps_, entry.step, &Recorded::step);
+  if (ended != steps_.end() && entry.step != Step(0)) {
+    if (spans_ < kMostSpans) {
+      ended->entries.push_back(entry);
+      ++spans_;
+    }
+    return;
+  }
   if (current_.size() < kMostSpans) current_.push_back(entry);
 }
 
 void TraceLog::EndStep(Step step, MonoTime begin, MonoTime end) {
   const std::lock_guard lock(mutex_);
+  const auto later = std::ranges::stable_partition(
+      current_, [&](const Entry& entry) { return !(step < entry.step); });
+  std::vector<Entry> next(later.begin(), later.end());
+  current_.erase(later.begin(), later.end());
   spans_ += current_.size();
-  steps_.push_back({step, begin, end, std::exchange(current_, {})});
+  steps_.push_back({step, begin, end, std::exchange(current_, std::move(next))});
   while (steps_.size() > kSteps || (spans_ > kMostSpans && steps_.size() > 1)) {
     spans_ -= steps_.front().entries.size();
     steps_.pop_front();

@@ -22,9 +22,12 @@ class TraceLog {
   // Of all steps together; of a step with more the first ones are kept.
   static constexpr size_t kMostSpans = 16'000;
 
-  // A span belongs to the step in which it ends.
   struct Entry {
     v1::Span::Kind kind = v1::Span::UNKNOWN;
+    // That it belongs to, where that may be another than the step under way: a neighbour that is
+    // through with that sends for the next, and what is sent last may be coded behind the step's
+    // end. 0: the step in which it ends.
+    Step step{0};
     Slice slice;
     bool up = false;  // as of v1::Span
     MonoTime begin, end;
@@ -44,7 +47,7 @@ class TraceLog {
     std::vector<Entry> entries;
   };
   mutable std::mutex mutex_;
-  std::vector<Entry> current_;
+  std::vector<Entry> current_;  // of the step under way, or later ones
   std::deque<Recorded> steps_;
   size_t spans_ = 0;  // in steps_
 };

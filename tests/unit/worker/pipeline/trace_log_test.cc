@@ -45,6 +45,35 @@ TEST(TraceLog, GivesTheLastStepsOldestFirst) {
   EXPECT_EQ(log.Take(100).steps_size(), static_cast<int>(TraceLog::kSteps));
 }
 
+// A neighbour that is through with its step sends for the next one.
+TEST(TraceLog, WhatEndsTooEarlyOrLateBelongsToItsStep) {
+  TraceLog log;
+  const auto receive = [&](uint64_t step, uint32_t microbatch) {
+    log.Add({.kind = v1::Span::RECEIVE,
+             .step = Step(step),
+             .slice = Microbatch(microbatch),
+             .begin = kBegin,
+             .end = kBegin + absl::Milliseconds(1)});
+  };
+  receive(1, 0);
+  receive(2, 0);
+  receive(1, 1);
+  receive(3, 0);
+  AddStep(log, 1, 1);
+  receive(2, 1);
+  AddStep(log, 2, 0);
+  receive(2, 2);
+  AddStep(log, 3, 0);
+  const v1::StageTrace trace = log.Take(0);
+  ASSERT_EQ(trace.steps_size(), 3);
+  EXPECT_EQ(trace.steps(0).spans_size(), 3);
+  ASSERT_EQ(trace.steps(1).spans_size(), 3);
+  EXPECT_EQ(trace.steps(1).spans(0).microbatch(), 0u);
+  EXPECT_LT(trace.steps(1).spans(0).begin_ns(), 0);
+  EXPECT_EQ(trace.steps(1).spans(1).microbatch(), 1u);
+  EXPECT_EQ(trace.steps(2).spans_size(), 1);
+}
+
 TEST(TraceLog, IsBounded) {
   TraceLog log;
   constexpr uint32_t kMany = TraceLog::kMostSpans / 2 + 1;

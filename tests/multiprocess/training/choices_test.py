@@ -39,15 +39,25 @@ def codecs(cluster):
                  cluster.train("named", steps=STEPS, model=SMALL, stages=2, links=named))
 
 
+def fewest(tried):
+    """Of what was tried the fewest replicas within 1 % of the fastest step."""
+    shortest = min(row["step_seconds"] for row in tried)
+    return min(int(row["replicas"]) for row in tried if row["step_seconds"] <= 1.01 * shortest)
+
+
 def replicas(cluster):
     """A step reads the same tokens, and the run is that of a file that names the number."""
-    # Without rates nothing speaks against exchanging gradients, whatever else the machine does.
+    # Which number wins depends on how busy the machine was while each worker timed its layers.
     flags = ("--set", "pipeline.replicas=auto", "--set", "links.measure=false")
     path, run = submit(cluster, "replicas", *flags)
-    expect_in("pipeline.replicas: the plan chose 2, so train.microbatches are 2 of each",
+    tried = cluster.status(run)["plan"]["prediction"]["replicas"]
+    if [(int(row["replicas"]), int(row["stages"])) for row in tried] != [(1, 2), (2, 2)]:
+        raise AssertionError(f"tried {tried}")
+    count = fewest(tried)
+    expect_in(f"pipeline.replicas: the plan chose {count}, so train.microbatches are {4 // count} of each",
               cluster.cli("events", run).stdout)
-    named = ("--set", "pipeline.replicas=2", "--set", "train.microbatches=2")
-    expect_equal("replicas that the plan chose", cluster.losses(run),
+    named = ("--set", f"pipeline.replicas={count}", "--set", f"train.microbatches={4 // count}")
+    expect_equal(f"{count} replicas that the plan chose", cluster.losses(run),
                  cluster.train("replicas-named", *named, steps=STEPS, model=SMALL, stages=2))
     plan = json.loads(cluster.cli("plan", path, "--set", "pipeline.replicas=auto", "--set", "pipeline.stages=auto",
                                   "--json").stdout)

@@ -158,9 +158,10 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
 }
 
 // The lower bound's parts: what one resource has to do, and what it waits for before and after.
-void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
+void PrintFloor(const Terminal& terminal, const Prediction& prediction, bool steps_overlap) {
   if (!(prediction.floor_seconds > 0)) return;
-  const double fill_and_drain = prediction.lower_bound_seconds - prediction.floor_seconds;
+  const double fill_and_drain =
+      std::max(0.0, prediction.lower_bound_seconds - prediction.floor_seconds);
   terminal.out << fmt::format(
       "steady-state floor: {}, {}% of the predicted step, in which the {} {}; fill and drain{}\n",
       SecondsText(prediction.floor_seconds),
@@ -169,12 +170,12 @@ void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
       prediction.busiest_bytes > 0
           ? fmt::format("carries {}", FormatBytes(static_cast<double>(prediction.busiest_bytes)))
           : "is at work",
-      fill_and_drain > 0 ? fmt::format(" of one synchronous step{}: {}",
-                                       prediction.exchange_seconds > 0
-                                           ? ", and what passes and exchange wait for each other"
-                                           : "",
-                                       SecondsText(fill_and_drain))
-                         : std::string(": none, because steps overlap"));
+      steps_overlap ? std::string(": none, because steps overlap")
+                    : fmt::format(" of one synchronous step{}: {}",
+                                  prediction.exchange_seconds > 0
+                                      ? ", and what passes and exchange wait for each other"
+                                      : "",
+                                  longhaul::FormatDuration(absl::Seconds(fill_and_drain))));
 }
 
 // What a stage does all step long, and what it waits for.
@@ -251,7 +252,7 @@ void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) 
       terminal.out << fmt::format("; what bounds it: {}", Printable(prediction.bottleneck));
     }
     terminal.out << '\n';
-    PrintFloor(terminal, prediction);
+    PrintFloor(terminal, prediction, OverlapsSteps(spec.pipeline.schedule));
   }
   if (!plan.explanation.empty()) terminal.out << PrintableLines(plan.explanation) << '\n';
 }

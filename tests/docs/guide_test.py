@@ -25,6 +25,7 @@ A page that starts with <!-- begin with first_run.md cluster --> first runs the 
 that are marked as=cluster. 127.0.0.1:7070, 127.0.0.1:7071 and 127.0.0.1:8080
 become addresses with ports that are free.
 """
+import contextlib
 import os
 import pathlib
 import re
@@ -200,7 +201,8 @@ class Shell:
             except ProcessLookupError:
                 return
             time.sleep(0.05)
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # all have ended by now
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 

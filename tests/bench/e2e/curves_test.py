@@ -54,22 +54,31 @@ def await_checkpoint(folder, later_than):
 
 
 class Curves(unittest.TestCase):
+    def killed_and_stopped(self, broken):
+        """What was written of a curve whose program was killed, begun again and stopped."""
+        with start(broken, "--codecs", "none", "paper") as process:
+            written = await_checkpoint(broken, 0)
+            process.kill()
+        self.assertFalse((broken / "none.json").exists())
+
+        with start(broken, "--codecs", "none", "paper", stderr=subprocess.PIPE) as process:
+            # The daemons that the kill left write checkpoints, too, until they are found.
+            self.assertIn("none: begins", process.stderr.readline())
+            await_checkpoint(broken, written)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, UNFINISHED, said)
+        return json.loads((broken / "none.json").read_text())
+
     def test_goes_on_after_a_kill_and_a_stop_as_if_unbroken(self):
         with tempfile.TemporaryDirectory(prefix="longhaul-curves-") as name:
-            broken, whole = pathlib.Path(name) / "broken", pathlib.Path(name) / "whole"
-            with start(broken, "--codecs", "none", "paper") as process:
-                written = await_checkpoint(broken, 0)
-                process.kill()
-            self.assertFalse((broken / "none.json").exists())
-
-            with start(broken, "--codecs", "none", "paper", stderr=subprocess.PIPE) as process:
-                # The daemons that the kill left write checkpoints, too, until they are found.
-                self.assertIn("none: begins", process.stderr.readline())
-                await_checkpoint(broken, written)
-                process.send_signal(signal.SIGTERM)
-                _, said = process.communicate(timeout=PATIENCE_S)
-            self.assertEqual(process.returncode, UNFINISHED, said)
-            stopped = json.loads((broken / "none.json").read_text())
+            whole = pathlib.Path(name) / "whole"
+            for attempt in range(5):
+                broken = pathlib.Path(name) / f"broken{attempt}"
+                stopped = self.killed_and_stopped(broken)
+                if stopped["state"] != "done":
+                    break
+                print("trained to its end by the daemons that the kill left", file=sys.stderr)
             self.assertEqual(stopped["state"], "stopped")
             self.assertLess(len(stopped["steps"]), STEPS)
 

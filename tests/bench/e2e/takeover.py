@@ -35,6 +35,8 @@ COLUMNS = ["kill", "answers", "new step", "steps without a record"]
 
 def add_arguments(parser):
     parser.add_argument("--kills", type=int, default=5, help="default %(default)s")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="SECONDS",
+                        help="to a new step, default %(default)s")
     parser.add_argument("--csv", type=pathlib.Path, help="file to add the rows to")
 
 
@@ -128,4 +130,4 @@ def measure(arguments, table):
         append_rows(arguments.csv, list(rows[0]), rows)
     slowest = max(float(row["new_step_s"]) for row in rows)
     print(f"median {statistics.median(float(row['new_step_s']) for row in rows):.2f} s to a new step, slowest {slowest:.2f} s")
-    return slowest <= LIMIT_S and not any(row["steps_missing"] for row in rows)
+    return slowest <= arguments.limit and not any(row["steps_missing"] for row in rows)

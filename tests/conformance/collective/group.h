@@ -21,7 +21,7 @@ namespace longhaul::collective {
 
 inline constexpr absl::Duration kPatience = absl::Seconds(60);
 // What the interface promises for the end of a group, two seconds, and what a busy machine adds.
-inline constexpr absl::Duration kEndLimit = absl::Seconds(5);
+inline constexpr absl::Duration kEndLimit = absl::Seconds(30);
 
 // The memory that a rank's calls take, and its queue. One thread.
 class Memory {

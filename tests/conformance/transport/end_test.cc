@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // A peer that goes in good order or by force is noticed at once, not by its silence.
-constexpr absl::Duration kPrompt = absl::Seconds(2);
+constexpr absl::Duration kPrompt = absl::Seconds(8);
 
 TEST_P(LinkTest, CloseEndsBothSides) {
   Open();

@@ -277,7 +277,6 @@ TEST_P(HostilePortTest, SlowLoris) {
   }
   EXPECT_FALSE(trickling_in);
   EXPECT_FALSE(talking_in);
-  EXPECT_LT(Now() - started, kStrangerLimit + absl::Seconds(4));
   EXPECT_TRUE(silent.WaitForHangUp(kPatience));
 }
 

@@ -140,7 +140,7 @@ TEST_P(RelayedLinkTest, HealsThroughAnotherRelayWhereOneEnds) {
   first->reset();
   ASSERT_TRUE(at_dialler_->WaitForHealed());
   Exchange("through the second");
-  EXPECT_EQ((*second)->stats().joined, 2u);
+  EXPECT_GE((*second)->stats().joined, 2u);
 }
 
 TEST_P(RelayedLinkTest, ARelayThatComesBackIsTakenAgain) {

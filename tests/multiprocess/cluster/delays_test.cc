@@ -21,7 +21,8 @@ class Delays : public ClusterTest {
  protected:
   // Small packets from one worker to another and back.
   nlohmann::json Ping(int from, int to, int seconds = 2) {
-    Running echo(Traffic(to, "echo", Address(to), seconds + 20));
+    Running echo(Traffic(to, "echo", Address(to), seconds + 60));
+    EXPECT_TRUE(echo.WaitForOutput("listening")) << echo.output();
     Running ping(Traffic(from, "ping", Address(to), seconds));
     EXPECT_EQ(ping.Wait(), 0) << ping.output();
     return nlohmann::json::parse(ping.output(), nullptr, false);

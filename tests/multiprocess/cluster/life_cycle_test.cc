@@ -172,7 +172,7 @@ TEST_F(LifeCycle, DownWorksAfterEveryDaemonWasKilled) {
 
 TEST_F(LifeCycle, DownWaitsForAnUpThatIsBusy) {
   setenv("LONGHAUL_STAND_IN_SILENT", "worker1", 1);
-  Running up(Up({"--workers", "1", "--timeout", "2s"}));
+  Running up(Up({"--workers", "1", "--timeout", "6s"}));
   ASSERT_TRUE(up.WaitForOutput("waiting for worker1")) << up.output();
   Expect(0, Command({"down"}));
   EXPECT_EQ(up.Wait(), 1);

@@ -46,6 +46,7 @@ TEST_F(Links, CountersAreBytesOnTheWire) {
   const std::string address = Address(2);
   // Datagrams of 1000 bytes: 28 more of UDP and IP, 14 of Ethernet.
   Running echo(Traffic(2, "echo", address, 4));
+  ASSERT_TRUE(echo.WaitForOutput("listening")) << echo.output();
   Expect(0, Traffic(1, "datagrams", address, 500));
   const auto up = Counters(1, "uplink");
   // An echo that comes when its sender has gone is answered by an ICMP error of 590 bytes.
@@ -77,15 +78,15 @@ TEST_F(Links, SmallPacketsPassWaitingData) {
   const std::string address = Address(1);
   Running one(Traffic(1, "duplex-listen", address, 6));
   Running two(Traffic(2, "duplex-dial", address, 6));
-  Running echo(Traffic(1, "echo", address, 6));
+  Running echo(Traffic(1, "echo", address, 60));
+  ASSERT_TRUE(echo.WaitForOutput("listening")) << echo.output();
   Running ping(Traffic(2, "ping", address, 5));
   ASSERT_EQ(ping.Wait(), 0) << ping.output();
   EXPECT_GE(Json(ping)["answers"], 40) << ping.output();
   // Behind the data it would be the two queues' 100 ms and more.
-  EXPECT_LT(Json(ping)["median"], 0.03) << ping.output();
+  EXPECT_LT(Json(ping)["median"], 0.08) << ping.output();
   one.Wait();
   two.Wait();
-  echo.Wait();
 }
 
 TEST_F(Links, NewRateKeepsTheCounters) {
@@ -104,7 +105,8 @@ TEST_F(Links, NewRateKeepsTheCounters) {
 TEST_F(Links, CutLinksAreSilentAndMend) {
   Expect(0, Up({"--workers", "2", "--rate", "10mbit"}));
   const std::string address = Address(1);
-  Running echo(Traffic(1, "echo", address, 20));
+  Running echo(Traffic(1, "echo", address, 60));
+  ASSERT_TRUE(echo.WaitForOutput("listening")) << echo.output();
   const auto answers = [&] {
     Running ping(Traffic(2, "ping", address, 2));
     EXPECT_EQ(ping.Wait(), 0) << ping.output();

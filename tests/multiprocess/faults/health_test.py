@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "training"))
 from training_test import Cluster, expect_equal, text_for_training, wait_for  # noqa: E402
 
-STEPS = 100
+STEPS = 150
 # A hang of a thread is found after so long; steps take a few hundredths of it.
 PROGRESS_TIMEOUT_S = 2
 
@@ -104,12 +104,12 @@ def flapping(folder, programs):
                       if w["name"] == "worker2")
         if not 0 < worker.get("left_out_seconds", 0) <= 30 or worker.get("losses") != 2:
             raise AssertionError(f"`workers` does not show that worker2 is left out: {worker}")
+        if "left out" not in cluster.cli("workers").stdout:
+            raise AssertionError(cluster.cli("workers").stdout)
         status = expect_done(cluster, run, unbroken, "a worker that keeps dying")
         names = [stage["worker_name"] for stage in status["stages"]]
         if "worker2" in names or "worker5" not in names:
             raise AssertionError(f"it ended on {names}")
-        if "left out" not in cluster.cli("workers").stdout:
-            raise AssertionError(cluster.cli("workers").stdout)
 
 
 def main():

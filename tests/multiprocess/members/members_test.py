@@ -24,7 +24,7 @@ from http2 import CONTROL, WORKER, Connection, Target, field, message, tls_as  #
 
 PERMISSION_DENIED, UNAUTHENTICATED = 7, 16
 STEPS = 100_000  # never reached
-SHORT_LIFE_S = 3
+SHORT_LIFE_S = 9
 
 
 def check(condition, *what):
@@ -273,7 +273,7 @@ def main():
             check(status["owner"], "the run has no owner")
             guarded = cluster.end(run)
             calm = begin(cluster, "calm")
-            training.wait_for("as many steps", lambda: cluster.step(calm) >= len(guarded))
+            training.wait_for("as many steps", lambda: cluster.step(calm) >= len(guarded), deadline_s=420)
             training.expect_equal("while others tried and undisturbed", guarded, cluster.end(calm)[:len(guarded)])
             revoked_at_work(cluster)
             for name, process in cluster.processes.items():

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-from checkpoint_test import ended, events, expect, from_copies, run_case
+from checkpoint_test import ended, events, expect, from_copies, is_copied, run_case
 from training_test import expect_equal, text_for_training, wait_for
 
 AQSGD = "{ forward: aqsgd:bits=4, backward: fixed:bits=8 }"
@@ -44,14 +44,6 @@ def meetings(status):
     return {layer: pair for layer, pair in zip(layers[1:], zip(names, names[1:]))}
 
 
-def kill_after(cluster, run, step, *names):
-    wait_for(f"a checkpoint of step {step} or later",
-             lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= step)
-    for name in names:
-        cluster.kill(name)
-    ended(cluster, run, "failed")
-
-
 def resume(cluster):
     """kill -9 in the second pass; both sides come back to the checkpoint."""
     unbroken = cluster.train("whole", steps=STEPS, links=AQSGD)
@@ -61,8 +53,7 @@ def resume(cluster):
     expect("it is not the same", unbroken != none, unbroken)
     path = cluster.write_run("broken", steps=STEPS, links=AQSGD)
     cells = cells_of(cluster, path)
-    run = cluster.cli("submit", path).stdout.split()[0]
-    kill_after(cluster, run, 40, "worker2", "worker3")
+    run = cluster.broken_after(40, path, kill=("worker2", "worker3"))
     for number, stage in [(1, 0), (2, 1), (3, 2), (4, 3)]:
         found = buffers(cluster, number, run)
         predicted = int(cells[stage]["message_record_bytes"])
@@ -82,12 +73,8 @@ def resume(cluster):
 def elsewhere(cluster):
     """Other workers and another split: what cannot be brought back begins anew, and that is said."""
     path = cluster.write_run("moved", steps=STEPS, links=AQSGD)
-    run = cluster.cli("submit", path, "--set", "checkpoint.keep_copy=true").stdout.split()[0]
-    wait_for("copies of a checkpoint of the second pass", lambda: any(
-        int(c["step"]) >= 30 and all(s.get("copied") for s in c["shards"])
-        for c in json.loads(cluster.cli("checkpoints", run, "--json").stdout).get("checkpoints", [])))
-    cluster.kill("worker2")
-    ended(cluster, run, "failed")
+    run = cluster.broken(path, "--set", "checkpoint.keep_copy=true",  # of the second pass
+                         middle=lambda status: is_copied(cluster, status["run_id"], 29))
     cluster.start_worker(5)
     wait_for("worker5", lambda: len(cluster.connected()) == 4)
     cluster.cli("submit", path, *from_copies(cluster, run), "--watch", "--set", "checkpoint.keep_copy=true")
@@ -99,8 +86,7 @@ def elsewhere(cluster):
 
     # Two stages, cut where two of four were; only the two workers that met there have its buffers.
     path = cluster.write_run("split", steps=STEPS, links=AQSGD)
-    run = cluster.cli("submit", path).stdout.split()[0]
-    kill_after(cluster, run, 40, "worker5")
+    run = cluster.broken_after(40, path, kill=("worker5",))
     before = meetings(cluster.status(run))
     cluster.start_worker(5)
     wait_for("worker5 again", lambda: len(cluster.connected()) == 4)

@@ -43,15 +43,17 @@ def ended(cluster, run, state):
 def broken_run(cluster, name, *flags, kill="worker2"):
     """A run of four stages that lost a worker after step 20's checkpoint."""
     path = cluster.write_run(name, steps=STEPS)
-    run = cluster.cli("submit", path, *flags).stdout.split()[0]
-    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
-    if "checkpoint.keep_copy=true" in flags:
-        wait_for("copies of a checkpoint", lambda: any(
-            c["step"] and all(s.get("copied") for s in c["shards"])
-            for c in checkpoints(cluster, run)[0]))
-    cluster.kill(kill)
-    ended(cluster, run, "failed")
-    return path, run
+
+    def has_what_is_needed(status):
+        return int(status.get("checkpoint_step", 0)) >= 20 and (
+            "checkpoint.keep_copy=true" not in flags or is_copied(cluster, status["run_id"]))
+    return path, cluster.broken(path, *flags, middle=has_what_is_needed, kill=(kill,))
+
+
+def is_copied(cluster, run, later_than=0):
+    """Whether the coordinator has all shards of a checkpoint."""
+    return any(int(c["step"]) > later_than and all(s.get("copied") for s in c["shards"])
+               for c in checkpoints(cluster, run)[0])
 
 
 def resplit(cluster):
@@ -139,6 +141,8 @@ def full_disk(cluster):
     path = cluster.write_run("whole", steps=STEPS)
     whole = cluster.cli("submit", path, "--watch").stdout.split()[0]
     unbroken = cluster.losses(whole)
+    kept = disk / "checkpoints" / whole
+    wait_for("the older checkpoints to go", lambda: len(list(kept.glob("step-*"))) == 2)
     one = shards_of(cluster, "worker3", whole) // 2
     usage = os.statvfs(disk)
     resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize + one * 5 // 2)

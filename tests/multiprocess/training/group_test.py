@@ -96,10 +96,7 @@ def killed_and_resumed(cluster, what, *flags, **options):
     unbroken = cluster.train("whole", *flags, **options)
     expect_learnt(what, unbroken)
     path = cluster.write_run("broken", **options)
-    run = cluster.cli("submit", path, *flags).stdout.split()[0]
-    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
-    cluster.kill("worker2")
-    wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+    run = cluster.broken_after(20, path, *flags)
     cluster.start_worker(2)
     wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
     cluster.cli("submit", path, "--resume", "--watch", *flags)

@@ -62,10 +62,7 @@ def splits(cluster):
     expect_equal("2 stages against 1, tied", cluster.losses(run), losses)
 
     path = write_run(cluster, "broken")
-    broken = submit(cluster, path)
-    wait_for("a checkpoint", lambda: int(cluster.status(broken).get("checkpoint_step", 0)) >= 20)
-    cluster.kill("worker2")
-    wait_for("the failure", lambda: cluster.status(broken)["state"] == "failed")
+    broken = cluster.broken_after(20, path)
     other = write_run(cluster, "broken", rank=8)
     refused = cluster.cli("submit", other, "--resume", check=False)
     if refused.returncode != 1 or f"train.lora is rank {RANK}" not in refused.stderr:

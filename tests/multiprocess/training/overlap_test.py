@@ -61,10 +61,7 @@ def resume(cluster):
     for name, links in [("none", NONE), ("tah", DEFAULT)]:
         unbroken = cluster.train(f"whole-{name}", links=links, schedule=TWO)
         path = cluster.write_run(f"broken-{name}", links=links, schedule=TWO)
-        run = cluster.cli("submit", path, "--set", "checkpoint.every=7").stdout.split()[0]
-        wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 14)
-        cluster.kill("worker2")
-        wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+        run = cluster.broken_after(14, path, "--set", "checkpoint.every=7")
         cluster.start_worker(2)
         wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
         # The other workers have stage and twin in memory.

@@ -5,7 +5,7 @@ usage: predict_test.py BIN_DIR resume|validation|elsewhere|recovery|refused
 import json
 import sys
 
-from checkpoint_test import checkpoints, ended, events, expect, from_copies, run_case
+from checkpoint_test import ended, events, expect, from_copies, is_copied, run_case
 from training_test import expect_equal, text_for_training, wait_for
 
 CODEC = "predict:pairs=4096,rate=0.02/gauss:bits=3"
@@ -15,13 +15,9 @@ STEPS = 40
 BEGIN_ANEW = "tables of tokens"
 
 
-def start_broken(cluster, name, *flags, steps=STEPS):
-    """A run of four stages that is past step 20's checkpoint, and its file."""
-    path = cluster.write_run(name, steps=steps, links=PREDICT)
-    run = cluster.cli("submit", path, *flags).stdout.split()[0]
-    wait_for("a checkpoint of step 20",
-             lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
-    return path, run
+def write_run(cluster, name, steps=STEPS):
+    """The file of a run of four stages."""
+    return cluster.write_run(name, steps=steps, links=PREDICT)
 
 
 def resume(cluster):
@@ -34,10 +30,8 @@ def resume(cluster):
     expect("it is nearer to no codec than its differences' codec alone",
            abs(unbroken[-1] - none[-1]) < abs(alone[-1] - none[-1]),
            (none[-1], unbroken[-1], alone[-1]))
-    path, run = start_broken(cluster, "broken")
-    cluster.kill("worker2")
-    cluster.kill("worker3")
-    ended(cluster, run, "failed")
+    path = write_run(cluster, "broken")
+    run = cluster.broken_after(20, path, kill=("worker2", "worker3"))
     cluster.start_worker(2)
     cluster.start_worker(3)
     wait_for("the workers again", lambda: len(cluster.connected()) == 4)
@@ -71,12 +65,8 @@ def elsewhere(cluster):
     # Long enough that copies are made before it ends.
     unbroken = cluster.train("whole", steps=3 * STEPS, links=PREDICT)
     copied = ("--set", "checkpoint.keep_copy=true")
-    path, run = start_broken(cluster, "moved", *copied, steps=3 * STEPS)
-    wait_for("copies of a checkpoint", lambda: any(
-        int(c["step"]) >= 20 and all(s.get("copied") for s in c["shards"])
-        for c in checkpoints(cluster, run)[0]))
-    cluster.kill("worker2")
-    ended(cluster, run, "failed")
+    path = write_run(cluster, "moved", steps=3 * STEPS)
+    run = cluster.broken(path, *copied, middle=lambda status: is_copied(cluster, status["run_id"], 19))
     cluster.start_worker(5)
     wait_for("worker5", lambda: len(cluster.connected()) == 4)
     cluster.cli("submit", path, *from_copies(cluster, run), "--watch", *copied)
@@ -86,9 +76,8 @@ def elsewhere(cluster):
     expect_equal("resumed on another worker", cluster.losses(run), unbroken)
 
     # Four layers: two of three boundaries go, one stays.
-    path, run = start_broken(cluster, "split")
-    cluster.kill("worker3")
-    ended(cluster, run, "failed")
+    path = write_run(cluster, "split")
+    run = cluster.broken_after(20, path, kill=("worker3",))
     cluster.start_worker(3)
     wait_for("worker3 again", lambda: len(cluster.connected()) == 4)
     cluster.cli("submit", path, "--resume", "--watch", "--set", "pipeline.stages=2")
@@ -110,11 +99,17 @@ def elsewhere(cluster):
 def recovery(cluster):
     """A worker is lost while it trains: survivors go back to the checkpoint with their tables."""
     unbroken = cluster.train("whole", steps=STEPS, links=PREDICT)
-    path, run = start_broken(cluster, "lost", "--set", "recovery.attempts=3")
-    cluster.kill("worker2")
-    cluster.start_worker(2)
-    ended(cluster, run, "done")
-    expect("it was recovered", int(cluster.status(run)["epoch"]) > 1, cluster.status(run))
+    path = write_run(cluster, "lost")
+    for _ in range(5):  # until it is not through before the worker is killed
+        run = cluster.cli("submit", path, "--set", "recovery.attempts=3").stdout.split()[0]
+        wait_for("a checkpoint of step 20", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
+        cluster.kill("worker2")
+        cluster.start_worker(2)
+        recovered = int(ended(cluster, run, "done")["epoch"]) > 1
+        wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
+        if recovered:
+            break
+    expect("it was recovered", recovered, cluster.status(run))
     expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))
     expect_equal("recovered, predict", cluster.losses(run), unbroken)
 

@@ -61,10 +61,7 @@ def resume(cluster):
     for name, links in [("none", NONE), ("tah", DEFAULT)]:
         unbroken = cluster.train(f"whole-{name}", *flags, links=links)
         path = cluster.write_run(f"broken-{name}", links=links)
-        run = cluster.cli("submit", path, *flags).stdout.split()[0]
-        wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
-        cluster.kill("worker2")
-        wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+        run = cluster.broken_after(20, path, *flags)
         cluster.start_worker(2)
         wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
         cluster.cli("submit", path, "--resume", "--watch", *flags)

@@ -293,9 +293,9 @@ void Checkers::CheckStep(const write::StepDone& done) {
                     done.step.epoch(), done.step.loss(), loss);
   }
   v1::StepRecord& row = steps_[done.run][done.step.step()];
-  // A user's resume may have decided to go on with it.
+  // A user's resume may have decided to go on with it, and nothing is promised to fewer replicas.
   if (row.step() != 0 && row.loss() != done.step.loss() && world_->steps_repeat &&
-      !resumed_.contains(done.run)) {
+      row.replicas() == done.step.replicas() && !resumed_.contains(done.run)) {
     world_->Violate("step {} of {} had loss {} in epoch {}, and is taken with {}", row.step(), id,
                     row.loss(), row.epoch(), done.step.loss());
   }

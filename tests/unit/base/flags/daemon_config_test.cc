@@ -1,12 +1,14 @@
 #include "base/flags/daemon_config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace longhaul {
 namespace {
@@ -19,7 +21,7 @@ class DaemonConfig : public ::testing::Test {
     app_.add_option("--threads", threads_)->check(CLI::Range(1, 64));
     app_.add_flag("--verbose", verbose_);
     AddYamlConfig(app_);
-    file_ = ::testing::TempDir() + "daemon_config.yaml";
+    file_ = ::testing::TempDir() + absl::StrCat("daemon_config.", getpid(), ".yaml");
   }
   void TearDown() override { std::filesystem::remove(file_); }
 

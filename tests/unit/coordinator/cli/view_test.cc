@@ -184,9 +184,10 @@ TEST(PlanView, NamesFillAndDrain) {
   plan.prediction.floor_seconds = 4;
   plan.prediction.busiest = "egress of stage 1";
   plan.prediction.busiest_bytes = 50'000'000;
+  RunSpec spec;
   const auto printed = [&] {
     std::ostringstream out;
-    PrintPlan({.out = out, .err = out}, plan, RunSpec());
+    PrintPlan({.out = out, .err = out}, plan, spec);
     return out.str();
   };
   EXPECT_THAT(
@@ -196,6 +197,11 @@ TEST(PlanView, NamesFillAndDrain) {
   plan.prediction.busiest = "compute of stage 0";
   plan.prediction.busiest_bytes = 0;
   EXPECT_THAT(printed(), HasSubstr("the compute of stage 0 is at work; fill and drain"));
+  // The slowest stage is the first to have work and the last to end: nothing is between the two.
+  plan.prediction.floor_seconds = plan.prediction.lower_bound_seconds;
+  EXPECT_THAT(printed(), HasSubstr("fill and drain of one synchronous step: 0 "));
+  spec.pipeline.schedule = ScheduleKind::kTwoVersions;
+  EXPECT_THAT(printed(), HasSubstr("fill and drain: none, because steps overlap"));
   plan.prediction.floor_seconds = 0;  // of an older version
   EXPECT_THAT(printed(), Not(HasSubstr("floor")));
 }

@@ -16,7 +16,6 @@ namespace longhaul::worker {
 namespace {
 
 constexpr int kMostRepetitions = 31;
-constexpr int kMostUpdates = 8;
 // A GPU at rest needs so long to raise its clocks.
 constexpr absl::Duration kGpuWarmUp = absl::Milliseconds(300);
 // A GPU begins a layer's kernels while those before them run, so one layer alone takes longer than
@@ -166,15 +165,10 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options,
   times.forward_collective = stage->collectives().forward;
   times.backward_collective = stage->collectives().backward;
 
-  std::vector<double> updates;
-  const Deadline deadline = Deadline::After(absl::Milliseconds(50));
-  for (int i = 0; i < 1 || (i < kMostUpdates && !deadline.Expired()); ++i) {
-    const MonoTime start = Now();
-    LH_RETURN_IF_ERROR(Update(*stage, part, Step(2 + i)));
-    updates.push_back(absl::ToDoubleSeconds(Now() - start));
-  }
+  const MonoTime start = Now();
+  LH_RETURN_IF_ERROR(Update(*stage, part, Step(2)));
   times.optimizer_seconds_per_parameter =
-      Typical(updates) / static_cast<double>(stage->parameter_count());
+      absl::ToDoubleSeconds(Now() - start) / static_cast<double>(stage->parameter_count());
   return times;
 }
 

@@ -12,6 +12,7 @@ namespace longhaul::collective {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kCount = 100'000;
@@ -113,7 +114,8 @@ TEST_P(EndTest, ARankThatDoesNotComeIsNamed) {
           EXPECT_THAT(end.code(),
                       AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kAborted));
           if (backend().names_late_ranks) {
-            EXPECT_THAT(Message(end), HasSubstr(fmt::format("rank {}", last())));
+            // Behind others that a busy machine made as late.
+            EXPECT_THAT(Message(end), ContainsRegex(fmt::format("ranks? ([0-9]+, )*{} ", last())));
           }
           EXPECT_TRUE(absl::IsAborted(rank.communicator().status()));
         },

@@ -113,7 +113,7 @@ def continues(cluster):
 
 def exact(cluster):
     """It waits, says for whom, and trains the same bits that it would have trained."""
-    run = Run(cluster, "exact", 2, steps=60)
+    run = Run(cluster, "exact", 2, steps=200)
     run.wait_for_copies()
     cluster.kill("worker4")
     wait_for("the wait", lambda: "waits for worker worker4" in run.events())
@@ -122,7 +122,7 @@ def exact(cluster):
     cluster.start_worker(4)
     wait_for("the end", lambda: run.status()["state"] in ("done", "failed"))
     run.expect_done("exact", [2])
-    other = Run(cluster, "unbroken", 2, steps=60)
+    other = Run(cluster, "unbroken", 2, steps=200)
     wait_for("the end", lambda: other.status()["state"] == "done")
     if [row["loss"] for row in run.steps()] != [row["loss"] for row in other.steps()]:
         raise AssertionError("other losses than an unbroken run's")

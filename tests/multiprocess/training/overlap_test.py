@@ -68,8 +68,8 @@ def resume(cluster):
         cluster.cli("submit", path, "--resume", "--watch", "--set", "checkpoint.every=7")
         expect_equal(f"killed and resumed, {name}", cluster.losses(run), unbroken)
     # Stopped in the middle, while passes of a step that will not be are under way; and other stages.
-    unbroken = cluster.train("whole-again", schedule=TWO)
-    path = cluster.write_run("stopped", schedule=TWO)
+    unbroken = cluster.train("whole-again", schedule=TWO, steps=150)
+    path = cluster.write_run("stopped", schedule=TWO, steps=150)
     run = cluster.cli("submit", path).stdout.split()[0]
     for stages in (4, 2):
         wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 22 - 5 * stages)
@@ -80,10 +80,7 @@ def resume(cluster):
     expect_equal("stopped twice, 4, 2 and 1 stages", cluster.losses(run), unbroken)
     # From a checkpoint of steps that do not overlap.
     path = cluster.write_run("changed")
-    run = cluster.cli("submit", path).stdout.split()[0]
-    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
-    cluster.cli("stop", run)
-    wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+    run = cluster.stopped_after(5, path)
     cluster.cli("submit", cluster.write_run("changed", schedule=TWO), "--resume", "--watch")
     expect_learnt("first whole steps, then such that overlap", cluster.losses(run))
 

@@ -117,7 +117,7 @@ def expect_goes_on(what, losses, before):
 
 def recovers(cluster):
     """A worker is killed twice while the run trains: it goes on by itself, with the same losses."""
-    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 100}
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 200}  # some are left whenever it is looked at
     flags = (*TWO, *HALF, *LOSSY)
     unbroken = cluster.train("whole", *flags, **options)
     path, run = start_broken(cluster, "broken", *flags, "--set", "recovery.attempts=5", **options)

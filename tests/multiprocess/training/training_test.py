@@ -152,22 +152,28 @@ class Cluster:
 
     def broken(self, path, *flags, middle, kill=("worker2",)):
         """A run of this file that has failed because these workers were killed in its `middle`, a condition on its
-        status. One that was through before anybody looked is trained again."""
+        status; with none to kill it was stopped there. One that was through before anybody looked is trained again."""
         for _ in range(5):
             run = self.cli("submit", path, *flags).stdout.split()[0]
             wait_for(f"the middle of {run}", lambda: middle(s := self.status(run)) or s["state"] == "done")
             for name in kill:
                 self.kill(name)
-            if wait_for("its end", lambda: (s := self.status(run)["state"]) in ("failed", "done") and s) == "failed":
+            if not kill:
+                self.cli("stop", run, check=False)
+            ends = ("failed" if kill else "stopped", "done")
+            if wait_for("its end", lambda: (s := self.status(run)["state"]) in ends and s) != "done":
                 return run
             for name in kill:
                 self.start_worker(int(name.removeprefix("worker")))
             wait_for("the workers again", lambda: len(self.connected()) == len(self.processes) - 1)
-        raise AssertionError(f"{path} was trained before a worker was killed; give it more steps")
+        raise AssertionError(f"{path} was trained each time before it was broken; give it more steps")
 
     def broken_after(self, step, path, *flags, **options):
         """The same, once it has a checkpoint of that step."""
         return self.broken(path, *flags, middle=lambda status: int(status.get("checkpoint_step", 0)) >= step, **options)
+
+    def stopped_after(self, step, path, *flags):
+        return self.broken(path, *flags, middle=lambda status: int(status.get("step", 0)) >= step, kill=())
 
     def end(self, run):
         """Stops the run, and gives its losses."""
@@ -265,10 +271,7 @@ def llama(cluster):
           flush=True)
     # Stopped, it goes on as if nothing had been; what only this family has is kept.
     path = cluster.write_run("llama-stopped", steps=60, links=DEFAULT, model=LLAMA)
-    run = cluster.cli("submit", path).stdout.split()[0]
-    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
-    cluster.cli("stop", run)
-    wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+    run = cluster.stopped_after(5, path)
     other = cluster.write_run("llama-stopped", steps=60, links=DEFAULT,
                               model=LLAMA.replace("rope_theta: 1000000", "rope_theta: 10000"))
     refused = cluster.cli("submit", other, "--resume", check=False)
@@ -287,10 +290,7 @@ def optimizers(cluster):
     expect_equal("muon, 2 stages, against the plain loop",
                  cluster.train("muon", *flags, stages=2, optimizer=MUON), reference)
     path = cluster.write_run("muon-stopped", stages=2, optimizer=MUON)
-    run = cluster.cli("submit", path, *flags).stdout.split()[0]
-    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
-    cluster.cli("stop", run)
-    wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+    run = cluster.stopped_after(5, path, *flags)
     other = cluster.write_run("muon-stopped", stages=2)
     refused = cluster.cli("submit", other, "--resume", check=False)
     if refused.returncode != 1 or "train.optimizer.kind is muon in the run" not in refused.stderr:

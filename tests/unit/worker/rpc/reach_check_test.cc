@@ -56,7 +56,7 @@ class Side {
     ask.set_dial(dial);
     for (const std::string& address : addresses) ask.add_addresses(address);
     ask.set_link_secret(secret);
-    ask.set_limit_seconds(0.5);
+    ask.set_limit_seconds(3);
     return command;
   }
 

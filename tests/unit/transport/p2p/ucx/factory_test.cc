@@ -137,7 +137,7 @@ TEST(UcxFactoryTest, StrangersThatHangUp) {
   EXPECT_TRUE(opened.WaitFor(kPatience));
 }
 
-Status DialFails(const std::string& address, absl::Duration limit = absl::Milliseconds(300)) {
+Status DialFails(const std::string& address, absl::Duration limit = absl::Seconds(3)) {
   const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
   if (!transport.ok()) return transport.status();
   Notification ended;
@@ -159,7 +159,7 @@ TEST(UcxFactoryTest, ARefusedDialSaysSo) {
 }
 
 TEST(UcxFactoryTest, ANameThatDoesNotResolveSaysSo) {
-  const Status status = DialFails("no-such-host.invalid:7000", absl::Seconds(3));
+  const Status status = DialFails("no-such-host.invalid:7000");
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(Words(status), HasSubstr("no-such-host.invalid"));
 }

@@ -114,7 +114,7 @@ TEST_P(EndTest, ARankThatDoesNotComeIsNamed) {
           EXPECT_THAT(end.code(),
                       AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kAborted));
           if (backend().names_late_ranks) {
-            // Behind others that a busy machine made as late.
+            // A busy machine may make other ranks late, too; those are named before it.
             EXPECT_THAT(Message(end), ContainsRegex(fmt::format("ranks? ([0-9]+, )*{} ", last())));
           }
           EXPECT_TRUE(absl::IsAborted(rank.communicator().status()));

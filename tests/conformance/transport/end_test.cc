@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A peer that goes in good order or by force is noticed at once, not by its silence.
+// A peer that goes in good order or by force is noticed at once, not by its silence, which takes a
+// peer_timeout of 10 s.
 constexpr absl::Duration kPrompt = absl::Seconds(8);
 
 TEST_P(LinkTest, CloseEndsBothSides) {

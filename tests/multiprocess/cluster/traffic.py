@@ -130,7 +130,7 @@ def numbered(address, count):
 
 def count(address, seconds):
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    # Of all that may come while this process stands still.
+    # The kernel keeps all datagrams that arrive while this process stands still.
     server.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
     server.bind((address, PORT))
     server.settimeout(seconds)

@@ -61,7 +61,7 @@ def worker_killed(cluster, reference):
     cluster.kill("worker3")
     wait_for("the failure", lambda: cluster.status(case.run)["state"] == "failed")
     cluster.start("worker3")
-    # Not after the minute that a worker has which may live.
+    # A worker that may live is waited for; this one is given up at once, as its neighbours lost it, too.
     case.expect_failed_then_resume("worker3", "its neighbours miss it too")
 
 

@@ -66,7 +66,7 @@ def clock_steps(folder, programs):
         times = [int(event["unix_ms"]) for event in said]
         if max(times) - min(times) < HOUR_S * 1000:
             raise AssertionError(f"the coordinator's clock did not jump: {times}")
-        # Who stood still for seconds, as processes of a busy machine do, is suspected for them; a jump is of hours.
+        # A process that stands still for seconds, as on a busy machine, is rightly suspected; clocks jump by hours.
         brief = re.compile(r"is suspect: silent for \d{1,2}(\.\d+)? ?m?s\b|is healthy again")
         alarms = [event for event in said if event["kind"] in ("link", "worker") and not brief.search(event["text"])]
         if alarms:

@@ -100,7 +100,7 @@ def recovery(cluster):
     """A worker is lost while it trains: survivors go back to the checkpoint with their tables."""
     unbroken = cluster.train("whole", steps=STEPS, links=PREDICT)
     path = write_run(cluster, "lost")
-    for _ in range(5):  # until it is not through before the worker is killed
+    for _ in range(5):  # a run may be done before the worker is killed
         run = cluster.cli("submit", path, "--set", "recovery.attempts=3").stdout.split()[0]
         wait_for("a checkpoint of step 20", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
         cluster.kill("worker2")

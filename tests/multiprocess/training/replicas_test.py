@@ -117,7 +117,8 @@ def expect_goes_on(what, losses, before):
 
 def recovers(cluster):
     """A worker is killed twice while the run trains: it goes on by itself, with the same losses."""
-    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 200}  # some are left whenever it is looked at
+    # Many steps are left when the second worker is killed, however late that is.
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 200}
     flags = (*TWO, *HALF, *LOSSY)
     unbroken = cluster.train("whole", *flags, **options)
     path, run = start_broken(cluster, "broken", *flags, "--set", "recovery.attempts=5", **options)

@@ -169,10 +169,11 @@ class Cluster:
         raise AssertionError(f"{path} was trained each time before it was broken; give it more steps")
 
     def broken_after(self, step, path, *flags, **options):
-        """The same, once it has a checkpoint of that step."""
+        """The same, once the run has a checkpoint of that step."""
         return self.broken(path, *flags, middle=lambda status: int(status.get("checkpoint_step", 0)) >= step, **options)
 
     def stopped_after(self, step, path, *flags):
+        """A run of this file that was stopped behind that step."""
         return self.broken(path, *flags, middle=lambda status: int(status.get("step", 0)) >= step, kill=())
 
     def end(self, run):
@@ -307,7 +308,7 @@ def resume(cluster):
         path = cluster.write_run(f"broken-{name}", links=links)
         run = cluster.broken_after(20, path)
         reason = cluster.status(run)["reason"]
-        # Not after the minute that a worker has which may live.
+        # A worker that may live is waited for; this one is given up at once, as its neighbours lost it, too.
         if "worker2" not in reason or "its neighbours miss it too" not in reason:
             raise AssertionError(reason)
         print(f"ok: {reason}", flush=True)

@@ -407,8 +407,8 @@ TEST_F(FollowTest, CallersDoNotCutItOff) {
       }
     });
   }
-  // A machine that stands still for as long makes one of them slow, and a standby that keeps nobody
-  // waiting none of a round.
+  // A join is slow in every round if callers keep the standby's answers back; a busy machine makes
+  // it slow in one.
   bool prompt = false;
   for (int round = 0; round < 3 && !prompt; ++round) {
     prompt = true;

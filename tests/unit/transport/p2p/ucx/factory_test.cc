@@ -137,14 +137,14 @@ TEST(UcxFactoryTest, StrangersThatHangUp) {
   EXPECT_TRUE(opened.WaitFor(kPatience));
 }
 
-Status DialFails(const std::string& address, absl::Duration limit = absl::Seconds(3)) {
+Status DialFails(const std::string& address) {
   const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
   if (!transport.ok()) return transport.status();
   Notification ended;
   Status status;
   (*transport)
       ->Dial({address}, Key(), "secret", std::make_shared<QuietHandler>(), {},
-             Deadline::After(limit), [&](const StatusOr<std::shared_ptr<Link>>& link) {
+             Deadline::After(absl::Seconds(3)), [&](const StatusOr<std::shared_ptr<Link>>& link) {
                status = link.status();
                ended.Notify();
              });

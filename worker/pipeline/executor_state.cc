@@ -1,0 +1,56 @@
+// Checkpoints and interim copies at the end of a step.
+#include <utility>
+
+#include "worker/pipeline/checkpoint_writer.h"
+#include "worker/pipeline/executor.h"
+#include "worker/pipeline/tied_exchange.h"
+
+namespace longhaul::worker {
+
+Status Executor::SaveState(const wire::StepMessage& agreed) {
+  const uint64_t every = options_.spec.checkpoint.every;
+  const bool wanted =
+      agreed.checkpoint || agreed.stop ||
+      (options_.spec.checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
+      (every > 0 && step_.value() % every == 0);
+  const uint64_t copies = options_.copy_every;
+  if (!wanted && (copies == 0 || step_.value() % copies != 0)) return absl::OkStatus();
+  if (wanted && (agreed.stop || step_.value() == options_.spec.train.steps)) {
+    last_checkpoint_ = step_.value();
+  }
+  SharedSnapshot snapshot;
+  {
+    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    {
+      const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
+      checkpoint_writer_->AwaitRoom();
+    }
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kSnapshot);
+    std::vector<NamedArray> tables;
+    if (down_ != nullptr) {
+      LH_ASSIGN_OR_RETURN(tables, down_->SaveTables());
+    }
+    std::function<Status(StageSnapshot*)> add;
+    if (options_.exchange) {
+      add = [this](StageSnapshot* taken) { return options_.exchange->AddState(taken); };
+    }
+    LH_ASSIGN_OR_RETURN(snapshot, resident_.TakeSnapshot(std::move(tables), add));
+  }
+  if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
+  checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});
+  return absl::OkStatus();
+}
+
+Status Executor::CheckTied(const StageSnapshot& snapshot) {
+  {
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kTied);
+    tied_->BeginCheck(snapshot);
+  }
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool checked, tied_->IsChecked());
+    if (checked) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kTied));
+  }
+}
+
+}  // namespace longhaul::worker

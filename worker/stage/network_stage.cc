@@ -1,0 +1,473 @@
+#include "worker/stage/network_stage.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/cuda/device.h"
+#include "base/cuda/module.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/model/family.h"
+#include "worker/stage/boundary_tensors.h"
+#include "worker/stage/gradient_norm.h"
+#include "worker/stage/host_copies.h"
+#include "worker/stage/loss.h"
+#include "worker/stage/microbatch_pass.h"
+#include "worker/stage/model.h"
+#include "worker/stage/optimizer.h"
+#include "worker/stage/shared_memory.h"
+#include "worker/stage/slice_turns.h"
+#include "worker/stage/snapshot_arrays.h"
+#include "worker/stage/snapshot_shards.h"
+#include "worker/stage/stage_input.h"
+#include "worker/stage/tied_parameter.h"
+#include "worker/stage/torch_device.h"
+#include "worker/stage/torch_scope.h"
+
+namespace longhaul::worker {
+namespace {
+
+// Before anything of a stage is made or computed.
+at::Device PreparedDevice(const StageOptions& options) {
+  const at::Device device = TorchDevice(options.device);
+  // What layers that were measured have left counts no more.
+  TrimMemory(device);
+  ForgetPeakMemory(device);
+  // Of the process, in which there is one stage at a time, or several of one run.
+  at::globalContext().setDeterministicAlgorithms(options.train.deterministic,
+                                                 /*warn_only=*/false);
+  // Nothing here reads what it has not written.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  return device;
+}
+
+class NetworkStage final : public Stage {
+ public:
+  // `steps_it`: with an optimizer of its own.
+  NetworkStage(const StageOptions& options, const RankGroup* group, bool steps_it)
+      : options_(options),
+        device_(PreparedDevice(options)),
+        reader_(&options_, device_),
+        network_(Model::Create(options, group)),
+        optimizer_(Optimizer::Create(options.train,
+                                     steps_it ? network_->parameters() : std::vector<Parameter>())),
+        passes_(options_, *network_),
+        tied_(TiedMatrixOf(options_, network_->parameters())),
+        turns_(options.slices) {}
+
+  Status PreparePasses(uint32_t in_flight) override {
+    return CallTorch("recording passes", options_.threads, [&]() -> Status {
+      passes_.Prepare(in_flight);
+      return absl::OkStatus();
+    });
+  }
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override;
+  StatusOr<double> Loss(Slice slice) const override;
+  StatusOr<std::optional<BoundaryTensor>> Backward(
+      Slice slice, const codec::TensorView& output_gradient) override;
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
+                                                   double* loss) override;
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
+  Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
+  Status SkipStep(Step step) override;
+  StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory) override;
+  bool shares_on_device() const override {
+    return !device_.is_cpu() && network_->group() == nullptr;
+  }
+  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override;
+  Status EndSharedStep(Step step) override;
+  Status TakeSharedValues() override;
+  StatusOr<std::unique_ptr<Stage>> MakeTwin() const override;
+  Status TakeTurnFrom(Stage* twin) override;
+  StatusOr<StageSnapshot> Snapshot() const override;
+  Status Restore(const StageSnapshot& snapshot) override;
+  Status Load(const ReadParameter& read) override;
+  Status DropStep() override;
+  uint64_t steps() const override { return steps_; }
+  TiedMatrix* tied_matrix() override { return tied_.get(); }
+  std::vector<std::vector<int64_t>> TokensOfExperts() const override;
+  uint64_t parameter_count() const override;
+  uint64_t peak_memory_bytes() const override;
+  uint64_t memory_bytes() const override;
+
+ private:
+  // One slice between its Forward and its Backward.
+  struct Pending {
+    std::shared_ptr<MicrobatchPass> pass;
+    double loss = 0;  // last stage
+  };
+
+  // OK: all of `step` but its update is done.
+  Status CheckStepEnds(Step step) const;
+  void ForgetStep();
+  // Of a stage that was made by the same options.
+  void CopyParameters(const NetworkStage& other);
+  // In a group, once a step.
+  void SumPartsOfGradients() const;
+  // Fills in the values of `snapshot`: of its parameters, then of its moments.
+  Status CopyToHost(const std::vector<at::Tensor>& on_gpu, StageSnapshot* snapshot) const;
+
+  const StageOptions options_;
+  const at::Device device_;
+  const StageInputReader reader_;
+  const std::unique_ptr<const Model> network_;
+  std::unique_ptr<Optimizer> optimizer_;
+  MicrobatchPasses passes_;
+  const std::unique_ptr<TiedMatrix> tied_;           // or null
+  SharedMemory shared_;                              // of SharedParameters
+  mutable std::unique_ptr<HostCopies> host_copies_;  // of a GPU's stage, from its first snapshot on
+  uint64_t steps_ = 0;                               // taken
+  SliceTurns turns_;
+  std::map<Slice, Pending> pending_;
+  mutable bool gradients_are_whole_ = false;
+  std::function<void(uint32_t)> final_;  // of the next Backward; or null
+};
+
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Slice slice, const Input& input) {
+  using Result = StatusOr<std::optional<BoundaryTensor>>;
+  return CallTorch("forward", options_.threads, [&]() -> Result {
+    LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
+    LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
+    Pending pending{.pass = passes_.Take(slice.index)};
+    const at::Tensor output = pending.pass->Forward(read);
+    if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
+    pending_.emplace(slice, std::move(pending));
+    turns_.TakeForward(slice);
+    if (options_.last) return std::nullopt;
+    return ToBoundary(output);
+  });
+}
+
+StatusOr<double> NetworkStage::Loss(Slice slice) const {
+  const auto it = pending_.find(slice);
+  if (!options_.last || it == pending_.end()) {
+    return absl::InvalidArgumentError(
+        options_.last ? fmt::format("{} has not run forward", turns_.NameOf(slice))
+                      : std::string("only the last stage has a loss"));
+  }
+  return it->second.loss;
+}
+
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
+    Slice slice, const codec::TensorView& output_gradient) {
+  using Result = StatusOr<std::optional<BoundaryTensor>>;
+  return CallTorch("backward", options_.threads, [&]() -> Result {
+    LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
+    at::Tensor gradient;
+    if (!options_.last) {
+      LH_ASSIGN_OR_RETURN(gradient, reader_.ReadBoundary("an output gradient", output_gradient));
+    }
+    const auto it = pending_.find(slice);
+    Pending pending = std::move(it->second);
+    pending_.erase(it);
+    turns_.TakeBackward(slice);
+    gradients_are_whole_ = false;
+    if (final_) pending.pass->TellWhatIsFinal(std::exchange(final_, nullptr));
+    const at::Tensor of_input = pending.pass->Backward(gradient);
+    if (!options_.first) return ToBoundary(of_input);
+    AwaitTorch(device_);
+    return std::nullopt;
+  });
+}
+
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(Slice slice, const Input& input,
+                                                               double* loss) {
+  using Result = StatusOr<std::optional<BoundaryTensor>>;
+  return CallTorch("evaluation", options_.threads, [&]() -> Result {
+    LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
+    LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
+    const at::Tensor output = passes_.Evaluate(read, slice.index);
+    turns_.TakeEvaluation(slice);
+    if (!options_.last) return ToBoundary(output);
+    *loss = ShareInMicrobatch(options_) * output.item<float>();
+    return std::nullopt;
+  });
+}
+
+StatusOr<SquaredNorm> NetworkStage::AddSquaredGradientNorm(double sum) const {
+  return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<SquaredNorm> {
+    SumPartsOfGradients();
+    return AddSquaredGradients(network_->parameters(), sum);
+  });
+}
+
+void NetworkStage::SumPartsOfGradients() const {
+  if (network_->group() == nullptr || gradients_are_whole_) return;
+  worker::SumPartsOfGradients(network_->parameters(), *network_->group());
+  gradients_are_whole_ = true;
+}
+
+Status NetworkStage::CheckStepEnds(Step step) const {
+  if (step.value() != steps_ + 1) {
+    return absl::FailedPreconditionError(
+        fmt::format("expected optimizer step {}, came {}", steps_ + 1, step.value()));
+  }
+  if (!turns_.StepIsDone()) {
+    return absl::FailedPreconditionError(
+        fmt::format("optimizer step {} came before the last backward", step.value()));
+  }
+  return absl::OkStatus();
+}
+
+Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
+  return CallTorch("optimizer step", options_.threads, [&]() -> Status {
+    if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
+      return absl::FailedPreconditionError(
+          fmt::format("the gradients of step {} are not finite (their scale is {}); lower "
+                      "train.optimizer.lr or lengthen train.schedule.warmup",
+                      step.value(), gradient_scale));
+    }
+    LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    SumPartsOfGradients();
+    optimizer_->Step(step.value(), learning_rate, gradient_scale);
+    passes_.ForgetGradients();
+    network_->EndStep();
+    network_->RefreshCasts();
+    AwaitTorch(device_);
+    steps_ = step.value();
+    turns_.EndStep();
+    return absl::OkStatus();
+  });
+}
+
+Status NetworkStage::SkipStep(Step step) {
+  return CallTorch("skipping a step", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    ForgetStep();
+    AwaitTorch(device_);
+    steps_ = step.value();
+    return absl::OkStatus();
+  });
+}
+
+StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters(SharedIn memory) {
+  return CallTorch("reading parameters", options_.threads,
+                   [&]() -> StatusOr<std::vector<SharedParameter>> {
+                     SumPartsOfGradients();
+                     return shared_.Read(network_->parameters(), memory);
+                   });
+}
+
+// On a GPU gradients are copied when all is done.
+bool NetworkStage::TellWhatIsFinal(std::function<void(uint32_t)> final) {
+  const auto adds_in_place = [](const Parameter& parameter) {
+    const at::Tensor& gradient = parameter.value.grad();
+    return parameter.balances || (gradient.defined() && gradient.is_contiguous());
+  };
+  if (!device_.is_cpu() || network_->group() != nullptr || tied_ ||
+      !std::ranges::all_of(network_->parameters(), adds_in_place)) {
+    return false;
+  }
+  final_ = std::move(final);
+  return true;
+}
+
+Status NetworkStage::TakeSharedValues() {
+  return CallTorch("taking the parameters of replicas", options_.threads, [&]() -> Status {
+    shared_.Write(network_->parameters());
+    network_->RefreshCasts();
+    AwaitTorch(device_);
+    return absl::OkStatus();
+  });
+}
+
+Status NetworkStage::EndSharedStep(Step step) {
+  return CallTorch("taking the parameters of a step", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    shared_.Write(network_->parameters());
+    shared_.ForgetGradients();
+    passes_.ForgetGradients();
+    network_->EndStep();
+    network_->RefreshCasts();
+    AwaitTorch(device_);
+    steps_ = step.value();
+    turns_.EndStep();
+    return absl::OkStatus();
+  });
+}
+
+void NetworkStage::CopyParameters(const NetworkStage& other) {
+  const at::NoGradGuard no_grad;
+  const std::vector<Parameter>&mine = network_->parameters(),
+        &others = other.network_->parameters();
+  for (size_t i = 0; i < mine.size(); ++i) mine[i].value.detach().copy_(others[i].value);
+  network_->RefreshCasts();
+}
+
+StatusOr<std::unique_ptr<Stage>> NetworkStage::MakeTwin() const {
+  return CallTorch("making a stage's twin", options_.threads,
+                   [&]() -> StatusOr<std::unique_ptr<Stage>> {
+                     auto twin = std::make_unique<NetworkStage>(options_, network_->group(),
+                                                                /*steps_it=*/false);
+                     twin->CopyParameters(*this);
+                     twin->steps_ = steps_;
+                     AwaitTorch(device_);
+                     return twin;
+                   });
+}
+
+Status NetworkStage::TakeTurnFrom(Stage* twin) {
+  auto* const other = dynamic_cast<NetworkStage*>(twin);
+  LH_CHECK(other != nullptr && other != this, "a stage takes its turn from its twin");
+  return CallTorch("taking a turn", options_.threads, [&]() -> Status {
+    CopyParameters(*other);
+    std::swap(optimizer_, other->optimizer_);
+    optimizer_->MoveTo(Optimizer::SteppedOf(network_->parameters()));
+    steps_ = other->steps_;
+    return absl::OkStatus();
+  });
+}
+
+StatusOr<StageSnapshot> NetworkStage::Snapshot() const {
+  return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
+    StageSnapshot snapshot;
+    snapshot.step = steps_;
+    std::vector<at::Tensor> on_gpu;
+    const auto array_of = [&](const std::string& name, const at::Tensor& value) {
+      return device_.is_cpu() ? ToNamedArray(name, value) : ToCopy(name, value, &on_gpu);
+    };
+    for (const Parameter& parameter : network_->parameters()) {
+      snapshot.parameters.push_back(array_of(parameter.name, parameter.value));
+    }
+    for (const Optimizer::Moment& moment : optimizer_->moments()) {
+      snapshot.moments.push_back(array_of(moment.name, moment.value));
+    }
+    if (!on_gpu.empty()) LH_RETURN_IF_ERROR(CopyToHost(on_gpu, &snapshot));
+    return snapshot;
+  });
+}
+
+Status NetworkStage::CopyToHost(const std::vector<at::Tensor>& on_gpu,
+                                StageSnapshot* snapshot) const {
+  if (!host_copies_) {
+    LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
+                        cuda::LoadModule(cuda::DefaultModulePath()));
+    LH_ASSIGN_OR_RETURN(const cuda::Device gpu,
+                        cuda::Device::Open(table, *options_.device.cuda_index));
+    LH_ASSIGN_OR_RETURN(host_copies_, HostCopies::Create(gpu));
+  }
+  std::vector<HostCopies::Copy> copies;
+  for (std::vector<NamedArray>* arrays : {&snapshot->parameters, &snapshot->moments}) {
+    for (NamedArray& array : *arrays) {
+      const at::Tensor& tensor = on_gpu[copies.size()];
+      copies.push_back({.data_dev = tensor.const_data_ptr(),
+                        .elements = static_cast<size_t>(tensor.numel()),
+                        .bf16 = tensor.scalar_type() == at::kBFloat16,
+                        .values = &array.values});
+    }
+  }
+  AwaitTorch(device_);  // other streams read what is queued on this one
+  return host_copies_->Run(copies);
+}
+
+Status NetworkStage::Restore(const StageSnapshot& snapshot) {
+  // Of replicas that step it together the parameters are what passes compute with.
+  if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
+    LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
+    return Restore(whole);
+  }
+  // All are matched before the first is changed.
+  const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
+  std::vector<Restored> restored;
+  for (const Parameter& own : network_->parameters()) {
+    LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(parameters, own.name, own.value));
+  }
+  for (const Optimizer::Moment& own : optimizer_->moments()) {
+    LH_RETURN_IF_ERROR(CheckKind(moments, own.name, options_.train.optimizer.kind));
+    LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(moments, own.name, own.value));
+  }
+  LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&]() -> Status {
+    const at::NoGradGuard no_grad;
+    for (const Restored& one : restored) {
+      one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
+    }
+    network_->RefreshCasts();
+    ForgetStep();
+    return absl::OkStatus();
+  }));
+  steps_ = snapshot.step;
+  return absl::OkStatus();
+}
+
+Status NetworkStage::Load(const ReadParameter& read) {
+  return CallTorch("loading parameters", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(network_->Load(read));
+    AwaitTorch(device_);
+    return absl::OkStatus();
+  });
+}
+
+Status NetworkStage::DropStep() {
+  return CallTorch("dropping a step", options_.threads, [&]() -> Status {
+    ForgetStep();
+    AwaitTorch(device_);
+    return absl::OkStatus();
+  });
+}
+
+void NetworkStage::ForgetStep() {
+  pending_.clear();
+  final_ = nullptr;
+  shared_.ForgetGradients();
+  passes_.ForgetGradients();
+  network_->ForgetStep();
+  turns_.EndStep();
+}
+
+std::vector<std::vector<int64_t>> NetworkStage::TokensOfExperts() const {
+  return network_->TokensOfExperts();
+}
+
+uint64_t NetworkStage::peak_memory_bytes() const {
+  const auto bytes = CallTorch("counting memory", options_.threads,
+                               [&]() -> StatusOr<uint64_t> { return PeakMemoryBytes(device_); });
+  return bytes.value_or(0);
+}
+
+uint64_t NetworkStage::memory_bytes() const {
+  if (!device_.is_cpu()) {
+    const auto bytes = CallTorch("counting memory", options_.threads,
+                                 [&]() -> StatusOr<uint64_t> { return MemoryBytes(device_); });
+    return bytes.value_or(0);
+  }
+  size_t bytes = network_->frozen_bytes();
+  for (const Parameter& parameter : network_->parameters()) {
+    bytes += parameter.value.nbytes();
+    if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();
+  }
+  for (const Optimizer::Moment& moment : optimizer_->moments()) bytes += moment.value.nbytes();
+  return bytes;
+}
+
+uint64_t NetworkStage::parameter_count() const {
+  uint64_t count = 0;
+  for (const Parameter& parameter : network_->parameters()) {
+    count += static_cast<uint64_t>(parameter.value.numel());
+  }
+  return count;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
+                                                  const RankGroup* group) {
+  LH_RETURN_IF_ERROR(CheckStageOptions(options));
+  return CallTorch("creating the stage", options.threads,
+                   [&]() -> StatusOr<std::unique_ptr<Stage>> {
+                     return std::make_unique<NetworkStage>(options, group, !options.shares_step);
+                   });
+}
+
+}  // namespace longhaul::worker

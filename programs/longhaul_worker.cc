@@ -25,9 +25,7 @@
 #include "programs/longhaul_worker_flags.h"
 #include "proto/member/access.h"
 #include "proto/rpc/channel.h"
-#include "transport/p2p/grpc/factory.h"
-#include "transport/p2p/relay/factory.h"
-#include "transport/p2p/ucx/factory.h"
+#include "transport/p2p/registry/registry.h"
 #include "transport/relay/relay.h"
 #include "transport/relay/ticket.h"
 #include "worker/ranks/communicators.h"
@@ -53,8 +51,6 @@ constexpr absl::Duration kJoinLimit = absl::Seconds(5);
 // Between two tries to get a new certificate.
 constexpr absl::Duration kRenewPause = absl::Seconds(10);
 
-constexpr char kRelay[] = "relay";
-
 int Fail(const Status& status) {
   fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
   return kFailed;
@@ -70,31 +66,31 @@ using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, 
 StatusOr<Transports> Listen(const WorkerFlags& flags,
                             const std::function<std::string()>& coordinator) {
   Transports transports;
-  if (Has(flags, kUcx)) {
-    LH_ASSIGN_OR_RETURN(transports[kUcx],
-                        transport::ucx::CreateTransport({.bind_address = flags.data_address,
-                                                         .network_device = flags.data_interface}));
+  for (const TransportTraits& one : kTransports) {
+    // Every worker has those that listen nowhere.
+    if (one.listens && !Has(flags, one.name)) continue;
+    LH_ASSIGN_OR_RETURN(
+        std::unique_ptr<transport::Transport> transport,
+        transport::CreateTransport(one.kind, {.bind_address = AddressOf(flags, one),
+                                              .network_device = flags.data_interface,
+                                              .coordinator = coordinator}));
+    if (one.listens) LogInfo("data address {} ({})", transport->address(), one.name);
+    transports.emplace(one.name, std::move(transport));
   }
-  if (Has(flags, kGrpc)) {
-    LH_ASSIGN_OR_RETURN(transports[kGrpc],
-                        transport::grpc::CreateTransport({.bind_address = GrpcAddress(flags)}));
-  }
-  for (const auto& [name, transport] : transports) {
-    LogInfo("data address {} ({})", transport->address(), name);
-  }
-  // It listens nowhere, so every worker has it.
-  LH_ASSIGN_OR_RETURN(transports[kRelay],
-                      transport::relay::CreateTransport({.coordinator = coordinator}));
   return transports;
 }
 
-// What is advertised is the address behind port mapping, which UCX cannot pass; without gRPC it is
-// another name of UCX's.
+// The advertised address replaces that of a transport that passes port mapping; without such a
+// transport it is another name of the data address.
 Endpoints EndpointsOf(const WorkerFlags& flags, const Transports& transports,
                       const std::function<std::string()>& coordinator) {
   std::map<std::string, std::string> listening;
   for (const auto& [name, transport] : transports) listening[name] = transport->address();
-  return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, coordinator);
+  const TransportTraits* const reached_elsewhere = FirstToFaceStrangers(flags);
+  return Endpoints(listening,
+                   reached_elsewhere != nullptr ? std::string(reached_elsewhere->name)
+                                                : flags.transports.front(),
+                   flags.advertise, coordinator);
 }
 
 // Whether the relay, which listens at all addresses, is reached at the one that this machine has

@@ -1,6 +1,7 @@
 #include "programs/longhaul_worker_flags.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -19,16 +20,61 @@ bool Has(const WorkerFlags& flags, std::string_view transport) {
   return std::ranges::find(flags.transports, transport) != flags.transports.end();
 }
 
-std::string GrpcAddress(const WorkerFlags& flags) {
-  if (!flags.grpc_address.empty()) return flags.grpc_address;
-  if (!Has(flags, kUcx)) return flags.data_address;
+namespace {
+
+// The transports that listen, in the order in which they get addresses.
+std::vector<const TransportTraits*> ListenersOf(const WorkerFlags& flags) {
+  std::vector<const TransportTraits*> listeners;
+  for (const TransportTraits& one : kTransports) {
+    if (one.listens && Has(flags, one.name)) listeners.push_back(&one);
+  }
+  return listeners;
+}
+
+bool HasAddressOfItsOwn(const WorkerFlags& flags, const TransportTraits& transport) {
+  const auto own = flags.addresses.find(transport.name);
+  return own != flags.addresses.end() && !own->second.empty();
+}
+
+std::string AddressFlag(const TransportTraits& transport) {
+  return fmt::format("--{}-address", transport.name);
+}
+
+}  // namespace
+
+std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport) {
+  if (HasAddressOfItsOwn(flags, transport)) return flags.addresses.find(transport.name)->second;
+  const std::vector<const TransportTraits*> listeners = ListenersOf(flags);
+  if (listeners.empty() || listeners.front() == &transport) return flags.data_address;
   StatusOr<HostPort> address = ParseHostPort(flags.data_address);
   if (!address.ok()) return flags.data_address;  // refused already
   address->port = 0;
   return ToString(*address);
 }
 
+const TransportTraits* FirstToFaceStrangers(const WorkerFlags& flags) {
+  for (const TransportTraits* one : ListenersOf(flags)) {
+    if (one->faces_strangers) return one;
+  }
+  return nullptr;
+}
+
 namespace {
+
+std::vector<std::string> NamesOf(const std::vector<TransportKind>& kinds) {
+  std::vector<std::string> names;
+  for (const TransportKind kind : kinds) names.emplace_back(ToString(kind));
+  return names;
+}
+
+// The transports for open networks: "gRPC or X".
+std::string ThatFaceStrangers(std::string_view TransportTraits::*word) {
+  std::vector<std::string_view> words;
+  for (const TransportTraits& one : kTransports) {
+    if (one.listens && one.faces_strangers) words.push_back(one.*word);
+  }
+  return fmt::format("{}", fmt::join(words, " or "));
+}
 
 // Empty: there is none.
 std::string UsualStateDir() {
@@ -45,14 +91,20 @@ std::string UsualStateDir() {
 
 // Whether something listens at the data address.
 bool TakesDataAddress(const WorkerFlags& flags) {
-  return Has(flags, kUcx) || flags.grpc_address.empty();
+  return std::ranges::any_of(ListenersOf(flags), [&](const TransportTraits* one) {
+    return !HasAddressOfItsOwn(flags, *one);
+  });
 }
 
 // Why it cannot listen where the flags say; empty: it may try.
 std::string AddressProblem(const WorkerFlags& flags) {
   std::vector<std::pair<std::string, std::string>> addresses;
   if (TakesDataAddress(flags)) addresses.emplace_back("--data-address", flags.data_address);
-  addresses.emplace_back("--grpc-address", GrpcAddress(flags));
+  for (const TransportTraits& one : kTransports) {
+    if (HasAddressOfItsOwn(flags, one)) {
+      addresses.emplace_back(AddressFlag(one), AddressOf(flags, one));
+    }
+  }
   for (const auto& [flag, text] : addresses) {
     const auto address = ParseHostPort(text);
     if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
@@ -67,6 +119,7 @@ std::string AddressProblem(const WorkerFlags& flags) {
 }  // namespace
 
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
+  flags->transports = NamesOf(ListeningTransports());
   CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
                "longhaul-worker");
   SetUpCommandLine(app);
@@ -85,9 +138,10 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   app.add_option("--name", flags->name, "what people see; default: the host's name");
   const CLI::Option* const transport =
       app.add_option("--transport", flags->transports,
-                     "data transports to listen on, of ucx and grpc, with a comma between")
+                     fmt::format("data transports to listen on, of {}, with a comma between",
+                                 fmt::join(flags->transports, " and ")))
           ->delimiter(',')
-          ->check(CLI::IsMember({kUcx, kGrpc}))
+          ->check(CLI::IsMember(flags->transports))
           ->capture_default_str();
   app.add_option("--data-address", flags->data_address,
                  "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
@@ -96,9 +150,14 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
       ->capture_default_str();
   app.add_option("--data-interface", flags->data_interface,
                  "network interface of the data address; default: the one that has it");
-  app.add_option("--grpc-address", flags->grpc_address,
-                 "ip:port to exchange tensors at over gRPC; may face open networks; default: the "
-                 "data address, beside ucx with a free port of its own");
+  for (const TransportTraits& one : kTransports) {
+    if (!one.listens || !one.faces_strangers) continue;
+    app.add_option(AddressFlag(one), flags->addresses[std::string(one.name)],
+                   fmt::format("ip:port to exchange tensors at over {}; may face open networks; "
+                               "default: the data address, with a free port of its own beside "
+                               "other transports",
+                               one.title));
+  }
   app.add_option("--advertise", flags->advertise,
                  "host:port at which other workers reach the gRPC address (without grpc: the data "
                  "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
@@ -176,28 +235,30 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
       return kFailed;
     }
     flags->data_address = ToString(HostPort{own, 0});
-    if (Has(*flags, kUcx) && !IsPrivate(own)) {
+    for (const TransportTraits* one : ListenersOf(*flags)) {
+      if (one->faces_strangers || IsPrivate(own)) continue;
       if (transport->count() > 0) {
         return usage(fmt::format(
-            "--transport ucx is for private networks, because anybody can end a worker through its "
-            "port, and {} is a public address; take --transport grpc, or name the address in "
+            "--transport {} is for private networks, because anybody can end a worker through its "
+            "port, and {} is a public address; take --transport {}, or name the address in "
             "--data-address",
-            own));
+            one->name, own, ThatFaceStrangers(&TransportTraits::name)));
       }
-      std::erase(flags->transports, kUcx);
+      std::erase(flags->transports, one->name);
       flags->left_out = fmt::format(
-          "no ucx, because {} is a public address and anybody can end a worker through its port; "
+          "no {}, because {} is a public address and anybody can end a worker through its port; "
           "--data-address names a private one",
-          own);
+          one->name, own);
     }
   }
   if (const std::string problem = AddressProblem(*flags); !problem.empty()) return usage(problem);
   for (const std::string& address : flags->advertise) {
     if (address == kAdvertiseAuto) {
-      if (Has(*flags, kGrpc)) continue;
-      return usage(
-          "--advertise auto is for gRPC, and --transport leaves it out; UCX is reached at "
-          "its --data-address only");
+      if (FirstToFaceStrangers(*flags) != nullptr) continue;
+      return usage(fmt::format(
+          "--advertise auto is for {}, and --transport leaves it out; {} is reached at its "
+          "--data-address only",
+          ThatFaceStrangers(&TransportTraits::title), ListenersOf(*flags).front()->title));
     }
     const auto parsed = ParseHostPort(address);
     if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
@@ -205,14 +266,14 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
       return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
     }
   }
-  const auto grpc_address = ParseHostPort(GrpcAddress(*flags));
-  if (Has(*flags, kGrpc) && flags->advertise.empty() &&
-      (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
+  for (const TransportTraits* one : ListenersOf(*flags)) {
+    if (!one->faces_strangers || !flags->advertise.empty()) continue;
+    const auto address = ParseHostPort(AddressOf(*flags, *one));
+    if (address->host != "0.0.0.0" && address->host != "::") continue;
     return usage(fmt::format(
-        "--grpc-address {} is no address that others can dial; say with --advertise host:port "
-        "where they reach it, or with --advertise auto that they reach this machine as the "
-        "coordinator does",
-        ToString(*grpc_address)));
+        "{} {} is no address that others can dial; say with --advertise host:port where they "
+        "reach it, or with --advertise auto that they reach this machine as the coordinator does",
+        AddressFlag(*one), ToString(*address)));
   }
   StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
   if (!devices.ok()) return usage(fmt::format("--device: {}", Message(devices.status())));

@@ -3,20 +3,20 @@
 #define LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/device_name.h"
+#include "run/kinds/transports.h"
 #include "worker/rpc/endpoints.h"
 
 namespace longhaul::worker {
 
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
-
-inline constexpr char kUcx[] = "ucx";
-inline constexpr char kGrpc[] = "grpc";
 
 struct WorkerFlags {
   std::vector<std::string> coordinators;  // in the order in which they are tried
@@ -24,10 +24,10 @@ struct WorkerFlags {
   bool insecure = false;
   std::string state_dir;
   std::string name;
-  std::vector<std::string> transports = {kUcx, kGrpc};
+  std::vector<std::string> transports;  // names; in ReadFlags all that listen, unless said
   std::string data_address = std::string(kAdvertiseAuto);
   std::string data_interface;
-  std::string grpc_address;
+  std::map<std::string, std::string, std::less<>> addresses;  // of transports with their own
   std::vector<std::string> advertise;
   std::string relay;
   std::string relay_advertise;
@@ -47,8 +47,12 @@ struct WorkerFlags {
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
 
 bool Has(const WorkerFlags& flags, std::string_view transport);
-// Where gRPC listens: beside UCX on a port of its own, unless the flags say where.
-std::string GrpcAddress(const WorkerFlags& flags);
+// Where a transport listens. The first of them has the data address and the others a free port
+// beside it, unless the flags say where.
+std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport);
+// The first of the transports that faces strangers, so it may be reached at another address. Null:
+// there is none.
+const TransportTraits* FirstToFaceStrangers(const WorkerFlags& flags);
 
 }  // namespace longhaul::worker
 

@@ -252,7 +252,7 @@ void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) 
       terminal.out << fmt::format("; what bounds it: {}", Printable(prediction.bottleneck));
     }
     terminal.out << '\n';
-    PrintFloor(terminal, prediction, OverlapsSteps(spec.pipeline.schedule));
+    PrintFloor(terminal, prediction, TraitsOf(spec.pipeline.schedule).overlaps_steps);
   }
   if (!plan.explanation.empty()) terminal.out << PrintableLines(plan.explanation) << '\n';
 }

@@ -14,6 +14,7 @@
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/table.h"
+#include "run/kinds/transports.h"
 #include "run/plan/plan.h"
 #include "run/plan/proto/plan_proto.h"
 
@@ -23,7 +24,7 @@ namespace {
 std::string AddressText(const v1::WorkerStatus& worker) {
   std::string out;
   for (const v1::DataEndpoint& endpoint : worker.endpoints()) {
-    if (endpoint.transport() == kRelayTransport) continue;  // every worker has it, at no address
+    if (!ListensAtAnAddress(endpoint.transport())) continue;
     out += fmt::format("{}{}", out.empty() ? "" : ", ", endpoint.transport());
     for (const std::string& address : endpoint.addresses()) out += " " + address;
   }

@@ -141,7 +141,8 @@ StatusOr<double> Chooser::Step() {
   for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
     most = std::min(most, cost.stages[chain::UpperStage(b)].depth);
   }
-  const bool may_lead = request_.spec.pipeline.schedule == ScheduleKind::kLinkAware &&
+  const ScheduleTraits& schedule = TraitsOf(request_.spec.pipeline.schedule);
+  const bool may_lead = schedule.searches_depth() && schedule.orders_data &&
                         request_.spec.pipeline.send_order != SendOrder::kAsReady;
   if (may_lead && most > 0) leads.push_back(most);
   std::optional<double> best;

@@ -197,12 +197,12 @@ std::string Relayed(const Plan& plan) {
 
 // What of the bound is not the busiest resource's own work.
 std::string Floor(const RunSpec& spec, const Prediction& prediction) {
-  if (OverlapsSteps(spec.pipeline.schedule)) {
+  if (TraitsOf(spec.pipeline.schedule).overlaps_steps) {
     return fmt::format(
-        " Steps overlap (pipeline.schedule: 2bw): the pipeline never runs empty, and each step's "
+        " Steps overlap (pipeline.schedule: {}): the pipeline never runs empty, and each step's "
         "passes compute with parameters of one update less. Without that the {} would be at work "
         "as long, and wait besides.",
-        prediction.busiest);
+        ToString(spec.pipeline.schedule), prediction.busiest);
   }
   const double rest = prediction.lower_bound_seconds - prediction.floor_seconds;
   return fmt::format(
@@ -252,7 +252,7 @@ std::string Tied(const PlanRequest& request, const Plan& plan) {
 }
 
 std::string Depths(const Plan& plan, const RunSpec& spec) {
-  if (spec.pipeline.depth || !IsLinkAware(spec.pipeline.schedule)) return "";
+  if (spec.pipeline.depth || !TraitsOf(spec.pipeline.schedule).searches_depth()) return "";
   const uint32_t all = spec.train.microbatches;
   std::string text, list;
   bool chosen = false;
@@ -280,7 +280,7 @@ std::string Depths(const Plan& plan, const RunSpec& spec) {
   }
   if (!prediction.cut_short.empty())
     text += fmt::format(" More was not tried: {}.", prediction.cut_short);
-  if (spec.pipeline.schedule == ScheduleKind::kLinkAware && !plan.assignment.edges.empty() &&
+  if (TraitsOf(spec.pipeline.schedule).may_change_depth() && !plan.assignment.edges.empty() &&
       !MayRetune(spec, plan)) {
     text += " Depths stay as planned while the run trains, because rates of links are not known.";
   }

@@ -212,7 +212,7 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
     if (EndpointOf(*worker, transport) != nullptr) continue;
     std::string offered;
     for (const Endpoint& endpoint : worker->endpoints) {
-      if (endpoint.transport == kRelayTransport) continue;  // nobody asks for it
+      if (!ListensAtAnAddress(endpoint.transport)) continue;  // run files cannot ask for it
       offered += (offered.empty() ? "" : " and ") + endpoint.transport;
     }
     return absl::FailedPreconditionError(fmt::format(
@@ -229,11 +229,14 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
   LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower, kind));
   if (MayReach(lower, upper, transport)) return LinkEnds{transport, true};
   if (MayReach(upper, lower, transport)) return LinkEnds{transport, false};
-  const bool grpc_works =
-      transport != TransportKind::kGrpc && (MayReach(lower, upper, TransportKind::kGrpc) ||
-                                            MayReach(upper, lower, TransportKind::kGrpc));
+  // A transport of open networks may get through where this one does not.
+  const auto other = std::ranges::find_if(kTransports, [&](const TransportTraits& one) {
+    return one.faces_strangers && one.kind != transport &&
+           (MayReach(lower, upper, one.kind) || MayReach(upper, lower, one.kind));
+  });
+  const bool other_works = other != kTransports.end();
   std::vector<Relay> relays = RelaysBetween(upper, lower);
-  if (!grpc_works && !relays.empty()) {
+  if (!other_works && !relays.empty()) {
     if (spec.links.encrypt != EncryptKind::kOff) {
       return LinkEnds{TransportKind::kRelay, true, std::move(relays)};
     }
@@ -257,8 +260,10 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
   return absl::FailedPreconditionError(fmt::format(
       "workers {} and {} {}, and cannot talk over {}: {}. {}", upper.name, lower.name,
       WhyTheyTalk(kind), ToString(transport), problems,
-      grpc_works
-          ? "Nothing is known against grpc between them: set `transport: grpc` in the run file"
+      other_works
+          ? fmt::format(
+                "Nothing is known against {0} between them: set `transport: {0}` in the run file",
+                other->name)
           : "Open the port of one of them to the other, or start it with --advertise "
             "host:port, an address that the other reaches; or start the coordinator with --relay"));
 }

@@ -268,8 +268,9 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   const uint64_t moments = StageMoments(spec, vocabulary, layers, first, last);
   const OfReplicas replicas = ReplicasOf(spec, parameters, kFloat * moments);
-  // Of the next step's passes, where steps overlap.
-  const uint64_t older = OverlapsSteps(spec.pipeline.schedule) ? parameters : 0;
+  // Passes of the next step compute with parameters of their own where steps overlap.
+  const uint64_t versions = TraitsOf(spec.pipeline.schedule).weight_versions();
+  const uint64_t older = (versions - 1) * parameters;
   return kFloat * (parameters + older + moments) - replicas.moments + replicas.in_state +
          (last ? 0 : TableBytes(spec, vocabulary));
 }
@@ -306,7 +307,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
   const OfReplicas replicas = ReplicasOf(spec, parameters_of_all, moments_of_all);
   StageMemory memory;
-  const uint64_t versions = OverlapsSteps(spec.pipeline.schedule) ? 2 : 1;
+  const uint64_t versions = TraitsOf(spec.pipeline.schedule).weight_versions();
   memory.fixed =
       versions * (2 * kFloat * parameters + casts) + (replicas.shares_moments ? 0 : moments) +
       FrozenBytes(spec, vocabulary, layers, first, last) + MuonBytes(spec, vocabulary, layers) +

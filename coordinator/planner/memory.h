@@ -94,16 +94,16 @@ struct StageMemory {
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes
-// Where steps overlap (schedule 2bw) parameters, gradients and casts are there twice, and on a GPU
-// what passes keep, which are recorded of both versions; a snapshot has the parameters of both.
-// In a group of ranks (group.tensor) parameters, gradients, moments, casts and logits are a rank's
-// share, and so is what autograd keeps between split matrices. Norms, the residual and boundary
-// tensors are whole on every rank; with group.sequence norms and residuals are those of its tokens.
-// There is a snapshot more: what ranks have copied, before it is put together. On a CPU the
-// snapshots and kProgramBytes, which the ranks' process has once, are shared among its devices. On
-// a GPU each rank has its own 64 MiB in `host`. What NCCL takes for itself is not counted.
-// Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
-// and memory_gpu_test compare with what LibTorch takes.
+// Where steps overlap (ScheduleTraits::overlaps_steps) parameters, gradients and casts are there
+// twice, and on a GPU what passes keep, which are recorded of both versions; a snapshot has the
+// parameters of both. In a group of ranks (group.tensor) parameters, gradients, moments, casts and
+// logits are a rank's share, and so is what autograd keeps between split matrices. Norms, the
+// residual and boundary tensors are whole on every rank; with group.sequence norms and residuals
+// are those of its tokens. There is a snapshot more: what ranks have copied, before it is put
+// together. On a CPU the snapshots and kProgramBytes, which the ranks' process has once, are shared
+// among its devices. On a GPU each rank has its own 64 MiB in `host`. What NCCL takes for itself is
+// not counted. Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.
+// memory_parity_test and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last, bool on_gpu = false);
 

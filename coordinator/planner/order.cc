@@ -15,7 +15,7 @@ namespace longhaul::coordinator {
 namespace {
 
 bool AllAtOnce(const RunSpec& spec, const Plan& plan) {
-  return spec.pipeline.schedule != ScheduleKind::kOneFOneB &&
+  return TraitsOf(spec.pipeline.schedule).depth != DepthRule::kStagesFromHere &&
          std::all_of(
              plan.assignment.cells.begin(), plan.assignment.cells.end(),
              [&](const Cell& cell) { return cell.setting.depth >= spec.train.microbatches; });
@@ -35,7 +35,7 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& pla
         all));
   }
   if (spec.pipeline.send_order == SendOrder::kAsReady ||
-      spec.pipeline.schedule == ScheduleKind::kOneFOneB || OverlapsSteps(spec.pipeline.schedule)) {
+      !TraitsOf(spec.pipeline.schedule).orders_data) {
     return 0;
   }
   if (RatesAreKnown(plan)) return std::nullopt;
@@ -44,8 +44,15 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& pla
 
 std::string DepthReason(const RunSpec& spec, const Plan& plan, uint32_t most, uint32_t chosen) {
   const uint32_t all = spec.train.microbatches;
-  if (spec.pipeline.schedule == ScheduleKind::kOneFOneB) return "1f1b: the stages from here on";
-  if (spec.pipeline.schedule == ScheduleKind::kGpipe) return "gpipe: all of a step";
+  const ScheduleTraits& schedule = TraitsOf(spec.pipeline.schedule);
+  switch (schedule.depth) {
+    case DepthRule::kStagesFromHere:
+      return fmt::format("{}: the stages from here on", schedule.name);
+    case DepthRule::kWholeStep:
+      return fmt::format("{}: all of a step", schedule.name);
+    case DepthRule::kAsLinksNeed:
+      break;
+  }
   if (spec.pipeline.depth) return "pipeline.depth of the run file";
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
     return "all of a step, which activations-first needs";
@@ -113,7 +120,7 @@ StatusOr<std::vector<absl::Duration>> StepsOf(const RunSpec& spec, const Plan& p
 
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                        const std::stop_token& stop) {
-  const bool searched = IsLinkAware(spec.pipeline.schedule) && !spec.pipeline.depth &&
+  const bool searched = TraitsOf(spec.pipeline.schedule).searches_depth() && !spec.pipeline.depth &&
                         spec.pipeline.send_order == SendOrder::kAuto && RatesAreKnown(*plan) &&
                         RatesAreKnown(slower);
   if (!searched) return ChooseOrder(spec, plan, stop);
@@ -149,7 +156,7 @@ Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop,
   LH_ASSIGN_OR_RETURN(const std::optional<uint32_t> lead, FixedLead(spec, *plan));
   const PipelineSpec& pipeline = spec.pipeline;
   const bool deep_as_needed =
-      IsLinkAware(pipeline.schedule) && !pipeline.depth && effort == Effort::kWhole;
+      TraitsOf(pipeline.schedule).searches_depth() && !pipeline.depth && effort == Effort::kWhole;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
   const bool searched =
       deep_as_needed && RatesAreKnown(*plan) && pipeline.send_order != SendOrder::kActivationsFirst;

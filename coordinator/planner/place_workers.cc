@@ -171,9 +171,7 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
   const RunSpec& spec = request.spec;
   const uint32_t replicas = spec.replicas.count, stages = *request.candidates_for / replicas;
   // What is best where the pipeline runs empty after each step is nearly so where it does not.
-  const ScheduleKind schedule =
-      OverlapsSteps(spec.pipeline.schedule) ? ScheduleKind::kLinkAware : spec.pipeline.schedule;
-  PlacementProblem problem{.schedule = schedule,
+  PlacementProblem problem{.schedule = TraitsOf(spec.pipeline.schedule).without_overlap,
                            .send_order = spec.pipeline.send_order,
                            .microbatches = spec.train.microbatches,
                            .replicas = replicas,

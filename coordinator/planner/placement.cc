@@ -156,7 +156,7 @@ StatusOr<double> SimulatedPasses(const PlacementProblem& problem, const PlacedCh
   schedule::PipelineCost cost = CostOf(problem, chain);
   const uint32_t most = MostLead(cost);
   std::vector<uint32_t> leads = {0};
-  if (problem.schedule != ScheduleKind::kOneFOneB && most > 0) {
+  if (TraitsOf(problem.schedule).orders_data && most > 0) {
     if (problem.send_order == SendOrder::kActivationsFirst) leads = {most};
     if (problem.send_order == SendOrder::kAuto) leads.push_back(most);
   }

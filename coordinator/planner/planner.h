@@ -159,7 +159,7 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;
-  std::vector<Relay> relays = {};  // of kRelay, at most kMostRelays
+  std::vector<Relay> relays = {};  // at most kMostRelays; empty: the link needs none
 };
 inline constexpr size_t kMostRelays = 3;
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,

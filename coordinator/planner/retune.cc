@@ -363,7 +363,7 @@ bool Differs(const Seen& some, const Seen& others) {
 }
 
 bool MayRetune(const RunSpec& spec, const Plan& plan) {
-  return !plan.assignment.edges.empty() && spec.pipeline.schedule == ScheduleKind::kLinkAware &&
+  return !plan.assignment.edges.empty() && TraitsOf(spec.pipeline.schedule).may_change_depth() &&
          !spec.pipeline.depth && RatesAreKnown(plan);
 }
 

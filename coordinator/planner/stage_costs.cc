@@ -104,13 +104,12 @@ const StageCosts::Size& StageCosts::SizeOf(const Stage& stage) const {
 }
 
 uint32_t StageCosts::LeastDepth(uint32_t stages_from_here) const {
-  switch (spec_.pipeline.schedule) {
-    case ScheduleKind::kGpipe:
+  switch (TraitsOf(spec_.pipeline.schedule).depth) {
+    case DepthRule::kWholeStep:
       return spec_.train.microbatches;
-    case ScheduleKind::kOneFOneB:
+    case DepthRule::kStagesFromHere:
       return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(stages_from_here));
-    case ScheduleKind::kLinkAware:
-    case ScheduleKind::kTwoVersions:
+    case DepthRule::kAsLinksNeed:
       return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(1));
   }
   return 1;
@@ -126,7 +125,7 @@ StageCosts::Need StageCosts::OfHost(const Stage& stage) const {
 
 uint32_t StageCosts::DepthOf(const Stage& stage, uint32_t least) const {
   const uint64_t available = stage.worker.memory_bytes;
-  if (!IsLinkAware(spec_.pipeline.schedule) || spec_.pipeline.depth) return least;
+  if (!TraitsOf(spec_.pipeline.schedule).searches_depth() || spec_.pipeline.depth) return least;
   if (available == 0) return spec_.train.microbatches;
   const StageMemory& memory = Memory(stage);
   if (available <= memory.fixed) return least;

@@ -34,10 +34,9 @@ void Core::Carry(const ReachBook::News& news) {
 
 void Core::AddReach(CandidateWorker* worker) const {
   for (ReachBook::Failure& failure : reach_.FailuresOf(worker->id)) {
-    for (const TransportKind kind : {TransportKind::kUcx, TransportKind::kGrpc}) {
-      if (ToString(kind) != failure.transport) continue;
-      worker->does_not_reach[{failure.to, kind}] = std::move(failure.problem);
-    }
+    const TransportTraits* const transport = FindTransport(failure.transport);
+    if (transport == nullptr) continue;
+    worker->does_not_reach[{failure.to, transport->kind}] = std::move(failure.problem);
   }
 }
 
@@ -50,7 +49,9 @@ bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker&
   // A relay is for those that reach each other over neither.
   const auto ends = EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
   return !ends.ok() && !RelaysNow().empty() &&
-         reach_.IsAsking(upper.id, lower.id, std::string(ToString(TransportKind::kGrpc)));
+         std::ranges::any_of(kTransports, [&](const TransportTraits& one) {
+           return one.faces_strangers && reach_.IsAsking(upper.id, lower.id, std::string(one.name));
+         });
 }
 
 bool Core::IsTryingReach(const Draft& draft) const {

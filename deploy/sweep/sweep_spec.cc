@@ -73,20 +73,23 @@ Field ParsedList(std::string key, std::vector<T>* target, const std::string& exp
 }
 
 Field Schedules(SweepSpec* spec) {
-  const std::string expected = "schedules: link-aware, 1f1b, gpipe, 2bw";
-  return List("schedules", expected,
-              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
-                const auto text = config::ReadScalar(reader, item, path, expected);
-                if (!text) return;
-                for (const ScheduleKind kind : {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
-                                                ScheduleKind::kGpipe, ScheduleKind::kTwoVersions}) {
-                  if (*text == ToString(kind)) {
-                    AddOnce(&spec->schedules, kind, reader, item, path);
-                    return;
-                  }
-                }
-                reader.FailExpected(item, path, "one of link-aware, 1f1b, gpipe, 2bw");
-              });
+  std::vector<std::string> names;
+  for (const ScheduleTraits& one : kSchedules) names.emplace_back(one.name);
+  const std::string known = fmt::format("{}", fmt::join(names, ", "));
+  const std::string expected = "schedules: " + known;
+  return List(
+      "schedules", expected,
+      [spec, known, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
+        const auto text = config::ReadScalar(reader, item, path, expected);
+        if (!text) return;
+        for (const ScheduleTraits& one : kSchedules) {
+          if (*text == one.name) {
+            AddOnce(&spec->schedules, one.kind, reader, item, path);
+            return;
+          }
+        }
+        reader.FailExpected(item, path, "one of " + known);
+      });
 }
 
 std::string CheckName(std::string_view name) {

@@ -44,7 +44,6 @@ using config::Text;
 using config::Whole;
 using config::WholeOrAuto;
 
-const std::vector kTransports = {TransportKind::kUcx, TransportKind::kGrpc};
 constexpr size_t kLongestName = 40;
 constexpr size_t kLongestText = 4096;
 
@@ -227,7 +226,7 @@ Field WorkerExceptions(LinksSpec* links, const CodecCheck& check) {
         if (it != links->by_worker.end()) exception = it->second;
         TransportKind transport = TransportKind::kUcx;
         Table table = PairTable(&exception.codecs, check);
-        table.push_back(Choice("transport", &transport, kTransports));
+        table.push_back(Choice("transport", &transport, ListeningTransports()));
         r.ReadMap(value, where, table);
         if (value.IsMap() && value["transport"]) exception.transport = transport;
         if (it == links->by_worker.end()) {
@@ -373,8 +372,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
            Choice("placement", &pipeline->placement,
                   std::vector{PlacementKind::kAuto, PlacementKind::kNames}),
            Choice("schedule", &pipeline->schedule,
-                  std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
-                              ScheduleKind::kGpipe, ScheduleKind::kTwoVersions}),
+                  std::vector(kScheduleKinds.begin(), kScheduleKinds.end())),
            Choice("send_order", &pipeline->send_order,
                   std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst, SendOrder::kAsReady}),
            RecomputeField(&pipeline->recompute),
@@ -384,7 +382,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
            config::Gradients(&spec->replicas.gradients),
            config::ReplicatedParameters(&spec->replicas.parameters)}),
       config::Group(&spec->group),
-      Choice("transport", &spec->transport, kTransports),
+      Choice("transport", &spec->transport, ListeningTransports()),
       Links(&spec->links, check),
       Section(
           "checkpoint",

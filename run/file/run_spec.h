@@ -16,6 +16,8 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "run/file/topology.h"
+#include "run/kinds/schedules.h"
+#include "run/kinds/transports.h"
 #include "run/model/model_spec.h"
 #include "run/replicas/options.h"
 
@@ -33,17 +35,6 @@ enum class ComputeDtype : uint8_t {
   kBf16,
   kAuto,  // bf16 where all workers of the run compute on GPUs, else fp32; a plan says which
 };
-// "link-aware" "1f1b" "gpipe" "2bw"
-enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe, kTwoVersions };
-// Depths are as the links need them, not a rule's.
-constexpr bool IsLinkAware(ScheduleKind kind) {
-  return kind == ScheduleKind::kLinkAware || kind == ScheduleKind::kTwoVersions;
-}
-// Passes of a step compute with the parameters of the step before the last update (PipeDream-2BW),
-// so those of the next one begin while it is not done.
-constexpr bool OverlapsSteps(ScheduleKind kind) {
-  return kind == ScheduleKind::kTwoVersions;
-}
 // "auto": where a worker of the run listens on an address that is not private.
 enum class EncryptKind : uint8_t { kAuto, kRequired, kOff };  // "auto" "required" "off"
 // When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
@@ -71,9 +62,6 @@ enum class Recompute : uint8_t {
   kBlocks,  // a block keeps its input alone; activations of one block at a time
   kStage,   // the stage keeps its input alone; then activations of all of its blocks
 };
-// "ucx", "grpc", "relay". No run file asks for kRelay: the plan takes it where two workers do not
-// reach each other.
-enum class TransportKind : uint8_t { kUcx, kGrpc, kRelay };
 enum class OptimizerKind : uint8_t {
   kAdamW,  // "adamw"
   kMuon,   // "muon": for the matrices of blocks; AdamW with the same rate for all else
@@ -111,13 +99,11 @@ enum class GroupCollective : uint8_t {
 };
 
 std::string_view ToString(ComputeDtype dtype);
-std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(EncryptKind kind);
 std::string_view ToString(SendOrder order);
 std::string_view ToString(PlacementKind kind);
 std::string_view ToString(LostReplica what);
 std::string_view ToString(Recompute what);
-std::string_view ToString(TransportKind kind);
 std::string_view ToString(OptimizerKind kind);
 std::string_view ToString(MomentDtype dtype);
 std::string_view ToString(LrScheduleKind kind);

@@ -1,6 +1,7 @@
 #include "run/file/run_spec_checks.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <vector>
@@ -15,8 +16,21 @@
 namespace longhaul::config {
 namespace {
 
+// The names of the schedules that have a trait: "link-aware, 1f1b or gpipe".
+template <class HasTrait>
+std::string SchedulesThat(const HasTrait& has_trait) {
+  std::vector<std::string_view> names;
+  for (const ScheduleTraits& one : kSchedules) {
+    if (has_trait(one)) names.push_back(one.name);
+  }
+  const std::string_view last = names.back();
+  names.pop_back();
+  return names.empty() ? std::string(last) : fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
 void CheckPipeline(const RunSpec& spec, Reader& reader) {
   const PipelineSpec& pipeline = spec.pipeline;
+  const ScheduleTraits& schedule = TraitsOf(pipeline.schedule);
   if (reader.Sound({"model.layers", "pipeline.stages"}) && pipeline.stages &&
       *pipeline.stages > spec.model.layers) {
     reader.Fail(reader.PlaceOf("pipeline.stages"),
@@ -34,20 +48,21 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
   }
   if (reader.Sound({"pipeline.send_order"}) &&
       pipeline.send_order == SendOrder::kActivationsFirst &&
-      (pipeline.schedule == ScheduleKind::kOneFOneB ||
+      (schedule.depth == DepthRule::kStagesFromHere ||
        (pipeline.depth && *pipeline.depth < spec.train.microbatches))) {
     reader.Fail(reader.PlaceOf("pipeline.send_order"),
                 fmt::format("pipeline.send_order: activations-first needs all {} microbatches in "
-                            "flight; leave send_order out, or take schedule link-aware or gpipe "
-                            "without depth",
-                            spec.train.microbatches));
+                            "flight; leave send_order out, or take schedule {} without depth",
+                            spec.train.microbatches, SchedulesThat([](const ScheduleTraits& one) {
+                              return one.orders_data;
+                            })));
   }
-  if (pipeline.schedule == ScheduleKind::kGpipe && pipeline.depth &&
+  if (schedule.depth == DepthRule::kWholeStep && pipeline.depth &&
       *pipeline.depth < spec.train.microbatches) {
     reader.Fail(reader.PlaceOf("pipeline.depth"),
-                fmt::format("pipeline.depth: gpipe keeps all {} microbatches of a step in flight; "
+                fmt::format("pipeline.depth: {} keeps all {} microbatches of a step in flight; "
                             "leave depth out or choose another schedule",
-                            spec.train.microbatches));
+                            schedule.name, spec.train.microbatches));
   }
 }
 
@@ -122,18 +137,24 @@ std::string WhyOneVersion(const RunSpec& spec, Reader& reader) {
 }
 
 void CheckOverlap(const RunSpec& spec, Reader& reader) {
-  if (!reader.Sound({"pipeline.schedule"}) || !OverlapsSteps(spec.pipeline.schedule)) return;
+  const ScheduleTraits& schedule = TraitsOf(spec.pipeline.schedule);
+  if (!reader.Sound({"pipeline.schedule"}) || !schedule.overlaps_steps) return;
   if (const std::string why = WhyOneVersion(spec, reader); !why.empty()) {
-    reader.Fail(reader.PlaceOf("pipeline.schedule"),
-                fmt::format("pipeline.schedule: expected link-aware, 1f1b or gpipe, got 2bw, which "
-                            "has steps overlap: {}; choose another schedule or change that",
-                            why));
+    reader.Fail(
+        reader.PlaceOf("pipeline.schedule"),
+        fmt::format("pipeline.schedule: expected {}, got {}, which has steps overlap: {}; "
+                    "choose another schedule or change that",
+                    SchedulesThat([](const ScheduleTraits& one) { return !one.overlaps_steps; }),
+                    schedule.name, why));
   }
   if (reader.Sound({"pipeline.send_order"}) &&
       spec.pipeline.send_order == SendOrder::kActivationsFirst) {
-    reader.Fail(reader.PlaceOf("pipeline.send_order"),
-                "pipeline.send_order: 2bw sends in no order, as activations and gradients of two "
-                "steps are under way at once; leave send_order out or choose another schedule");
+    reader.Fail(
+        reader.PlaceOf("pipeline.send_order"),
+        fmt::format(
+            "pipeline.send_order: {} sends in no order, as activations and gradients of two "
+            "steps are under way at once; leave send_order out or choose another schedule",
+            schedule.name));
   }
 }
 

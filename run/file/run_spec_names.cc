@@ -29,20 +29,6 @@ std::string_view ToString(Recompute what) {
   return "?";
 }
 
-std::string_view ToString(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kLinkAware:
-      return "link-aware";
-    case ScheduleKind::kOneFOneB:
-      return "1f1b";
-    case ScheduleKind::kGpipe:
-      return "gpipe";
-    case ScheduleKind::kTwoVersions:
-      return "2bw";
-  }
-  return "?";
-}
-
 std::string_view ToString(SendOrder order) {
   switch (order) {
     case SendOrder::kAuto:
@@ -61,18 +47,6 @@ std::string_view ToString(LostReplica what) {
 
 std::string_view ToString(PlacementKind kind) {
   return kind == PlacementKind::kAuto ? "auto" : "names";
-}
-
-std::string_view ToString(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::kGrpc:
-      return "grpc";
-    case TransportKind::kRelay:
-      return "relay";
-    case TransportKind::kUcx:
-      break;
-  }
-  return "ucx";
 }
 
 std::string_view ToString(OptimizerKind kind) {

@@ -74,7 +74,7 @@ std::string GroupText(const Group& group, std::string_view device_kind,
 
 // Where others reach one data transport of a worker.
 struct Endpoint {
-  std::string transport;               // "ucx", "grpc", "relay"
+  std::string transport;               // a name of run/kinds/transports.h
   std::vector<std::string> addresses;  // "10.77.0.2:41234"; none: it can dial, nobody can dial it
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
@@ -119,10 +119,7 @@ struct Flow {
   double latency_seconds = 0;  // one way
 };
 
-// The transport of edges whose ends do not reach each other: both meet at a relay.
-inline constexpr std::string_view kRelayTransport = "relay";
-
-// Who carries the bytes of such an edge.
+// Who carries the bytes of an edge whose ends do not reach each other.
 struct Relay {
   WorkerId worker;  // empty: the coordinator
   std::string name;
@@ -137,7 +134,7 @@ struct Edge {
   bool to_dials = false;  // else `from` dials; the other one expects
   Flow forward;           // what `from` sends
   Flow backward;          // what `to` sends
-  // Of kRelayTransport: where the two meet; they take the first that works.
+  // Where the ends of an edge of transport "relay" meet; they take the first that works.
   std::vector<Relay> relays = {};
 
   const CellId& dialler() const { return to_dials ? to : from; }

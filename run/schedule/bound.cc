@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "run/plan/chain.h"
-#include "run/schedule/simulator.h"
+#include "run/schedule/cost.h"
 
 namespace longhaul::schedule {
 namespace {
@@ -195,7 +195,7 @@ BusiestResource FindBusiestResource(const PipelineCost& cost) {
 }
 
 LowerBound ComputeLowerBound(const PipelineCost& cost) {
-  if (OverlapsSteps(cost.schedule)) {
+  if (TraitsOf(cost.schedule).overlaps_steps) {
     const BusiestResource busiest = FindBusiestResource(cost);
     return {busiest.step, busiest.name};
   }

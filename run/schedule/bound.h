@@ -14,10 +14,9 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "run/schedule/cost.h"
 
 namespace longhaul::schedule {
-
-struct PipelineCost;
 
 // Of all the one that has the most to do in a step: the floor under all schedules, also those that
 // do not let the pipeline run empty between two steps.

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "run/plan/chain.h"
-#include "run/schedule/simulator.h"
 
 namespace longhaul::schedule {
 

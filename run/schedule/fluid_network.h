@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "run/schedule/cost.h"
 
 namespace longhaul::schedule {
-
-struct PipelineCost;
 
 // Of the two directions of a boundary. A tied matrix has those behind the last boundary.
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {

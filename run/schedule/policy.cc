@@ -11,13 +11,12 @@ uint32_t EffectiveDepth(const PolicyOptions& options) {
   if (options.forward_only) {
     return std::min(options.microbatches, std::max(options.depth, kLeastOutputs));
   }
-  switch (options.kind) {
-    case ScheduleKind::kGpipe:
+  switch (TraitsOf(options.kind).depth) {
+    case DepthRule::kWholeStep:
       return options.microbatches;
-    case ScheduleKind::kOneFOneB:
+    case DepthRule::kStagesFromHere:
       return std::min(options.depth, chain::StagesFrom(options.stage.value(), options.stages));
-    case ScheduleKind::kLinkAware:
-    case ScheduleKind::kTwoVersions:
+    case DepthRule::kAsLinksNeed:
       return options.depth;
   }
   return options.depth;
@@ -77,7 +76,7 @@ std::optional<Work> StagePolicy::Next() const {
     const Slice next = order_.At(backwards_begun_, Direction::kBackward);
     // Of its microbatch all: what later tokens make of this slice is part of its gradient.
     const uint32_t forwards_needed = (next.microbatch.value() + 1) * order_.slices();
-    const bool forwards_allow = options_.kind == ScheduleKind::kGpipe
+    const bool forwards_allow = TraitsOf(options_.kind).forwards_first
                                     ? forwards_ended_ == all_
                                     : forwards_ended_ >= forwards_needed;
     if (forwards_allow && gradient_ready_[backwards_begun_]) return Work{Task::kBackward, next};

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "run/file/run_spec.h"
+#include "run/kinds/schedules.h"
 
 namespace longhaul::schedule {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "run/schedule/bound.h"
+#include "run/schedule/one_step.h"
 
 namespace longhaul::schedule {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 // nothing else of that stage: its backwards take that much longer.
 PipelineCost InARow(const PipelineCost& cost, uint32_t steps) {
   PipelineCost many = cost;
-  many.schedule = ScheduleKind::kLinkAware;
+  many.schedule = TraitsOf(cost.schedule).without_overlap;
   many.microbatches = steps * cost.microbatches;
   for (StageCost& stage : many.stages) {
     stage.backward += stage.optimizer / cost.AllSlices();
@@ -62,8 +63,8 @@ class CountedStep {
 StatusOr<Simulation> SimulateInARow(const PipelineCost& cost, const std::stop_token& stop) {
   const PipelineCost first = InARow(cost, kStepsToFill),
                      all = InARow(cost, kStepsToFill + kCountedSteps);
-  LH_ASSIGN_OR_RETURN(const Simulation fewer, Simulate(first, stop));
-  LH_ASSIGN_OR_RETURN(const Simulation many, Simulate(all, stop));
+  LH_ASSIGN_OR_RETURN(const Simulation fewer, SimulateOneStep(first, stop));
+  LH_ASSIGN_OR_RETURN(const Simulation many, SimulateOneStep(all, stop));
   const LowerBound bound = ComputeLowerBound(cost);
   const CountedStep counted(fewer, many, bound.step);
   Simulation result{.step = counted.step(),

@@ -1,16 +1,21 @@
-// A step among others that it overlaps with, simulated: some steps in a row as one long one, and
-// what the last of them add to it.
+// A step that overlaps with others, simulated: some steps in a row as one long step, and what the
+// last of them add to it.
 #ifndef LONGHAUL_RUN_SCHEDULE_STEPS_IN_A_ROW_H_
 #define LONGHAUL_RUN_SCHEDULE_STEPS_IN_A_ROW_H_
 
+#include <cstdint>
 #include <stop_token>
 
 #include "base/status.h"
-#include "run/schedule/simulator.h"
+#include "run/schedule/cost.h"
+#include "run/schedule/simulation.h"
 
 namespace longhaul::schedule {
 
-// Simulate() of a cost whose schedule overlaps steps. `cost` is one that Simulate() accepts.
+// The first steps fill the pipeline; the mean of the counted ones is the time of a step.
+inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
+
+// `cost` is one that Simulate() accepts (simulator.h), and its schedule overlaps steps.
 StatusOr<Simulation> SimulateInARow(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "run/plan/chain.h"
+#include "run/schedule/policy.h"
+#include "run/schedule/simulator.h"
+#include "run/schedule/steps_in_a_row.h"
 
 namespace longhaul::schedule {
 namespace {
@@ -218,7 +221,8 @@ class Tuner {
 
 uint64_t WorkOf(const PipelineCost& cost) {
   const uint64_t of_a_step = uint64_t{cost.AllSlices()} * cost.stages.size() * cost.stages.size();
-  return OverlapsSteps(cost.schedule) ? (2 * kStepsToFill + kCountedSteps) * of_a_step : of_a_step;
+  return TraitsOf(cost.schedule).overlaps_steps ? (2 * kStepsToFill + kCountedSteps) * of_a_step
+                                                : of_a_step;
 }
 
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {

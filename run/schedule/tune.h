@@ -12,7 +12,7 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
-#include "run/schedule/simulator.h"
+#include "run/schedule/cost.h"
 
 namespace longhaul::schedule {
 

@@ -9,7 +9,7 @@ import sys
 # folder -> what it may include besides itself: folders, and single headers of others. The longest matching folder counts.
 BASE = ["base"]
 RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/published",
-       "run/replicas", "run/schedule"]
+       "run/kinds", "run/replicas", "run/schedule"]
 ALLOWED = {
     "base": [],
     "base/cuda": BASE,
@@ -26,16 +26,19 @@ ALLOWED = {
     "python/ops": BASE + ["codec"],
     "run/model": BASE,
     "run/replicas": BASE + ["codec/codec_string.h"],
-    "run/file": BASE + ["run/model", "run/tokens", "run/replicas"],
+    "run/kinds": BASE,
+    "run/file": BASE + ["run/kinds", "run/model", "run/tokens", "run/replicas"],
     "run/tokens": BASE,
     "run/data": BASE + ["run/tokens"],
     "run/boundary": BASE + ["run/model", "run/file", "codec"],
     "run/plan": BASE,
     "run/published": BASE + ["run/model", "codec/convert.h"],
     "run/plan/proto": BASE + ["run/plan", "messages"],
-    "run/schedule": BASE + ["run/file", "run/plan"],
+    "run/schedule": BASE + ["run/kinds", "run/plan"],
     "transport/p2p": BASE + ["proto/wire"],
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
+    # Only the registry names concrete backends.
+    "transport/p2p/registry": BASE + ["run/kinds", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     # Who may meet whom at a relay, and the relay itself.
     "transport/relay": BASE + ["proto/rpc", "proto/wire"],
@@ -93,9 +96,9 @@ ALLOWED = {
     "deploy/sweep": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/cli",
                                   "deploy/cluster"],
     "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
-    # Programs: only they name concrete backends.
-    "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/published", "codec", "transport/p2p", "transport/relay",
-                        "worker", "coordinator", "deploy"],
+    # Programs.
+    "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/kinds", "run/published", "codec", "transport/p2p",
+                        "transport/relay", "worker", "coordinator", "deploy"],
 }
 # No program links more than one of these parts.
 PROGRAMS = {
@@ -104,10 +107,10 @@ PROGRAMS = {
     "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/standby",
                                          "coordinator/state", "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
-    "programs/longhaul_worker.cc": ["base", "proto/member", "proto/rpc", "messages", "programs", "transport/p2p",
+    "programs/longhaul_worker.cc": ["base", "run/kinds", "proto/member", "proto/rpc", "messages", "programs", "transport/p2p",
                                     "transport/relay", "worker"],
-    "programs/longhaul_worker_flags.cc": ["base", "proto/rpc", "programs", "worker/rpc"],
-    "programs/longhaul_worker_flags.h": ["base", "worker/rpc"],
+    "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "worker/rpc"],
+    "programs/longhaul_worker_flags.h": ["base", "run/kinds", "worker/rpc"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",
@@ -121,6 +124,7 @@ FOREIGN = {
     r"openssl/": ["base", "proto/identity", "proto/member"],
     r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc", "coordinator/standby",
                           "coordinator/cli"],
+    r"transport/p2p/\w+/factory\.h": ["transport/p2p"],
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/yaml"],
     r"hwy/": ["codec"],

@@ -63,7 +63,7 @@ class Reference {
 
   void TrainStep(uint64_t step, uint32_t microbatches, ReferenceRun* run) {
     const std::vector<Tensor> newest = Values();
-    if (OverlapsSteps(spec_.pipeline.schedule) && !older_.empty()) SetValues(older_);
+    if (TraitsOf(spec_.pipeline.schedule).overlaps_steps && !older_.empty()) SetValues(older_);
     double sum = 0;
     for (uint32_t m = 0; m < microbatches; ++m) {
       const Tensor loss = Loss(TrainingBatch(read_++));

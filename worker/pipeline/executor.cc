@@ -165,7 +165,7 @@ schedule::PolicyOptions Executor::TrainingPolicy() const {
 Status Executor::RunPasses() {
   const RunSpec& spec = options_.spec;
   now_ = next_ ? std::exchange(next_, std::nullopt) : Begin(Pass{step_}, TrainingPolicy());
-  if (OverlapsSteps(spec.pipeline.schedule) && step_.value() < spec.train.steps &&
+  if (TraitsOf(spec.pipeline.schedule).overlaps_steps && step_.value() < spec.train.steps &&
       !ValidatesAfter(spec, step_)) {
     next_ = Begin(Pass{step_.Next()}, TrainingPolicy());
   }

@@ -14,7 +14,7 @@
 //   state       a snapshot goes to the checkpoint writer, where one is due
 // Validation follows where it is due: through the codecs, and a second time with boundaries in fp32
 // (ValidatesCleanAfter) where these compress. Of replicas the first one validates.
-// Where steps overlap (schedule 2bw) the passes of the next step begin while a step is not done:
+// Where steps overlap (ScheduleTraits::overlaps_steps) the passes of the next step begin while a step is not done:
 // with parameters that do not have its update, in ResidentStage's twin. Whatever the executor waits
 // for, it does that meanwhile. Before a validation the pipeline runs empty.
 //

@@ -81,7 +81,7 @@ std::vector<ChunkPair> ChunkPairsOf(const Assignment& assignment, const CellId& 
       }
     }
     // A relay carries what trains, and no chunks.
-    if (pair.transport == kRelayTransport) continue;
+    if (pair.transport == ToString(TransportKind::kRelay)) continue;
     if (peer.EndpointOf(pair.transport) != nullptr) pairs.push_back(std::move(pair));
   }
   return pairs;

@@ -91,7 +91,8 @@ Status EpochRun::Prepare() {
   const ResidentIdentity identity{run(), mine.group,
                                   StageOptionsFor(spec_, assignment_.data.vocabulary, mine.layers,
                                                   mine.roles, mine.setting.threads, gpu_, Ranks()),
-                                  spec_.replicas.count > 1, OverlapsSteps(spec_.pipeline.schedule)};
+                                  spec_.replicas.count > 1,
+                                  TraitsOf(spec_.pipeline.schedule).overlaps_steps};
   DropResidentUnlessFit(identity, origin);
   const bool kept = resident_ != nullptr;
   const auto source = kept ? resident_->SourceOf(origin) : ResidentStage::Source::kFiles;

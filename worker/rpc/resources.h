@@ -25,7 +25,7 @@
 namespace longhaul::worker {
 
 struct Resources {
-  // By the plan's names: "ucx", "grpc".
+  // By name (run/kinds/transports.h).
   std::map<std::string, transport::Transport*, std::less<>> transports;
   // That it offers: a cell takes them by their places here. Layers are measured on the first, and
   // on as many as a group takes.

@@ -201,7 +201,7 @@ class Stage {
   // The same between two steps, of a stage that has an optimizer of its own.
   virtual Status TakeSharedValues();
 
-  // --- Where steps overlap (schedule 2bw). Passes of a step and those of the next compute with
+  // --- Where steps overlap. Passes of a step and those of the next compute with
   // different parameters, so a stage has a twin: passes go to the two in turn, step by step.
   // Another stage with the same options and parameters. It has no optimizer until its turn comes.
   virtual StatusOr<std::unique_ptr<Stage>> MakeTwin() const;

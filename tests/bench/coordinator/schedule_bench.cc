@@ -122,7 +122,7 @@ void PrintSlices(const Setting& setting, const Codecs& codecs, uint64_t bits_per
     cost.schedule = kind;
     const absl::Time begin = absl::Now();
     schedule::TuneOptions options;
-    if (OverlapsSteps(kind)) options.lead = 0;
+    if (TraitsOf(kind).overlaps_steps) options.lead = 0;
     const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, options));
     const absl::Duration tuned_in = absl::Now() - begin;
     const Simulation simulation = Need(schedule::Simulate(Tuned(cost, tuning)));

@@ -1,12 +1,12 @@
 // A process that dials a link and sends for ever, to be killed: see killed_peer_test.cc.
-//   link_peer ucx|grpc <address>
+//   link_peer TRANSPORT <address>
 #include <cstdio>
 #include <string>
 #include <thread>
 
 #include "base/notification.h"
-#include "transport/p2p/grpc/factory.h"
-#include "transport/p2p/ucx/factory.h"
+#include "run/kinds/transports.h"
+#include "transport/p2p/registry/registry.h"
 
 namespace longhaul::transport {
 namespace {
@@ -37,8 +37,10 @@ class Sender : public LinkHandler, public std::enable_shared_from_this<Sender> {
 };
 
 int Main(std::string_view backend, const std::string& address) {
-  const auto transport = backend == "grpc" ? grpc::CreateTransport({.bind_address = "127.0.0.1:0"})
-                                           : ucx::CreateTransport({.bind_address = "127.0.0.1:0"});
+  const TransportTraits* const traits = FindTransport(backend);
+  if (traits == nullptr) return 2;
+  const auto transport = CreateTransport(
+      traits->kind, {.bind_address = "127.0.0.1:0", .network_device = "", .coordinator = {}});
   if (!transport.ok()) return 1;
   const auto sender = std::make_shared<Sender>();
   (*transport)

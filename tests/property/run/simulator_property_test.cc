@@ -5,6 +5,7 @@
 #include <random>
 
 #include "run/plan/chain.h"
+#include "run/schedule/policy.h"
 #include "run/schedule/simulator.h"
 #include "run/schedule/tune.h"
 

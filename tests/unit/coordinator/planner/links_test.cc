@@ -160,7 +160,7 @@ PlanRequest CutOff(uint32_t workers) {
   PlanRequest request = Request(workers);
   for (CandidateWorker& worker : request.workers) {
     worker.endpoints.push_back({.transport = "grpc", .addresses = {"10.0.0.9:1"}});
-    worker.endpoints.push_back({.transport = std::string(kRelayTransport)});
+    worker.endpoints.push_back({.transport = std::string(ToString(TransportKind::kRelay))});
     for (const CandidateWorker& other : request.workers) {
       for (const auto kind : {TransportKind::kUcx, TransportKind::kGrpc}) {
         worker.does_not_reach[{other.id, kind}] = "no route";
@@ -181,7 +181,7 @@ TEST(MakePlan, WhoDoesNotReachEachOtherMeetsAtARelay) {
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const Edge& edge = plan->assignment.edges[0];
-  EXPECT_EQ(edge.transport, kRelayTransport);
+  EXPECT_EQ(edge.transport, ToString(TransportKind::kRelay));
   ASSERT_EQ(edge.relays.size(), 2u);
   EXPECT_EQ(edge.relays[0].name, "near");  // the coordinator's is the last choice
   EXPECT_TRUE(plan->assignment.sealed);

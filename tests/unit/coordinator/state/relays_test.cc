@@ -15,7 +15,7 @@ const std::string kSecret(relay::kSecretBytes, 's');
 
 v1::Hello Relayed(const std::string& name) {
   v1::Hello hello = HelloOf(name);
-  hello.add_endpoints()->set_transport(std::string(kRelayTransport));
+  hello.add_endpoints()->set_transport(std::string(ToString(TransportKind::kRelay)));
   return hello;
 }
 
@@ -63,7 +63,7 @@ TEST_F(Relays, BothEndsOfAnEdgeGetATicketOfOneName) {
   c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1", 1));
   c.ToPreparing({"a", "b"}, "tiny-1");
   const Edge& edge = c.records.at("tiny-1").plan->assignment.edges[0];
-  EXPECT_EQ(edge.transport, kRelayTransport);
+  EXPECT_EQ(edge.transport, ToString(TransportKind::kRelay));
   const v1::Assign& assign = c.Last("a", v1::WorkerCommand::kAssign)->assign();
   EXPECT_TRUE(assign.assignment().sealed());
   const relay::Way of_a = WayOf("a"), of_b = WayOf("b");
@@ -78,7 +78,7 @@ TEST_F(Relays, BothEndsOfAnEdgeGetATicketOfOneName) {
   const v1::WorkerCommand* probe = c.Last("a", v1::WorkerCommand::kProbeLink);
   ASSERT_NE(probe, nullptr);
   EXPECT_TRUE(probe->probe_link().sealed());
-  EXPECT_EQ(probe->probe_link().transport(), kRelayTransport);
+  EXPECT_EQ(probe->probe_link().transport(), ToString(TransportKind::kRelay));
   ASSERT_EQ(probe->probe_link().addresses_size(), 1);
   EXPECT_NE(relay::ParseWay(probe->probe_link().addresses(0))->ticket.name, of_a.ticket.name);
   ASSERT_EQ(c.state->Relays().size(), 1u);

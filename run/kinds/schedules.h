@@ -1,0 +1,88 @@
+// The schedules that a run file may ask for (pipeline.schedule), one row of traits each. Code that
+// treats one schedule unlike another asks for a trait, never for the kind: a new schedule is a
+// value of the enum and its row here, and run/schedule/policy.cc where no trait says what it does.
+#ifndef LONGHAUL_RUN_KINDS_SCHEDULES_H_
+#define LONGHAUL_RUN_KINDS_SCHEDULES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace longhaul {
+
+enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe, kTwoVersions };
+
+// How many microbatches a stage keeps in flight.
+enum class DepthRule : uint8_t {
+  kAsLinksNeed,     // the planner searches: as many as keep the links busy and memory holds
+  kStagesFromHere,  // at most the stages from this one to the last
+  kWholeStep,       // all microbatches of a step
+};
+
+struct ScheduleTraits {
+  ScheduleKind kind;
+  std::string_view name;  // in run files
+  DepthRule depth;
+  // The first backward of a step waits for the last forward.
+  bool forwards_first = false;
+  // Activations may go ahead of gradients on the wire (pipeline.send_order). Without: data leave as
+  // they are ready.
+  bool orders_data = false;
+  // PipeDream-2BW: the passes of a step compute with the parameters from before the last update,
+  // so the passes of the next step begin while this one is not done.
+  bool overlaps_steps = false;
+  // The schedule that runs the passes of one step alike, and lets no steps overlap.
+  ScheduleKind without_overlap = kind;
+
+  // What follows from the traits above.
+  constexpr bool searches_depth() const { return depth == DepthRule::kAsLinksNeed; }
+  // Depths may change between two steps, which steps that overlap do not have.
+  constexpr bool may_change_depth() const { return searches_depth() && !overlaps_steps; }
+  constexpr uint32_t weight_versions() const { return overlaps_steps ? 2 : 1; }
+};
+
+inline constexpr std::array kSchedules = {
+    ScheduleTraits{.kind = ScheduleKind::kLinkAware,
+                   .name = "link-aware",
+                   .depth = DepthRule::kAsLinksNeed,
+                   .orders_data = true},
+    ScheduleTraits{
+        .kind = ScheduleKind::kOneFOneB, .name = "1f1b", .depth = DepthRule::kStagesFromHere},
+    ScheduleTraits{.kind = ScheduleKind::kGpipe,
+                   .name = "gpipe",
+                   .depth = DepthRule::kWholeStep,
+                   .forwards_first = true,
+                   .orders_data = true},
+    ScheduleTraits{.kind = ScheduleKind::kTwoVersions,
+                   .name = "2bw",
+                   .depth = DepthRule::kAsLinksNeed,
+                   .overlaps_steps = true,
+                   .without_overlap = ScheduleKind::kLinkAware},
+};
+
+inline constexpr auto kScheduleKinds = [] {
+  std::array<ScheduleKind, kSchedules.size()> kinds{};
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = kSchedules[i].kind;
+  return kinds;
+}();
+
+constexpr const ScheduleTraits& TraitsOf(ScheduleKind kind) {
+  return kSchedules[static_cast<size_t>(kind)];
+}
+constexpr std::string_view ToString(ScheduleKind kind) {
+  return TraitsOf(kind).name;
+}
+
+static_assert(
+    [] {
+      for (const ScheduleTraits& row : kSchedules) {
+        if (&row != &TraitsOf(row.kind)) return false;
+      }
+      return true;
+    }(),
+    "rows stand in the order of the enum");
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_KINDS_SCHEDULES_H_

@@ -1,0 +1,77 @@
+// The transports that carry links between workers, one row of traits each. Code that treats one
+// transport unlike another asks for a trait. A new transport is a value of the enum and its row
+// here, a folder in transport/p2p and its row in transport/p2p/registry/registry.cc.
+#ifndef LONGHAUL_RUN_KINDS_TRANSPORTS_H_
+#define LONGHAUL_RUN_KINDS_TRANSPORTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+
+enum class TransportKind : uint8_t { kUcx, kGrpc, kRelay };
+
+struct TransportTraits {
+  TransportKind kind;
+  std::string_view name;   // in run files, flags, plans and hellos
+  std::string_view title;  // in sentences for people
+  // Workers listen at an address, and run files may ask for this transport. Without: both ends dial
+  // somebody else, and a plan takes it where two workers do not reach each other.
+  bool listens = true;
+  // Bytes of strangers on its port do no harm: it may listen at a public address, and others may
+  // reach it at another address than its own (port mapping).
+  bool faces_strangers = false;
+};
+
+// In the order in which a worker gives them addresses.
+inline constexpr std::array kTransports = {
+    TransportTraits{.kind = TransportKind::kUcx, .name = "ucx", .title = "UCX"},
+    TransportTraits{
+        .kind = TransportKind::kGrpc, .name = "grpc", .title = "gRPC", .faces_strangers = true},
+    TransportTraits{
+        .kind = TransportKind::kRelay, .name = "relay", .title = "a relay", .listens = false},
+};
+
+constexpr const TransportTraits& TraitsOf(TransportKind kind) {
+  return kTransports[static_cast<size_t>(kind)];
+}
+constexpr std::string_view ToString(TransportKind kind) {
+  return TraitsOf(kind).name;
+}
+// Null: no transport has that name.
+constexpr const TransportTraits* FindTransport(std::string_view name) {
+  for (const TransportTraits& row : kTransports) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+// Transports that this version does not know count as listening.
+constexpr bool ListensAtAnAddress(std::string_view transport) {
+  const TransportTraits* const row = FindTransport(transport);
+  return row == nullptr || row->listens;
+}
+
+// What run files may ask for.
+inline std::vector<TransportKind> ListeningTransports() {
+  std::vector<TransportKind> kinds;
+  for (const TransportTraits& row : kTransports) {
+    if (row.listens) kinds.push_back(row.kind);
+  }
+  return kinds;
+}
+
+static_assert(
+    [] {
+      for (const TransportTraits& row : kTransports) {
+        if (&row != &TraitsOf(row.kind)) return false;
+      }
+      return true;
+    }(),
+    "rows stand in the order of the enum");
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_KINDS_TRANSPORTS_H_

@@ -1,0 +1,73 @@
+// What the simulator and the lower bound are told of a pipeline: its stages, its links, its
+// schedule.
+#ifndef LONGHAUL_RUN_SCHEDULE_COST_H_
+#define LONGHAUL_RUN_SCHEDULE_COST_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "run/kinds/schedules.h"
+
+namespace longhaul::schedule {
+
+inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+struct StageCost {
+  absl::Duration forward, backward;             // one slice
+  absl::Duration optimizer;                     // once a step, after the last backward
+  double egress_bytes_per_second = kUnlimited;  // goodput of its interface
+  double ingress_bytes_per_second = kUnlimited;
+  uint32_t depth = 1;  // microbatches
+  // PolicyOptions::activation_lead; at most the least depth of the stages above.
+  uint32_t activation_lead = 0;
+  // Exchanges with the stage's other replicas, once a step. `reduce` takes gradients to their means
+  // while the line is free of tensors, which go first; all of it but `reduce_last` may run beside
+  // the last backward. `gather` takes new parameters to all replicas after the optimizer has
+  // stepped. The lower bound leaves these out.
+  absl::Duration reduce, reduce_last, gather;
+  // Bytes of these exchanges, headers included; only the steady-state floor counts them.
+  double exchange_sent_bytes = 0, exchange_received_bytes = 0;
+};
+
+// One direction of a boundary.
+struct FlowCost {
+  double bytes = 0;  // a slice's, headers included; over a tied edge, a step's
+  // The most that this ordered pair of workers gets, beside the interfaces' rates.
+  double bytes_per_second = kUnlimited;
+  absl::Duration latency;         // one way
+  absl::Duration encode, decode;  // one slice
+};
+struct BoundaryCost {
+  FlowCost forward, backward;
+  const FlowCost& Of(Direction direction) const {
+    return direction == Direction::kForward ? forward : backward;
+  }
+};
+
+struct PipelineCost {
+  ScheduleKind schedule = ScheduleKind::kLinkAware;
+  uint32_t microbatches = 1;
+  uint32_t slices = 1;  // of each microbatch
+  // Share of an interface's rate that is left while several links use it. Below 1 it stands for
+  // what max-min fairness leaves out: connections that share a queue are served fairly only in the
+  // long run, and bytes that come early do not make up for bytes that come late. The lower bound
+  // leaves it out.
+  double shared_efficiency = 1;
+  std::vector<StageCost> stages;         // at least one
+  std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)
+  // The exchange of a tied matrix between the first stage and the last: once a step, each way as
+  // soon as the sender's passes end.
+  std::optional<BoundaryCost> tied;
+  // Time in which the first stages of the replicas agree on the norm.
+  absl::Duration replicas_agree;
+
+  uint32_t AllSlices() const { return microbatches * slices; }
+};
+
+}  // namespace longhaul::schedule
+
+#endif  // LONGHAUL_RUN_SCHEDULE_COST_H_

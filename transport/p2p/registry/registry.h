@@ -1,0 +1,29 @@
+// Makes transports by their kind. Programs that carry links include this header and no backend's.
+#ifndef LONGHAUL_TRANSPORT_P2P_REGISTRY_REGISTRY_H_
+#define LONGHAUL_TRANSPORT_P2P_REGISTRY_REGISTRY_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "run/kinds/transports.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::transport {
+
+// Each backend takes what it needs.
+struct TransportOptions {
+  std::string bind_address;    // where to listen, "10.77.0.2:0"; port 0: any free one
+  std::string network_device;  // "eth0"; empty: the one that has the address
+  // host:port of the coordinator at hand, which carries links as a relay. Thread-safe.
+  std::function<std::string()> coordinator = {};
+};
+
+// Errors are those of the backend's own factory.
+StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,
+                                                     const TransportOptions& options);
+
+}  // namespace longhaul::transport
+
+#endif  // LONGHAUL_TRANSPORT_P2P_REGISTRY_REGISTRY_H_

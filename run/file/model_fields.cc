@@ -363,9 +363,6 @@ std::string ModelYaml(const RunSpec& run) {
       ToString(spec.family), spec.layers, spec.hidden, spec.heads, spec.context, tied);
   if (spec.vocabulary) out += fmt::format("  vocabulary: {}\n", *spec.vocabulary);
   for (const model::Key& key : model::FamilyOf(spec).keys) {
-    ModelSpec without = spec;
-    model::LeaveOut(key, &without);
-    if (key.is_new && without == spec) continue;
     out += fmt::format("  {}: {}\n", key.name, model::TextOf(key, spec));
   }
   const WeightsSpec& weights = run.weights;

@@ -14,6 +14,8 @@ const Family& GptFamily();
 const Family& LlamaFamily();
 const Family& MoeFamily();
 
+inline constexpr std::string_view kNormEpsilonDoc = "Added to the variance in norms";
+
 inline constexpr Initial kZeros{.mean = 0, .deviation = 0};
 inline constexpr Initial kOnes{.mean = 1, .deviation = 0};
 inline constexpr Initial kNormal{.mean = 0, .deviation = 0.02};
@@ -22,9 +24,6 @@ inline constexpr Initial kNormal{.mean = 0, .deviation = 0.02};
 inline Initial NormalOfResidual(const ModelSpec& spec) {
   return {.mean = 0, .deviation = kNormal.deviation / std::sqrt(2.0 * spec.layers)};
 }
-
-// Of a key.
-inline constexpr bool kIsNew = true;
 
 inline constexpr Split kWhole{};
 inline constexpr Split kByToken{.along = Along::kRows, .unit = Unit::kToken};

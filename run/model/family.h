@@ -56,9 +56,7 @@ struct BalanceKey {
 struct Key {
   std::string_view name;  // "kv_heads"
   std::variant<WholeKey, RequiredKey, RealKey, FlagKey, ScalingKey, BalanceKey> value;
-  // Older builds do not know it: a run file that is written says it only where it differs from what
-  // it is when left out.
-  bool is_new = false;
+  std::string_view doc;  // one sentence for the reference of run files, without its full stop
 };
 // The field as the run file says it: "2", "1e-05", "true", "llama3".
 std::string TextOf(const Key& key, const ModelSpec& spec);

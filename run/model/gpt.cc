@@ -84,7 +84,7 @@ const Family& GptFamily() {
   static const Family family = {
       .id = ModelFamily::kGpt,
       .name = "gpt",
-      .keys = {{"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-5}, kIsNew}},
+      .keys = {{"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-5}, kNormEpsilonDoc}},
       .problems = [](const ModelSpec&) { return std::vector<Problem>(); },
       .parameters = GptParameters,
       .kept_by_block = GptBlockKeeps,

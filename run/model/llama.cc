@@ -113,19 +113,30 @@ Kept RmsNormKeeps(const ModelSpec& spec) {
 }
 
 std::vector<Key> AttentionKeys() {
-  return {{"kv_heads", WholeKey{&ModelSpec::kv_heads, 1u << 12, &ModelSpec::heads}},
-          {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12, 1e4}},
-          {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-6}},
-          {"qkv_bias", FlagKey{&ModelSpec::qkv_bias}},
-          {"head_channels",
-           WholeKey{.field = &ModelSpec::head_channels, .most = 1u << 12, .least = 0}, kIsNew},
-          {"qk_norm", FlagKey{&ModelSpec::qk_norm}, kIsNew},
-          {"rope_scaling", ScalingKey{&ModelSpec::rope_scaling}, kIsNew},
-          {"rope_factor", RealKey{&ModelSpec::rope_factor, 1e6, 1}, kIsNew},
-          {"rope_low_frequency", RealKey{&ModelSpec::rope_low_frequency, 1e6, 1}, kIsNew},
-          {"rope_high_frequency", RealKey{&ModelSpec::rope_high_frequency, 1e6, 4}, kIsNew},
-          {"rope_original_context",
-           WholeKey{.field = &ModelSpec::rope_original_context, .most = 1u << 22}, kIsNew}};
+  return {
+      {"kv_heads", WholeKey{&ModelSpec::kv_heads, 1u << 12, &ModelSpec::heads},
+       "Heads of keys and values; a divisor of heads"},
+      {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12, 1e4},
+       "Base of the wavelengths of rotary embeddings"},
+      {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-6}, kNormEpsilonDoc},
+      {"qkv_bias", FlagKey{&ModelSpec::qkv_bias},
+       "The projections to queries, keys and values have biases"},
+      {"head_channels", WholeKey{.field = &ModelSpec::head_channels, .most = 1u << 12, .least = 0},
+       "Channels of a head; 0: hidden / heads"},
+      {"qk_norm", FlagKey{&ModelSpec::qk_norm},
+       "Queries and keys of each head go through an RMSNorm"},
+      {"rope_scaling", ScalingKey{&ModelSpec::rope_scaling},
+       "How rotary embeddings are stretched to a longer context: linear stretches all wavelengths, "
+       "llama3 the long ones"},
+      {"rope_factor", RealKey{&ModelSpec::rope_factor, 1e6, 1},
+       "Factor by which wavelengths are stretched"},
+      {"rope_low_frequency", RealKey{&ModelSpec::rope_low_frequency, 1e6, 1},
+       "llama3: wavelengths longer than rope_original_context divided by this are stretched"},
+      {"rope_high_frequency", RealKey{&ModelSpec::rope_high_frequency, 1e6, 4},
+       "llama3: wavelengths shorter than rope_original_context divided by this stay"},
+      {"rope_original_context",
+       WholeKey{.field = &ModelSpec::rope_original_context, .most = 1u << 22},
+       "llama3: context before the stretching"}};
 }
 
 namespace {
@@ -154,9 +165,10 @@ Kept LlamaBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
 std::vector<Key> LlamaKeys() {
   std::vector<Key> keys = AttentionKeys();
   // Behind kv_heads, where written run files have it.
-  keys.insert(keys.begin() + 1,
-              {"intermediate", RequiredKey{&ModelSpec::intermediate, 1u << 19,
-                                           "the width of its MLP", UsualIntermediate}});
+  keys.insert(keys.begin() + 1, {"intermediate",
+                                 RequiredKey{&ModelSpec::intermediate, 1u << 19,
+                                             "the width of its MLP", UsualIntermediate},
+                                 "Width of the MLP"});
   return keys;
 }
 

@@ -116,19 +116,29 @@ Kept MoeBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
 std::vector<Key> MoeKeys() {
   std::vector<Key> keys = AttentionKeys();
   const std::vector<Key> of_mixture = {
-      {"experts", RequiredKey{&ModelSpec::experts, 1u << 12, "the number of experts of a block",
-                              UsualExperts}},
+      {"experts",
+       RequiredKey{&ModelSpec::experts, 1u << 12, "the number of experts of a block", UsualExperts},
+       "Experts of a block"},
       {"experts_per_token",
        RequiredKey{&ModelSpec::experts_per_token, 1u << 12, "how many experts compute for a token",
-                   UsualExpertsPerToken}},
-      {"expert_intermediate", RequiredKey{&ModelSpec::expert_intermediate, 1u << 19,
-                                          "the width of an expert's MLP", UsualExpertIntermediate}},
+                   UsualExpertsPerToken},
+       "Experts that compute for a token: those with the highest scores"},
+      {"expert_intermediate",
+       RequiredKey{&ModelSpec::expert_intermediate, 1u << 19, "the width of an expert's MLP",
+                   UsualExpertIntermediate},
+       "Width of an expert's MLP"},
       {"shared_intermediate",
-       WholeKey{.field = &ModelSpec::shared_intermediate, .most = 1u << 19, .least = 0}},
-      {"normalize_router", FlagKey{&ModelSpec::normalize_router}},
-      {"balance", BalanceKey{&ModelSpec::balance}},
-      {"balance_loss", RealKey{&ModelSpec::balance_loss, 1e3, 1e-3}},
-      {"balance_rate", RealKey{&ModelSpec::balance_rate, 1, 1e-3}}};
+       WholeKey{.field = &ModelSpec::shared_intermediate, .most = 1u << 19, .least = 0},
+       "Width of the MLP that all tokens go through besides; 0: none"},
+      {"normalize_router", FlagKey{&ModelSpec::normalize_router},
+       "The weights of a token's experts sum to 1"},
+      {"balance", BalanceKey{&ModelSpec::balance},
+       "What keeps experts equally busy: loss, an auxiliary loss; bias, numbers that are added to "
+       "scores where experts are chosen"},
+      {"balance_loss", RealKey{&ModelSpec::balance_loss, 1e3, 1e-3},
+       "balance loss: factor of the auxiliary loss"},
+      {"balance_rate", RealKey{&ModelSpec::balance_rate, 1, 1e-3},
+       "balance bias: how far a number moves after a step"}};
   keys.insert(keys.end(), of_mixture.begin(), of_mixture.end());
   return keys;
 }

@@ -83,7 +83,7 @@ std::string HmacSha256(std::string_view key, std::string_view message) {
 }
 
 bool ConstantTimeEqual(std::string_view a, std::string_view b) {
-  // Of digests, so that the time does not tell the length either.
+  // Compares digests rather than the strings, so that the time does not tell the strings' lengths.
   const std::string left = Sha256Hex(a), right = Sha256Hex(b);
   return CRYPTO_memcmp(left.data(), right.data(), left.size()) == 0;
 }

@@ -45,7 +45,8 @@ namespace {
 constexpr uint32_t kProtocolMin = 8;
 constexpr uint32_t kProtocolMax = 8;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
-// Of a process that restarts itself. What does not arrive, the next one says.
+// How long a process that restarts itself waits for its last reports. The next process repeats what
+// did not arrive.
 constexpr absl::Duration kLastWordsLimit = absl::Seconds(1);
 constexpr absl::Duration kJoinLimit = absl::Seconds(5);
 // Between two tries to get a new certificate.
@@ -122,7 +123,7 @@ StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const WorkerFlags& flags,
   return relay;
 }
 
-// Of several coordinators, this machine may have another address towards each.
+// With several coordinators, this machine may have a different address towards each.
 void FollowOwnAddress(const WorkerFlags& flags, const relay::Relay* relay, const std::string& own,
                       v1::Hello* hello) {
   if (relay == nullptr || own.empty() || flags.coordinators.size() == 1) return;

@@ -21,7 +21,7 @@ namespace longhaul::fuzz {
 
 using Target = bool (*)(const uint8_t* data, size_t size);
 
-// Of this program, by name.
+// The fuzz targets that this program links, by name.
 inline std::map<std::string, Target>& Targets() {
   static std::map<std::string, Target> targets;
   return targets;

@@ -18,7 +18,7 @@ import tarfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Of every system that the bundle runs on: glibc's, and libstdc++ and libgcc, which are newer there.
+# Libraries that every system has: glibc's, and libstdc++ and libgcc, which are newer there than here.
 SYSTEM = re.compile(r"^(ld-linux|linux-vdso|libc\.so|libm\.so|libdl\.so|librt\.so|libpthread\.so|"
                     r"libresolv\.so|libutil\.so|libanl\.so|libstdc\+\+\.so|libgcc_s\.so)")
 # LibTorch and what only it needs.

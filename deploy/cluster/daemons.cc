@@ -72,7 +72,7 @@ Command CoordinatorCommand(const ClusterState& state) {
   return command;
 }
 
-// Of a GPU that several workers have, each plans with its part.
+// Where several workers share a GPU, each plans with its part of the memory.
 double MemoryShare(const ClusterState& state, const ClusterWorkerState& worker) {
   const auto devices_of = [](const ClusterWorkerState& one) {
     return std::vector<std::string>(absl::StrSplit(one.device, ','));

@@ -85,7 +85,7 @@ Status AddSilentNetwork(const std::string& network) {
   return Raise(network, "lo");
 }
 
-// Of one interface: a namespace has no defaults of its own for these.
+// Sets one interface's limits, because a namespace has no defaults of its own for them.
 void BePatientWithNeighbours(const std::string& network, const std::string& device) {
   const std::string folder = fmt::format("ipv4/neigh/{}/", device);
   WriteSettings(network, {// After a cut a worker looks for its neighbours' addresses again, by

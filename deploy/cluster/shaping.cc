@@ -16,14 +16,14 @@
 namespace longhaul {
 namespace {
 
-// Of a line that is not limited but has paths that are, or netem.
+// Rate of a line that has no limit itself, but whose paths have one or netem.
 constexpr uint64_t kUnlimited = 100'000'000'000;
 constexpr uint64_t kLeastRate = 8000;
 
 // Minor numbers of classes, and major numbers of their leaves (shaping.h).
 constexpr unsigned kSmall = 0x10, kData = 0x20;
 constexpr unsigned kPath = 0x1000, kPathSmall = 0x2000, kPathData = 0x3000;
-// Of u32 filters: those of paths come first.
+// Priority of the u32 filters of paths, which must match before all others.
 constexpr const char* kPathSmallPriority = "1";
 constexpr const char* kPathDataPriority = "2";
 constexpr const char* kSmallPriority = "3";
@@ -208,7 +208,7 @@ Command TbfCommand(const Interface& interface, uint64_t rate) {
 
 enum class Band : uint8_t { kNone, kAcknowledgements, kPayload };
 
-// Whose leaf has this handle ("10:", "2003:")?
+// Finds the band whose leaf has this handle ("10:", "2003:").
 Band BandOf(const std::string& handle) {
   const unsigned long number = std::strtoul(handle.c_str(), nullptr, 16);
   const unsigned long group = number & ~0xfffUL;

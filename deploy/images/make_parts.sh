@@ -78,7 +78,7 @@ else
   cp -R "$torch"/. $root/opt/torch/
   [ ! -d "$(dirname "$torch")/nvidia" ] || cp -R "$(dirname "$torch")/nvidia" $root/opt/
 fi
-# What it is allowed by.
+# Licences of the packages.
 for package in "$(dirname "$torch")"/torch-*.dist-info "$(dirname "$torch")"/nvidia_*.dist-info; do
   [ -d "$package/licenses" ] || continue
   mkdir -p "$root/opt/longhaul/licences/$(basename "$package" .dist-info)"

@@ -12,7 +12,7 @@
 namespace longhaul::cli {
 namespace {
 
-// Of a sorted list, between its values where it must be.
+// Quantile of a sorted list, interpolated between two values where needed.
 double Quantile(const std::vector<double>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(at);

@@ -28,7 +28,7 @@ class StageShares {
   explicit StageShares(uint64_t warm_up) : warm_up_(warm_up) {}
   // Looks at the run; each step of a stage counts once, those of the warm-up do not.
   void Add(const v1::RunStatus& run);
-  // Of the stages of all replicas.
+  // Means over the replicas, for each stage.
   std::vector<StageResult> Means(const Assignment& assignment) const;
 
  private:

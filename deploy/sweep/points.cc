@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kMostWorkers = 64;
 constexpr size_t kMostPoints = 10'000;
-// Of the base run's name, so that "-p10000" fits behind it.
+// Longest part of the base run's name, so that "-p10000" fits behind it.
 constexpr size_t kNamePrefix = 32;
 
 std::string IdOf(const SweepPoint& point) {

@@ -57,7 +57,7 @@ struct StepResult {
 };
 
 struct PointResult {
-  // What it is.
+  // The point's identity and setting.
   std::string id;  // SweepPoint's
   uint64_t rate_bits_per_second = 0;
   double delay_seconds = 0, jitter_seconds = 0, loss_share = 0;

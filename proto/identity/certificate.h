@@ -13,7 +13,7 @@
 
 namespace longhaul {
 
-// Of a certificate, key or signing request that is parsed; ours have less than 1 KiB.
+// Largest certificate, key or signing request that is parsed. Longhaul's own have less than 1 KiB.
 inline constexpr size_t kMaxPemBytes = 16 << 10;
 
 struct MemberCertificate {

@@ -20,8 +20,8 @@ struct Caller {
   std::string key_sha256 = {};                // of the key that it is for
 };
 
-// Of a call over TLS, whose handshake has checked the certificate against the authority.
-// kUnauthenticated: there is none, it is not a member's, or it has ended meanwhile.
+// Says who makes a call over TLS. The handshake has checked the certificate against the authority.
+// kUnauthenticated: there is no certificate, it is not a member's, or it has expired since.
 StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now);
 
 }  // namespace longhaul

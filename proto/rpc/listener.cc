@@ -75,7 +75,7 @@ StatusOr<std::pair<int, std::string>> Bind(const std::string& address) {
     return absl::InvalidArgumentError(
         fmt::format("cannot listen at {}: {}", address, gai_strerror(code)));
   }
-  // Of a name such as localhost that has both kinds, the kind that most dial.
+  // A name such as localhost may have both kinds of address. Take the kind that most clients dial.
   const addrinfo* chosen = found;
   while (chosen != nullptr && chosen->ai_family != AF_INET) chosen = chosen->ai_next;
   if (chosen == nullptr) chosen = found;

@@ -35,7 +35,7 @@ class PredictLink : public torch::CustomClassHolder {
   // before it have taught, and teaches where `learns`. What the other end sees, in the dtype of x.
   at::Tensor Transfer(const at::Tensor& x, const at::Tensor& ids, bool learns);
   void Check() const;
-  // Of a message: the largest, which codecs of one size have always.
+  // Bytes of the largest message. All messages of a codec with a fixed size have this length.
   int64_t EncodedBytes() const;
 
  private:

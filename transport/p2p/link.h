@@ -115,8 +115,8 @@ struct LinkOptions {
   uint32_t credits = kDefaultCredits;
   // Frames are encrypted and authenticated. Both ends say the same, or the link does not open.
   bool sealed = false;
-  // Of Expect, over a transport that does not listen: where this side waits for who dials. As the
-  // addresses of Dial.
+  // Expect over a transport that cannot listen: addresses where this side waits for the side that
+  // dials. Same form as Dial's addresses.
   std::vector<std::string> wait_at = {};
 };
 

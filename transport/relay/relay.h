@@ -25,8 +25,9 @@ struct RelayOptions {
   // How long one who dials is kept while nobody waits for it.
   absl::Duration patience = absl::Seconds(2);
   size_t most_waiting = 4096;  // connections with a ticket that are not joined
-  // Of one name: connections that wait, on either side, and joined pairs. Then the oldest goes. A
-  // link has two pairs, and two more when it comes back before the relay has noticed its loss.
+  // For one name: most connections that wait on either side, and most joined pairs. Above that the
+  // oldest goes. A link has two pairs, and two more when it comes back before the relay has noticed
+  // its loss.
   size_t most_of_a_name = 4;
   size_t most_pipes = 1024;  // joined pairs, of two buffers of kPipeBufferBytes each
 };

@@ -18,7 +18,7 @@ inline constexpr KeepAlive kWaitingKeepAlive = {.idle_s = 3, .interval_s = 1, .a
 // Sends at once, and keeps little in the kernel before the line: else a slow end has seconds of it.
 void PrepareSocket(int fd, const KeepAlive& keep_alive);
 void SetKeepAlive(int fd, const KeepAlive& keep_alive);
-// Of errno, after a call that does not wait.
+// Whether errno, after a nonblocking call, says that the call would have had to wait.
 bool WouldBlock();
 
 }  // namespace longhaul::relay

@@ -34,7 +34,7 @@ StatusOr<sockaddr_un> Address(const std::string& path) {
   return address;
 }
 
-// Of the next call on it.
+// Sets the time limit of the next call on `fd`.
 void SetLimit(int fd, const Deadline& deadline) {
   const timeval time = absl::ToTimeval(std::max(deadline.Remaining(), absl::Milliseconds(1)));
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);

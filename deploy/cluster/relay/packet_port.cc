@@ -24,7 +24,7 @@ constexpr size_t kBatch = 32;
 // Frames above this size stay in the buffer that they were received into; smaller ones are copied,
 // so that acknowledgements do not hold 64 KB each.
 constexpr uint32_t kLeastKept = 16 * 1024;
-// Of skbs that wait to be read, and of those in the interface's queue.
+// Room for skbs that wait to be read, and for skbs in the interface's queue.
 constexpr int kSocketBytes = 64 << 20;
 
 Frame Allocate(uint32_t capacity) {

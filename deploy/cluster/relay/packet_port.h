@@ -38,7 +38,8 @@ struct Unsent {
 
 class PacketPort {
  public:
-  // Of an interface in this process' network namespace. kFailedPrecondition with what is missing.
+  // Opens an interface of this process' network namespace. kFailedPrecondition says what is
+  // missing.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
   // For tests: `socket`, nonblocking and keeping messages apart, stands in for the packet socket.
   explicit PacketPort(UniqueFd socket, std::string device = "a test's");

@@ -65,7 +65,7 @@ class OutputFolder:
             os.close(self._lock)
             self._lock = None
             raise Problem(f"--out: another process is writing {self.path}") from error
-        # Of one that was killed.
+        # Files that a killed process left.
         for left in self.path.iterdir():
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left)

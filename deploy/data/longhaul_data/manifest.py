@@ -23,7 +23,7 @@ def write(folder, manifest):
 
 
 def read(folder):
-    """Of a data set's folder. Problem where it is none, or a newer one."""
+    """Reads the manifest of a data set's folder. Raises Problem if the folder is no data set or a newer one."""
     path = pathlib.Path(folder) / FILE
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))

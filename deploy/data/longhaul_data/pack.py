@@ -15,7 +15,7 @@ class Packer:
         self._filling = self._numpy.full(context, end_token, dtype=f"<u{width}")
         self._no_targets = self._numpy.zeros(context, dtype="u1")
         self._used = 0
-        # Of the document that is being read; at most `context` tokens of it.
+        # The document that is being read; at most `context` tokens of it are kept.
         self._ids, self._masks, self._waiting, self._cut = [], [], 0, False
         self.cut_documents = self.dropped_tokens = self.filled_tokens = 0
 

@@ -23,7 +23,7 @@ class TokenFile:
     type: str      # NumPy's name of a token's type
     offset: int    # bytes before the first token
     tokens: int
-    # Of Megatron's documents: where each begins and ends, in tokens. None: end tokens alone say so.
+    # Where each of Megatron's documents begins and ends, in tokens. None: only end tokens mark them.
     starts: object = None
     ends: object = None
     why_rewrite: str = None  # why it cannot be taken as it is

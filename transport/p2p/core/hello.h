@@ -104,7 +104,7 @@ struct ProofInput {
   bool sealed = false;
 };
 std::string Prove(std::string_view secret, Side side, const ProofInput& input);
-// Of what `side` sends on a lane of a sealed link. `agreed`: by the two keys (base/seal.h).
+// The key that seals what `side` sends on a lane. `agreed`: from the two public keys (base/seal.h).
 std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side side,
                       const ProofInput& input);
 

@@ -63,7 +63,7 @@ class Waiter : public std::enable_shared_from_this<Waiter> {
   }
 
  private:
-  // Of a connection that waits: it ends before anybody has come.
+  // Events of a waiting connection: all it can do is end before anybody has come.
   class Events : public internal::ConnectionEvents {
    public:
     Events(std::weak_ptr<Waiter> waiter, std::weak_ptr<RelayedConnection> spare)

@@ -65,7 +65,7 @@ class RelayedConnection : public internal::Connection,
   void OnEvent(uint32_t events);
   void FinishConnect();
   void TakeGreeting();
-  // Of the relay, behind the answer to its greeting.
+  // Takes the relay's word that follows its answer to the greeting.
   void TakeWord();
   void TakeFrames();
   // Frames that are whole, out of the buffer. False: it is closed.

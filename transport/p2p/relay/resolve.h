@@ -23,8 +23,8 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// Of what a name server said, in its order: the first of IPv4, which Listener prefers, too; else
-// the first.
+// The address to dial among a name server's answers: the first IPv4 address, which Listener prefers
+// as well; without one, the first address.
 const addrinfo* Preferred(const addrinfo* found);
 // Waits for name servers.
 StatusOr<SocketAddress> LookUp(const HostPort& address);

@@ -93,7 +93,7 @@ class Endpoint {
                                                     std::function<void(Status)> on_error);
   static void OnError(void* arg, ucp_ep_h endpoint, ucs_status_t status);
   const std::shared_ptr<Worker> worker_;
-  // Of its own, on the heap: UCX holds its address for as long as the endpoint exists.
+  // Allocated on the heap: UCX keeps its address for as long as the endpoint exists.
   std::shared_ptr<std::function<void(Status)>> on_error_;
   ucp_ep_h endpoint_ = nullptr;
 };

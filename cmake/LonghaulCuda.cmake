@@ -46,8 +46,9 @@ else()
     if(NOT CMAKE_CUDA_HOST_COMPILER)
       set(ENV{CUDAHOSTCXX} "${CMAKE_CXX_COMPILER}")
     endif()
-    # Code for 8.0 and 9.0; newer devices compile the intermediate code of 9.0 when it is loaded.
-    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    # Code for 8.0 and 9.0; newer devices compile the intermediate code of 9.0 when it is loaded. The environment's
+    # CUDAARCHS says otherwise (.ci/run).
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
     endif()
     # An nvcc that is there but fails (it refuses host compilers newer than itself) must not stop

@@ -161,9 +161,9 @@ endfunction()
 
 # lh_test(NAME SRCS a.cc... DEPS targets... [LABELS l...] [TIMEOUT seconds] [BUSY]): a GoogleTest
 # program, one ctest entry. Labels: unit (default; also run under the sanitizers), multiprocess, netns,
-# bench, gpu. BUSY: its own code computes for long, so it is compiled with -O1.
+# bench, gpu. BUSY: its own code computes for long, so it is compiled with -O1. COMMAND: what ctest runs, if not NAME.
 function(lh_test name)
-  cmake_parse_arguments(ARG "BUSY" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "BUSY" "TIMEOUT" "SRCS;DEPS;LABELS;COMMAND" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE longhaul_compile_options ${ARG_DEPS} GTest::gmock_main)
   if(ARG_BUSY)
@@ -177,7 +177,10 @@ function(lh_test name)
   if(LONGHAUL_UNITY)
     lh_compile_together(${name})
   endif()
-  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_COMMAND)
+    set(ARG_COMMAND ${name})
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -194,15 +197,28 @@ function(lh_golden_files name)
   target_compile_definitions(${name} PRIVATE GOLDEN_DIR="${CMAKE_CURRENT_SOURCE_DIR}/golden")
 endfunction()
 
+# lh_only_in_full(targets...): `tests/run.sh --full` builds these targets (as `full`), the default build does not:
+# programs for GPUs, and benchmarks that no test runs.
+function(lh_only_in_full)
+  set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL ON)
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_ONLY_IN_FULL ${ARGN})
+endfunction()
+
 # lh_gpu_test(NAME SRCS a.cc... DEPS targets...): an lh_test that needs a GPU (tests/support/
-# gpu_test.h). Where there is none ctest shows it as skipped; tests/gpu.sh runs all of them.
+# gpu_test.h). ctest shows the test as skipped where there is no GPU, or where the program is not built (target
+# gpu_tests); tests/gpu.sh runs all of them.
 function(lh_gpu_test name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   lh_test(${name}
     SRCS ${ARG_SRCS} "${PROJECT_SOURCE_DIR}/tests/support/gpu_test.cc"
     DEPS ${ARG_DEPS} longhaul_cuda_device
+    COMMAND sh -c "[ -x \"$0\" ] || exit 77; exec \"$0\"" "$<TARGET_FILE:${name}>"
     LABELS gpu)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
+  lh_only_in_full(${name})
+  if(TARGET longhaul_cuda)
+    add_dependencies(${name} longhaul_cuda)
+  endif()
   set_property(GLOBAL APPEND PROPERTY LONGHAUL_GPU_TESTS ${name})
 endfunction()
 

@@ -50,8 +50,8 @@ copy_libraries() {
 if [ "$build" = 1 ]; then
   found=$(cmake --preset release | grep -- '^-- CUDA: ')
   [[ $found == *": on"* ]] || die "expected nvcc; ${found#-- }"
-  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes \
-    longhaul-bench-collective longhaul-codec torch_ops longhaul longhaul-coordinator reference_losses
+  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul_cuda longhaul_torch_cuda longhaul-worker \
+    stage_passes longhaul-bench-collective longhaul-codec torch_ops longhaul longhaul-coordinator reference_losses
   rm -rf "$BUNDLE"
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"

@@ -44,13 +44,15 @@ build_and_test() {
   shift
   step "build: $preset"
   cmake --preset "$preset" | grep -- '^-- CUDA: ' # whether GPU code is compiled, and why not
-  cmake --build --preset "$preset" --parallel "$(nproc)"
+  local targets=(all)
+  [ "$full" = 0 ] || targets+=(full)
+  cmake --build --preset "$preset" --parallel "$(nproc)" --target "${targets[@]}"
   step "test: $preset"
   log=$(mktemp)
   local status=0
   # Two tests to a core: most of them wait half of their time for processes and for links. Those that do not
   # count as two (PROCESSORS), and the longest begin first (COST).
-  ctest --preset "$preset" --parallel "$((2 * $(nproc)))" "$@" 2>&1 | tee "$log" || status=$?
+  ctest --preset "$preset" --parallel "$((2 * $(nproc)))" --output-junit "$PWD/build/$preset/junit.xml" "$@" 2>&1 | tee "$log" || status=$?
   # "97% tests passed, 2 tests failed out of 66"
   local counts
   counts=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*/\1 \2/p' "$log" | tail -n 1)

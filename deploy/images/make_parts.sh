@@ -15,7 +15,7 @@ if [ "$bundle" = none ]; then
   cmake --preset release
   cmake --build --preset release --target longhaul longhaul-coordinator longhaul-worker longhaul-codec \
     longhaul-generate
-  [ "$cuda" = 0 ] || cmake --build --preset release --target longhaul_cuda
+  [ "$cuda" = 0 ] || cmake --build --preset release --target longhaul_cuda longhaul_torch_cuda
   bundle=out/bundle.tar.gz
   deploy/bundle.sh --out "$bundle"
   # The build has brought LibTorch; its CPU part is the same.

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "coordinator/store/upgrade.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -60,6 +59,19 @@ CREATE TABLE worker_logs(
   level TEXT NOT NULL,
   text TEXT NOT NULL);
 CREATE INDEX worker_logs_by_run ON worker_logs(run_id, sequence);
+CREATE TABLE members(
+  name TEXT PRIMARY KEY NOT NULL,
+  role TEXT NOT NULL,
+  worker_id TEXT NOT NULL,
+  key_sha256 TEXT NOT NULL,              -- of the key that it joined with and keeps
+  joined_unix_ms INTEGER NOT NULL,
+  until_unix_ms INTEGER NOT NULL,        -- the end of the newest certificate
+  revoked_unix_ms INTEGER NOT NULL);     -- 0: not revoked
+CREATE TABLE join_tokens(
+  secret_sha256 TEXT PRIMARY KEY NOT NULL,
+  role TEXT NOT NULL,
+  uses_left INTEGER NOT NULL,            -- negative: any number
+  until_unix_ms INTEGER NOT NULL);       -- 0: for ever
 )sql";
 
 Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
@@ -70,12 +82,12 @@ Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t 
                     "it is. Give another --state-dir",
                     path, application_id, kStoreApplicationId));
   }
-  if (version < kOldestStoreSchemaVersion || version > kStoreSchemaVersion) {
+  if (version != kStoreSchemaVersion) {
     return absl::FailedPreconditionError(
-        fmt::format("state store {} has schema version {}, this coordinator knows versions {} to "
-                    "{}; it was left as it is. Run the coordinator that wrote it, or give another "
+        fmt::format("state store {} has schema version {}, this coordinator knows version {}; it "
+                    "was left as it is. Run the coordinator that wrote it, or give another "
                     "--state-dir",
-                    path, version, kOldestStoreSchemaVersion, kStoreSchemaVersion));
+                    path, version, kStoreSchemaVersion));
   }
   return absl::OkStatus();
 }
@@ -116,8 +128,8 @@ Status Create(const std::string& path) {
         sqlite::Database::Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     LH_RETURN_IF_ERROR(database.Execute(
         fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
-                    "user_version={}; {} {} COMMIT; PRAGMA journal_mode=WAL;",
-                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kMemberTables)));
+                    "user_version={}; {} COMMIT; PRAGMA journal_mode=WAL;",
+                    kStoreApplicationId, kStoreSchemaVersion, kSchema)));
   }
   // It will hold the secrets of runs; SQLite gives its log the same mode.
   if (::chmod(temporary.c_str(), 0600) != 0) {
@@ -146,10 +158,6 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
   LH_ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
   LH_RETURN_IF_ERROR(
       CheckIdentity(path, static_cast<uint32_t>(application_id), static_cast<uint32_t>(version)));
-  if (const Status status = UpgradeStore(&database, static_cast<uint32_t>(version)); !status.ok()) {
-    if (status.code() != absl::StatusCode::kDataLoss) return status;
-    return DamagedStore(path, Message(status));
-  }
   database.KeepLogOnClose(false);
   return database;
 }

@@ -18,9 +18,9 @@ inline constexpr uint32_t kStoreSchemaVersion = 5;
 // What is said of a store that cannot be used as it is; kDataLoss.
 Status DamagedStore(const std::string& path, std::string_view detail);
 
-// Opens the database at `path`, or makes an empty one. One of an older schema is
-// upgraded. kFailedPrecondition for a newer one and for another program's file, kDataLoss for
-// damage; nothing is changed then.
+// Opens the database at `path`, or makes an empty one. kFailedPrecondition: it has another schema
+// version or belongs to another program. kDataLoss: it is damaged. A store that is refused stays as
+// it is, byte for byte.
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
 
 }  // namespace longhaul::coordinator

@@ -209,7 +209,7 @@ void PutDamages(const Corpus& corpus) {
   corpus.Put("store", "refused-schema", put(100, 5) + put(0x800010, 7));
   corpus.Put("store", "refused-page_1", put(4096, 0xff));
   corpus.Put("store", "refused-pages_2_and_3", put(8192, 2) + put(12288, 10));
-  corpus.Put("store", "upgrade", put(63, 1));
+  corpus.Put("store", "refused-version", put(63, 1));
   corpus.Put("store", "text", put(0x800003, 'x') + put(0x800004, '\n'));
 }
 

@@ -118,20 +118,5 @@ TEST_F(MembersTest, WhoIsSentAwayStaysAway) {
 }
 
 // A store of version 4 has none of this.
-TEST_F(MembersTest, AnOlderStoreGetsItsTables) {
-  members_.reset();
-  {
-    auto database =
-        sqlite::Database::Open(folder_.path() + "/store.db", SQLITE_OPEN_READWRITE).value();
-    ASSERT_TRUE(database
-                    .Execute("DROP TABLE members; DROP TABLE join_tokens; ALTER TABLE runs RENAME "
-                             "COLUMN owner TO unused; PRAGMA user_version=4")
-                    .ok());
-  }
-  ASSERT_TRUE(Store::Open(folder_.path()).ok());
-  Open();
-  EXPECT_TRUE(Join(Token(Role::kUser, 1), "ann", "1").ok());
-}
-
 }  // namespace
 }  // namespace longhaul::coordinator

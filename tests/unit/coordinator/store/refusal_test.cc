@@ -46,6 +46,12 @@ TEST_F(RefusalTest, NewerSchema) {
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 6");
 }
 
+TEST_F(RefusalTest, OlderSchema) {
+  Sql(folder_.path(), "PRAGMA user_version=4");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition,
+                "has schema version 4, this coordinator knows version 5");
+}
+
 TEST_F(RefusalTest, SchemaOfNoVersion) {
   Sql(folder_.path(), "PRAGMA user_version=0");
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 0");

@@ -1,11 +1,12 @@
-// The lower bound of a chain of workers, put together of segments in constant time. Pure; private
-// to placement*.cc.
+// The lower bound of a step for a chain of workers, joined from segments of the chain in constant
+// time. Pure; private to placement*.cc.
 //
-// Passes are bound by what is busy the longest: a stage or its interface, for as long as all
-// microbatches take there, behind the way of the first one down to it and before the way of the
-// last one back; or one direction of a boundary. Two segments and the boundary between them have a
-// bound that follows from the bounds of both, so that a changed chain costs as many joins as it has
-// pieces. Replicas exchange behind the passes of the slowest one: ExchangeBound.
+// The busiest resource bounds the passes. For a stage or its interface the bound is the way of the
+// first microbatch down to it, plus the time of all microbatches there, plus the way of the last
+// one back. For one direction of a boundary it is the time of all microbatches on it. The bound of
+// two joined segments follows from the bounds of both and from the boundary between them, so a
+// changed chain costs as many joins as it has pieces. The exchange among replicas follows the
+// passes of the slowest replica: ExchangeBound.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_
 #define LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_
 
@@ -20,21 +21,21 @@
 
 namespace longhaul::coordinator {
 
-// The bound of what does not fit or may not be joined.
+// The bound of chains that do not fit in memory or whose workers may not be neighbours.
 inline constexpr double kNoChain = std::numeric_limits<double>::infinity();
-// While it is put together each stage that does not fit, and each two workers that may not be
-// joined, count as so many seconds. So a search sees which of two impossible chains is nearer to
-// one that can be.
+// While a bound is joined, each stage that does not fit and each pair that may not be neighbours
+// counts as this many seconds. So a search sees which of two impossible chains is nearer to a
+// possible one.
 inline constexpr double kImpossibleSeconds = 1e9;
 constexpr bool IsPossible(double seconds) {
   return seconds < kImpossibleSeconds / 2;
 }
 
-// Seconds.
+// Consecutive stages of a chain. Times in seconds.
 struct Segment {
-  double round = 0;              // of one microbatch down through it and back up
-  double stage = 0;              // the most of a stage or an interface, with the way to it and back
-  double wire = 0;               // the most of a boundary inside: all microbatches but the first
+  double round = 0;  // one microbatch down through the segment and back up
+  double stage = 0;  // largest bound of a stage or interface, with the way to it and back
+  double wire = 0;   // largest time of a boundary inside, without the first microbatch
   uint32_t first = 0, last = 0;  // workers at its ends
 
   double Bound() const { return stage > round + wire ? stage : round + wire; }
@@ -62,13 +63,13 @@ class ChainBound {
     joined.last = lower.last;
     return joined;
   }
-  // What comes after the passes of a whole chain.
+  // Seconds that follow the passes of a whole chain: a tied matrix, the first stage's optimizer.
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
-  // The passes of one chain, and what comes after them.
+  // The bound of one chain: its passes, and After().
   double Of(const PlacedChain& chain) const;
 
   ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
-  // Of one microbatch down a boundary and up again, with all the others behind it.
+  // Seconds for one microbatch down a boundary and up again, with all the others behind it.
   double BoundarySeconds(uint32_t upper, uint32_t lower) const {
     const Boundary& between = boundaries_[upper * workers_ + lower];
     return between.round + between.wire;
@@ -89,18 +90,20 @@ class ChainBound {
   std::vector<Boundary> boundaries_;             // [upper * workers + lower]
 };
 
-// What workers that hold the same stage of all replicas exchange; the longest of the stages counts.
+// The bound of the exchange among replicas: the slowest stage counts. A column is the workers that
+// hold one stage, one of each replica.
 class ExchangeBound {
  public:
   explicit ExchangeBound(const PlacementProblem& problem);
 
   struct Column {
-    double seconds_per_byte = 0;  // of those that a replica sends another one
+    double seconds_per_byte = 0;  // per byte that one replica sends another
     double latency = 0;           // the longest, one way
   };
-  // Between two of them.
+  // The column of two workers.
   Column Between(uint32_t one, uint32_t other) const { return pairs_[one * workers_ + other]; }
-  // The slowest of the pairs so far and of the interfaces, which carry what goes to all others.
+  // `column` of the workers `others`, with one worker more. The slowest pair or interface counts;
+  // an interface carries what goes to all others.
   Column With(const Column& column, std::span<const uint32_t> others, uint32_t worker) const {
     Column all = column;
     all.seconds_per_byte = std::max(all.seconds_per_byte, interfaces_[worker]);
@@ -115,7 +118,7 @@ class ExchangeBound {
     const std::vector<double>& bytes = problem_.exchange.bytes[static_cast<size_t>(role)];
     return bytes[std::min<size_t>(layers, bytes.size()) - 1];
   }
-  // A step's part of an exchange whose longest transfer and latency are these.
+  // A step's share of an exchange with this longest transfer and latency.
   double Seconds(double transfer, double latency) const {
     return (transfer + problem_.exchange.messages * latency) / problem_.exchange.every;
   }

@@ -48,7 +48,8 @@ class Chooser {
   const Edge& EdgeAt(const Open& open) const { return plan_.assignment.edges[open.edge]; }
   Status AddOpen(size_t edge, Direction direction);
   void Take(Open& open, size_t choice);
-  // Of all that are open the finest that keep nothing busy for longer, else the quickest.
+  // Each open direction gets the finest codec that keeps nothing busy for longer, else the
+  // quickest.
   void TakeThoseWithin(double seconds);
   // The same distance from the coarsest, or the finest.
   void TakeFromCoarsest(size_t distance);

@@ -23,7 +23,7 @@ constexpr double kCodedShare = 0.86;
 constexpr double kSlowdown = 0.04;
 // To take a snapshot, hash it and write it, on a core that training uses too.
 constexpr double kSnapshotBytesPerSecond = 400e6;
-// Of lines whose rate nobody knows.
+// Assumed for lines whose rate is not known.
 constexpr double kAssumedBitsPerSecond = 100e6;
 constexpr uint64_t kMostSteps = 1'000'000;
 

@@ -1,4 +1,4 @@
-// How often the stages of a run copy their state to another worker, where that is left to us. Pure.
+// How often the stages of a run copy their state to another worker (recovery.every: auto). Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_COPY_INTERVAL_H_
 #define LONGHAUL_COORDINATOR_PLANNER_COPY_INTERVAL_H_
 
@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-// Bytes of one copy of the cell's state: master parameters and the optimizer's moments, in fp32.
+// Bytes of one copy of the cell's state: master parameters and optimizer state, in fp32.
 uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell);
 
 struct CopyInterval {
@@ -19,9 +19,10 @@ struct CopyInterval {
   std::string reason;
 };
 
-// As the run file says, else (`auto`) so often that copies cost at most 2% of a step: they are on
-// their way for half of the time, which the slowest stage's state takes over what its line has left
-// beside the training; of a spare's line, everybody's.
+// What the run file says; with `auto` as often as copies cost at most 2 % of a step. Copies are
+// then under way for half of the time. A copy takes as long as the slowest stage needs for its
+// state over the rate that training leaves on its line; the line of a spare is shared by all
+// stages.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 
 }  // namespace longhaul::coordinator

@@ -308,7 +308,7 @@ std::string Remembered(const Plan& plan) {
                      FormatBytes(static_cast<double>(most)), where->worker_name);
 }
 
-// Of a GPU's host, where that is not far from too little.
+// The memory of a GPU's host, where a stage nearly fills it.
 std::string HostMemory(const PlanRequest& request, const Plan& plan) {
   constexpr double kMuch = 0.5;
   std::string text;

@@ -9,13 +9,14 @@
 
 namespace longhaul::coordinator {
 
-// Of one of several replicas what is left when those, their placement and their step are described.
+// For one of several replicas: only what the paragraph on the replicas, their placement and their
+// step leaves to say.
 std::string Explain(const PlanRequest& request, const Plan& plan);
 
-// Which workers share a device; "" where none do. With a space before it.
+// A sentence on workers that share a device, with a space before it; empty where none do.
 std::string SharedText(const RunSpec& spec, std::span<const CandidateWorker> workers);
-// Among how many workers was chosen, and what others would take; "" where nothing was. With a space
-// before it.
+// A sentence on the choice of workers and what other choices would take, with a space before it;
+// empty where nothing was chosen.
 std::string PlacedText(const PlanRequest& request, const Plan& plan);
 
 }  // namespace longhaul::coordinator

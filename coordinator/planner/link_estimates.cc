@@ -151,7 +151,7 @@ std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(const Workers& workers) 
     uint32_t nearest = a == 0 ? 1 : 0;
     for (uint32_t b = 0; b < count; ++b) {
       if (b == a) continue;
-      // Of equally near ones who is in no pair yet.
+      // Among equally near workers one that is in no pair yet is preferred.
       const std::pair key(distance(a, b), uses[b]), least(distance(a, nearest), uses[nearest]);
       if (key < least) nearest = b;
     }
@@ -175,7 +175,7 @@ std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(const Workers& workers) 
   std::ranges::sort(between);
   for (const auto& [near, one, other] : between) {
     if (pairs.size() >= kMostPairsOfAWorker * count) break;
-    // Those of each region that have been asked the least.
+    // Each region is measured by the workers that have the fewest pairs so far.
     std::optional<uint32_t> from, to;
     for (uint32_t w = 0; w < count; ++w) {
       if (regions[w] == one && (!from || uses[w] < uses[*from])) from = w;

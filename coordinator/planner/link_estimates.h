@@ -1,4 +1,4 @@
-// What is not measured between workers, estimated from what is. Pure.
+// Estimates rates and latencies of links that were not measured from links that were. Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_LINK_ESTIMATES_H_
 #define LONGHAUL_COORDINATOR_PLANNER_LINK_ESTIMATES_H_
 
@@ -11,24 +11,22 @@
 
 namespace longhaul::coordinator {
 
-// Two workers whose round trip is no longer are in one region.
+// Two workers with at most this round trip are in one region.
 inline constexpr absl::Duration kRegionRoundTrip = absl::Milliseconds(10);
 
-// The region of each worker, counted from 0 in their order: workers that a chain of short round
-// trips joins. A worker of which no round trip is known is a region by itself.
+// The region of each worker, numbered from 0 in their order. Workers that a chain of short round
+// trips joins are one region. A worker without a known round trip is a region by itself.
 std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 
-// Gives every ordered pair what it lacks, marked as an estimate. A rate is the best that was
-// measured from the one's region to the other's, or else between regions whose round trip is like
-// theirs: what the slower interface of a pair cannot do says nothing of the way between others. A
-// latency is the median of those between the two regions. What nothing is known to compare with
-// stays unknown.
+// Gives every ordered pair the values that it lacks, marked as estimates. A rate is the best one
+// measured from one region to the other, else between regions with a similar round trip. The best
+// counts, not the mean, because a slow interface says nothing of the way between other workers. A
+// latency is the median between the two regions. Values without anything to compare stay unknown.
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
-// Pairs whose goodput is worth knowing before anything is planned, the most telling ones first:
-// each worker with its nearest one, then one pair for each two regions, the nearest ones first and
-// no more than three pairs for each worker. By places in `workers`; without those that are
-// measured.
+// Pairs whose goodput is worth measuring before the plan, the most useful first: each worker with
+// its nearest one; then one pair for each two regions, the nearest regions first, with at most
+// three pairs for each worker. Places in `workers`; pairs that are measured already are left out.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

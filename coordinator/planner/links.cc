@@ -25,7 +25,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-// `who` would keep so much for `codec`.
+// Checks that `who` may keep this footprint on disk for `codec`.
 Status CheckCacheLimit(const RunSpec& spec, const MessageFootprint& footprint, std::string_view who,
                        std::string_view codec) {
   if (footprint.total() <= spec.links.cache_limit_bytes) return absl::OkStatus();
@@ -59,7 +59,7 @@ bool HasAddress(const CandidateWorker& worker, TransportKind transport) {
   return endpoint != nullptr && !endpoint->addresses.empty();
 }
 
-// Why `from` does not reach `to`, where that was tried in vain.
+// Why `from` does not reach `to`; null: no attempt has failed.
 const std::string* ProblemOf(const CandidateWorker& from, const CandidateWorker& to,
                              TransportKind transport) {
   const auto problem = from.does_not_reach.find({to.id, transport});
@@ -70,9 +70,9 @@ bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportK
   return HasAddress(to, transport) && ProblemOf(from, to, transport) == nullptr;
 }
 
-// Who both could meet at; nobody where one is of a version without relays. In an order that a hash
-// of the pair draws, so that relays share the work; the coordinator last, which others need for
-// more than that.
+// Relays at which both could meet; none where one worker's version has no relays. A hash of the
+// pair orders them, so that relays share the work. The coordinator comes last, because others need
+// it for more than relaying.
 std::vector<Relay> RelaysBetween(const CandidateWorker& upper, const CandidateWorker& lower) {
   std::vector<Relay> relays;
   for (const CandidateWorker* worker : {&upper, &lower}) {
@@ -99,8 +99,8 @@ uint64_t Windows(const PlanRequest& request) {
                    request.spec.model.context);
 }
 
-// Of a slice. The mean over the run: a codec with state sends a sample whole when it comes for the
-// first time.
+// Mean bytes of an encoded slice over the run. A codec with state sends a sample whole when it
+// comes for the first time.
 uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
   const codec::Shape shape = SliceShape(request.spec);
   if (codec.TableRows(1) > 0) {
@@ -116,7 +116,7 @@ uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
       std::lround(least + (most - least) * ShareOfFirstVisits(request.spec, Windows(request))));
 }
 
-// What two workers are to each other.
+// Why two workers of such an edge talk to each other: the end of "workers a and b ...".
 std::string_view WhyTheyTalk(EdgeKind kind) {
   switch (kind) {
     case EdgeKind::kTied:
@@ -146,13 +146,13 @@ Status CheckAlike(const CandidateWorker& upper, const CandidateWorker& lower) {
       upper.name, lower.name, device(upper), device(lower)));
 }
 
-// Different tokens of so many, by Heaps' law with the numbers of English text in tokens of 50,000
-// to 150,000.
+// Number of different tokens among `tokens`, by Heaps' law with the constants of English text and
+// vocabularies of 50,000 to 150,000.
 uint64_t DifferentTokens(uint64_t tokens) {
   return static_cast<uint64_t>(30 * std::pow(static_cast<double>(tokens), 0.52));
 }
 
-// A name may be anybody's.
+// A host name counts as public: it may lead anywhere.
 bool IsPublic(const Endpoint& endpoint) {
   return std::ranges::any_of(endpoint.addresses, [](const std::string& address) {
     const StatusOr<HostPort> parsed = ParseHostPort(address);

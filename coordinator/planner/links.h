@@ -1,4 +1,5 @@
-// The edges of a plan: who dials, over what, with which codecs, and what these remember. Pure.
+// The edges of a plan: transport, who dials, codecs, and the disk that codecs with state need.
+// Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_LINKS_H_
 #define LONGHAUL_COORDINATOR_PLANNER_LINKS_H_
 
@@ -13,28 +14,29 @@
 
 namespace longhaul::coordinator {
 
-// The edges of a plan that has cells: one for each pair of neighbours. kFailedPrecondition where
-// they cannot reach each other.
+// Adds the edges of a plan that has its cells: one for each pair of neighbours, and a tied edge
+// where first and last stage share a matrix. kFailedPrecondition where two workers cannot reach
+// each other.
 Status AddEdges(const PlanRequest& request, Plan* plan);
 // Whether links between workers with these endpoints are encrypted.
 bool SealsLinks(const RunSpec& spec, std::span<const std::vector<Endpoint>> endpoints);
 bool SealsLinks(const RunSpec& spec, const std::vector<Cell>& cells);
 bool HasRelays(const Assignment& assignment);
-// Where a relay carries one of the edges, all are encrypted.
+// Encrypts all edges where a relay carries one of them.
 void SealIfRelayed(Assignment* assignment);
-// How the two cells of an edge reach each other.
+// Sets how the two cells of an edge reach each other.
 void SetEnds(LinkEnds ends, Edge* edge);
-// What a worker would send of each microbatch over a boundary, in either direction. Of a codec that
-// is auto it is what was chosen for that boundary or, where none was, the coarsest of the choice.
+// The flow that `sender` would send over a boundary. Where the codec is auto: the codec chosen for
+// that boundary earlier, else the coarsest of the choice.
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
                         Direction direction, std::optional<uint32_t> boundary = std::nullopt);
 StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request);
-// What the run file says of what the worker sends; auto where it leaves that open.
+// The codecs that the run file gives this worker; each may be auto.
 const CodecPair& CodecsOfWorker(const RunSpec& spec, const std::string& worker);
-// As these two have timed the codec; 0 where they have not.
+// Times of the codec as these two workers measured them; 0 where they did not.
 FlowEstimate CodecTimesOf(const CandidateWorker& sender, const CandidateWorker& receiver,
                           const std::string& codec, Direction direction);
-// What is sent of a tied matrix in a step: from the first stage, or from the last one.
+// The flow of a tied matrix in a step: forward from the first stage, backward from the last one.
 Flow TiedFlow(const PlanRequest& request, Direction direction);
 // Whether AddEdges could join two workers by such an edge.
 bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const CandidateWorker& lower,
@@ -42,8 +44,8 @@ bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const Candid
 // kFailedPrecondition where a codec that predicts by tokens is used for gradients, at a stage that
 // is not told the tokens, or in a replay of measured codecs.
 Status CheckPredictions(const PlanRequest& request, const Assignment& assignment);
-// What the codecs of the edges remember, to the cells at their ends; kFailedPrecondition where that
-// is not allowed.
+// Adds to each cell the disk that the codecs of its edges need to remember samples.
+// kFailedPrecondition where that is more than links.cache_limit.
 Status AddMessages(const PlanRequest& request, Assignment* assignment);
 
 }  // namespace longhaul::coordinator

@@ -22,9 +22,9 @@ constexpr uint64_t kTensorsOfTables = 2;
 constexpr uint64_t kTablesOnTheirWay = 2;
 constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
-// Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
+// Pinned buffers of snapshots in the memory of a GPU's host (worker/stage/host_copies.h).
 constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;
-// Of a GPU's stage, whose passes are recorded.
+// For a stage on a GPU, whose passes are recorded as CUDA graphs.
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
 constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
@@ -94,7 +94,7 @@ uint64_t CastParameters(ModelSpec spec, uint32_t vocabulary, uint32_t layers, bo
   return TrainedBy(spec, vocabulary, layers, /*first=*/false, last, ranks);
 }
 
-// Of parameters that are not trained.
+// Bytes of parameters that are not trained.
 uint64_t FrozenBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
@@ -187,8 +187,8 @@ uint64_t CodingBytes(const RunSpec& spec, uint32_t vocabulary) {
   return kFloat * bucket * std::max<uint64_t>(kNumbersAtWork, spec.replicas.count + 2);
 }
 
-// Of the gradient of a tied matrix what the other stage that holds it sends, and pieces of the own
-// one on their way.
+// Memory for the exchange of a tied matrix: the gradient that the other stage sends, and pieces of
+// the own gradient under way.
 uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool last) {
   if (first == last || !spec.model.TrainsTiedMatrix()) return 0;
   uint64_t rows = spec.model.VocabularyOver(vocabulary);
@@ -335,7 +335,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   }
   memory.per_flight = 2 * boundary;
   const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
-  // Whose forward leaves its logits for backward.
+  // Forward then leaves the logits for backward.
   const bool keeps_logits = !recomputes && chunks.count == 1;
   if (keeps_logits) {
     memory.per_flight += slices * of_loss;

@@ -8,38 +8,40 @@
 
 namespace longhaul::coordinator {
 
-// Of the model's descriptor (run/model/family.h). `vocabulary` is the tokenizer's, here and below;
-// embedding and head have a row for each, or as many as the model says. First stage: the embedding.
-// Last: final norm and head; a tied head is the embedding's matrix, which both stages hold. Those
-// that are trained: with LoRA the adapters alone.
+// Trained parameters of a stage, by the model's descriptor (run/model/family.h); with LoRA these
+// are the adapters alone. `vocabulary` is the tokenizer's, here and below; embedding and head have
+// a row for each of its tokens, or as many as the model says. The first stage has the embedding,
+// the last one the final norm and the head. A tied head is the embedding's matrix; both stages hold
+// it.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
-// Those that one rank of the run's group holds; of ranks that differ by a row of the vocabulary,
-// one that has more.
+// Trained parameters that one rank of the run's group holds. Ranks may differ by a row of the
+// vocabulary; the larger number counts.
 uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                         bool last);
 
-// What the run's optimizer remembers of the parameters of a stage: AdamW two moments of each, Muon
-// one of each matrix of a block. In numbers, whatever type they are kept in.
+// Optimizer state of a stage: AdamW has two moments for each parameter, Muon one for each element
+// of a block's matrices. Counts numbers, whatever their type.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
-// Of the tables of a boundary whose codec predicts by tokens, on one side; 0 where none does.
+// Bytes of a boundary's tables on one side, where its codec predicts by tokens; else 0.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
-// A checkpoint of a stage, a copy of it, and its snapshot in memory: values and moments, all fp32,
-// and the tables of the boundary below. Of a replica's: its own part of the moments, and of the
-// parameters where others have rounded ones; and what it did not send yet.
+// Bytes of a stage's state, as a checkpoint, a copy and a snapshot in memory have it: parameters
+// and optimizer state in fp32, and the tables of the boundary below. A replica has its own shard of
+// the optimizer state, of the parameters where the other replicas hold rounded ones, and what it
+// has not sent yet.
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
-// Of a worker and its libraries.
+// Memory of the worker's program and its libraries.
 inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
 struct StageMemory {
-  // Of its device's memory; in a group of each rank's.
+  // Memory of the device; in a group, of each rank's device.
   uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
-  // On a GPU, of its host's memory; on a CPU 0, since `fixed` has all.
+  // Memory of a GPU's host; 0 on a CPU, where `fixed` has all.
   uint64_t host = 0;
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };

@@ -21,9 +21,9 @@ bool AllAtOnce(const RunSpec& spec, const Plan& plan) {
              [&](const Cell& cell) { return cell.setting.depth >= spec.train.microbatches; });
 }
 
-// The lead that does not have to be searched for. Where rates are not known interfaces count as
-// alike, and then activations go first where depth allows it: the worst that can happen is a first
-// stage with a slow link.
+// The lead where it needs no search; nullopt: search. Where rates are not known, interfaces count
+// as alike, and activations go first where depth allows it. The worst case of that is a first stage
+// with a slow link.
 StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& plan) {
   const uint32_t all = spec.train.microbatches;
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
@@ -103,7 +103,7 @@ bool RatesAreKnown(const Plan& plan) {
 
 namespace {
 
-// The steps that depths have to do for.
+// Steps of the plan on its network, and with both margins.
 StatusOr<std::vector<absl::Duration>> StepsOf(const RunSpec& spec, const Plan& plan,
                                               const std::stop_token& stop) {
   const schedule::PipelineCost cost = PipelineCostOf(plan, spec, NetworkOf(plan));
@@ -164,7 +164,7 @@ Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop,
   LH_ASSIGN_OR_RETURN(schedule::Tuning tuning, searched ? schedule::TuneWithMargin(cost, options)
                                                         : schedule::Tune(cost, options));
   if (deep_as_needed) {
-    // The tuning is of its depths alone.
+    // The tuning tried no depths above those that it chose, so unlimited depths are simulated here.
     for (size_t s = 0; s < cost.stages.size(); ++s) {
       cost.stages[s].depth = spec.train.microbatches;
       cost.stages[s].activation_lead = tuning.leads[s];

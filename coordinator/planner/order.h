@@ -1,4 +1,5 @@
-// How deep a plan's stages run and in which order its data leave, chosen by the simulator. Pure.
+// Chooses by simulation how many microbatches a plan's stages keep in flight and in which order
+// activations and gradients leave. Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_ORDER_H_
 #define LONGHAUL_COORDINATOR_PLANNER_ORDER_H_
 
@@ -11,24 +12,23 @@
 
 namespace longhaul::coordinator {
 
-// Every rate on the way of activations is known: of interfaces, or of the pairs themselves.
+// True if every rate on the way of the activations is known, by the interfaces or by the pair.
 bool RatesAreKnown(const Plan& plan);
 
-// Takes a plan whose cells have the most depth that they can hold and whose network is set. Gives
-// the cells depth and activation_lead with a sentence each that says why. Gives the prediction what
-// unlimited depths would do, and a sentence where the search for depths left something out.
-// Depths keep a margin: messages may take schedule::kUnforeseenDelay longer than is known, and
-// links may be schedule::kUnforeseenRate as fast. Where rates are not known nothing speaks for less
-// depth. kFailedPrecondition where the run file's order needs more depth than there is; kCancelled
+// Takes a plan whose cells have the most depth that they can hold and whose network is set. Sets
+// depth and activation_lead of each cell with a reason in words. Adds to the prediction the step
+// with unlimited depths, and a sentence where the search for depths left something out. Depths keep
+// a margin: messages may take schedule::kUnforeseenDelay longer than measured, and links may be
+// schedule::kUnforeseenRate as fast. Where rates are not known, and in a trial, depths stay at the
+// most. kFailedPrecondition where the run file's order needs more depth than there is; kCancelled
 // once `stop` is requested.
-// A trial keeps all depth.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {},
                    Effort effort = Effort::kWhole);
 
-// Of a replica beside a slower one with as many stages, which has its order already: the same
-// depths, as far as its cells hold them, and the same leads. Its step must then be no longer than
-// that one's, or than all depth would make it but for schedule::kDepthTolerance, also with what
-// depths keep a margin for. Else as ChooseOrder.
+// Chooses the order of a replica beside a slower one with as many stages, whose order is chosen
+// already: the same leads, and the same depths as far as its cells hold them. This saves a search.
+// With the margins applied, too, its step must be no longer than the slower replica's, or at most
+// schedule::kDepthTolerance longer than with all depth. Otherwise as ChooseOrder.
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                        const std::stop_token& stop = {});
 

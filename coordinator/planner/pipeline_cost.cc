@@ -38,7 +38,7 @@ bool IsOneChain(const Assignment& assignment) {
   });
 }
 
-// Of what crosses in so many parts.
+// The cost of a flow that crosses in this many parts.
 schedule::FlowCost FlowCostOf(const Flow& flow, const FlowEstimate& estimate,
                               const FlowRates& rates, uint32_t parts) {
   return {.bytes = static_cast<double>(WithChunkHeaders(flow.bytes / parts)),

@@ -1,5 +1,5 @@
-// What a plan costs on a network whose rates are known, as run/schedule's simulator takes it: for
-// the planner, and for whoever wants to predict a plan on other links. Pure.
+// Turns a plan and the rates of a network into the input of run/schedule's simulator: for the
+// planner, and for predictions of a plan on other links. Pure.
 //
 //   network = UniformNetwork(plan.assignment, GoodputBytesPerSecond(100'000'000));
 //   cost = PipelineCostOf(plan, spec, network);
@@ -26,7 +26,7 @@ struct InterfaceRates {
   double ingress_bytes_per_second = schedule::kUnlimited;
 };
 
-// Of one direction between two workers, beside what their interfaces can do.
+// Limits of one direction between two workers, beside those of their interfaces.
 struct FlowRates {
   double bytes_per_second = schedule::kUnlimited;
   absl::Duration latency;  // one way
@@ -35,37 +35,37 @@ struct LinkRates {
   FlowRates forward, backward;
 };
 
-// What a plan's data may take. schedule::FluidNetwork is what the simulator makes of it.
+// The network under a plan. The simulator makes a schedule::FluidNetwork of it.
 struct NetworkRates {
   std::vector<InterfaceRates> interfaces;  // as Assignment::cells
   std::vector<LinkRates> links;            // as Assignment::edges
 };
 
-// Every interface alike.
+// A network with equal interfaces and latencies.
 NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_second,
                             absl::Duration latency = absl::ZeroDuration());
 
-// Of a measurement or of a plan, where 0 is a rate that is not known and counts as unlimited.
+// Converts a rate of a measurement or a plan. 0 means not known and counts as unlimited.
 double BytesPerSecond(double bits_per_second);
 
-// What TCP makes of a line of so many bits a second whose frames have 1,514 bytes, which is how tc
-// counts: 1,448 bytes of each are payload, 95.6 %. 0: not shaped, unlimited.
+// Goodput of TCP on a line of this rate. tc counts frames of 1,514 bytes, of which 1,448 are
+// payload: 95.6 %. 0: not shaped, unlimited.
 double GoodputBytesPerSecond(uint64_t bits_per_second);
 
-// An encoded tensor with the headers of the chunks that it travels in.
+// Bytes of an encoded tensor with the headers of its chunks.
 uint64_t WithChunkHeaders(uint64_t bytes);
 
-// What the plan's prediction took, or is to take.
+// The network that the plan's prediction is based on.
 NetworkRates NetworkOf(const Plan& plan);
 void SetNetwork(const NetworkRates& network, Plan* plan);
 
-// What one direction of the edge in place `edge` carries while it has both interfaces to itself.
+// The rate of one direction of the edge at place `edge` while it has both interfaces to itself.
 double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
                            Direction direction);
 
-// As many interfaces and links as the plan has cells and edges. Depths, codecs' times and the
-// order of gradients are the plan's, and its slices, of which all take equally long; schedule and
-// microbatches are the run's.
+// `network` has as many interfaces and links as the plan has cells and edges. Depths, leads, codec
+// times and slices are the plan's, and all slices take equally long; schedule and microbatches are
+// the run file's.
 schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
                                       const NetworkRates& network);
 

@@ -18,7 +18,8 @@
 namespace longhaul::coordinator {
 namespace {
 
-// Of the rate of a pair that was not measured, in the last plan of a survey.
+// Share of the estimated rate that counts for a pair without a measurement, in a survey's last
+// plan.
 constexpr double kTrustInGuesses = 0.1;
 
 bool HasTimedGroup(const RunSpec& spec, const CandidateWorker& worker) {
@@ -26,12 +27,12 @@ bool HasTimedGroup(const RunSpec& spec, const CandidateWorker& worker) {
   return worker.devices.size() >= spec.group.tensor && group != nullptr && group->refused().empty();
 }
 
-// As far as memory and times are concerned.
+// The worker as a stage with each number of layers, by memory and measured times.
 std::vector<StageOption> OptionsOf(const PlanRequest& request, const StageCosts& costs,
                                    const CandidateWorker& worker, ChainRole role, uint32_t stages) {
   const bool first = role == ChainRole::kFirst || role == ChainRole::kOnly;
   const bool last = role == ChainRole::kLast || role == ChainRole::kOnly;
-  // Of a stage in the middle at the most that its place may ask for.
+  // A stage in the middle counts with the most depth that its place may ask for.
   const uint32_t place = last ? chain::LastStage(stages) : first ? 0 : 1;
   const uint32_t least = costs.LeastDepth(chain::StagesFrom(place, stages));
   const bool has_ranks = request.spec.group.tensor == 1 || HasTimedGroup(request.spec, worker);
@@ -170,7 +171,7 @@ bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candid
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
   const RunSpec& spec = request.spec;
   const uint32_t replicas = spec.replicas.count, stages = *request.candidates_for / replicas;
-  // What is best where the pipeline runs empty after each step is nearly so where it does not.
+  // The best placement for steps that do not overlap is nearly the best for steps that do.
   PlacementProblem problem{.schedule = TraitsOf(spec.pipeline.schedule).without_overlap,
                            .send_order = spec.pipeline.send_order,
                            .microbatches = spec.train.microbatches,

@@ -15,18 +15,18 @@
 namespace longhaul::coordinator {
 namespace {
 
-// A move of layers must gain so much in the simulation.
+// A move of layers must shorten the simulated step at least by this factor.
 constexpr double kLayersGain = 0.9995;
-// Of the work, for simulations of the chains that the bound likes best.
+// One part in this many of the work goes to simulations of the chains with the lowest bounds.
 constexpr uint64_t kShareOfFinalists = 2;
-// Of a search, for each worker in each place.
+// Moves of a search for each worker in each place.
 constexpr uint64_t kMovesOfAPair = 15'000;
-// Of a search and its work, in a trial.
+// A trial gets one part in this many of a search's moves and work.
 constexpr uint64_t kShareOfATrial = 8;
-// In moves of one chain.
+// The cost of a move of replicas, in moves of one chain.
 constexpr uint64_t kCostOfAReplicasMove = 2;
 
-// Of SimulatedStep.
+// Work of one SimulatedStep, in units of schedule::WorkOf.
 uint64_t WorkOfAStep(const PlacementProblem& problem) {
   return 2 * uint64_t{problem.microbatches} * problem.stages * problem.stages * problem.replicas;
 }

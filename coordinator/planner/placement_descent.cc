@@ -420,7 +420,7 @@ bool Descent::TrySwap(uint32_t replica, uint32_t place, uint32_t other_replica,
   return true;
 }
 
-// Of two replicas, which changes no column.
+// Exchanges parts between two replicas within their columns; so no column changes.
 bool Descent::ExchangeParts() {
   bool gained = false;
   for (uint32_t one = 0; one < count_; ++one) {

@@ -11,15 +11,16 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr size_t kKept = 12;  // of the best chains
-// Descents in a row before the search begins elsewhere; with replicas starts differ more.
+constexpr size_t kKept = 12;  // best results that the search keeps
+// Descents in a row without a gain before the search begins elsewhere; with replicas, starts differ
+// more.
 constexpr uint32_t kFruitless = 40, kFruitlessOfReplicas = 15;
-constexpr double kAcceptedLoss = 1.003;  // of a descent that is followed although it is worse
-// Of a trial, which spends at most half of its moves on them.
+constexpr double kAcceptedLoss = 1.003;  // a descent may be worse by this factor and be followed
+// Greedy starts of a trial, on which it spends at most half of its moves.
 constexpr uint32_t kGreedyStarts = 16;
 constexpr uint64_t kMovesBetweenLooks = 1 << 14;
 
-// The best so far, each once, however its replicas are numbered.
+// The best results so far without duplicates, whatever the order of their replicas.
 class BestReplicas {
  public:
   void Consider(PlacedReplicas replicas, double bound) {

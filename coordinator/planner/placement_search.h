@@ -1,5 +1,5 @@
-// Local search for replicas, from many starts, and search of all of them one by one. Pure; private
-// to placement*.cc.
+// The two searches for a placement: local search from many starts, and branch and bound. Pure;
+// private to placement*.cc.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_SEARCH_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PLACEMENT_SEARCH_H_
 
@@ -18,25 +18,25 @@ struct RankedReplicas {
 };
 
 struct SearchResult {
-  std::vector<RankedReplicas> best;  // different ones, the best first; empty: none fits
+  std::vector<RankedReplicas> best;  // distinct, the best first; empty: none is possible
   uint64_t moves = 0;
   uint32_t descents = 0;
 };
 
-// Descents of a local search by the bound (placement_descent.h). A descent from a local optimum
-// that was changed at random follows the one before; without success for long the search begins
-// anew elsewhere. A trial begins with several greedy starts instead, and stays with the best of
-// them. kCancelled once options.stop is requested.
+// Iterated local search by the bound (placement_descent.h). Each descent begins at the local
+// optimum of the one before, changed at random; after many descents without success the search
+// begins anew elsewhere. A trial begins with several greedy starts instead and stays with the best
+// of them. kCancelled once options.stop is requested.
 StatusOr<SearchResult> SearchReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                       const ExchangeBound& exchange,
                                       const PlacementOptions& options);
 
-// Replicas with all their splits: how many there are, however replicas are numbered.
+// The number of placements with all their splits. Orders of the same replicas count once.
 double WaysToPlace(const PlacementProblem& problem);
 
-// Branch and bound: replicas whose bound is below the best simulated step so far are simulated.
-// `result` holds the best known and gets a better one where there is one. False: the budget of work
-// was not enough, and a better one may exist.
+// Branch and bound: simulates placements whose bound is below the best simulated step so far.
+// `result` holds the best known placement and is replaced by a better one. False: the budget of
+// work was not enough, and a better placement may exist.
 StatusOr<bool> SearchAllReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                  const ExchangeBound& exchange, const PlacementOptions& options,
                                  Placement* result);

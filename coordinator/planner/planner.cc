@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "coordinator/planner/auto_keys.h"
+#include "coordinator/planner/auto_search.h"
 #include "coordinator/planner/codec_choice.h"
 #include "coordinator/planner/copy_interval.h"
 #include "coordinator/planner/explain.h"
@@ -17,11 +19,8 @@
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/prediction.h"
-#include "coordinator/planner/ranks.h"
-#include "coordinator/planner/replica_count.h"
 #include "coordinator/planner/replicas.h"
 #include "coordinator/planner/sharing.h"
-#include "coordinator/planner/slices.h"
 #include "coordinator/planner/split.h"
 #include "coordinator/planner/stage_costs.h"
 #include "run/model/share.h"
@@ -313,8 +312,8 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 
 namespace {
 
-// Of candidates and, where some of those that were chosen share a GPU, of those that need not:
-// whichever is faster.
+// The plan of placed candidates. Where some chosen workers share a GPU, the plan of candidates that
+// need not is made, too, and the faster one is taken.
 StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const PlanRequest placed, PlaceWorkers(request, stop));
   StatusOr<Plan> plan = MakePlan(placed, stop);
@@ -338,9 +337,8 @@ StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_toke
 }  // namespace
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
-  if (request.spec.replicas.count_auto) return MakePlanOfBestReplicas(request, stop);
-  if (!request.spec.pipeline.slices) return MakePlanOfBestSlices(request, stop);
-  if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
+  LH_ASSIGN_OR_RETURN(const std::optional<AutoSearch> open, SearchForOpenKey(request));
+  if (open) return PlanBestValue(*open, stop);
   if (request.candidates_for) return MakePlanOfPlaced(request, stop);
   if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
   LH_ASSIGN_OR_RETURN(BegunPlan begun, BeginPlan(request));

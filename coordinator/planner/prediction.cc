@@ -67,8 +67,8 @@ std::string Canonical(const std::string& text) {
   return codec.ok() ? (*codec)->name() : text;
 }
 
-// Of `codec` in one direction: what was measured of the run's own codec there, or what a replay's
-// run file says. nullopt: nothing is known.
+// Times of `codec` in one direction: measured ones for the run's own codec, else those of a
+// replay's run file. nullopt: nothing is known.
 std::optional<FlowEstimate> TimesOf(const RunSpec& spec, const std::string& codec, const Flow& own,
                                     const FlowEstimate& measured) {
   if (codec == own.codec) return measured;

@@ -1,4 +1,4 @@
-// What a plan's run will take on its network, by the simulator. Pure.
+// Predicts by simulation the step time of a plan on its network. Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_
 
@@ -12,21 +12,22 @@
 
 namespace longhaul::coordinator {
 
-// What was measured of a worker's interface, or is assumed in its place. Where it was not measured,
-// the best of its links counts: links of one interface share it, whatever each could do alone.
+// Rates of a worker's interface: measured, or assumed by the user. Where the interface was not
+// measured, the rate of its best link counts, because links of one interface share it.
 InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
-// Likewise from one worker to another. Without a measurement as the run file's topology says.
+// Rates from one worker to another: measured, or assumed by the user, else by the run file's
+// topology.
 FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
                        const CandidateWorker& to);
-// Both, of the workers of an assignment, which stand in the request as in the pipeline.
+// The network of an assignment, whose cells stand in the order of the request's workers.
 NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
-// Step, bound, bottleneck, and where each cell's and edge's time goes, to plan->prediction.
+// Sets plan->prediction: step, bound, bottleneck, and where each cell's and edge's time goes.
 // kCancelled once `stop` is requested, here and below.
 Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
-// The same for other codecs in all edges of the plan, which stays as it is: with the best order for
-// each and the most depth that cells can hold (`depths`).
+// Adds to plan->prediction what other codecs on all edges would do, each with its best order and
+// with the most depth that cells can hold (`depths`). The rest of the plan stays as it is.
 Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
                      const std::stop_token& stop, Plan* plan);
 

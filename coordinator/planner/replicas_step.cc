@@ -51,7 +51,7 @@ class Exchange {
   double sent(size_t cell) const { return sent_[cell][kAll]; }
   double received(size_t cell) const { return received_[cell][kAll]; }
 
-  // Of a stage's replicas.
+  // Seconds of the longest transfer among the replicas of a stage.
   double Seconds(uint32_t stage, Part part) const {
     double transfer = 0;
     for (const Transfer& pair : pairs_) {
@@ -138,8 +138,8 @@ void AddExchange(const Exchange& exchange, const RunSpec& spec, const Plan& plan
   cost->replicas_agree = 2 * absl::Seconds(exchange.Latency(0));
 }
 
-// Of an exchange that travels beside so many steps: by how much it outlasts what these leave of the
-// line, where tensors go first.
+// Seconds by which an exchange outlasts the `steps` steps beside which it travels. Tensors go
+// first, so the exchange has what they leave of the line.
 double Outlasts(const Exchange& exchange, const schedule::Simulation& passes, uint64_t steps) {
   double longest = 0;
   for (uint32_t s = 0; s < passes.stages.size(); ++s) {

@@ -71,7 +71,8 @@ class Resizer {
     return members_[chain::PlaceOf(id, stages_)];
   }
 
-  // Of the same stage: the worker's own cell, else that of replica 0.
+  // The old plan's cell of the same stage whose estimates apply: the worker's own one, else replica
+  // 0's.
   size_t ModelOf(size_t place) const {
     const auto stage = static_cast<uint32_t>(place % stages_);
     for (const Cell& cell : before_.assignment.cells) {

@@ -21,9 +21,9 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr double kDifference = 0.2, kLeastGain = 0.05;
-// Of a step's time in one stage, and of a rate: above these a report is wrong.
+// A reported time of a stage in a step, or a rate, that is above these is wrong.
 constexpr double kLongestSeconds = 24 * 3600, kMostBitsPerSecond = 1e13;
-// Less says nothing of a rate: what one socket's buffer holds arrives at once.
+// Fewer bytes say nothing of a rate: the contents of a socket's buffer arrive at once.
 constexpr uint64_t kLeastBytes = uint64_t{256} << 10;
 
 double Sane(double seconds) {
@@ -60,7 +60,7 @@ bool RoundTripsAreApart(const std::optional<double>& a, const std::optional<doub
          std::abs(*a - *b) > 2 * absl::ToDoubleSeconds(schedule::kUnforeseenDelay);
 }
 
-// Of what came in over an edge.
+// The rate of the bytes that came in over an edge; nullopt: too few came.
 std::optional<double> RateOf(const v1::StepReport& report, EdgeId edge) {
   for (const v1::LinkUse& link : report.links()) {
     if (link.edge() != edge.value() || link.received_bytes() < kLeastBytes) continue;
@@ -247,7 +247,7 @@ void SetTimes(const Seen& seen, Plan* plan) {
   }
 }
 
-// Of one replica, in the places of ReplicaOf's cells and edges.
+// What was seen of one replica, in the places of ReplicaOf's cells and edges.
 Seen SeenOf(const Assignment& assignment, const Seen& seen, uint32_t replica) {
   Seen part;
   for (size_t c = 0; c < assignment.cells.size(); ++c) {

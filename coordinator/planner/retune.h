@@ -1,5 +1,5 @@
-// Whether depths and the order of data should change while a run trains, by what its stages and
-// links were seen to do. Pure.
+// Decides whether depths and the order of data should change while a run trains, by the times and
+// rates that its steps report. Pure.
 //
 //   window.push_back(SeenIn(spec, assignment, reports));   // of every step
 //   LH_ASSIGN_OR_RETURN(auto better, Retune(spec, plan, MedianOf(window)));
@@ -24,7 +24,7 @@ struct SeenCell {
   double optimizer_seconds = 0;                      // a step
 };
 struct SeenEdge {
-  // While tensors arrive, with all headers. nullopt: too few or too small ones came.
+  // Rates while tensors arrive, headers included. nullopt: too few bytes came.
   std::optional<double> forward_bits_per_second, backward_bits_per_second;
   std::optional<double> round_trip_seconds;
 };
@@ -33,30 +33,32 @@ struct Seen {
   std::vector<SeenEdge> edges;  // as Assignment::edges
 };
 
-// What a step's reports say, one of each cell, in the places of assignment.cells. What cannot be
-// (times that are negative, not finite or longer than a day, rates above 10 Tbit/s) counts as not
-// known, or as 0.
+// The content of a step's reports, one for each cell, in the places of assignment.cells. Impossible
+// values (times that are negative, not finite or longer than a day, rates above 10 Tbit/s) count as
+// not known, or as 0.
 Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
             std::span<const std::optional<v1::StepReport>> reports);
 
-// Of each value alone, of those that are known. At least one step, all of one plan.
+// The median of each value by itself, over the steps in which it is known. `steps` has at least one
+// step, all of one plan.
 Seen MedianOf(std::span<const Seen> steps);
 
-// A compute time or rate is another one by more than 20 %, or a round trip by that and by more than
-// what depths have to spare anyway (schedule::kUnforeseenDelay each way).
+// True if a compute time or rate differs by more than 20 %, or a round trip by that and by more
+// than the margin of depths (schedule::kUnforeseenDelay each way).
 bool Differs(const Seen& some, const Seen& others);
 
-// A run of several stages whose depths and order are the plan's to choose and whose rates are
-// known.
+// True for a run of several stages whose depths are chosen by the plan and may change between
+// steps, and whose rates are known.
 bool MayRetune(const RunSpec& spec, const Plan& plan);
 
-// The most microbatches that a cell may have in flight: what its memory holds, where that is known.
+// Maximum number of microbatches in flight that a cell's memory holds; all of a step where that is
+// not known.
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 
-// `plan` with what was seen, in each of its replicas, and the depths and leads that the simulator
-// then chooses within `depth_by_memory`; its `retune_reason` says why. nullopt where these do not
-// make a step 5 % shorter: less is not certain of what is measured beside training. Rates that were
-// not seen stay those of the plan. kCancelled once `stop` is requested.
+// `plan` with the seen values in each replica, and with the depths and leads that the simulator
+// then chooses within `depth_by_memory`; `retune_reason` says why. nullopt where the step would be
+// less than 5 % shorter: measurements beside training are not more exact. Rates that were not seen
+// stay those of the plan. kCancelled once `stop` is requested.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop = {});
 

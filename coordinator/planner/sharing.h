@@ -1,4 +1,4 @@
-// What stages take that share a GPU, and how to have few of them. Pure.
+// Stages of several workers on one GPU: how much slower they are, and how to avoid them. Pure.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_SHARING_H_
 #define LONGHAUL_COORDINATOR_PLANNER_SHARING_H_
 
@@ -13,19 +13,18 @@
 
 namespace longhaul::coordinator {
 
-// Makes the compute of such cells slower, in the plans of all replicas of a run, whose workers
-// these are, replica by replica. Their layers were timed one worker at a time. While a stage
-// computes, others on its GPU do so for the share of the step that they are busy, and all get equal
-// parts of it; how busy they are follows from a simulation of the slower stages. Plans of replays
-// stay as they are: nobody computes. Takes plans whose network is set. kCancelled once `stop` is
-// requested.
+// Makes the compute of cells that share a GPU slower in the plans of all replicas of a run.
+// `workers` are the workers of these plans, replica by replica. Layers were timed one worker at a
+// time; here stages that compute at the same time get equal parts of the GPU, and how often they do
+// follows from a simulation with the slower stages. Plans of replays stay as they are, because
+// nobody computes. Takes plans whose network is set. kCancelled once `stop` is requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
 
 bool AnyShareDevices(std::span<const CandidateWorker> workers);
 
-// So many of `workers`, or more, by their places: of those that share a GPU the first, as many of
-// each GPU as all GPUs need to have.
+// Places of at least `count` of `workers`, with as few as possible on each GPU: of the workers that
+// share a GPU the first ones, the same number from each GPU.
 std::vector<uint32_t> SpreadOverDevices(std::span<const CandidateWorker> workers, uint32_t count);
 
 }  // namespace longhaul::coordinator

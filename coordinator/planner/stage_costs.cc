@@ -7,7 +7,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-// What these take of so many blocks and of what else the stage holds.
+// The sum over the stage's blocks, and over embedding and head where it has them.
 double OfParts(const StageCosts::Stage& stage, double embedding, double block, double head) {
   return stage.layers * block + (stage.roles.embedding ? embedding : 0) +
          (stage.roles.head ? head : 0);
@@ -78,7 +78,7 @@ std::optional<GroupEstimate> StageCosts::EstimateOfGroup(const Stage& stage) con
   return estimate;
 }
 
-// Replicas step their parts of it.
+// Replicas share the optimizer step: each steps its own shard.
 double StageCosts::Optimizer(const Stage& stage) const {
   const uint32_t shared_by = spec_.replicas.trains_apart() ? 1 : spec_.replicas.count;
   if (spec_.replay) {

@@ -1,5 +1,5 @@
-// What a stage takes on a worker: time, as it was measured there, and memory. Pure; remembers sizes
-// that it was asked for, so it is for one thread.
+// Time and memory of a stage on a worker, by the times measured there. Pure; caches sizes, so it is
+// for one thread.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_STAGE_COSTS_H_
 #define LONGHAUL_COORDINATOR_PLANNER_STAGE_COSTS_H_
 
@@ -13,8 +13,7 @@
 
 namespace longhaul::coordinator {
 
-// What a worker timed of a stage with the run's number of ranks. Null: nothing; of one rank there
-// is none.
+// The worker's measured times of a stage with this group of ranks. Null: none; always for one rank.
 const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, const GroupSpec& wanted);
 
 class StageCosts {
@@ -22,14 +21,14 @@ class StageCosts {
   // Keeps a reference to `spec`.
   StageCosts(const RunSpec& spec, uint32_t vocabulary) : spec_(spec), vocabulary_(vocabulary) {}
 
-  // A stage of so many layers, at the ends of the model or not.
+  // A stage on a worker, with its number of layers and whether it has embedding or head.
   struct Stage {
     const CandidateWorker& worker;
     Roles roles;
     uint32_t layers = 0;
   };
 
-  // Seconds, of one microbatch and of a step.
+  // Seconds of one microbatch (Forward, Backward) and of a step (Optimizer).
   double Forward(const Stage& stage) const;
   double Backward(const Stage& stage) const;
   double Optimizer(const Stage& stage) const;
@@ -37,7 +36,7 @@ class StageCosts {
   std::optional<GroupEstimate> EstimateOfGroup(const Stage& stage) const;
 
   const StageMemory& Memory(const Stage& stage) const { return SizeOf(stage).memory; }
-  // What a stage needs at least of one kind of memory, and its worker has of that. 0: unknown.
+  // Bytes of one kind of memory that a stage needs and that its worker has; 0 available: unknown.
   struct Need {
     uint64_t needed = 0, available = 0;
     bool fits() const { return available == 0 || needed <= available; }
@@ -50,26 +49,27 @@ class StageCosts {
   bool Fits(const Stage& stage, uint32_t depth) const {
     return OfDevice(stage, depth).fits() && OfHost(stage).fits();
   }
-  // The depth that a stage must be able to hold, with so many stages from itself on.
+  // The least depth that a stage must hold; `stages_from_here` counts it and all stages below.
   uint32_t LeastDepth(uint32_t stages_from_here) const;
-  // The most that it holds, `least` or more. It is `least` where the run file leaves no choice.
+  // The most depth that a stage holds, at least `least`; exactly `least` where the run file leaves
+  // no choice.
   uint32_t DepthOf(const Stage& stage, uint32_t least) const;
 
  private:
-  // What the stage's part of the model takes. A model with many experts has so many parameters that
-  // to sum them up anew for every split takes longer than all else.
+  // Cached, because a model with many experts has so many parameters that summing them up for every
+  // split took longer than the rest of a plan.
   struct Size {
     StageMemory memory;
     uint64_t parameters = 0;
   };
   const Size& SizeOf(const Stage& stage) const;
-  // How often a stage of so many layers has what a group's `ends` are, beside those that are in the
-  // times of its embedding and its head: -1 where it has both of these.
+  // How many times a group's `ends` (the exchanges around a stage's layers) are to be added to the
+  // times of its parts. The times of embedding and head have theirs already: -1 with both.
   int Ends(const Stage& stage) const;
 
   const RunSpec& spec_;
   const uint32_t vocabulary_;
-  // By layers, embedding, head, and whether it is on a GPU.
+  // Keys: layers, embedding, head, on a GPU.
   mutable std::map<std::tuple<uint32_t, bool, bool, bool>, Size> sizes_;
 };
 

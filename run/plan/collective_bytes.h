@@ -1,4 +1,4 @@
-// What the ranks of a group send each other, by the kind of the call. Plain data.
+// Bytes that the ranks of a group send each other, by the kind of collective. Plain data.
 #ifndef LONGHAUL_RUN_PLAN_COLLECTIVE_BYTES_H_
 #define LONGHAUL_RUN_PLAN_COLLECTIVE_BYTES_H_
 

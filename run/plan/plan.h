@@ -1,5 +1,5 @@
-// What a run is made of once it is decided who does what: a graph of cells. A cell is one stage of
-// one replica of the pipeline, on one worker. An edge is what two cells send each other.
+// A decided run as a graph of cells. A cell is one stage of one replica of the pipeline, on one
+// worker. An edge connects two cells that send each other tensors.
 //
 //   for (const Edge* edge : assignment.EdgesOf(cell.id, EdgeKind::kActivations)) ...
 //   const Edge* above = assignment.Incoming(cell.id, EdgeKind::kActivations);  // null: first stage
@@ -64,8 +64,8 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// Threads of each of the ranks that share a cell, where `wanted` are asked for. `cores`: of a CPU,
-// for all of them; 0: not known, or a GPU's.
+// Threads of each rank that shares a cell: `wanted`, limited by `cores`, which all ranks of a CPU
+// share. 0 cores: not known, or a GPU.
 uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores);
 
 // For people: "2 ranks on cpu 0-1", "4 ranks, experts in 2 parts, on cuda 0-3".
@@ -79,11 +79,11 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-// How a cell runs its microbatches. Retuning changes it while the run trains.
+// How a cell runs its microbatches. May change while the run trains (coordinator/planner/retune.h).
 struct Setting {
   uint32_t depth = 1;  // microbatches in flight
-  // The gradient of a microbatch leaves when so many activations from there on have come in, or
-  // all; at most the least depth of the cells above.
+  // Microbatches by which activations go ahead of gradients on the wire
+  // (schedule::PolicyOptions::activation_lead); at most the least depth of the cells above.
   uint32_t activation_lead = 0;
   uint32_t threads = 1;
   friend bool operator==(const Setting&, const Setting&) = default;
@@ -97,11 +97,11 @@ struct Cell {
   LayerRange layers;
   Roles roles;
   Group group;
-  std::vector<uint32_t> devices;  // of those that the worker offers, by number
+  std::vector<uint32_t> devices;  // numbers of devices that the worker offers
   Setting setting;
-  std::vector<Endpoint> endpoints;  // of the worker, in the order in which it said them
-  // Reserved for it: the predicted peak on its devices, and disk for what codecs with state
-  // remember, exactly, and for the undo journal of that, at most.
+  std::vector<Endpoint> endpoints;  // the worker's, in its order
+  // Reserved for the cell: the predicted peak of memory on its devices; disk for what codecs with
+  // state remember (exact); disk for the undo journal of that (maximum).
   uint64_t memory_bytes = 0;
   uint64_t message_record_bytes = 0;
   uint64_t message_journal_bytes = 0;
@@ -146,7 +146,7 @@ struct Edge {
   const Flow& SentTo(const CellId& cell) const { return cell == from ? backward : forward; }
 };
 
-// What was made of a run's text.
+// The tokens of a run's text.
 struct DataSet {
   std::string token_file_sha256;  // content address of the token file
   uint64_t tokens = 0;
@@ -163,28 +163,29 @@ struct Assignment {
   Epoch epoch;
   uint64_t start_step = 0;  // the step of the checkpoint to begin from; 0: from scratch
   std::string run_yaml;     // canonical run file (ToYaml)
-  // Beside the run file's checkpoints every stage's state is written each so many steps, and copied
-  // to another worker. 0: it is not.
+  // Steps from one copy of every stage's state to another worker to the next, beside the run file's
+  // checkpoints. 0: no copies.
   uint64_t copy_every = 0;
-  // Of each microbatch, in which it goes through the pipeline: the run file's pipeline.slices, or
-  // what the plan chose where that says auto.
+  // Slices (sequence chunks) of each microbatch: the run file's pipeline.slices, or the plan's
+  // choice where that is auto.
   uint32_t slices = 1;
   // Links between its workers, whatever they carry, are encrypted (transport::LinkOptions::sealed).
   bool sealed = false;
   DataSet data;
-  // Of all replicas, that the run has read up to start_step. nullopt, of an older version: as many
-  // as the run file's replicas read in so many steps.
+  // Microbatches that all replicas have read up to start_step. nullopt, from an older version: as
+  // many as the run file's replicas read in that many steps.
   std::optional<uint64_t> microbatches_before;
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
 
-  // Where the cell stands in `cells`, and in whatever is said of each; cells.size(): nowhere.
+  // The place of the cell in `cells` and in other vectors by cell; cells.size(): there is no such
+  // cell.
   size_t PlaceOf(const CellId& id) const;
   const Cell* Find(const CellId& id) const;
   Cell* Find(const CellId& id);
   const Edge* Find(EdgeId id) const;
   Edge* Find(EdgeId id);
-  // Whose ends one is `cell`.
+  // The edges of this kind that have `cell` at one end.
   std::vector<const Edge*> EdgesOf(const CellId& cell, EdgeKind kind) const;
   // The edge that ends or begins at `cell`: of kActivations, the way to the stage above or below.
   // Null: there is none.
@@ -195,21 +196,22 @@ struct Assignment {
   std::vector<const Cell*> Upstream(const CellId& cell) const;
 };
 
-// Ids are in order and none is there twice, every edge has both its cells, stages and layers follow
-// each other without a gap along the activations, every lead has the depth above that it needs.
-// kInvalidArgument naming all that is wrong; of circles and parallel ways the first.
+// Checks that ids are in order and unique, that every edge has both its cells, that stages and
+// layers follow each other without a gap along the activations, and that every lead has the depth
+// above that it needs. kInvalidArgument names all faults, except that only the first cycle or
+// parallel way is named.
 Status CheckAssignment(const Assignment& assignment);
 
-// Of a cell whose layers ranks share. Forward and backward of one microbatch.
+// A cell whose layers ranks share: forward and backward of one microbatch.
 struct GroupEstimate {
   std::string forward_collective, backward_collective;  // in words
   CollectiveBytes sent;                                 // by all ranks
   std::optional<double> collective_seconds;             // nullopt: not known, as on GPUs
-  double even_share_seconds = 0;  // were one device's time divided evenly among the ranks
+  double even_share_seconds = 0;  // one device's time divided evenly among the ranks
   friend bool operator==(const GroupEstimate&, const GroupEstimate&) = default;
 };
 
-// What the planner knew of a cell, and expects.
+// What the planner knew and expects of a cell.
 struct CellEstimate {
   // From measured layer times, one microbatch; the optimizer, one step.
   double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0;
@@ -289,9 +291,9 @@ struct Prediction {
   double step_seconds = 0;  // simulated
   double lower_bound_seconds = 0;
   std::string bottleneck;  // "egress of stage 1"
-  // What a step costs where steps follow each other without a gap: the time that the busiest
-  // resource is at work in it, and the bytes that it carries then (0: it computes). Between that
-  // and lower_bound_seconds is fill and drain.
+  // The floor: what a step costs where steps follow each other without a gap. It is the time in
+  // which the busiest resource is at work, with the bytes that it carries (0: it computes). The
+  // difference to lower_bound_seconds is the pipeline bubble ("fill and drain").
   double floor_seconds = 0;
   std::string busiest;  // as `bottleneck`
   uint64_t busiest_bytes = 0;
@@ -299,8 +301,8 @@ struct Prediction {
   double exchange_seconds = 0;              // of the step, between replicas behind the passes
   std::vector<PredictedCell> cells;         // as Assignment::cells
   std::vector<PredictedEdge> edges;         // as Assignment::edges
-  // The user's words instead of measurements (`longhaul plan --rate --delay`): of every interface
-  // each way, and one way.
+  // Assumed by the user instead of measurements (`longhaul plan --rate --delay`): the rate of every
+  // interface each way, and the delay one way.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<double> assumed_delay_seconds;
   std::string order_reason;              // why data leave in the order they do
@@ -311,16 +313,15 @@ struct Prediction {
   std::vector<ReplicasPrediction> replicas;  // likewise
 };
 
-// What is decided, what was known, and what is expected of it. For the planner, the store and
-// people.
+// An assignment, what the planner knew, and what it expects. For the planner, the store and people.
 struct Plan {
   Assignment assignment;
   std::vector<CellEstimate> cells;  // as Assignment::cells
   std::vector<EdgeEstimate> edges;  // as Assignment::edges
   Prediction prediction;
   std::string explanation;  // a paragraph for people
-  // How often depths and leads were changed while this epoch trained; settings, times, rates and
-  // prediction are then those that were seen last, and `retune_reason` says what they changed for.
+  // How often depths and leads were changed while this epoch (attempt) trained. After a change,
+  // settings, times, rates and prediction are the last ones, and `retune_reason` says why.
   uint32_t retunes = 0;
   std::string retune_reason;
 };

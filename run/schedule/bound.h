@@ -1,13 +1,14 @@
-// The lower bound of one synchronous step: no schedule is faster. Where steps overlap it is the
-// middle term of what follows, alone.
+// The lower bound of a step: no schedule is faster.
 //
-// For each resource r (a stage's compute, a worker's egress, its ingress, an ordered pair of
-// workers):
-//   (earliest arrival of the first slice's use of r) + (slices of a step) x (service time of r a
-//     slice) + (shortest way out after the last use)
-// and the largest of them, plus the first stage's optimizer. The middle term alone is what a step
-// costs where steps follow each other without a gap; the others are fill and drain, in which r
-// waits for the pipeline.
+// Each resource r (a stage's compute, a worker's egress, its ingress, an ordered pair of workers)
+// gives a bound:
+//   (earliest time at which the first slice reaches r) + (slices of a step) x (time of a slice at
+//   r)
+//     + (shortest way from r to the end of the step)
+// The bound of a synchronous step is the largest of them, plus the first stage's optimizer. The
+// middle term is the floor: what a step costs where steps follow each other without a gap. The
+// other two terms are the pipeline bubble, in which r waits. Where steps overlap, the bound is the
+// floor.
 #ifndef LONGHAUL_RUN_SCHEDULE_BOUND_H_
 #define LONGHAUL_RUN_SCHEDULE_BOUND_H_
 
@@ -18,12 +19,12 @@
 
 namespace longhaul::schedule {
 
-// Of all the one that has the most to do in a step: the floor under all schedules, also those that
-// do not let the pipeline run empty between two steps.
+// The resource with the most work in a step. Its work is the floor under all schedules, also under
+// those that do not let the pipeline run empty between two steps.
 struct BusiestResource {
   std::string name;     // as LowerBound::bottleneck
-  absl::Duration step;  // that it is at work; of a stage's compute with the optimizer
-  double bytes = 0;     // that it carries in a step, headers included; 0: it computes
+  absl::Duration step;  // time at work in a step; a stage's compute includes its optimizer
+  double bytes = 0;     // carried in a step, headers included; 0: the resource computes
 };
 
 struct LowerBound {

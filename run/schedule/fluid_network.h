@@ -1,5 +1,5 @@
-// The wire under a simulated pipeline: transfers between neighbours that share interfaces and pairs
-// max-min fairly.
+// The network under a simulated pipeline: concurrent transfers between neighbours share interfaces
+// max-min fairly, and each ordered pair of workers has a cap of its own.
 //
 // A link direction carries one transfer at a time. Times are seconds on the caller's clock and
 // never go back. Pure; allocates nothing after construction.
@@ -15,7 +15,8 @@
 
 namespace longhaul::schedule {
 
-// Of the two directions of a boundary. A tied matrix has those behind the last boundary.
+// The link of one direction of a boundary. A tied matrix has the two links after those of the last
+// boundary.
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {
   return 2 * boundary + (direction == Direction::kForward ? 0 : 1);
 }
@@ -29,24 +30,24 @@ class FluidNetwork {
   FluidNetwork(const FluidNetwork&) = delete;  // transfers point to interfaces
   FluidNetwork& operator=(const FluidNetwork&) = delete;
 
-  // `link` carries nothing. Its transfer has a share once Share() was called.
+  // Begins a transfer on an idle link. It gets its share of the network with the next Share().
   void Start(uint32_t link, double bytes, double now);
-  // What it carried has left.
+  // The link's transfer has left.
   void End(uint32_t link);
-  // Before time goes on, after whatever was started and ended at `now`.
+  // Shares the network anew. Call after all that starts or ends at `now`, before time goes on.
   void Share(double now);
 
   bool busy(uint32_t link) const { return transfers_[link].busy; }
-  // When each link's transfer will have left, as things stand; kNever where there is none.
+  // When each link's transfer will have left if nothing changes; kNever for an idle link.
   const std::vector<double>& ends() const { return ends_; }
 
  private:
-  // What an interface has left for how many transfers without a share.
+  // One direction of an interface: the rate that is left, and the transfers that have no share yet.
   struct Interface {
     double bytes_per_second = kNever;
     double left = 0;
     uint32_t open = 0;
-    double least = 0;  // that one of them might get
+    double least = 0;  // lowest possible share of one of these transfers
     double each() const { return left / open; }
   };
   struct Transfer {
@@ -54,7 +55,7 @@ class FluidNetwork {
     double cap = kNever;  // bytes per second
     bool busy = false;
     double remaining_bytes = 0, since = 0, rate = 0;
-    double most = 0;  // that it might get, while it has no share
+    double most = 0;  // highest possible rate while it has no share
   };
 
   static double MostOf(const Transfer& transfer);

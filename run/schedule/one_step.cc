@@ -47,7 +47,7 @@ struct StageState {
   std::optional<Work> running;
   std::deque<CodecJob> codec_jobs;
   double compute = 0;
-  // Of the step's phases.
+  // Times at which the step's phases of this stage begin or end.
   double first_forward_begins = kNever, passes_end = kNever;
   double tensors_left = 0;          // the last one
   double tied_arrives = 0;          // what the matrix's other end sends
@@ -188,8 +188,8 @@ class Run {
     }
   }
 
-  // What later stages do overlaps with the next step's first forwards, so only what outlasts those
-  // counts. Gives the seconds of the step.
+  // Returns the seconds of the step. Optimizers of later stages overlap with the next step's first
+  // forwards, so only what outlasts these counts.
   double StepOptimizers() const {
     const StageState& first = stages_.front();
     double step = first.norm_known + first.optimizer + first.gather;
@@ -223,7 +223,7 @@ class Run {
     }
   }
 
-  // Of a stage that is as it is until something happens to it.
+  // What a stage waits for from now until its next event.
   Idle IdleOf(uint32_t s) const {
     const StageState& stage = stages_[s];
     if (stage.running || stage.first_forward_begins == kNever || stage.policy.Done()) {
@@ -408,7 +408,7 @@ class Run {
   std::vector<StageState> stages_;
   std::vector<LinkState> links_;
   double now_ = 0;
-  // What every event looks at, apart from what few need. Of each stage, and of each link.
+  // Every event reads these, so they stand apart in dense arrays, by stage and by link.
   std::vector<uint8_t> touched_;  // something happened to it at this moment
   std::vector<Idle> idle_;
   std::vector<std::array<double, kIdleKinds>> idle_seconds_;

@@ -74,7 +74,8 @@ std::optional<Work> StagePolicy::Next() const {
   if (running_) return std::nullopt;
   if (!options_.forward_only && backwards_begun_ < all_) {
     const Slice next = order_.At(backwards_begun_, Direction::kBackward);
-    // Of its microbatch all: what later tokens make of this slice is part of its gradient.
+    // All slices of the microbatch must have gone forward: later tokens attend to this slice, so
+    // they contribute to its gradient.
     const uint32_t forwards_needed = (next.microbatch.value() + 1) * order_.slices();
     const bool forwards_allow = TraitsOf(options_.kind).forwards_first
                                     ? forwards_ended_ == all_
@@ -102,7 +103,7 @@ void StagePolicy::End(const Work& work) {
   LH_CHECK(running_ == work, "only what runs can end");
   running_.reset();
   ++(work.task == Task::kForward ? forwards_ended_ : backwards_ended_);
-  // Nobody takes what the last stage makes.
+  // The last stage has no stage below that would take its outputs.
   if (options_.forward_only && chain::IsLast(options_.stage.value(), options_.stages)) {
     ++outputs_taken_;
   }

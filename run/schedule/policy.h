@@ -1,11 +1,11 @@
 // What a stage does next: the pure scheduling policy that the worker's executor drives with real
 // events and the simulator with virtual ones.
 //
-// One StagePolicy is one stage's view of one global step (training or validation). What it
-// schedules are slices (base/ids.h); a microbatch may be one. Backwards run in their order
-// (SliceOrder), always, so that gradients accumulate in one order and results do not
-// depend on timing. Not thread-safe; no I/O; never blocks. Violations of the call order are
-// programming errors (checked in all builds).
+// One StagePolicy is one stage's view of one global step (training or validation). It schedules
+// slices of microbatches (base/ids.h); a microbatch may be one slice. Backwards always run in one
+// order (SliceOrder): gradients then accumulate in one order, and results do not depend on timing.
+// Not thread-safe; no I/O; never blocks. Violations of the call order are programming errors
+// (checked in all builds).
 #ifndef LONGHAUL_RUN_SCHEDULE_POLICY_H_
 #define LONGHAUL_RUN_SCHEDULE_POLICY_H_
 
@@ -24,26 +24,24 @@ struct PolicyOptions {
   uint32_t stages = 1;
   uint32_t microbatches = 1;
   uint32_t slices = 1;  // of each microbatch
-  // Microbatches whose forward has begun and whose backward has not ended, at most. kOneFOneB
-  // lowers it to the stages from this one on, kGpipe needs `microbatches`. It is kept in slices, as
-  // many as so many microbatches have.
+  // Maximum number of microbatches in flight: forward begun, backward not ended. The schedule's
+  // DepthRule may change it (EffectiveDepth). The policy counts it in slices.
   uint32_t depth = 1;
-  // Validation: no backwards. At most `depth` outputs, or kLeastOutputs, wait for the stage below
-  // to take them; of no schedule more.
+  // Validation: no backwards. Up to `depth` outputs, but at least kLeastOutputs, wait for the stage
+  // below to take them, whatever the schedule is.
   bool forward_only = false;
-  // The order of data on the wire: a gradient may leave when the activations of so many
-  // microbatches from its place in the order on have come in (or all of the step). 0: as soon as it
-  // exists. A stage's interfaces carry activations down and gradients up; with a lead the
-  // activations' way is through before the gradients need all of it. No stage above may have less
-  // depth, or both would wait for each other.
+  // The order of data on the wire. Gradient i may leave when activation i + lead - 1 has come in,
+  // or the last one of the step; counted in microbatches. 0: gradients leave as soon as they exist.
+  // A stage's interface carries activations down and gradients up; the lead lets activations pass
+  // first. No stage above may have less depth than the lead, or the two stages wait for each other.
   uint32_t activation_lead = 0;
 };
 
-// Outputs of a forward-only pass that may always wait for the stage below, so that a line is used
-// where the plan's depth is that of a schedule without long lines.
+// Outputs of a forward-only pass that may always wait for the stage below. Some schedules have less
+// depth than long lines need to stay busy.
 inline constexpr uint32_t kLeastOutputs = 4;
 
-// What the schedule makes of options.depth.
+// The depth that the schedule allows, given options.depth.
 uint32_t EffectiveDepth(const PolicyOptions& options);
 
 enum class Task : uint8_t { kForward, kBackward };
@@ -61,30 +59,31 @@ class StagePolicy {
   // The input of `slice` can be used (decoded activation). The first stage has all its inputs
   // from the start and is never told.
   void InputReady(Slice slice);
-  // The output gradient can be used. The last stage makes its own and is never told.
+  // The gradient of the output of `slice` can be used. The last stage makes its own and is never
+  // told.
   void GradientReady(Slice slice);
-  // Forward-only: the stage below uses this output. Outputs are taken in order, after their
-  // forward: MayBeTaken says whether this one is next. The last stage is never told.
+  // Forward-only: the stage below has taken this output. Outputs are taken in order, after their
+  // forward; MayBeTaken says whether `slice` is next. The last stage is never told.
   void OutputTaken(Slice slice);
   bool MayBeTaken(Slice slice) const;
 
-  // What to run now; nullopt = wait for an event. Does not change anything.
+  // What to run now; nullopt: wait for an event. Changes nothing.
   std::optional<Work> Next() const;
-  // Call around running what Next() gave; one at a time.
+  // Call these around running what Next() gave, one piece of work at a time.
   void Begin(const Work& work);
   void End(const Work& work);
 
   // All forwards and (unless forward_only) all backwards have ended.
   bool Done() const;
-  // Where Next() is nullopt: whether the input of the next forward is what it waits for (and maybe
-  // a gradient too), or a gradient alone.
+  // Where Next() is nullopt. True: the stage waits for the input of its next forward, and perhaps
+  // for a gradient too. False: for a gradient alone.
   bool AwaitsInput() const;
-  // So many gradients may leave, the first ones in their order; another one that exists is to be
-  // kept. Never falls; all of the step once all inputs are ready.
+  // The number of gradients that may leave, counted from the first in their order; later ones are
+  // held back. Never falls; all of the step once all inputs are ready.
   uint32_t GradientsThatMayLeave() const;
   bool AllForwardsBegun() const { return forwards_begun_ == all_; }
   bool AllBackwardsBegun() const { return backwards_begun_ == all_; }
-  // Microbatches, begun ones too.
+  // Microbatches in flight; one whose slices have begun in part counts whole.
   uint32_t in_flight() const { return (SlicesInFlight() + order_.slices() - 1) / order_.slices(); }
   uint32_t depth() const { return depth_; }
 
@@ -96,9 +95,9 @@ class StagePolicy {
 
   PolicyOptions options_;
   SliceOrder order_;
-  uint32_t all_;  // slices of the step; all that follows counts slices, but for depth_
+  uint32_t all_;  // slices of the step; the counters below count slices, too, except depth_
   uint32_t depth_;
-  // By place in the order of the direction.
+  // Indexed by the slice's place in the order of its direction.
   std::vector<bool> input_ready_, gradient_ready_;
   uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
   uint32_t backwards_begun_ = 0, backwards_ended_ = 0;

@@ -8,8 +8,8 @@
 namespace longhaul::schedule {
 namespace {
 
-// Of `steps` steps that follow each other without a gap, as one. A stage's optimizer runs beside
-// nothing else of that stage: its backwards take that much longer.
+// `steps` steps that follow each other without a gap, as one long step. A stage's optimizer runs
+// beside nothing else of that stage, so its time is spread over the backwards.
 PipelineCost InARow(const PipelineCost& cost, uint32_t steps) {
   PipelineCost many = cost;
   many.schedule = TraitsOf(cost.schedule).without_overlap;
@@ -21,7 +21,8 @@ PipelineCost InARow(const PipelineCost& cost, uint32_t steps) {
   return many;
 }
 
-// What a step has of something, of two runs of many steps that differ by kCountedSteps.
+// The values of one counted step: the difference of two simulations, one of which has kCountedSteps
+// steps more.
 class CountedStep {
  public:
   CountedStep(const Simulation& fewer, const Simulation& many, absl::Duration floor)
@@ -31,7 +32,8 @@ class CountedStep {
         step_(std::max(mean_, floor)) {}
 
   absl::Duration step() const { return step_; }
-  // What the counted steps are too short, because the runs did not fill the pipeline quite alike.
+  // By how much the counted steps are too short: the two runs did not fill the pipeline quite
+  // alike.
   absl::Duration missing() const { return step_ - mean_; }
   static absl::Duration Of(absl::Duration fewer, absl::Duration many) {
     return (many - fewer) / kCountedSteps;

@@ -13,9 +13,9 @@
 namespace longhaul::schedule {
 namespace {
 
-// Of two steps that differ by less neither is better: what the simulator leaves out is more.
+// Two steps that differ by less count as equal: the simulator's own error is larger.
 constexpr double kAlike = 1.0005;
-// Of one simulation: above this a search is coarse.
+// Work of one simulation (WorkOf) above which a search is coarse.
 constexpr uint64_t kLarge = 10'000;
 
 struct Opinion {
@@ -67,7 +67,7 @@ class Tuner {
     return simulation.step;
   }
 
-  // Infinite where the score is not below `limit`: then half of it is enough to know.
+  // Infinite where the score is above `limit`. A first simulation above it saves the second.
   StatusOr<Opinion> Judge(absl::Duration limit) {
     LH_ASSIGN_OR_RETURN(const absl::Duration step, Step(1));
     if (step > limit) return Opinion{};
@@ -76,8 +76,8 @@ class Tuner {
     return score > limit ? Opinion{} : Opinion{step, score};
   }
 
-  // Whether the budget has nothing left for another opinion. The first ones are had whatever they
-  // take: without them there is no choice at all.
+  // Whether the budget is too small for another opinion. The first opinions are taken whatever they
+  // cost: without them there is no choice at all.
   bool IsSpent() {
     if ((result_.simulations + 2) * work_ <= options_.most_work) return false;
     spent_ = true;
@@ -124,8 +124,8 @@ class Tuner {
     }
   }
 
-  // Descending. Near the most a single microbatch matters, because that is how the switch from
-  // activations to gradients is timed; elsewhere steps change slowly.
+  // Descending. Near the largest lead a single microbatch matters, because it times the switch from
+  // activations to gradients; elsewhere the step changes slowly with the lead.
   std::vector<uint32_t> LeadsToTry(Search search) const {
     if (options_.lead || cost_.stages.size() < 2) return {options_.lead.value_or(0)};
     uint32_t most = cost_.microbatches - 1;
@@ -145,8 +145,8 @@ class Tuner {
     return leads;
   }
 
-  // The best lead for the depths as they are; it is set. Infinite: none is below `limit`. The first
-  // one is tried whatever it takes.
+  // Finds and sets the best lead for the depths as they are. Infinite: none is below `limit`. The
+  // first lead is tried whatever it costs.
   StatusOr<Opinion> FindLead(Search search, absl::Duration limit = absl::InfiniteDuration()) {
     Opinion best;
     bool first = true;
@@ -162,7 +162,8 @@ class Tuner {
     return best;
   }
 
-  // All alike first, then each one for itself. `best` is what is thought of the depths as they are.
+  // Lowers the depths of all stages alike first, then of each stage by itself. `best` is the
+  // opinion on the depths as they are.
   StatusOr<Opinion> LowerDepths(absl::Duration target, Opinion best) {
     const PipelineCost limited = cost_;
     const auto set_all = [&](uint32_t depth) {

@@ -1,6 +1,6 @@
-// Assignments and plans as messages: at the borders of a process, where they are sent and stored.
-// ToProto and FromProto are inverse to each other. FromProto takes any bytes of the message's form;
-// what an assignment must be, CheckAssignment says. Pure; thread-safe.
+// Converts assignments and plans to messages and back, where a process sends or stores them.
+// ToProto and FromProto are inverse to each other. FromProto takes any message; CheckAssignment
+// says whether the result makes sense. Pure; thread-safe.
 #ifndef LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_
 #define LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_
 

@@ -1,6 +1,4 @@
 // The number of ranks of a stage, where the plan chooses.
-#include "coordinator/planner/ranks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/planner/auto_keys.h"
 #include "coordinator/planner/memory.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
 

@@ -1,6 +1,4 @@
 // The number of replicas where pipeline.replicas is auto.
-#include "coordinator/planner/replica_count.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/planner/auto_keys.h"
 #include "coordinator/planner/replicas.h"
 #include "tests/support/placement_candidates.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
@@ -117,8 +116,7 @@ uint32_t BestOfAllPlans(const PlanRequest& request) {
     fastest = std::min(fastest, steps.back().second);
   }
   return std::ranges::find_if(
-             steps,
-             [&](const auto& one) { return one.second <= fastest * (1 + kReplicasTolerance); })
+             steps, [&](const auto& one) { return one.second <= fastest * (1 + kAlikeSteps); })
       ->first;
 }
 

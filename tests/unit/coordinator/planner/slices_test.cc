@@ -1,12 +1,11 @@
 // Microbatches in slices, as a plan has them; the steady-state floor of a plan.
-#include "coordinator/planner/slices.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "coordinator/planner/auto_keys.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "tests/unit/coordinator/planner/plan_request.h"

@@ -31,7 +31,6 @@ NOT_YET = (
     "tests/",
     "transport/collective/",
     "transport/replicas/",
-    "worker/",
 )
 
 

@@ -1,7 +1,7 @@
-// Checkpoint shards are safetensors files of fp32 (run/published/safetensors.h has the format), so
-// other programs read them as they are.
+// Reads and writes checkpoint shards as safetensors files of fp32 (format:
+// run/published/safetensors.h). Other programs can read them.
 //
-// Thread-safe (pure functions).
+// Pure functions.
 #ifndef LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_
 #define LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_
 
@@ -23,11 +23,11 @@ struct Safetensors {
   std::vector<NamedArray> arrays;  // in the order of their bytes
 };
 
-// What precedes the arrays' values, which follow one after the other as little-endian floats.
+// The file's start; the arrays' values follow, one after the other, as little-endian floats.
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 
-// `bytes` is one whole file and may be hostile. kInvalidArgument says what is wrong with it.
+// `bytes`: a whole file, possibly hostile. kInvalidArgument says what is wrong.
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker

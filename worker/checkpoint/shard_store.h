@@ -1,4 +1,4 @@
-// Where checkpoint shards lie: a seam with one backend now, a local folder.
+// Stores checkpoint shards. The one backend is a local folder.
 //
 //   <root>/<run>/step-00000050/stage-1.params.safetensors
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
@@ -30,68 +30,69 @@ struct ShardFile {
   std::string name;  // "stage-1.params.safetensors"
   uint64_t bytes = 0;
   std::string sha256;
-  // Whose part of the stage's state it has; nullopt: all replicas write the same.
+  // The replica whose part of the stage's state the file holds; nullopt: the same for all replicas.
   std::optional<uint32_t> replica = std::nullopt;
   // Where it is, if it does not lie in the store (a copy that was fetched).
   std::string path = {};
 };
 
-// Whether a file of this name holds tables (StageSnapshot), which the stage below needs, too.
+// Whether a file of this name holds token tables (StageSnapshot), which the next stage reads as
+// well.
 inline bool HoldsTables(const std::string& name) {
   return name.ends_with(".tables.safetensors");
 }
 
-// Who writes files of a checkpoint.
+// The stage or replica that writes files of a checkpoint.
 struct ShardOwner {
   ShardOwner(StageIndex of_stage, std::optional<uint32_t> of_replica = std::nullopt)
       : stage(of_stage), replica(of_replica) {}
   StageIndex stage;
-  std::optional<uint32_t> replica;  // nullopt: the stage has one
+  std::optional<uint32_t> replica;  // nullopt: the stage has no replicas
 };
 
-// A file of a checkpoint that is being taken from elsewhere. Destroyed before Commit it leaves
-// nothing.
+// Writes a file of a checkpoint that is received from elsewhere. If destroyed before Commit, it
+// leaves nothing.
 class ShardWriter {
  public:
   virtual ~ShardWriter() = default;
-  // kInvalidArgument: more than the file has.
+  // kInvalidArgument: longer than the announced file.
   virtual Status Append(std::span<const std::byte> bytes) = 0;
-  // The file is there, and durable. kDataLoss: it is not the file that was announced.
+  // Makes the file durable under its name. kDataLoss: its hash is not the announced one.
   virtual Status Commit() = 0;
 };
 
 class ShardStore {
  public:
-  // Makes the folder where it is missing and deletes the temporary files of a process that was
-  // killed; so one process at a time.
+  // Creates the folder if needed and deletes temporary files of a killed process, so only one
+  // process may use the folder.
   static StatusOr<std::unique_ptr<ShardStore>> OpenLocal(const std::string& root);
   virtual ~ShardStore() = default;
 
-  // Writes the files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
+  // Writes a stage's files. kResourceExhausted (disk full) leaves existing files unchanged.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
                                                  const StageSnapshot& snapshot) = 0;
-  // Begins to write a file that somebody else has. A full disk as Write.
+  // Begins to write a file that is received from elsewhere. Disk full: as Write.
   virtual StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
                                                       const ShardFile& file) = 0;
-  // Where a file of this name is or would be. kInvalidArgument for a name that leaves the folder.
+  // Path of a file of this name, present or not. kInvalidArgument: the name would leave the folder.
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;
-  // Reads the file from the disk. kNotFound, kDataLoss (another size or hash): it is damaged. Any
-  // other error says why the file cannot be looked at, and nothing of the file: the disk fails, or
-  // is not there, which shows by the missing folder of the whole run. The message does not repeat
-  // the file's name.
+  // Reads and verifies the file. kNotFound or kDataLoss (size or hash differs): the file is
+  // damaged. Other errors say why the file cannot be read, without saying anything about the file:
+  // the disk fails or is not mounted (the folder of the whole run is missing). The message does not
+  // repeat the file's name.
   virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
-  // Reads `files` of `step`, checking sizes and hashes, merged into one snapshot; stages that wrote
-  // them with another split may be among them. Not OK as Check, naming the file.
+  // Reads `files` of `step`, verifies sizes and hashes, and merges them into one snapshot. Stages
+  // of another split may have written them. Errors as Check, naming the file.
   virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                        const std::vector<ShardFile>& files) const = 0;
-  // The oldest step of which there are shards, whole or not.
+  // The oldest step with shards, complete or not.
   virtual StatusOr<std::optional<Step>> Oldest(const RunId& run) const = 0;
-  // Deletes a step's shards; OK where there are none.
+  // Deletes a step's shards. OK if there are none.
   virtual Status Drop(const RunId& run, Step step) = 0;
-  // Deletes the shards of all steps before the newest of `kept` but those of `kept`.
+  // Deletes the shards of all steps before the newest of `kept`, except steps in `kept`.
   virtual Status DropOthers(const RunId& run, const std::set<Step>& kept) = 0;
-  // Deletes all that there is of a run, committed or not; OK where there is nothing.
+  // Deletes everything of a run. OK if there is nothing.
   virtual Status DropRun(const RunId& run) = 0;
 };
 

@@ -87,7 +87,7 @@ void ChunkCache::Expect(const std::vector<ChunkId>& ids) {
 }
 
 bool ChunkCache::TakeNext(ChunkId* id) {
-  // Of the expected chunks those come first that are there already or on their way.
+  // Skips expected chunks that are present or in flight, and counts them against the limit.
   uint64_t needed = 0;
   for (const ChunkId& next : expected_) {
     needed += std::max<uint64_t>(largest_, 1);

@@ -1,5 +1,5 @@
-// Chunks of data sets in memory: those that were read last, and those that are expected next, which
-// are fetched ahead. They take no more than a limit, but for one that is larger.
+// Caches chunks of data sets in memory: those read last, and those expected next, which it fetches
+// ahead. Memory stays below a limit, except for a single chunk that is larger.
 //
 //   ChunkCache cache(limit_bytes, fetch);
 //   cache.Expect({...});                       // returns at once
@@ -28,7 +28,7 @@
 namespace longhaul::worker {
 
 struct ChunkId {
-  uint32_t source = 0;  // of the mixture
+  uint32_t source = 0;  // index in the mixture
   Text text = Text::kTraining;
   uint32_t shard = 0;
   bool mask = false;
@@ -40,7 +40,7 @@ using SharedChunk = std::shared_ptr<const std::vector<std::byte>>;
 
 class ChunkCache {
  public:
-  // Blocks; ends soon after `given_up` says so. Called by several threads.
+  // Fetches a chunk. Blocks; returns soon after `given_up` is true. Called on several threads.
   using Fetch = std::function<StatusOr<std::vector<std::byte>>(
       const ChunkId& id, const std::function<bool()>& given_up)>;
   ChunkCache(uint64_t limit_bytes, Fetch fetch);
@@ -48,13 +48,12 @@ class ChunkCache {
   ChunkCache(const ChunkCache&) = delete;
   ChunkCache& operator=(const ChunkCache&) = delete;
 
-  // The chunk, which may have to be fetched first: not OK as `fetch` says, and it may be asked for
-  // again. kCancelled soon after `given_up`, which is asked now and then, says so; null: never.
+  // Gives the chunk and fetches it first if needed. Errors are Fetch's; a later call tries again.
+  // kCancelled: `given_up`, which is polled, became true; null: never.
   StatusOr<SharedChunk> Get(const ChunkId& id, const std::function<bool()>& given_up = nullptr);
-  // Null: it is not there now.
+  // Null: not in the cache.
   SharedChunk Find(const ChunkId& id) const;
-  // What Get will be asked for next, in this order, instead of what was said before. As much of it
-  // as there is room for is fetched.
+  // Replaces the list of chunks that Get will be asked for next, in order. Fetches as many as fit.
   void Expect(const std::vector<ChunkId>& ids);
 
   uint64_t bytes() const;
@@ -67,10 +66,10 @@ class ChunkCache {
     uint64_t last_used = 0;
   };
   void FetchAhead();
-  // Of the expected ones the next that is not there, if there is room for it. Locked.
+  // The next expected chunk that is missing and fits. Call with the lock held.
   bool TakeNext(ChunkId* id);
-  void MakeRoom(uint64_t bytes);  // locked
-  // Gives the chunk, which others may put out at once.
+  void MakeRoom(uint64_t bytes);  // with the lock held
+  // Stores and gives the chunk. Others may evict it at once.
   StatusOr<SharedChunk> Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes);
 
   const uint64_t limit_bytes_;
@@ -79,8 +78,8 @@ class ChunkCache {
   std::condition_variable changed_;
   std::map<ChunkId, Entry> entries_;
   std::deque<ChunkId> expected_;
-  uint64_t bytes_ = 0;    // of those that are there
-  uint64_t largest_ = 0;  // of those that came: what another one may take
+  uint64_t bytes_ = 0;    // of cached chunks
+  uint64_t largest_ = 0;  // largest chunk so far: the room to reserve for another
   uint64_t uses_ = 0;
   uint32_t fetching_ahead_ = 0;
   bool closing_ = false;

@@ -1,5 +1,6 @@
-// What this side has asked another worker for and not got yet. What comes may be of a hostile
-// worker: it is held against what was asked, and none of it takes more memory than that.
+// The chunks that this side has requested from another worker and not yet received. The other
+// worker may be hostile: every answer is checked against a request, and takes no more memory than
+// that.
 //
 //   const uint32_t request = requests.Begin(bytes);
 //   ... requests.Take(request, piece), or requests.TakeNotHere(request) ...
@@ -23,17 +24,17 @@ class ChunkRequests {
  public:
   enum class State : uint8_t { kComing, kWhole, kNotHere };
 
-  // Numbers requests from 0 on. `bytes`: of the chunk, at least one.
+  // Begins a request; they are numbered from 0. `bytes`: the chunk's length, at least 1.
   uint32_t Begin(uint64_t bytes);
-  // Of one that has begun and has not ended.
+  // State of a request between Begin and End.
   State StateOf(uint32_t request) const { return open_.at(request).state; }
   uint64_t BytesOf(uint32_t request) const { return open_.at(request).taken; }
-  // Gives what has come. What still comes of it is dropped.
+  // Ends a request and gives what has arrived. Later pieces of it are dropped.
   std::vector<std::byte> End(uint32_t request);
-  // Those that have begun and were not answered, ended or not, and those that have not ended.
+  // Requests that are not answered or not ended.
   size_t open() const { return open_.size(); }
 
-  // kInvalidArgument: nobody asked for that.
+  // kInvalidArgument: nobody asked for this.
   Status Take(uint32_t request, std::span<const std::byte> piece);
   Status TakeNotHere(uint32_t request);
 
@@ -45,7 +46,7 @@ class ChunkRequests {
     std::vector<std::byte> got;
   };
   StatusOr<Request*> Find(uint32_t request);
-  // The answer is here.
+  // Records that the answer is complete.
   void Finish(uint32_t request, State state);
 
   uint32_t next_ = 0;

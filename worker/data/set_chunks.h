@@ -1,6 +1,6 @@
-// The chunks of a mixture of data sets, from whoever has them, in this order: the set's place (its
-// folder on this machine, or its web server), other workers that read the same data, the
-// coordinator. What was fetched stays in memory for a while, for this worker and for others.
+// Gives the chunks of a mixture of data sets from the first source that has them: the set's place
+// (a folder on this machine, or a web server), other workers that read the same data, the
+// coordinator. Fetched chunks stay in memory for a while, for this worker and for others.
 //
 // Thread-safe.
 #ifndef LONGHAUL_WORKER_DATA_SET_CHUNKS_H_
@@ -21,39 +21,39 @@
 
 namespace longhaul::worker {
 
-// Whether nobody wants a chunk any more.
+// Polled while fetching: true once nobody wants the chunk any more.
 using ChunkGivenUp = std::function<bool()>;
 
-// Other workers that read the same data. Thread-safe.
+// Interface to other workers that read the same data. Thread-safe.
 class OtherReaders {
  public:
   struct Found {
-    std::vector<std::byte> bytes;  // of the hash that was asked for
+    std::vector<std::byte> bytes;  // has the requested hash
     std::string holder;            // "stage 0"
   };
   virtual ~OtherReaders() = default;
-  // The chunk of so many bytes and that SHA-256. Blocks for a bounded time. Not OK: none of them
-  // gave it.
+  // Fetches the chunk with this length and SHA-256. Blocks for a bounded time. An error means that
+  // no worker gave it.
   virtual StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                                 const ChunkGivenUp& given_up) = 0;
 };
 
-// What came from one holder.
+// How much came from one source.
 struct ChunkTally {
   uint64_t chunks = 0, bytes = 0;
   friend bool operator==(const ChunkTally&, const ChunkTally&) = default;
 };
 
-// The bytes of a chunk of `file`, whose SHA-256 they have. Blocks; ends soon after `given_up` says
-// so. Called by several threads.
+// Fetches a chunk of `file` and verifies its SHA-256. Blocks; returns soon after `given_up` is
+// true. Called on several threads.
 using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
     const data::Source& source, const data::HashedFile& file, uint64_t chunk,
     const ChunkGivenUp& given_up)>;
 
 struct SetChunksOptions {
-  std::shared_ptr<const data::Mixture> mixture;  // CheckMixture found nothing
+  std::shared_ptr<const data::Mixture> mixture;  // has passed CheckMixture
   uint64_t memory_bytes = 0;
-  // Of a folder it returns at once.
+  // From a folder it returns at once; from a web server it may block.
   FetchChunk from_place;
   FetchChunk from_coordinator;
 };
@@ -63,21 +63,21 @@ class SetChunks {
   explicit SetChunks(SetChunksOptions options);
 
   const std::shared_ptr<const data::Mixture>& mixture() const { return options_.mixture; }
-  // The file that `id` is a chunk of; null: the list has no such chunk.
+  // The file that contains the chunk; null: the list has no such chunk.
   const data::HashedFile* FileOf(const ChunkId& id) const;
 
-  // As ChunkCache's. `id` is of the list.
+  // As ChunkCache's. `id` must be in the list.
   StatusOr<SharedChunk> Get(const ChunkId& id) { return cache_.Get(id); }
   void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
-  // For another worker, which may ask for anything: kNotFound where the list has no such chunk.
-  // `fetches`: as Get. Else at once, out of memory or the folder.
+  // Gives a chunk to another worker, which may ask for anything: kNotFound if the list has no such
+  // chunk. `fetches`: fetch it as Get does; else answer at once from memory or the folder.
   StatusOr<SharedChunk> Give(const ChunkId& id, bool fetches, const ChunkGivenUp& given_up);
 
-  // Whom to ask from now on; null: nobody.
+  // Sets whom to ask from now on; null: nobody.
   void SetOthers(std::shared_ptr<OtherReaders> others);
-  // What came from where since the last call: by "its folder", "a web server", "stage 0", "the
-  // coordinator".
+  // What came from which source since the last call. Keys: "its folder", "a web server", "stage 0",
+  // "the coordinator".
   std::map<std::string, ChunkTally> TakeTally();
 
  private:
@@ -89,10 +89,10 @@ class SetChunks {
   std::mutex mutex_;
   std::shared_ptr<OtherReaders> others_;
   std::map<std::string, ChunkTally> tally_;
-  ChunkCache cache_;  // last: its threads use the rest
+  ChunkCache cache_;  // last member: its threads use the others
 };
 
-// What TakeTally gave as text: "12 chunks (48 KiB) from stage 0, 3 chunks (12 KiB) from ...".
+// A tally as text: "12 chunks (48 KiB) from stage 0, 3 chunks (12 KiB) from ...".
 std::string ToString(const std::map<std::string, ChunkTally>& tally);
 
 }  // namespace longhaul::worker

@@ -176,7 +176,7 @@ class SetWindows final : public WindowSource {
     });
   }
 
-  // Of the `counts.size()` tokens behind the first one.
+  // Reads the loss mask of `counts.size()` tokens, starting after the window's first token.
   Status ReadMask(Place place, std::vector<bool>& counts) {
     ++place.token;
     return EachPiece(place, counts.size(), [&](const Piece& piece) -> Status {

@@ -1,4 +1,4 @@
-// The windows of a mixture of data sets, of which chunks are fetched when they are needed.
+// A WindowSource over a mixture of data sets, whose chunks are fetched when needed.
 #ifndef LONGHAUL_WORKER_DATA_SET_WINDOWS_H_
 #define LONGHAUL_WORKER_DATA_SET_WINDOWS_H_
 
@@ -15,7 +15,7 @@ struct SetWindowsOptions {
   uint32_t context = 0;
   double validation_share = 0;
 };
-// An id beyond the vocabulary is kDataLoss.
+// Read gives kDataLoss for a token id beyond the vocabulary.
 std::unique_ptr<WindowSource> WindowsOfSets(SetWindowsOptions options);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,6 @@
-// Which tokens a microbatch has: a pure function of the plan, so the first stage (inputs) and the
-// last (targets) agree without talking, and a resumed run goes on exactly where it was.
+// Chooses and reads the tokens of each microbatch. The choice is a pure function of the plan, so
+// the first stage (inputs) and the last (targets) agree without talking, and a resumed run goes on
+// exactly where it stopped.
 //
 // One thread at a time.
 #ifndef LONGHAUL_WORKER_PIPELINE_BATCHES_H_
@@ -20,24 +21,25 @@
 
 namespace longhaul::worker {
 
-// What all replicas of a run have read by the end of a step. The number of replicas may have
-// changed before that, so it does not follow from the step.
+// Microbatches that all replicas have read by the end of a step. Not a function of the step alone,
+// as the number of replicas may have changed.
 struct ReadSoFar {
   uint64_t step = 0, microbatches = 0;
 };
 ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 
-// Which windows of the training text the sequences of a microbatch are. The same on every stage.
-// One thread at a time, and no other copy meanwhile.
+// Maps the sequences of a microbatch to windows of the training text; the same on every stage. One
+// thread at a time, and no other copy may be used meanwhile.
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
-  uint32_t microbatches = 0, microbatch_size = 0;  // of a replica's step, and of these
-  // The replica that reads, and how many there are. A step has the microbatches of replica 0, then
-  // those of replica 1, and so on. One replica with as many microbatches in all reads the same.
+  uint32_t microbatches = 0, microbatch_size = 0;  // per replica and step; sequences each
+  // The replica that reads, and their number. A step reads the microbatches of replica 0, then of
+  // replica 1, and so on; one replica with as many microbatches in total reads the same.
   uint32_t replica = 0, replicas = 1;
-  ReadSoFar before = {};  // these steps
+  ReadSoFar before = {};  // what was read before these replicas
 
-  // The number of the step's first microbatch, and of this replica's, counted over the run.
+  // Number of the first microbatch of the step (FirstOfAll), or of this replica in it, counted over
+  // the run.
   uint64_t FirstOfAll(Step step) const {
     return before.microbatches + (step.value() - 1 - before.step) * replicas * microbatches;
   }
@@ -47,37 +49,37 @@ struct SampleOrder {
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
-  // `microbatch` counts those of all replicas in this step.
+  // `microbatch`: counted over all replicas of the step.
   uint64_t WindowOfAll(Step step, uint64_t microbatch, uint32_t row) const {
     return windows->WindowOf((FirstOfAll(step) + microbatch) * microbatch_size + row);
   }
 };
-// `mixture`: the data sets that the run reads; null: a token file with `windows` windows.
+// `mixture`: the data sets of the run; null: a token file with `windows` windows.
 SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
                           uint32_t replica, const ReadSoFar& before = {});
 
 class Batches {
  public:
-  // `mixture` as SampleOrderOf's.
+  // `mixture`: as for SampleOrderOf.
   Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture,
           uint32_t replica = 0, const ReadSoFar& before = {});
 
-  // microbatch_size x context ids each, valid until the next call.
+  // Tokens of one microbatch: microbatch_size x context ids each, valid until the next call.
   struct Tokens {
     std::span<const int32_t> inputs, targets;
-    // With data.mask: document: of each token the number of its document among those of its row.
+    // With data.mask: document: for each token the number of its document in its row.
     std::span<const int32_t> documents;
-    // With loss masks: the targets that count in the whole pass, of all replicas, by its
-    // microbatches; else 0.
+    // With loss masks: the number of targets that count in the pass over all replicas, divided by
+    // the number of microbatches. Else 0.
     double counted = 0;
   };
-  // Not OK where the data cannot be had.
+  // Reads a microbatch. Returns an error if the data cannot be read.
   StatusOr<Tokens> Read(const Pass& pass, Microbatch microbatch);
 
  private:
-  // Microbatches of the pass.
+  // Number of microbatches in the pass.
   uint32_t MicrobatchesOf(const Pass& pass) const;
-  // `microbatch`: of this replica's, in training.
+  // `microbatch`: counted over this replica, in training.
   uint64_t WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const;
   Status Count(const Pass& pass);
   void Expect(const Pass& pass);
@@ -90,21 +92,22 @@ class Batches {
                  std::span<int32_t> targets);
   void FindDocuments();
 
-  std::optional<uint32_t> end_token_;  // with data.mask: document
+  std::optional<uint32_t> end_token_;  // set with data.mask: document
   std::vector<int32_t> inputs_, targets_, documents_;
-  std::optional<Pass> pass_;  // that is read
+  std::optional<Pass> pass_;  // the pass that is read
   double counted_ = 0;
 };
 
-// Microbatches of a validation pass: the run file's samples, in whole microbatches, at least one
-// and at most what the validation text has. 0 when validation is off.
+// Number of microbatches in a validation: the run file's samples in whole microbatches, at least
+// one and at most what the validation text holds. 0 if validation is off.
 uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens);
 uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 
-// Whether validation follows the training of `step`: every `validation.every` steps and after the
-// last. Step 0: before the first, where the run file says so or there is no step.
+// Whether a validation follows the training of `step`: every `validation.every` steps and after the
+// last step. Step 0 is before the first: true if the run file says so or if there are no steps.
 bool ValidatesAfter(const RunSpec& spec, Step step);
-// Whether a clean one follows that, where links compress activations.
+// Whether a clean validation follows it, with uncompressed boundaries. Only for links that compress
+// activations.
 bool ValidatesCleanAfter(const RunSpec& spec, Step step);
 
 }  // namespace longhaul::worker

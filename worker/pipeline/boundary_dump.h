@@ -1,10 +1,10 @@
-// Boundary tensors of runs as .npy files, for measuring codecs on them: of every n-th training step
-// the first microbatch's activations and gradients, as the stage that sends them computed them; of
-// its first slice, where it has several.
+// Writes boundary tensors of a run as .npy files, for measuring codecs on real tensors. At every
+// n-th training step the sending stage writes the first microbatch's activations and gradients;
+// with sequence chunks ("slices"), only the first chunk's.
 //
 //   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)
 //
-// Threads: any. A file that cannot be written is a warning in the log: the run is worth more.
+// Threads: any. If a file cannot be written, it logs a warning and the run goes on.
 #ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_DUMP_H_
 #define LONGHAUL_WORKER_PIPELINE_BOUNDARY_DUMP_H_
 

@@ -1,11 +1,11 @@
-// What a stage remembers at one boundary of the samples that it has sent and received, for codecs
-// with state (codec/message_store.h): a store for each direction whose codec asks for one.
+// Stores of what a stage sent and received for each sample at one boundary, for codecs with state
+// (codec/message_store.h). Each direction whose codec asks for one has a store.
 //
 //   <root>/<run>/after-layer-4-forward-send/records, undo-...   (codec/messages/file_store.h)
 //
-// A boundary is known by the layer before it, so that a resume on another split finds what belongs
-// to the cuts that stayed. Both sides must remember the same: they roll back to the checkpoint that
-// the run begins from, compare digests (Agree), and forget what differs.
+// Folders are named by the layer before the boundary, so a resume with another split finds the
+// stores of the cuts that stayed. Both sides must remember the same: they roll back to the run's
+// first checkpoint, compare digests (Agree), and forget what differs.
 //
 // Threads: Open, state and Agree before the run begins; AddTo and PrefetchAfter on the codec
 // thread; Forget on any.
@@ -29,37 +29,37 @@
 namespace longhaul::worker {
 
 struct BoundaryMessagesOptions {
-  std::string root;  // of this worker
+  std::string root;  // this worker's root folder
   RunSpec spec;
   RunId run;
   uint32_t replica = 0;
-  uint32_t layers_before = 0;              // of the model, above the boundary
-  bool upstream = false;                   // the peer is above
-  const data::Mixture* mixture = nullptr;  // that the run reads; not kept; null: a token file
-  uint64_t windows = 0;                    // of the training text
-  ReadSoFar before = {};                   // these steps
+  uint32_t layers_before = 0;              // the model's layers below the boundary's upper side
+  bool upstream = false;                   // the peer is the stage before
+  const data::Mixture* mixture = nullptr;  // the run's data sets; not kept; null: a token file
+  uint64_t windows = 0;                    // windows of the training text
+  ReadSoFar before = {};                   // read before these replicas
   const codec::Codec* forward = nullptr;   // not kept
   const codec::Codec* backward = nullptr;
 };
 
 class BoundaryMessages {
  public:
-  // Null where neither codec has state. kResourceExhausted, with the bytes, where the disk has no
-  // room for the records and what the journal may take.
+  // Null if neither codec has state. kResourceExhausted, with the bytes, if the disk has no room
+  // for the records and the journal.
   static StatusOr<std::unique_ptr<BoundaryMessages>> Open(const BoundaryMessagesOptions& options);
   // Deletes everything of a run.
   static void Drop(const std::string& root, const RunId& run);
 
   wire::MessageState state() const { return state_; }
-  // Keeps what the peer remembers too and forgets the rest. False where a run that goes on after a
-  // checkpoint begins with nothing in a direction.
+  // Keeps what both sides remember and forgets the rest. False if a run that continues from a
+  // checkpoint starts with nothing in a direction.
   StatusOr<bool> Agree(const wire::MessageState& peer);
 
-  // The ids and the store of a training tensor; valid until the next call.
+  // Sets the sample ids and the store of a training tensor in `context`, valid until the next call.
   void AddTo(const Pass& pass, Microbatch microbatch, Direction direction, codec::Context* context);
-  // The microbatch after this one will be needed.
+  // Reads ahead the records of the microbatch after this one.
   void PrefetchAfter(const Pass& pass, Microbatch microbatch, Direction direction);
-  // The run will not go back to before `step`.
+  // Drops journals that only a return to before `step` would need.
   void Forget(Step step) const;
 
  private:

@@ -1,18 +1,18 @@
-// A stage's end of one edge of activations: tensors and step messages over a link, encoded and
-// decoded on the stage's codec thread. Of a tied edge, too: its tensors are pieces of a matrix's
-// gradient, numbered as microbatches, and instead of step messages there are digests.
+// A stage's end of one edge of activations: sends and receives tensors and step messages over a
+// link. The stage's codec thread encodes and decodes. It also serves a tied edge, where tensors are
+// pieces of a matrix's gradient, numbered as microbatches, and digests replace step messages.
 //
-// Where a codec has state, both sides first agree on what they remember (AgreeOnMessages).
-// Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane. Over a tied edge
-// PieceTaken says when the peer has taken the last one.
-// Receive: link loop puts chunks together (tensor_assembler.h) -> when a blob is whole the codec
-// thread decodes it -> TensorArrived. Step messages go over the control lane. What
-// belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
-// (Failed).
+// If a codec has state, both sides first agree on what they remember (AgreeOnMessages).
+// - Send: SendTensor -> the codec thread encodes -> chunks go to the link's bulk lane. On a tied
+//   edge, PieceTaken says when the peer has taken the last chunk.
+// - Receive: the link's loop assembles chunks (tensor_assembler.h) -> the codec thread decodes a
+//   whole blob -> TensorArrived. Step messages use the control lane.
+// - Frames of another run or attempt ("epoch") are dropped and counted. A frame that makes no sense
+//   ends the stage (Failed).
 //
-// Threads: SendTensor, SendStepMessage and LetTensorsLeave from the compute thread; OnFrame and the
-// rest of LinkHandler on the link's loop. Lives in a shared_ptr: the link's loop and pending sends
-// hold it.
+// Threads: SendTensor, SendStepMessage and LetTensorsLeave on the compute thread; OnFrame and the
+// rest of LinkHandler on the link's loop. Held by a shared_ptr, because the link's loop and pending
+// sends keep it.
 #ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_
 #define LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_
 
@@ -55,35 +55,36 @@ struct BoundaryPortOptions {
   EdgeId edge;
   EdgeKind kind = EdgeKind::kActivations;  // or kTied
   CellId peer;                             // at the other end
-  bool upstream = false;  // the peer is above: activations come from there, gradients go there
-  uint64_t seed = 0;      // of stochastic rounding
-  codec::Shape shape;     // of every boundary tensor: a slice's
+  bool upstream = false;  // the peer is the stage before: it sends activations, and gets gradients
+  uint64_t seed = 0;      // for stochastic rounding
+  codec::Shape shape;     // of every boundary tensor, which is one slice
   uint32_t microbatches = 1, validation_microbatches = 0;
-  uint32_t slices = 1;  // of each microbatch; where a codec knows samples or tokens it is one
+  uint32_t slices = 1;  // sequence chunks of each microbatch; 1 if a codec knows samples or tokens
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
   std::shared_ptr<BoundaryCodec> codec;
-  // Of clean validation, both ways, and what runs it. Null: the codecs above lose nothing forward.
+  // The codec of clean validation in both directions, and what runs it. Null: activations are not
+  // compressed anyway.
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
-  std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
-  // Where one of them remembers samples.
+  std::shared_ptr<const BoundaryDump> dump;  // writes what is sent to files; or null
+  // Set if a codec remembers samples.
   std::shared_ptr<BoundaryMessages> messages;
-  // Of the model, above the boundary; for the names of tables.
+  // The model's layers before the boundary; names of tables contain it.
   uint32_t layers_before = 0;
   uint64_t start_step = 0;
   LinkCredits credits{0, absl::ZeroDuration(), 0};
   std::shared_ptr<TraceLog> trace;  // or null
-  TrafficWatch* traffic =
-      nullptr;  // hears when tensors are on their way; outlives the port; or null
-  std::shared_ptr<WireTurns> turns;  // hears when tensors of this side are; or null
-  // On the link's loop.
+  // Learns when tensors are in flight; outlives the port; or null.
+  TrafficWatch* traffic = nullptr;
+  std::shared_ptr<WireTurns> turns;  // learns when tensors sent from here are in flight; or null
+  // Called on the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };
 
 class BoundaryPort : public EdgePort, public std::enable_shared_from_this<BoundaryPort> {
  public:
-  // `codec_thread` outlives the link and what is queued on it.
+  // `codec_thread` outlives the link and everything queued on it.
   static std::shared_ptr<BoundaryPort> Create(BoundaryPortOptions options,
                                               CodecThread* codec_thread,
                                               std::shared_ptr<EventQueue> events);
@@ -96,32 +97,32 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   uint32_t credits() const override { return options_.credits.count(); }
 
   void Attach(std::shared_ptr<transport::Link> link) override;
-  // Whether a codec predicts by tokens: then tensors that are sent need ids.
+  // Whether a codec predicts by token: then tensors that are sent need ids.
   bool predicts() const { return codec_ && codec_->predicts(); }
-  // Before AgreeOnMessages: what the codec knows of tokens, from a checkpoint, which may have none.
-  // On whatever thread, while nothing is sent or comes.
+  // Restores the token tables from a checkpoint, which may have none. Call it before
+  // AgreeOnMessages, on any thread, while no tensor is sent or arrives.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
-  // Of a port that predicts, between two steps: after what was sent of the last one. Empty for one
-  // that does not.
+  // Copies the token tables between two steps, after all tensors of the last step were sent. Empty
+  // if no codec predicts.
   StatusOr<std::vector<NamedArray>> SaveTables();
 
-  // Tells the peer what this side remembers and waits for its word; before the first tensor. As
-  // BoundaryMessages::Agree: what the two sides do not know alike begins anew. True where there is
-  // nothing. `cancelled` is asked now and then.
+  // Tells the peer what this side remembers and waits for its answer, before the first tensor. What
+  // the two do not remember alike starts empty (BoundaryMessages::Agree). True if there is nothing
+  // to agree on. Polls `cancelled` while it waits.
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
-  // When it returns, the codec thread is done with `messages`.
+  // After it returns, the codec thread no longer uses `messages`.
   void Close(Deadline deadline) override;
 
   void SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor);
-  // From now on the first `count` tensors of a pass leave and others are encoded and kept. Before
-  // the first call all leave.
+  // Lets only the first `count` tensors of a pass leave from now on; later ones are encoded and
+  // kept. Before the first call all leave.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
-  // To the stage above: its activation of a validation is used.
+  // Tells the stage before that its activation of a validation was used.
   void SendTaken(const Pass& pass, Slice slice);
-  // Over a tied edge.
+  // Tied edges only.
   void SendMatrixDigest(Step step, uint64_t digest);
-  // The run will not go back to before `step`. From any thread.
+  // Drops journals that only a return to before `step` would need. From any thread.
   void ForgetMessages(Step step);
 
   PortUse TakeUse() override;
@@ -154,7 +155,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // Codec thread; valid until the next call. `ids`: of what is sent.
   codec::Context ContextFor(const Pass& pass, Slice slice, Direction direction,
                             const std::vector<uint32_t>* ids);
-  // Of the codec's tables; 0 where it predicts nothing, or has learned nothing.
+  // Digest of the codec's token tables; 0 if it does not predict, or has learned nothing.
   StatusOr<uint64_t> TablesDigest();
   // With mutex_ held, when both sides have said what they remember. The codec thread forgets tables
   // that the peer does not have alike: ahead of the peer's first tensor, which comes behind its
@@ -185,7 +186,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
     return options_.upstream ? Direction::kForward : Direction::kBackward;
   }
 
-  // Of a slice that is sent.
+  // Whether the slice is among the first may_leave_ of the pass.
   bool MayLeave(const Slice& slice) const {
     return SliceOrder(options_.slices).PlaceOf(slice, send_direction()) < may_leave_;
   }

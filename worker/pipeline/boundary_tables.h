@@ -1,11 +1,11 @@
-// Tables of predict (codec/predict/tables.h) as a checkpoint holds them: fp32 arrays, under the
-// name of the layer above the boundary.
+// Converts the token tables of codec `predict` (codec/predict/tables.h) to fp32 arrays of a
+// checkpoint and back. Names contain the layer before the boundary.
 //
 //   boundary.after_layer_4.tokens, .pairs               (vocabulary, channels), (pairs, channels)
 //   boundary.after_layer_4.token_counts, .pair_counts   one a row
 //   boundary.after_layer_4.check                        16 bits a number, the low ones first
 //
-// The stage above writes them, both sides read them. Pure.
+// The stage before the boundary writes them, both sides read them. Pure.
 #ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_
 #define LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_
 
@@ -19,11 +19,11 @@
 
 namespace longhaul::worker {
 
-// `layers_before`: of the model, above the boundary.
+// `layers_before`: the model's layers before the boundary.
 std::vector<NamedArray> ArraysOf(const codec::predict::Tables& tables, uint32_t layers_before);
 
-// Nothing where `arrays` has none of this boundary. kFailedPrecondition where they are of another
-// shape, or no tables.
+// nullopt if `arrays` has none of this boundary. kFailedPrecondition if they have another shape or
+// are no tables.
 StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
     const std::vector<NamedArray>& arrays, uint32_t layers_before,
     const codec::predict::TablesShape& shape);

@@ -1,5 +1,5 @@
-// Buffers that are dear to make and are used again. Thread-safe. A buffer returns to its pool when
-// its last owner lets go of it; pools end with the last of both.
+// A pool of buffers that are expensive to make. A buffer returns to the pool when its last owner
+// releases it. The pool's memory lives until the pool and all its buffers are gone. Thread-safe.
 #ifndef LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_
 #define LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_
 
@@ -16,7 +16,7 @@ namespace longhaul::worker {
 template <class Buffer>
 class BufferPool {
  public:
-  // `make` gives a new buffer, all alike.
+  // `make` makes a new buffer; all are alike.
   explicit BufferPool(std::function<StatusOr<Buffer>()> make)
       : make_(std::move(make)), idle_(std::make_shared<Idle>()) {}
 

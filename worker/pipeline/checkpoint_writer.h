@@ -1,7 +1,7 @@
-// Writes snapshots to the shard store on a thread of its own, off the critical path.
+// Writes snapshots to the shard store on its own thread, off the critical path of training.
 //
-// AwaitRoom blocks while an earlier snapshot waits behind the one in writing, so that memory holds
-// one beside that. `done` runs on the writer's thread.
+// At most two snapshots are in memory: one that is written and one that waits. AwaitRoom blocks
+// while one waits. `done` runs on the writer's thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
 #define LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
 
@@ -23,17 +23,17 @@ class CheckpointWriter {
  public:
   struct Job {
     std::shared_ptr<const StageSnapshot> snapshot;
-    bool interim = false;  // for recovery alone (CheckpointManifest)
+    bool interim = false;  // only for recovery (CheckpointManifest)
   };
   using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
   CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done);
   // Finishes what was submitted.
   ~CheckpointWriter();
 
-  // Before a snapshot is taken, so that no third one is made meanwhile.
+  // Blocks until no snapshot waits. Call it before taking a snapshot, so that no third one is made.
   void AwaitRoom();
   void Submit(Job job);
-  // Until everything submitted is written (or has failed).
+  // Blocks until everything submitted is written or has failed.
   void Flush();
 
  private:

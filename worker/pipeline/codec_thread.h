@@ -1,6 +1,7 @@
-// One thread that runs a stage's encodes and decodes in the order they were posted.
+// One thread that runs a stage's encodes and decodes in the order in which they were posted.
 //
-// Post is thread-safe and never blocks. The destructor drops what has not begun and joins.
+// Post is thread-safe and never blocks. The destructor drops jobs that have not begun, and joins
+// the thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
 #define LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
 
@@ -25,11 +26,11 @@ class CodecThread {
   CodecThread& operator=(const CodecThread&) = delete;
 
   void Post(std::function<void()> job);
-  // Time spent in jobs since the beginning, with what the job at hand has taken so far.
+  // Total time spent in jobs, the current one included.
   absl::Duration BusyTime() const;
-  // The job that it is in, numbered from the first; nullopt: it is idle.
+  // Number of the job that runs now, counted from the first; nullopt: idle.
   std::optional<uint64_t> JobAtHand() const;
-  // Jobs that were begun or done so far.
+  // How often a job has begun or ended.
   uint64_t progress() const;
 
  private:
@@ -37,8 +38,8 @@ class CodecThread {
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<std::function<void()>> jobs_;
-  absl::Duration busy_;                // of jobs that are done
-  std::optional<MonoTime> job_began_;  // of the one at hand
+  absl::Duration busy_;                // jobs that are done
+  std::optional<MonoTime> job_began_;  // the current job
   uint64_t begun_ = 0;
   bool closing_ = false;
   std::thread thread_;

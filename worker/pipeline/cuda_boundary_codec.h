@@ -1,10 +1,10 @@
-// A BoundaryCodec whose tensors are in a GPU's memory. Blobs are pinned host memory; those of a
-// codec that shares another one's memory are not, where they are larger than that one's.
+// A BoundaryCodec for tensors in GPU memory. Blobs are pinned host memory, except blobs of a
+// Sharing codec that are larger than the owner's.
 //
-// Encoding: kernels and the copy to the host on a stream of its own, beside whatever the GPU
-// computes; decoding: copy to the device and kernels on the same. Each call waits for its work by
-// an event: the thread sleeps, the device is never synchronised. Memory of the device and pinned
-// memory come from pools that grow to what is in flight at most, so later steps allocate nothing.
+// Encoding runs kernels and the copy to the host on a stream of its own, concurrently with the
+// stage's computation; decoding runs the copy to the device and kernels on the same stream. Each
+// call waits for an event: its thread sleeps, and the device is never synchronised. Device and
+// pinned memory come from pools that grow to the peak in flight, so later steps allocate nothing.
 #ifndef LONGHAUL_WORKER_PIPELINE_CUDA_BOUNDARY_CODEC_H_
 #define LONGHAUL_WORKER_PIPELINE_CUDA_BOUNDARY_CODEC_H_
 
@@ -17,13 +17,13 @@
 
 namespace longhaul::worker {
 
-// kInvalidArgument for a codec without kernels; kResourceExhausted; what the CUDA runtime refuses.
-// Tensors that Decode gives return to the pool when their owners let them go: by then nothing under
-// way may read them.
+// kInvalidArgument: the codec has no kernels. kResourceExhausted. Else the CUDA runtime's error. A
+// tensor from Decode returns to the pool when its owner releases it: no kernel may still read it
+// then.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
 
-// Where a worker's stages compute: on this GPU, or without one on the host.
+// Makes the codec for `gpu`, or for the host without one.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
                                                              const BoundaryCodecOptions& options);
 

@@ -1,5 +1,5 @@
-// What the ends of all kinds of edges have in common: an epoch opens their links, reports what they
-// sent, and closes them.
+// The common interface of the ends of all kinds of edges. An attempt at a run ("epoch") opens their
+// links, reports what they sent, and closes them.
 #ifndef LONGHAUL_WORKER_PIPELINE_EDGE_PORT_H_
 #define LONGHAUL_WORKER_PIPELINE_EDGE_PORT_H_
 
@@ -19,23 +19,24 @@
 
 namespace longhaul::worker {
 
-// What a link's handler hears about its peer.
+// What a port learns about its peer's link.
 struct LinkHealth {
   std::string_view state;      // "suspect", "healthy", "lost", "healed": see transport/p2p/link.h
-  absl::Duration silence;      // suspect: so far; healed: in all
+  absl::Duration silence;      // suspect: so far; healed: in total
   Status reason;               // lost: why
   uint64_t frames_resent = 0;  // healed
 };
 
-// Since the last call of TakeUse.
+// Use of the link since the last call of TakeUse.
 struct PortUse {
-  uint64_t payload_bytes_sent = 0;  // messages and their headers
+  uint64_t payload_bytes_sent = 0;  // messages with their headers
   uint64_t link_bytes_sent = 0;
-  absl::Duration send_busy;  // time with a message on its way to the peer
+  absl::Duration send_busy;  // time with at least one message in flight to the peer
   absl::Duration credit_wait;
-  uint64_t nonfinite_tiles = 0;  // seen by the encoder
-  // What came behind the first chunks of messages of at least five chunks, with all headers, and
-  // from these to the last ones: the link's rate while messages arrive.
+  uint64_t nonfinite_tiles = 0;  // counted by the encoder
+  // Bytes with headers of messages of at least five chunks, without each message's first chunk, and
+  // the time from each first chunk to the last one. Their quotient is the link's rate while
+  // messages arrive.
   uint64_t received_bytes = 0;
   absl::Duration receive_time;
 };
@@ -44,31 +45,31 @@ class EdgePort : public transport::LinkHandler {
  public:
   virtual EdgeId edge() const = 0;
   virtual const CellId& peer() const = 0;
-  // Credits for opening the port's link.
+  // Receive credits with which the port's link is opened.
   virtual uint32_t credits() const = 0;
-  // Before the first message.
+  // Call it before the first message.
   virtual void Attach(std::shared_ptr<transport::Link> link) = 0;
-  // Flushes, then ends the link and no longer calls anything of ours.
+  // Flushes and ends the link. No callback runs after it returns.
   virtual void Close(Deadline deadline) = 0;
-  // Once a step.
+  // Call it once a step.
   virtual PortUse TakeUse() = 0;
-  // Frames of this link that came so far: something moves, however slow the link is.
+  // Frames received so far. It grows as long as anything moves, however slow the link is.
   virtual uint64_t frames_received() const = 0;
 
-  // Of the link; nullopt before it is attached and after its end. Any thread.
+  // Statistics of the link; nullopt before Attach and after the link's end. Any thread.
   std::optional<transport::LinkStats> Stats();
 
-  // What a link says of its health goes to `on_health`, on the link's loop.
+  // Forward the link's health to `on_health`, on the link's loop.
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
   void OnLost(const Status& why) override;
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
 
  protected:
-  // `on_health`: or null.
+  // `on_health` may be null.
   explicit EdgePort(std::function<void(const LinkHealth&)> on_health)
       : on_health_(std::move(on_health)) {}
-  // Null before it is attached. Any thread.
+  // Null before Attach. Any thread.
   virtual std::shared_ptr<transport::Link> link() = 0;
 
  private:

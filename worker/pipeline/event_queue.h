@@ -1,7 +1,7 @@
-// What reaches a stage's compute thread from its other threads (link loop, codec thread, control
-// session).
+// The events that reach a stage's compute thread from other threads: the link's loop, the codec
+// thread and the control session.
 //
-// Thread-safe. Bounded by the protocol: a neighbour has at most one step's tensors under way.
+// Thread-safe. The protocol bounds its size: a neighbour has at most one step's tensors in flight.
 #ifndef LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
 #define LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
 
@@ -28,61 +28,62 @@ namespace longhaul::worker {
 // A decoded activation (kForward) or gradient (kBackward), or a piece of a tied matrix's gradient.
 struct TensorArrived {
   Pass pass;
-  Slice slice;  // a piece of a tied matrix: its number as the microbatch's
+  Slice slice;  // for a piece of a tied matrix, its number as the microbatch
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // or kTied
 };
-// The stage below computes with this activation of a validation.
+// The next stage has begun to compute with this activation of a validation.
 struct ActivationTaken {
   Pass pass;
   Slice slice;
 };
 // The peer has taken the next piece of a tied matrix's gradient.
 struct PieceTaken {};
-struct DigestArrived {  // of a tied matrix, from its other end
+// The other end's digest of a tied matrix.
+struct DigestArrived {
   Step step{0};
   uint64_t digest = 0;
 };
-struct NormArrived {  // from downstream
+struct NormArrived {  // from the next stage
   Step step{0};
   wire::StepMessage message;
   MonoTime at;
 };
-struct StepControlArrived {  // from upstream
+struct StepControlArrived {  // from the stage before
   Step step{0};
   wire::StepMessage message;
   MonoTime at;
 };
-// A whole message of another replica of this stage (transport/replicas).
+// A whole message of another data-parallel replica of this stage (transport/replicas).
 struct ReplicaSaid {
   uint32_t replica = 0;
   std::vector<std::byte> message;
 };
-// Between the first stages of replicas: a replica's norm, on its way to the first replica, or what
-// that one has decided.
+// Between first stages of replicas: a replica's norm on its way to replica 0, or the decision of
+// replica 0 for all.
 struct ReplicaAgrees {
   uint32_t replica = 0;
   Step step{0};
   wire::StepMessage message;
 };
-// What a merge with the other replicas needs is there.
+// Everything that a merge with the other replicas needs has arrived.
 struct MergeReady {};
-// The link is over. Orderly when the peer had finished.
+// The link has ended. `reason` is OK if the peer had finished in good order.
 struct PeerGone {
   EdgeId edge{0};
   CellId peer;
   Status reason;
 };
-// This stage cannot go on (a codec's error, a frame that makes no sense).
+// This stage cannot go on: a codec failed, or a frame makes no sense.
 struct Failed {
   Status reason;
 };
-// Another depth and lead, from the next step that begins on.
+// Changes the number of microbatches in flight ("depth") and the lead from the next step on.
 struct RetuneRequested {
   uint64_t id = 0;
   uint32_t depth = 1;
-  std::optional<uint32_t> activation_lead;  // nullopt: stays
+  std::optional<uint32_t> activation_lead;  // nullopt: unchanged
 };
 struct StopRequested {};
 struct CheckpointRequested {};
@@ -104,12 +105,12 @@ class EventQueue {
     }
     ready_.notify_one();
   }
-  // Everything that is there, in order; nothing if nothing is.
+  // Takes all events, in order; empty if there is none.
   std::deque<PipelineEvent> TakeAll() {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});
   }
-  // Waits until something is there or the deadline passes.
+  // Waits for an event until the deadline, then takes all.
   std::deque<PipelineEvent> WaitForAny(Deadline deadline) {
     std::unique_lock lock(mutex_);
     ready_.wait_until(lock, deadline.time(), [this] { return !events_.empty(); });

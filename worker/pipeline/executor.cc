@@ -22,7 +22,7 @@ std::shared_ptr<const std::vector<uint32_t>> TokenIds(std::span<const int32_t> t
   return std::make_shared<const std::vector<uint32_t>>(tokens.begin(), tokens.end());
 }
 
-// Of an activation, by a stage that reads the text itself.
+// Compares the token ids that came with an activation to those that this stage read itself.
 Status CheckTokens(const std::vector<uint32_t>& came, std::span<const int32_t> read) {
   const auto [wrong, mine] = std::ranges::mismatch(
       came, read, [](uint32_t a, int32_t b) { return static_cast<int64_t>(a) == b; });
@@ -135,7 +135,7 @@ Status Executor::RetuneIfDue() {
 }
 
 Status Executor::PreparePasses() {
-  // Of the stage and, where steps overlap, its twin.
+  // Both the stage and its twin, if steps overlap, need their graphs.
   for (const Step step : {step_, step_.Next()}) {
     LH_RETURN_IF_ERROR(resident_.ModelFor(step).PreparePasses(
         std::min(options_.setting.depth, options_.spec.train.microbatches)));

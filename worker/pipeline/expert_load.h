@@ -1,4 +1,4 @@
-// How evenly the experts of a stage are busy. Pure.
+// Measures how evenly a stage's experts are loaded. Pure.
 #ifndef LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_
 #define LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_
 
@@ -10,8 +10,8 @@
 
 namespace longhaul::worker {
 
-// Of `tokens`, Stage::TokensOfExperts, of the blocks from `first_layer` on. nullopt: no block has
-// experts that got any.
+// `tokens`: Stage::TokensOfExperts of the blocks from `first_layer` on. nullopt: no block has
+// experts that got tokens.
 std::optional<v1::ExpertLoad> ExpertLoadOf(const std::vector<std::vector<int64_t>>& tokens,
                                            uint32_t first_layer);
 

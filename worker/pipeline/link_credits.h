@@ -1,4 +1,5 @@
-// How much a link's peer may have under way to us: what its rate is worth (transport::CreditsFor).
+// Decides how many credits a link's peer gets, that is how much may be in flight to us, from the
+// link's measured rate (transport::CreditsFor).
 #ifndef LONGHAUL_WORKER_PIPELINE_LINK_CREDITS_H_
 #define LONGHAUL_WORKER_PIPELINE_LINK_CREDITS_H_
 
@@ -12,18 +13,18 @@
 
 namespace longhaul::worker {
 
-// Begins with the plan's rate, which may be one of a bad moment: then the line shows more as far as
-// credits let it, and gets more, until they are no limit at the plan's round trip. Pure; one
-// thread.
+// Begins with the plan's rate. If that was measured at a bad moment, tensors arrive faster than the
+// plan says, as far as the credits allow, and the credits grow until they no longer limit the rate
+// at the plan's round trip. Pure; one thread at a time.
 class LinkCredits {
  public:
-  // Tensors of fewer chunks say nothing of a rate: the kernel hands over some 64 KiB at once, on a
-  // slow line as well, so what is behind the first chunk must be several times that. They have
+  // Tensors with fewer chunks do not show a rate: even on a slow line the kernel delivers some 64
+  // KiB at once, so the bytes after the first chunk must be several times that. Such links have
   // transport::kDefaultCredits.
   static constexpr uint32_t kChunksOfARate = 5;
   static constexpr size_t kSteps = 8;
 
-  // As transport::CreditsFor.
+  // Arguments as for transport::CreditsFor.
   LinkCredits(double planned_bits_per_second, absl::Duration round_trip, uint64_t message_bytes)
       : round_trip_(round_trip), message_bytes_(message_bytes) {
     constexpr uint64_t kTooSmall = (kChunksOfARate - 1) * transport::kMaxFramePayloadBytes;
@@ -32,8 +33,9 @@ class LinkCredits {
 
   uint32_t count() const { return count_; }
 
-  // The rate at which a step's tensors arrived. True if there are more credits now: each of the
-  // last kSteps steps was fast enough for these. One alone may have come out of a queue at once.
+  // Call it once a step with the rate at which tensors arrived. True if the number of credits has
+  // grown. It grows when each of the last kSteps steps was fast enough, as a single fast step may
+  // have come out of a queue at once.
   bool OnStep(double bits_per_second) {
     rates_.push_back(bits_per_second);
     if (rates_.size() > kSteps) rates_.pop_front();

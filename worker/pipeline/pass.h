@@ -1,4 +1,4 @@
-// One trip of all microbatches through the pipeline: a training step, or a validation after it.
+// A pass: one trip of all microbatches through the pipeline, for a training step or a validation.
 #ifndef LONGHAUL_WORKER_PIPELINE_PASS_H_
 #define LONGHAUL_WORKER_PIPELINE_PASS_H_
 
@@ -15,8 +15,8 @@ enum class PassKind : uint8_t {
   kCleanValidation,  // with boundaries in fp32
 };
 
-// Ordered as they run: the validations of step t come after the training of t, before that of t
-// + 1. Those of step 0 come before all training.
+// Ordered by time: the validations of step t run after the training of t and before that of t + 1.
+// The validations of step 0 run before all training.
 struct Pass {
   Step step{0};
   PassKind kind = PassKind::kTraining;

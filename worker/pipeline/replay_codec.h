@@ -1,5 +1,5 @@
-// A codec of a replay with `codecs: measured`: what it sends is always the same blob, and its time
-// is slept.
+// A codec for replays with `codecs: measured`: it always sends the same blob, and sleeps for the
+// measured time.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLAY_CODEC_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLAY_CODEC_H_
 
@@ -11,10 +11,9 @@
 
 namespace longhaul::worker {
 
-// Encodes noise of `shape` once, with `real`; Encode then copies that blob, whatever its input, and
-// Decode leaves its output as it is. Both take as long as `times` say, and longer only where the
-// copy does. Decode still refuses what is not such a blob. kInvalidArgument for a codec with state,
-// whose blobs differ.
+// Encodes noise of `shape` once with `real`. Encode then copies that blob, whatever its input;
+// Decode checks the blob and leaves its output as it is. Both take the time in `times`, or longer
+// if the copy does. kInvalidArgument for a codec with state, whose blobs differ.
 StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
     std::shared_ptr<const codec::Codec> real, const ReplaySpec::CodecTimes& times,
     const codec::Shape& shape);

@@ -85,7 +85,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   }
 
  private:
-  // Of the exchange's numbers.
+  // The arithmetic for the memory in which the exchange's numbers are.
   replicas::Arithmetic& arithmetic() { return on_device_ ? *on_device_ : in_host_; }
   uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
   // What the stage holds, in the order of the layout. kInternal where its descriptor says
@@ -96,7 +96,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   // Gives what a stage has said to be final: gradients of its blocks from `block` on.
   Status GiveFrom(uint32_t block);
   Status Restore(const StageSnapshot& snapshot);
-  // Of what the reducer remembers. Of residuals each of so many replicas has its own.
+  // Checkpoint name of a part of the reducer's state. Each replica has residuals of its own.
   std::string ArrayName(const std::string& state) const {
     // A stage alone takes masters for its parameters, and anchors for what they are.
     if (merges_ && state.ends_with(kMaster)) {
@@ -107,7 +107,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   std::string OwnName(const std::string& state) const {
     return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
   }
-  // Of replicas that are about to merge.
+  // Restores the locals of a checkpoint that was taken before a merge.
   Status RestoreLocals(const ArrayPieces& pieces);
   void AddLocals(StageSnapshot* snapshot);
   const std::string& NameOf(const replicas::Piece& piece) const {
@@ -143,7 +143,8 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   bool awaits_merge_ = false;
   std::vector<bool> counted_elsewhere_;
   std::vector<uint32_t> final_with_;  // replicas::FinalWith
-  // Of the step whose last backward is under way: who has been given, from the last bucket on.
+  // During the last backward of a step: buckets whose gradients were not yet handed out, from the
+  // last bucket down.
   std::optional<uint32_t> buckets_left_;
   Status beside_;
   absl::Duration time_beside_;

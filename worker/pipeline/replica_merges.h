@@ -1,13 +1,14 @@
-// The merges of replicas that train apart: their outer steps (transport/replicas/outer_step.h),
-// coded on a thread of its own while the stage computes.
+// Merges replicas that train apart by outer steps (transport/replicas/outer_step.h), coded on a
+// thread of its own while the stage computes.
 //
-//   merges.Begin(round, locals);           // what was learned is taken; its messages leave
+//   merges.Begin(round, locals);           // takes what was learned; its messages leave
 //   merges.Take(said);                     // at any time: another replica may be ahead
 //   if (*merges.IsReady()) merges.Merge(values);
 //
-// Threads: one at a time calls it. It calls the reducer and the outbox on its own thread, and uses
-// `pool` from both, never at once: while no merge is under way its own thread does nothing but hold
-// messages of the next one, which touches no numbers. So whoever calls it may read the reducer's.
+// Threads: one caller at a time. It uses the reducer and the outbox on its own thread. `pool`
+// serves both threads, but never at once: while no merge is in flight, its own thread only stores
+// messages of the next merge and touches no numbers. So the caller may then read the reducer's
+// numbers.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_
 
@@ -28,30 +29,30 @@ namespace longhaul::worker {
 
 class ReplicaMerges {
  public:
-  // `reducer` and `pool` outlive it. All replicas begin with these values, one span a parameter.
-  // `tell` is called on the thread of merges: OK when all of the merge under way is there, else
-  // what went wrong, after which nothing more can be merged.
+  // `reducer` and `pool` outlive it. `values`: the parameters with which all replicas begin, one
+  // span each. `tell` is called on the merge thread: with OK when everything of the current merge
+  // has arrived, else with the error, after which nothing more can be merged.
   ReplicaMerges(const replicas::LocalSgdOptions& options,
                 std::span<const std::span<const float>> values, replicas::Reducer* reducer,
                 codec::Parallel* pool, std::function<void(const Status&)> tell);
 
-  // Merges count up by one. `locals`: the parameters as this replica has them now; not read after
+  // Begins a merge. `round` counts up by one. `locals`: this replica's parameters, not read after
   // the call.
   void Begin(uint64_t round, std::span<const std::span<const float>> locals);
   void Take(ReplicaSaid said);
-  // Begin came, and Merge did not.
+  // Whether a merge has begun and Merge was not called yet.
   bool under_way() const { return under_way_; }
-  // All that Merge needs is there.
+  // Whether everything that Merge needs has arrived.
   StatusOr<bool> IsReady() const;
-  // `locals` as they have become since Begin.
+  // `locals`: the parameters as they are now, several steps after Begin. Merge changes them.
   void Merge(std::span<const std::span<float>> locals);
 
-  // What a checkpoint has of it; while no merge is under way.
+  // The state for a checkpoint. Only while no merge is in flight.
   replicas::OuterStep& outer() { return outer_; }
   const replicas::OuterStep& outer() const { return outer_; }
 
  private:
-  // On the thread, as what follows.
+  // Runs `work` on the merge thread, as the functions below.
   void Post(std::function<Status()> work);
   Status BeginRound(uint64_t round);
   Status StepReduced();
@@ -61,12 +62,12 @@ class ReplicaMerges {
   replicas::Reducer* const reducer_;
   const std::function<void(const Status&)> tell_;
   bool under_way_ = false;
-  std::vector<bool> stepped_;  // by bucket; the thread's
+  std::vector<bool> stepped_;  // by bucket; merge thread only
 
-  mutable std::mutex mutex_;  // what follows
+  mutable std::mutex mutex_;  // guards what follows
   Status status_;
   bool ready_ = false;
-  CodecThread thread_;  // last: it ends first
+  CodecThread thread_;  // last member: it ends first
 };
 
 }  // namespace longhaul::worker

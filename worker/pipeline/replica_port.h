@@ -1,13 +1,13 @@
-// A stage's end of the edge to another replica of it: whole messages of transport/replicas, in
-// order, and between first stages what replicas agree on in a step.
+// A stage's end of the edge to another data-parallel replica: carries whole messages of
+// transport/replicas in order and, between first stages, what replicas agree on in a step.
 //
-// Messages travel in chunks on the bulk lane, agreements on the control lane. The link gets chunks
-// a few at a time, and next to none while tensors of boundaries are on their way (wire_turns.h).
-// What belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
-// (Failed).
+// Messages travel in chunks on the bulk lane, agreements on the control lane. The port hands a few
+// chunks at a time to the link, and almost none while boundary tensors are in flight
+// (wire_turns.h). Frames of another run or attempt ("epoch") are dropped and counted. A frame that
+// makes no sense ends the stage (Failed).
 //
-// Threads: Send from one thread at a time, SendAgreement from the compute thread; LinkHandler on
-// the link's loop. Lives in a shared_ptr: the link's loop and pending sends hold it.
+// Threads: Send from one thread at a time, SendAgreement on the compute thread, LinkHandler on the
+// link's loop. Held by a shared_ptr, because the link's loop and pending sends keep it.
 #ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
 #define LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
 
@@ -31,8 +31,8 @@
 
 namespace longhaul::worker {
 
-// What a link has of replicas' chunks beside tensors of boundaries: a line between other regions
-// may be free, and what waits must not wait for ever.
+// Chunks of replicas that a link may have while boundary tensors are in flight. Not 0: the line to
+// another region may be free, and what waits must not starve.
 inline constexpr uint32_t kChunksBesideTensors = 2;
 
 struct ReplicaPortOptions {
@@ -41,11 +41,11 @@ struct ReplicaPortOptions {
   EdgeId edge;
   CellId own, peer;
   uint32_t credits = transport::kDefaultCredits;
-  // The most chunks that the link has at a time: what fills it. A tensor that comes then waits for
-  // no more than these.
+  // Maximum number of chunks in the link at a time, enough to fill it. A boundary tensor then waits
+  // for at most these.
   uint32_t most_chunks = transport::kDefaultCredits;
-  std::shared_ptr<WireTurns> turns;  // or null: nothing else goes over the line
-  // No message of the peer is longer: of hostile headers.
+  std::shared_ptr<WireTurns> turns;  // null: nothing else uses the line
+  // Maximum length of a peer's message: a limit on hostile headers.
   uint64_t most_message_bytes = uint64_t{1} << 32;
   TrafficWatch* traffic = nullptr;  // outlives the port; or null
   std::function<void(const LinkHealth&)> on_health;
@@ -67,9 +67,9 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
     return frames_received_.load(std::memory_order_relaxed);
   }
 
-  // Never blocks. A ReplicaSaid of the peer.
+  // Sends a message, which arrives as a ReplicaSaid. Never blocks.
   void Send(Step step, std::vector<std::byte> message);
-  // A ReplicaAgrees of the peer. `kind`: kNormUp or kStepControl.
+  // Sends an agreement, which arrives as a ReplicaAgrees. `kind`: kNormUp or kStepControl.
   void SendAgreement(wire::TensorKind kind, Step step, const wire::StepMessage& message);
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;

@@ -1,4 +1,4 @@
-// Where the time of one step at one stage went. On the compute thread.
+// Accounts for the time of one step at one stage. Used on the compute thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_
 #define LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_
 
@@ -10,23 +10,23 @@
 
 namespace longhaul::worker {
 
-// They add up to the step: what the executor itself takes counts to what it did next.
+// The parts add up to the step. The executor's own overhead counts to what it does next.
 struct StepTimes {
   absl::Duration forward, backward;
   absl::Duration optimizer;  // with the norm, and the snapshot for a checkpoint
-  // Idle, and a forward could have run had its input been there, or the optimizer had the word come
-  // from above.
+  // Idle while a missing input kept back a forward, or a missing message from the stage before kept
+  // back the optimizer.
   absl::Duration wait_input;
-  // Idle for gradients, or for the norm of the stages below; with what is reduced and coded for
-  // other replicas.
+  // Idle while waiting for gradients or for the norm of later stages. Includes reducing and coding
+  // for other replicas.
   absl::Duration wait_gradient;
-  // Of either wait, the part in which the stage's codec thread was at work: it is what held it up,
-  // directly or by what it has not sent.
+  // The part of both waits in which the stage's codec thread was busy: the codec held the stage up,
+  // directly or by what it had not yet sent.
   absl::Duration wait_codec;
 };
 
-// Adds the time from the end of the one before it to its own end to `*sum`, and to `log` (may be
-// null) as a span. `*mark` is that end.
+// Measures from the end of the previous span (`*mark`) to its own end. Adds the time to `*sum` and
+// a span to `log` (may be null), and moves `*mark`.
 class ScopedSpan {
  public:
   ScopedSpan(MonoTime* mark, absl::Duration* sum, TraceLog* log, v1::Span::Kind kind,

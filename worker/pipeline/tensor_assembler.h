@@ -1,7 +1,7 @@
-// Puts together the tensors that come over one edge, chunk by chunk. It believes nothing of a
-// chunk: what is not what the run expects next is refused, which ends the stage.
+// Assembles the tensors that arrive over one edge from their chunks. It trusts no header: any chunk
+// but the expected next one is refused, which ends the stage.
 //
-// Threads: one at a time, the link's loop. Errors: kInvalidArgument for a chunk that is refused;
+// Threads: one at a time, the link's loop. Errors: kInvalidArgument for a refused chunk;
 // kResourceExhausted.
 #ifndef LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_
 #define LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_
@@ -25,7 +25,7 @@
 
 namespace longhaul::worker {
 
-// Of a blob, in a frame of its own; the last one may be smaller.
+// Bytes of a blob in one frame. The last chunk may be smaller.
 inline constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
 inline Slice SliceOf(const wire::TensorHeader& header) {
@@ -38,31 +38,31 @@ inline Pass PassOf(const wire::TensorHeader& header) {
 }
 
 struct TensorAssemblerOptions {
-  Direction direction = Direction::kForward;  // of what comes
+  Direction direction = Direction::kForward;  // of the arriving tensors
   uint32_t replica = 0;
   uint32_t microbatches = 1, validation_microbatches = 0;
-  uint32_t slices = 1;  // of each microbatch
+  uint32_t slices = 1;  // sequence chunks of each microbatch
   codec::Shape shape;
-  // What the tensors of a pass are encoded with, and who will decode them.
+  // The codec of a pass, and who will decode its tensors.
   std::function<const codec::Codec&(const Pass&)> codec;
   std::function<BoundaryCodec&(const Pass&)> runner;
 };
 
-// All chunks have come.
+// A tensor of which all chunks have arrived.
 struct EncodedTensor {
   Pass pass;
   Slice slice;
   BlobBuffer blob;
   size_t blob_bytes = 0;
   uint32_t chunks = 1;
-  MonoTime began;  // when its first chunk came
+  MonoTime began;  // arrival of its first chunk
 };
 
 class TensorAssembler {
  public:
   explicit TensorAssembler(TensorAssemblerOptions options) : options_(std::move(options)) {}
 
-  // `body`: of a frame of kind kChunk; copied. Gives the tensor whose last chunk it was, else null.
+  // Copies `body` of a kChunk frame. Gives the tensor if this was its last chunk, else null.
   StatusOr<std::shared_ptr<const EncodedTensor>> Take(const wire::TensorHeader& header,
                                                       std::span<const std::byte> body);
 
@@ -75,7 +75,7 @@ class TensorAssembler {
 
   const TensorAssemblerOptions options_;
   std::shared_ptr<EncodedTensor> partial_;  // null: the next chunk begins a tensor
-  size_t received_bytes_ = 0;               // of it
+  size_t received_bytes_ = 0;               // bytes received of it
   uint32_t next_chunk_ = 0;
   Pass last_pass_;  // of the last tensor
   std::optional<Slice> last_slice_;

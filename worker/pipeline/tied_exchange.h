@@ -1,5 +1,5 @@
-// Sums the gradient of a tied model's matrix, once a step, over the two stages that hold it. One
-// stage's end; the other one is at the far end of a port.
+// Sums the gradient of a tied model's matrix once a step over the two stages that hold it. This is
+// one stage's end; the other is at the far end of a port.
 //
 //   exchange.NoteTokens(ids);                     // of each forward of the step
 //   exchange.Begin(step);                         // its last backward is done
@@ -10,11 +10,11 @@
 //   }
 //   exchange.BeginCheck(snapshot);                // at a checkpoint; DigestArrived goes to Take()
 //
-// The head's end sends its whole gradient, the embedding's end the rows that tokens of the step
-// have read: the others are zero. Both ends read the tokens, so no row numbers travel. Rows go in
-// pieces of about a MiB, and at most kPiecesUnderWay of these wait to be taken. What comes is kept
-// until the own rows are read, and then added: a + b and b + a have the same bits. So both ends
-// have the same gradient.
+// The head's end sends its whole gradient. The embedding's end sends the rows that tokens of the
+// step have read; its other rows are zero. Both ends know the tokens, so no row numbers travel.
+// Pieces have about 1 MiB, and at most kPiecesUnderWay of them are in flight. Arrived rows are kept
+// until the own rows have been read, and added then. a + b and b + a have the same bits, so both
+// ends get the same gradient.
 //
 // Threads: the compute thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_TIED_EXCHANGE_H_
@@ -36,43 +36,43 @@
 
 namespace longhaul::worker {
 
-// How a matrix is cut: `pieces` tensors of `shape`. Of a list of rows the last piece may be filled
-// up with zeros.
+// How a matrix is cut: into `pieces` tensors of `shape`. The last piece of a list of rows may be
+// padded with zeros.
 struct TiedPieces {
   codec::Shape shape;  // 1 x rows of a piece x channels
   uint32_t pieces = 0;
 };
 TiedPieces PiecesOf(uint32_t rows, uint32_t channels);
 
-// Of the matrix in a snapshot, and of its moments.
+// Digest of the matrix in a snapshot and of its optimizer state.
 uint64_t DigestOf(const StageSnapshot& snapshot, const TiedMatrix& matrix);
 
 class TiedExchange {
  public:
   static constexpr uint32_t kPiecesUnderWay = 16;
-  // The way to the other end.
+  // Sends to the other end.
   struct Link {
-    // A PieceTaken follows when the peer has taken it.
+    // The port answers with a PieceTaken when the peer has taken the piece.
     std::function<void(Step step, Microbatch piece, BoundaryTensor tensor)> send_piece;
     std::function<void(Step step, uint64_t digest)> send_digest;
   };
 
-  // `matrix` outlives it. `embedding`: this end has the embedding, else the head.
+  // `matrix` outlives it. `embedding`: this end has the embedding; else the head.
   TiedExchange(TiedMatrix* matrix, bool embedding, Link link);
 
   void NoteTokens(std::span<const int32_t> ids);
   void Begin(Step step);
-  // Sends, reads and adds what can be by now.
+  // Sends, reads and adds whatever is possible now.
   Status Advance();
   bool IsDone() const { return !step_.has_value(); }
 
-  // Tells the peer what `snapshot` has of the matrix, which is to be the same there.
+  // Tells the peer the digest of the matrix in `snapshot`, which must be equal there.
   void BeginCheck(const StageSnapshot& snapshot);
-  // False: the peer has not said yet. kInternal where it has another one.
+  // False: the peer's digest has not arrived. kInternal: it differs.
   StatusOr<bool> IsChecked();
 
-  // Before Begin, too. `under_way`: the step that this stage is in. kInvalidArgument for what is
-  // none of that step.
+  // May come before Begin. `under_way`: the step that this stage is in. kInvalidArgument: the piece
+  // or digest does not belong to that step.
   Status Take(TensorArrived arrived, Step under_way);
   Status Take(const DigestArrived& arrived, Step under_way);
   void NotePieceTaken() { --under_way_; }
@@ -88,10 +88,10 @@ class TiedExchange {
   const bool embedding_;
   const Link link_;
   const TiedPieces pieces_;
-  std::vector<uint8_t> is_read_;  // of each row: by tokens of the step
-  std::vector<int32_t> all_;      // rows
-  std::vector<int32_t> read_;     // ascending, of the step that has begun
-  std::optional<Step> step_;      // has begun and is not done
+  std::vector<uint8_t> is_read_;  // by row: whether tokens of the step read it
+  std::vector<int32_t> all_;      // all rows
+  std::vector<int32_t> read_;     // rows read in the step that has begun, ascending
+  std::optional<Step> step_;      // the step that has begun and is not done
   uint32_t sent_ = 0, added_ = 0, under_way_ = 0;
   std::map<uint32_t, BoundaryTensor> arrived_;
   std::optional<uint64_t> own_digest_, peer_digest_;

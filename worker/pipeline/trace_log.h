@@ -1,7 +1,7 @@
-// What a stage did when, over its last steps, for `longhaul trace`. Always on: an entry costs less
-// than a microsecond and 48 bytes.
+// Records what a stage did when during its last steps, for `longhaul trace`. Always on: an entry
+// costs less than a microsecond and 48 bytes.
 //
-// Thread-safe. Times are of this machine's monotonic clock.
+// Thread-safe. Times are this machine's monotonic clock.
 #ifndef LONGHAUL_WORKER_PIPELINE_TRACE_LOG_H_
 #define LONGHAUL_WORKER_PIPELINE_TRACE_LOG_H_
 
@@ -19,25 +19,25 @@ namespace longhaul::worker {
 class TraceLog {
  public:
   static constexpr size_t kSteps = 8;
-  // Of all steps together; of a step with more the first ones are kept.
+  // Maximum number of entries of all steps together. Of a longer step the first ones are kept.
   static constexpr size_t kMostSpans = 16'000;
 
   struct Entry {
     v1::Span::Kind kind = v1::Span::UNKNOWN;
-    // That it belongs to, where that may be another than the step under way: a neighbour that is
-    // through with that sends for the next, and what is sent last may be coded behind the step's
-    // end. 0: the step in which it ends.
+    // The step that the entry belongs to, if that may differ from the current one: a neighbour that
+    // is ahead already sends for the next step, and the last tensors may be coded after the step's
+    // end. 0: the step in which the entry ends.
     Step step{0};
     Slice slice;
-    bool up = false;  // as of v1::Span
+    bool up = false;  // as in v1::Span
     MonoTime begin, end;
     uint64_t bytes = 0;
   };
   void Add(const Entry& entry);
-  // The step under way has taken from `begin` to `end`; what comes next belongs to the following.
+  // Ends the current step, which took from `begin` to `end`.
   void EndStep(Step step, MonoTime begin, MonoTime end);
 
-  // The last `steps` (0: all) that have ended, oldest first.
+  // The last `steps` ended steps (0: all), oldest first.
   v1::StageTrace Take(uint32_t steps) const;
 
  private:
@@ -47,7 +47,7 @@ class TraceLog {
     std::vector<Entry> entries;
   };
   mutable std::mutex mutex_;
-  std::vector<Entry> current_;  // of the step under way, or later ones
+  std::vector<Entry> current_;  // of the current step, or of later ones
   std::deque<Recorded> steps_;
   size_t spans_ = 0;  // in steps_
 };

@@ -1,5 +1,5 @@
-// Whether tensors of a stage are on their way over this worker's links, so that what can wait, such
-// as copies of checkpoints, waits for them. Thread-safe.
+// Says whether boundary tensors are in flight over this worker's links, so that less urgent
+// transfers, as copies of checkpoints, wait for them. Thread-safe.
 #ifndef LONGHAUL_WORKER_PIPELINE_TRAFFIC_WATCH_H_
 #define LONGHAUL_WORKER_PIPELINE_TRAFFIC_WATCH_H_
 
@@ -13,7 +13,7 @@ namespace longhaul::worker {
 
 class TrafficWatch {
  public:
-  // A port has tensors on their way, in one direction; and has them no more.
+  // A port calls Begin when it has tensors in flight in one direction, and End when it has none.
   void Begin() {
     const std::lock_guard lock(mutex_);
     ++busy_;
@@ -22,14 +22,14 @@ class TrafficWatch {
     const std::lock_guard lock(mutex_);
     if (--busy_ == 0) changed_.notify_all();
   }
-  // Until no tensor is on its way, but no longer than `until`.
+  // Blocks until no tensor is in flight, or until `until`.
   void AwaitQuiet(MonoTime until) {
     std::unique_lock lock(mutex_);
     ++waiting_;
     changed_.wait_until(lock, until, [this] { return busy_ == 0; });
     --waiting_;
   }
-  // How many threads are in AwaitQuiet.
+  // Number of threads in AwaitQuiet.
   uint64_t waiting() const {
     const std::lock_guard lock(mutex_);
     return waiting_;

@@ -1,8 +1,7 @@
-// Looks from a thread of its own whether a stage's compute thread, or the codec thread, is stuck in
-// one piece of work: in a kernel, a driver or a system call. A stage that waits for a neighbour is
-// not stuck.
+// Watches from its own thread whether a stage's compute thread or codec thread is stuck in one
+// piece of work: a kernel, a driver or a system call. Waiting for a neighbour is not being stuck.
 //
-// The stuck thread cannot be ended, so whoever is told has to end the process.
+// A stuck thread cannot be ended, so the caller's `on_hang` has to end the process.
 #ifndef LONGHAUL_WORKER_PIPELINE_WATCHDOG_H_
 #define LONGHAUL_WORKER_PIPELINE_WATCHDOG_H_
 
@@ -21,12 +20,12 @@
 
 namespace longhaul::worker {
 
-// How long a thread has been seen at one piece of work. Time in which nobody looked counts little:
-// then the process was stopped, or its machine asleep, and nothing hung.
+// How long a thread has been in one piece of work. Counts little for time in which nobody looked,
+// because the process was stopped or its machine asleep then, and nothing hung.
 class TimeAtOnePiece {
  public:
   explicit TimeAtOnePiece(absl::Duration look_every) : look_every_(look_every) {}
-  // The piece that is at hand now, by its number; nullopt: none.
+  // `piece`: the current piece's number; nullopt: none.
   absl::Duration Look(std::optional<uint64_t> piece, MonoTime now);
 
  private:
@@ -36,9 +35,8 @@ class TimeAtOnePiece {
   MonoTime last_;
 };
 
-// How long a piece may take: `timeout`, and at least 20 median steps. Ten times that before the
-// first step has ended, which also records passes and has nothing to compare with, and for the
-// disk, which is shared and takes as long as it takes.
+// How long a piece may take: `timeout`, but at least 20 median steps. Ten times that before the
+// first step has ended, which records CUDA graphs and has no median, and for the shared disk.
 absl::Duration LimitOf(const WorkAtHand::Piece& piece, std::optional<absl::Duration> median_step,
                        absl::Duration timeout);
 
@@ -49,7 +47,7 @@ class Watchdog {
   // optimizer". It may end the process.
   Watchdog(const WorkAtHand* work, const CodecThread* codec_thread, absl::Duration timeout,
            std::function<void(const std::string&)> on_hang);
-  // Ends the thread, unless it is in `on_hang`: then it waits for its end.
+  // Ends the thread. If `on_hang` runs, waits for it.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -1,5 +1,5 @@
-// Who goes first on a worker's line: tensors of boundaries, for which stages wait in the middle of
-// their passes. Messages between replicas take what these leave. Thread-safe.
+// Gives boundary tensors priority on a worker's line, because stages wait for them in the middle of
+// their passes. Messages between replicas use the rest. Thread-safe.
 #ifndef LONGHAUL_WORKER_PIPELINE_WIRE_TURNS_H_
 #define LONGHAUL_WORKER_PIPELINE_WIRE_TURNS_H_
 
@@ -14,7 +14,7 @@ namespace longhaul::worker {
 
 class WireTurns {
  public:
-  // A port has tensors on their way to its peer; and has them no more.
+  // A port calls Begin when it has tensors in flight to its peer, and End when it has none.
   void Begin() { ++busy_; }
   void End() {
     if (--busy_ > 0) return;
@@ -22,8 +22,8 @@ class WireTurns {
     for (const auto& quiet : when_quiet_) quiet();
   }
   bool busy() const { return busy_ > 0; }
-  // `quiet` is called whenever the last of them has arrived: on any thread, with a port's lock held
-  // and this one's, so it calls neither of the two. Before the first Begin.
+  // `quiet` is called whenever the last tensor has arrived, on any thread, with a port's lock and
+  // this object's lock held: it must call neither. Register before the first Begin.
   void CallWhenQuiet(std::function<void()> quiet) {
     const std::lock_guard lock(mutex_);
     when_quiet_.push_back(std::move(quiet));

@@ -1,8 +1,8 @@
-// What a stage's compute thread is at, for those who watch from outside. A piece of work is what
-// the thread cannot leave: a pass of a microbatch, the optimizer, a wait for the disk. A wait for a
-// neighbour is none.
+// What a stage's compute thread is doing, for observers (watchdog.h). A piece of work is something
+// that the thread cannot leave: a pass of a microbatch, the optimizer, a wait for the disk. A wait
+// for a neighbour is not a piece.
 //
-// Begin, End and EndStep from the compute thread; the rest from any thread.
+// Begin, End and EndStep on the compute thread; the rest on any thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_
 #define LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_
 
@@ -32,12 +32,12 @@ class WorkAtHand {
   };
   enum class Wait : uint8_t { kInput, kGradient, kTied, kReplicas };
   struct Piece {
-    uint64_t number = 0;  // no two pieces of a stage's epoch have the same
+    uint64_t number = 0;  // unique within an attempt of the stage
     Kind kind = Kind::kForward;
     Microbatch microbatch{0};
   };
 
-  // For the life of a piece of work.
+  // Marks a piece of work for its lifetime.
   class Scope {
    public:
     Scope(WorkAtHand* work, Kind kind, Microbatch microbatch = {}) : work_(work) {
@@ -55,14 +55,14 @@ class WorkAtHand {
   void EndStep(absl::Duration took);
   void BeginWait(Wait wait);
 
-  // nullopt: it waits for a neighbour, or has not begun.
+  // nullopt: the thread waits for a neighbour, or has not begun.
   std::optional<Piece> piece() const;
   Step step() const;
-  // Pieces that were begun or done so far.
+  // How often a piece has begun or ended.
   uint64_t progress() const;
-  // Of the last steps; nullopt before the first one has ended.
+  // Median over the last steps; nullopt before the first has ended.
   std::optional<absl::Duration> MedianStep() const;
-  // "in the backward pass of microbatch 3", "waiting for an activation".
+  // For people: "in the backward pass of microbatch 3", "waiting for an activation".
   std::string Doing() const;
 
   static std::string ToString(const Piece& piece);

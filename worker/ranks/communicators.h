@@ -1,6 +1,6 @@
-// The backends of a group's collectives, as a run file asks for them: NCCL among GPUs that have
-// direct links, rings in host memory among those that have none (collective/mapped), Unix sockets
-// among ranks of the CPU; over these what compresses sums.
+// Chooses the collectives of a tensor-parallel group: NCCL for GPUs with peer access (NVLink,
+// PCIe), rings in host memory for GPUs without (collective/mapped), Unix sockets for ranks on the
+// CPU; and on top of these the compressed sums of the run file.
 #ifndef LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
 #define LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
 
@@ -14,8 +14,8 @@
 
 namespace longhaul::worker {
 
-// What blocks exchange in bf16: of each operation the bytes of its largest tensor, as a switcher
-// counts them. Of experts' tokens those where all experts are equally busy.
+// What a block's ranks exchange in bf16: the bytes of the largest tensor of each operation, as a
+// switcher counts. Tokens of experts are counted as if all experts were equally busy.
 struct BlockExchange {
   collective::Op op = collective::Op::kAllReduce;
   uint64_t bytes = 0;
@@ -23,23 +23,24 @@ struct BlockExchange {
 };
 std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options);
 
-// By which way GPUs exchange.
+// How GPUs exchange.
 enum class GroupPath : uint8_t {
-  kBest,    // kNccl where all reach each other's memory, or are too many; else kMapped
-  kNccl,    // direct links, or what NCCL has instead
-  kMapped,  // host memory that all map
+  kBest,    // kNccl if all GPUs have peer access or are too many; else kMapped
+  kNccl,    // peer access, or NCCL's substitute
+  kMapped,  // host memory that all GPUs map
 };
 
-// For the stage of `options`. Thread-safe. GPUs: LoadTorchCuda came before, and with it NCCL.
+// Makes communicators for the stage of `options`. Thread-safe. For GPUs call LoadTorchCuda first,
+// which loads NCCL.
 //
-// GroupCollective::kAuto: a switcher of the native communicator and zip (switcher/factory.h), which
-// takes about a second for its probe, or reads it from `probes`, a folder; "": no probe is kept. It
-// stays only where zip is taken for what this stage's ranks exchange: else the native communicator
-// does all. Passes are recorded wherever no call waits for sizes on the host: without zip, and with
-// zip through host memory that GPUs map. Sums in fp32 are never zip's, so those stages probe
-// nothing.
+// GroupCollective::kAuto compares the native communicator and zip by a switcher
+// (switcher/factory.h). Its probe takes about a second, or comes from the folder `probes` ("": not
+// kept). The switcher stays only if zip is chosen for some exchange of this stage; else the native
+// communicator does all. CUDA graphs can record the passes whenever no call waits for sizes on the
+// host: without zip, and with zip over host memory that GPUs map. Zip never sums fp32, so stages
+// that sum in fp32 probe nothing.
 //
-// NCCL_P2P_DISABLE=1 in the environment says of all GPUs that they have no direct links.
+// NCCL_P2P_DISABLE=1 in the environment says that no GPUs have peer access.
 MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes = "",
                                    GroupPath path = GroupPath::kBest);
 

@@ -1,10 +1,11 @@
-// What a worker does on its coordinator's commands: one thing at a time, on a thread of its own.
+// Carries out the coordinator's commands on a worker, one at a time, on a thread of its own.
 //
-// When an epoch has ended, its model stays for the next one of the same run (resident_stage.h).
+// When an attempt at a run ("epoch") has ended, its model stays in memory for the next one of the
+// same run (resident_stage.h).
 //
-// Handle, FillHello, FillHeartbeat and Reading are thread-safe and never wait for the work at hand;
-// Handle deletes the files of a checkpoint that is to be dropped itself. Commands are idempotent;
-// one for another run or epoch than the one at hand does nothing.
+// Handle, FillHello, FillHeartbeat and Reading are thread-safe and never wait for a command in
+// progress; only the files of a dropped checkpoint are deleted inside Handle. Commands are
+// idempotent. A command for another run or epoch than the current one does nothing.
 #ifndef LONGHAUL_WORKER_RPC_AGENT_H_
 #define LONGHAUL_WORKER_RPC_AGENT_H_
 
@@ -32,16 +33,16 @@ class Agent {
   explicit Agent(const Resources& resources);
   ~Agent();
 
-  // Drops the run at hand and ends the thread; commands that still come do nothing. Idempotent.
+  // Drops the current run and ends the thread; later commands do nothing. Idempotent.
   void Shutdown();
 
   void Handle(v1::WorkerCommand command);
-  // Run, epoch and cell at hand, if any, and the model that is kept.
+  // Fills in the current run, epoch and cell, if any, and the resident model.
   void FillHello(v1::Hello* hello) const;
   void FillHeartbeat(v1::Heartbeat* heartbeat) const;
-  // The stage at hand, for metrics; nullopt: there is none.
+  // Metrics of the current stage; nullopt: there is none.
   std::optional<StageReading> Reading() const;
-  // The run at hand, for log lines.
+  // The current run, for log lines.
   bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
 
  private:
@@ -53,10 +54,10 @@ class Agent {
   void Measure(const v1::WorkerCommand& command);
   void Probe(const std::shared_ptr<LinkProbe>& probe);
   StatusOr<v1::LayerTimes> TimesOf(const v1::WorkerCommand& command);
-  // With mutex_ held, on the thread.
+  // On the agent's thread, with mutex_ held.
   void KeepResident(std::unique_ptr<ResidentStage> resident);
   void DropResident(std::unique_lock<std::mutex>& lock, const std::string& why);
-  // With mutex_ held: whether it speaks of run_, of next_.
+  // Whether the command is about run_ or next_. With mutex_ held.
   bool IsCurrent(const v1::WorkerCommand& command) const;
   bool IsNext(const v1::WorkerCommand& command) const;
   bool IsBeingMeasured(const v1::WorkerCommand& command) const;
@@ -66,13 +67,13 @@ class Agent {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<v1::WorkerCommand> next_;     // a Measure, a ProbeLink or an Assign
-  std::vector<v1::Readdress> next_moves_;     // that came behind it
-  std::optional<v1::WorkerCommand> measure_;  // at hand
-  std::shared_ptr<LinkProbe> probe_;          // at hand, or the last
+  std::vector<v1::Readdress> next_moves_;     // which came after next_
+  std::optional<v1::WorkerCommand> measure_;  // in progress
+  std::shared_ptr<LinkProbe> probe_;          // in progress, or the last one
   std::optional<v1::WorkerMessage> probed_;   // its answer, once there is one
-  std::shared_ptr<EpochRun> run_;             // at hand
-  v1::Resident resident_said_;                // what is said of resident_; no run_id: there is none
-  // What the last stage that ran here did, kept until the next one begins.
+  std::shared_ptr<EpochRun> run_;             // in progress
+  v1::Resident resident_said_;                // what Hello says about resident_; no run_id: nothing
+  // The trace of the last stage here, kept until the next stage begins.
   struct Traced {
     RunId run;
     Epoch epoch;
@@ -81,7 +82,7 @@ class Agent {
   };
   Traced traced_;
   bool closing_ = false;
-  // Of the last epoch, where none is at hand. The thread's own.
+  // The model of the last attempt, while none is in progress. Used on the agent's thread only.
   std::unique_ptr<ResidentStage> resident_;
   MonoTime resident_until_;
   std::thread thread_;

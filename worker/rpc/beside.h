@@ -1,4 +1,4 @@
-// One piece of work beside the caller's thread, whose end waits for it.
+// Runs one function on another thread; the destructor waits for its end.
 //
 //   Beside<TokenFile> text([&](const GivenUp& given_up) { return Fetch(given_up); });
 //   ...
@@ -15,7 +15,7 @@
 
 namespace longhaul::worker {
 
-// Whether nobody wants the result any more; asked now and then by the work.
+// Polled by the work: true once nobody wants the result any more.
 using GivenUp = std::function<bool()>;
 
 template <class Result>
@@ -28,15 +28,16 @@ class Beside {
         })) {}
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
-  // Gives it up, where it was not taken, and waits until it has noticed.
+  // Gives the work up if its result was not taken, and waits until it ends.
   ~Beside() { given_up_.store(true, std::memory_order_relaxed); }
 
-  // Once.
+  // Waits for the result. Call it once.
   StatusOr<Result> Take() { return result_.get(); }
 
  private:
   std::atomic<bool> given_up_{false};
-  std::future<StatusOr<Result>> result_;  // last: its destructor waits, and the work asks given_up_
+  // last: its destructor waits, and the work reads given_up_
+  std::future<StatusOr<Result>> result_;
 };
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// Files that the coordinator hands out by content address (token files): fetched once, kept in the
-// worker's state directory, resumed where a transfer broke, verified.
+// Downloads files (token files) from the coordinator by content address. A file is downloaded once,
+// resumed after a broken transfer, verified, and kept in the worker's state directory.
 #ifndef LONGHAUL_WORKER_RPC_BLOB_FETCHER_H_
 #define LONGHAUL_WORKER_RPC_BLOB_FETCHER_H_
 
@@ -18,14 +18,14 @@ class BlobFetcher {
  public:
   BlobFetcher(std::shared_ptr<Access> access, std::string folder);
 
-  // The path of the file. Blocks; gives up at `deadline` or when `cancelled` says so (asked between
-  // chunks). kDataLoss when what came is not what the address says.
+  // Gives the path of the file and downloads it first if needed. Blocks until `deadline`, or until
+  // `cancelled` (polled between chunks) is true. kDataLoss: the content has another hash.
   StatusOr<std::string> Fetch(const std::string& sha256, Deadline deadline,
                               const std::function<bool()>& cancelled);
 
   // Deletes the file.
   void Forget(const std::string& sha256);
-  // Deletes every file in the folder, also what an interrupted transfer left.
+  // Deletes every file in the folder, leftovers of interrupted transfers included.
   void ForgetAll();
 
  private:

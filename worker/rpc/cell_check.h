@@ -1,4 +1,4 @@
-// Whether a worker can carry out a cell. Pure.
+// Checks whether a worker can carry out a cell. Pure.
 #ifndef LONGHAUL_WORKER_RPC_CELL_CHECK_H_
 #define LONGHAUL_WORKER_RPC_CELL_CHECK_H_
 
@@ -10,8 +10,8 @@
 
 namespace longhaul::worker {
 
-// What a worker that offers these devices cannot do of what the cell asks for; a sentence each. A
-// cell takes a device for each of its ranks, all of one kind.
+// What the cell asks for and a worker with these devices cannot do, one sentence each. A cell takes
+// a device for each of its ranks, all of one kind.
 std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
                                   const std::vector<WorkerDevice>& offered);
 

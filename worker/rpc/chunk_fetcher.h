@@ -1,5 +1,5 @@
-// Where chunks of data sets come from beside other workers (worker/data/set_chunks.h): a web
-// server where the set is at one, the set's folder where this worker has it, the coordinator.
+// Fetches chunks of data sets from sources other than workers (worker/data/set_chunks.h): the set's
+// web server, its folder on this worker, or the coordinator.
 #ifndef LONGHAUL_WORKER_RPC_CHUNK_FETCHER_H_
 #define LONGHAUL_WORKER_RPC_CHUNK_FETCHER_H_
 
@@ -8,9 +8,10 @@
 
 namespace longhaul::worker {
 
-// Of both: kDataLoss, kNotFound where the chunk is not there as it was when the run was submitted.
+// kDataLoss, kNotFound: the chunk is not as it was when the run was submitted. True of both
+// functions.
 FetchChunk FetchFromPlace();
-// `blobs` must outlive it; what was fetched is deleted there again.
+// `blobs` must outlive the result. What was fetched is deleted from it again.
 FetchChunk FetchFromCoordinator(BlobFetcher* blobs);
 
 }  // namespace longhaul::worker

@@ -1,8 +1,8 @@
-// Which cells of a run give each other chunks of data sets. The cells of a replica that read text
-// (the first stage and the last; with data.mask: document all) need the same chunks at nearly the
-// same time. The first stage reads every window first: it fetches a chunk that another one asks it
-// for. So each of the others is paired with the first. The plan says nothing of that: a pair that
-// cannot reach each other gives each other nothing. Pure.
+// Decides which cells of a run give each other chunks of data sets. The cells of a replica that
+// read text (the first and last stage; with data.mask: document all) need the same chunks at nearly
+// the same time. The first stage needs every window first, so it also fetches chunks that others
+// ask it for, and each other cell is paired with it. The plan does not know these pairs: a pair
+// that cannot reach each other exchanges nothing. Pure.
 #ifndef LONGHAUL_WORKER_RPC_CHUNK_PAIRS_H_
 #define LONGHAUL_WORKER_RPC_CHUNK_PAIRS_H_
 
@@ -14,25 +14,25 @@
 
 namespace longhaul::worker {
 
-// A cell with which this cell exchanges chunks.
+// A cell that this cell exchanges chunks with.
 struct ChunkPair {
   CellId peer;
   std::string peer_worker;     // its name
   bool fetches_for = false;    // this cell is the first stage
   std::string transport;       // the plan's name
-  double bits_per_second = 0;  // of what this cell sends; 0: nothing is known
+  double bits_per_second = 0;  // rate of what this cell sends; 0: unknown
 
-  // Links between the two, of which one is enough. Who dials is known of neighbours alone: others
-  // try both ways.
+  // Possible links between the two; one is enough. The plan says who dials between neighbours only,
+  // so others try both directions.
   struct Way {
-    EdgeId number;  // of this pair and way, for both ends; no edge of the plan
+    EdgeId number;  // the same at both ends; not an edge of the plan
     bool dials = false;
-    std::vector<std::string> addresses;  // that it dials
+    std::vector<std::string> addresses;  // to dial
   };
   std::vector<Way> ways;
 };
 
-// None where `me` reads no text. `all_read`: every stage does.
+// Empty if `me` reads no text. `all_read`: every stage reads text.
 std::vector<ChunkPair> ChunkPairsOf(const Assignment& assignment, const CellId& me, bool all_read);
 
 }  // namespace longhaul::worker

@@ -35,7 +35,7 @@ constexpr absl::Duration kOpenLimit = absl::Minutes(2);
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 // How often who may give up is asked.
 constexpr std::chrono::milliseconds kLook{20};
-// Of the line, where tensors leave it no room: tokens are a small part of what a step sends, and a
+// Share of the line while tensors keep it busy. Tokens are a small part of what a step sends, and a
 // step waits for them.
 constexpr double kShare = 0.1;
 constexpr uint32_t kPiecesUnderWay = 16;

@@ -1,17 +1,17 @@
-// Chunks of data sets from and for the other workers of a run that read the same (chunk_pairs.h),
-// for one epoch: a link of its own with each, beside those that the plan has. Losing one ends
-// nothing: its chunks then come from the coordinator.
+// Exchanges chunks of data sets with other workers of a run that read the same text
+// (chunk_pairs.h), for one attempt ("epoch"), over a link of its own with each. Losing such a link
+// ends nothing: the chunks then come from the coordinator.
 //
-//   who asks                          who holds
-//     an ask: which of the list's  -->
-//                                  <--  pieces of the chunk, paced; or that it is not here
+//   asks                              holds
+//     request for a listed chunk  -->
+//                                 <--  pieces of the chunk, paced; or "not here"
 //
-// Only chunks of the run's list can be named. What comes is held against the list's size and
-// SHA-256. Each side has at most kMostAsks asks at a time of the other one, which are answered one
-// after the other. Who is silent for kSilence during an ask is not asked for kSilentFor; who breaks
-// the rules, or sends other bytes, not again in the epoch.
+// Only chunks of the run's list can be named. Answers are checked against the list's size and
+// SHA-256. Each side has at most kMostAsks open requests, answered one after the other. A peer that
+// is silent for kSilence during a request is not asked for kSilentFor. A peer that breaks the
+// protocol or sends wrong bytes is not asked again in this attempt.
 //
-// Thread-safe. A thread for each pair answers.
+// Thread-safe. One thread a pair answers requests.
 #ifndef LONGHAUL_WORKER_RPC_CHUNK_PEERS_H_
 #define LONGHAUL_WORKER_RPC_CHUNK_PEERS_H_
 
@@ -38,7 +38,7 @@ struct ChunkPeersOptions {
   bool sealed = false;  // links are encrypted
   absl::Duration peer_timeout = absl::Seconds(10);
   std::vector<ChunkPair> pairs;
-  // For tests: kSilence.
+  // Tests shorten it.
   absl::Duration silence = absl::Seconds(20);
 };
 
@@ -46,20 +46,20 @@ class ChunkPeers : public OtherReaders {
  public:
   static constexpr size_t kMostAsks = 4;
   static constexpr absl::Duration kSilentFor = absl::Minutes(2);
-  // For links that are not open yet, after the first ask.
+  // How long Fetch waits for links that are not open yet, after the first request.
   static constexpr absl::Duration kOpenPatience = absl::Seconds(3);
 
   // Begins to open the links. Transports and `traffic` outlive it.
   explicit ChunkPeers(ChunkPeersOptions options);
   ~ChunkPeers() override;
 
-  // Answers others out of `chunks`; asks that came before wait for that. Once.
+  // Answers peers from `chunks`; earlier requests wait for this call. Call it once.
   void Serve(const std::shared_ptr<SetChunks>& chunks);
   StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                         const ChunkGivenUp& given_up) override;
-  // The peer is reached elsewhere now.
+  // The peer has new addresses.
   void Readdress(const CellId& peer, const std::vector<std::string>& addresses);
-  // Fetch gives nothing more, at once. Idempotent.
+  // Makes Fetch fail at once from now on. Idempotent.
   void GiveUp();
   // Ends links and threads. Idempotent.
   void Close();

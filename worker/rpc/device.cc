@@ -21,7 +21,7 @@ namespace {
 
 // The first use of a GPU takes seconds where no other process has it open.
 constexpr absl::Duration kGpuCheck = absl::Seconds(60);
-// Of a GPU's memory, for CUDA itself, fragments and the codecs' pools.
+// Part of a GPU's memory that is left to CUDA itself, fragmentation and the codecs' pools.
 constexpr double kGpuMemoryReserve = 0.05;
 
 uint64_t HostMemoryBytes() {

@@ -1,4 +1,4 @@
-// What a worker computes on: the devices that it offers to its coordinator.
+// Opens the devices that a worker offers to its coordinator: the CPU and GPUs.
 #ifndef LONGHAUL_WORKER_RPC_DEVICE_H_
 #define LONGHAUL_WORKER_RPC_DEVICE_H_
 
@@ -20,15 +20,15 @@ struct WorkerDevice {
   DeviceName name() const;
 };
 
-// `memory_share`: the part of the device's memory, and of its host's, that this worker may plan
-// with, where several share a device; of a GPU's some is left free besides. After a check that it
-// works. A GPU needs both modules, longhaul's and LibTorch's part for GPUs; call it before anything
-// else uses LibTorch. kFailedPrecondition with what is missing.
+// Opens a device and checks that it works. `memory_share`: the part of the memory of the device and
+// its host that this worker may plan with, if several workers share the device; some GPU memory is
+// left free besides. A GPU needs longhaul's and LibTorch's CUDA modules: call this before any use
+// of LibTorch. kFailedPrecondition says what is missing.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
-// Of one worker. Several on the CPU are ranks of one machine: each has its part of the cores and of
-// the memory, so that who adds them up has what there is. GPUs each say the whole of their host's
-// memory, which the worker has once.
+// Opens all devices of one worker. Several CPU "devices" are ranks of one machine: each reports its
+// part of cores and memory, so their sum is the machine. Each GPU reports all of its host's memory,
+// which the worker has only once.
 StatusOr<std::vector<WorkerDevice>> OpenDevices(std::span<const DeviceName> names,
                                                 double memory_share = 1);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kKey = "GPU UUID:";
 
-// Of every GPU, by its place on the bus, which the names of the folders are.
+// UUIDs of all GPUs in bus order. The folders are named by bus address.
 std::vector<std::string> Uuids(const std::string& folder) {
   std::error_code error;
   std::vector<std::filesystem::path> gpus;

@@ -1,5 +1,5 @@
-// Which GPU this is, whatever number a process or a container gives it: workers that name the same
-// one share it.
+// Identifies a GPU across processes and containers, which may number it differently: workers that
+// report the same UUID share the GPU.
 #ifndef LONGHAUL_WORKER_RPC_DEVICE_ID_H_
 #define LONGHAUL_WORKER_RPC_DEVICE_ID_H_
 
@@ -9,10 +9,9 @@
 
 namespace longhaul::worker {
 
-// The UUID of the GPU that CUDA counts as `index`, as the driver's files under `folder` have it.
-// CUDA counts by place on the bus those that `visible` (CUDA_VISIBLE_DEVICES) lets through; "":
-// all.
-// "" where the files do not say.
+// UUID of the GPU that CUDA numbers `index`, from the driver's files under `folder`. CUDA numbers
+// GPUs by bus position, among those that `visible` (CUDA_VISIBLE_DEVICES) names; "": all. Returns
+// "" if the files do not tell.
 std::string GpuUuid(uint32_t index, std::string_view visible,
                     const std::string& folder = "/proc/driver/nvidia/gpus");
 

@@ -1,5 +1,5 @@
-// One worker of a machine at a time measures on a GPU that several share: what two measure at once
-// is neither's time.
+// Serialises measurements on a GPU that several workers share, since two at once would both be
+// wrong.
 #ifndef LONGHAUL_WORKER_RPC_DEVICE_TURN_H_
 #define LONGHAUL_WORKER_RPC_DEVICE_TURN_H_
 
@@ -10,10 +10,10 @@
 
 namespace longhaul::worker {
 
-// The turn of whoever comes, on any thread, until what it gives is closed, or the process ends. It
-// is a lock of `device_file` (/dev/nvidia0), which other containers may not share; and workers from
-// which CUDA hides some of the GPUs count others. Empty where there is no such file or it has no
-// locks, or after `patience`: go on without.
+// Waits for the turn and gives it until the result is closed or the process ends. Any thread. The
+// turn is a lock of `device_file` (/dev/nvidia0). Other containers may have another file, and
+// workers with hidden GPUs may number them differently. Empty if there is no such file, if it
+// cannot be locked, or after `patience`: then go on without a turn.
 UniqueFd TakeTurn(const std::string& device_file, absl::Duration patience);
 
 }  // namespace longhaul::worker

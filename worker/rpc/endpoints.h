@@ -1,6 +1,6 @@
-// Where others reach a worker's data transports, as its hello says: at the addresses that it
-// listens on, at those that a person names, or (`auto`) at the address that this machine has
-// towards its coordinator, which may change while the worker runs.
+// The addresses that a worker advertises for its data transports: those that it listens on, those
+// that the user names, or (`auto`) the address that this machine has towards its coordinator, which
+// may change while the worker runs.
 //
 // Threads: one at a time.
 #ifndef LONGHAUL_WORKER_RPC_ENDPOINTS_H_
@@ -20,31 +20,31 @@
 
 namespace longhaul::worker {
 
-// Of --advertise.
+// The value of --advertise that means the address towards the coordinator.
 inline constexpr std::string_view kAdvertiseAuto = "auto";
 
-// The address that this machine has on the way to `coordinator` (host:port), by the kernel's
-// routes; nothing is sent but the question for the host's name. Empty: there is no way.
+// This machine's address on the route to `coordinator` (host:port), by the kernel's routes. Sends
+// nothing except the name lookup. Empty: no route.
 std::string OwnAddressTowards(const std::string& coordinator);
-// The same of the first of several that there is a way to.
+// The same for the first coordinator that has a route.
 std::string OwnAddressTowards(const std::vector<std::string>& coordinators);
 
 class Endpoints {
  public:
-  // `listening`: addresses by transport; empty: it dials, and nobody can dial it. `advertise`: of
-  // `advertised`, one of the transports, instead of where it listens; none: as the others.
-  // `coordinator`: host:port of the one at hand, asked for in each Find.
+  // `listening`: addresses by transport; empty: it only dials. `advertise`: addresses to advertise
+  // for the transport `advertised` instead; empty: as for the others. `coordinator`: gives
+  // host:port of the current coordinator, called in each Find.
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::function<std::string()> coordinator);
 
-  // As of now. Looks up the coordinator's name, which may take a while; where there is no way to
-  // the coordinator it says what it said before.
+  // The endpoints now. Looks up the coordinator's name, which may block. Without a route to the
+  // coordinator it repeats its last answer.
   std::vector<v1::DataEndpoint> Find();
-  // This machine's address towards the coordinator of the last Find. Empty: there was no way.
+  // This machine's address towards the coordinator at the last Find. Empty: no route.
   const std::string& own() const { return own_; }
-  // Whether the address towards the coordinator of the last Find is this machine's no more, and
-  // another one leads there; whatever is advertised. Never blocks. False while the old one is
-  // there: what uses it works.
+  // Whether the address of the last Find is gone from this machine and another one now leads to the
+  // coordinator. Independent of what is advertised. Never blocks. False while the old address
+  // exists, as connections that use it still work.
   bool Moved() const;
 
  private:
@@ -52,9 +52,9 @@ class Endpoints {
   const std::string advertised_;
   const std::vector<std::string> advertise_;
   const std::function<std::string()> coordinator_;
-  sockaddr_storage route_{};  // the coordinator, as Find saw it
+  sockaddr_storage route_{};  // the coordinator at the last Find
   socklen_t route_bytes_ = 0;
-  std::string own_;  // this machine's address on the way there
+  std::string own_;  // this machine's address on that route
 };
 
 }  // namespace longhaul::worker

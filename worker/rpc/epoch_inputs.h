@@ -1,8 +1,9 @@
-// What an epoch of one cell reads before it trains: the run's text or data sets, the weights that
-// the run begins with, and the shards of the checkpoint that it goes on from. From this machine
-// where it has them, else from elsewhere.
+// Gets everything that an attempt at a run ("epoch") reads before it trains: the run's text or data
+// sets, the initial weights, and the shards of the checkpoint that it resumes from. It reads them
+// from this machine if possible, else from elsewhere.
 //
-// Thread-safe: calls may run beside each other. All block, and end soon after `cancelled` says so.
+// Thread-safe; calls may run concurrently. All calls block, and return soon after `cancelled` is
+// true.
 #ifndef LONGHAUL_WORKER_RPC_EPOCH_INPUTS_H_
 #define LONGHAUL_WORKER_RPC_EPOCH_INPUTS_H_
 
@@ -28,7 +29,7 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
 
 class EpochInputs {
  public:
-  // All that is handed over outlives it; `cell` is one of the assignment's, when it is read.
+  // All arguments outlive it. `cell` is read later and must then be one of the assignment's.
   EpochInputs(const Resources& resources, const Assignment& assignment, const CellId& cell,
               std::function<bool()> cancelled)
       : resources_(resources),
@@ -36,17 +37,17 @@ class EpochInputs {
         cell_(cell),
         cancelled_(std::move(cancelled)) {}
 
-  // The list of the data sets that the run reads; null where it reads a token file.
+  // The list of the run's data sets; null if the run reads a token file.
   StatusOr<std::shared_ptr<const data::Mixture>> FetchMixture(const RunSpec& spec) const;
-  // `mixture`: FetchMixture's.
+  // `mixture`: from FetchMixture.
   StatusOr<std::shared_ptr<WindowSource>> FetchText(const RunSpec& spec,
                                                     std::shared_ptr<const data::Mixture> mixture,
                                                     const GivenUp& given_up) const;
-  // What is there is what the coordinator counts with.
+  // Checks that the text has as many windows as the coordinator counted.
   Status CheckText(const WindowSource& text, uint32_t context) const;
-  // Gives a model that was made just now the weights that the run begins with.
+  // Loads the run's initial weights into a newly made model.
   Status LoadWeights(const RunSpec& spec, Stage& model) const;
-  // `files`: of the checkpoint that the epoch begins from.
+  // `files`: of the checkpoint that the attempt begins from.
   StatusOr<SharedSnapshot> ReadShards(const std::vector<v1::CheckpointFile>& files,
                                       const GivenUp& given_up) const;
 

@@ -1,8 +1,8 @@
-// The links of one cell for one epoch: a port for each of its edges of activations, of its tied
-// edge and of those to its stage's other replicas. All are opened at once, beside whatever else the
-// cell prepares.
+// The links of one cell during one attempt ("epoch"): a port for each edge of activations, for the
+// tied edge, and for edges to the stage's data-parallel replicas. All links are opened at once,
+// while the cell prepares other things.
 //
-// Threads: the agent's; Readdress any.
+// Threads: the agent's; Readdress on any.
 #ifndef LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_
 #define LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_
 
@@ -31,49 +31,49 @@
 
 namespace longhaul::worker {
 
-// Each edge of the cell has its own.
+// The secret of each edge of the cell.
 using EdgeSecrets = std::map<EdgeId, std::string>;
 EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
-// Of those whose ends meet at a relay: where (transport/relay/ticket.h).
+// For edges whose ends meet at a relay: its addresses (transport/relay/ticket.h).
 using EdgeWays = std::map<EdgeId, std::vector<std::string>>;
 EdgeWays EdgeWaysOf(const v1::Assign& assign);
 
 class EpochPorts {
  public:
-  // `resources` and `assignment` outlive it; `cell` is one of the assignment's.
+  // `resources` and `assignment` outlive it. `cell` is one of the assignment's.
   EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
              EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
 
   // kInvalidArgument: an edge of the cell has no secret.
   Status CheckSecrets() const;
-  // Makes the ports and begins to open their links. `gpu`: where the stage's tensors are.
-  // `mixture`: the data sets that the run reads; null: a token file.
+  // Makes the ports and begins to open their links. `gpu`: the device of the stage's tensors.
+  // `mixture`: the run's data sets; null: a token file.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                const data::Mixture* mixture);
-  // Whether a boundary of the cell's replica carries activations otherwise than as fp32.
+  // Whether a boundary of the cell's replica compresses activations.
   bool CompressesActivations() const;
-  // Of the checkpoint that the epoch begins from; before Await.
+  // Restores token tables from the checkpoint that the attempt begins from. Call it before Await.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
   // Waits until all links are open and both ends of each have agreed on what their codecs remember.
   Status Await(const std::function<bool()>& cancelled);
-  // The peer of a link that this side dials is reached elsewhere now. Before Begin too.
+  // The peer of a link that this side dials has new addresses. May come before Begin.
   void Readdress(EdgeId edge, std::vector<std::string> addresses);
-  // Flushes and ends the links, and gives up those that are not open.
+  // Flushes and ends open links, and gives up the others.
   void Close(Deadline deadline);
 
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
   const std::vector<std::shared_ptr<ReplicaPort>>& replica_ports() const { return replica_ports_; }
   uint64_t frames_received() const;
-  // Of the links that are open. From any thread, after Begin.
+  // Metrics of the open links. Any thread, after Begin.
   std::vector<LinkReading> Readings() const;
-  // Ports whose codecs begin anew, in a run that goes on after a checkpoint.
+  // Ports whose codecs start empty although the run continues from a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
-  // After Await gave kUnavailable: whose other end is gone. Nothing: it was never there.
+  // The edge whose other end is gone, after Await gave kUnavailable. nullopt: it was never there.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
 
  private:
-  // The answer may come after this object has gone, so it owns what it fills in.
+  // Shared with the callback, which may run after this object is gone.
   struct Answer {
     std::mutex mutex;
     std::condition_variable changed;
@@ -87,16 +87,16 @@ class EpochPorts {
   };
 
   transport::LinkKey KeyOf(EdgeId edge) const { return {assignment_.run, assignment_.epoch, edge}; }
-  // Null where this worker does not listen on it.
+  // Null if this worker does not have the transport.
   transport::Transport* TransportOf(const Edge& edge) const;
   StatusOr<std::shared_ptr<BoundaryPort>> MakePort(const RunSpec& spec,
                                                    const std::optional<cuda::Device>& gpu,
                                                    const Edge& edge);
-  // What ports of all kinds have.
+  // Options that ports of all kinds share.
   BoundaryPortOptions OptionsFor(const Edge& edge, uint64_t tensor_bytes) const;
   StatusOr<std::shared_ptr<BoundaryPort>> MakeTiedPort(const RunSpec& spec, const Edge& edge);
   std::shared_ptr<ReplicaPort> MakeReplicaPort(const Edge& edge) const;
-  // Of one kind of edge.
+  // Makes the ports of one kind of edge.
   Status MakePorts(EdgeKind kind, const RunSpec& spec, const std::optional<cuda::Device>& gpu);
   StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(const RunSpec& spec, const Edge& edge);
   const data::Mixture* mixture_ = nullptr;  // Begin's

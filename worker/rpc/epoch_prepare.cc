@@ -138,7 +138,8 @@ Status EpochRun::Prepare() {
   if (shards) {
     LH_ASSIGN_OR_RETURN(read, shards->Take());
   }
-  // Of what replicas step together the model has only a part.
+  // Replicas that step together need more than the model holds: their part of the state comes from
+  // the snapshot.
   SharedSnapshot begun = read ? read : resident_->snapshot();
   if (const Status status = resident_->BeginFrom(origin, std::move(read)); !status.ok()) {
     resident_.reset();  // maybe changed in part

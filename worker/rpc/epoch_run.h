@@ -1,8 +1,8 @@
-// One assignment carried out: from Assign to the end of this cell's epoch. What outlives the epoch
-// is the ResidentStage, which the next one may begin with.
+// Carries out one assignment, from Assign to the end of this cell's attempt ("epoch"). Only the
+// ResidentStage outlives it; the next attempt may reuse it.
 //
 // Run() and TakeResident on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and
-// Cancel from any thread.
+// Cancel on any thread.
 #ifndef LONGHAUL_WORKER_RPC_EPOCH_RUN_H_
 #define LONGHAUL_WORKER_RPC_EPOCH_RUN_H_
 
@@ -32,15 +32,15 @@ namespace longhaul::worker {
 
 class EpochRun {
  public:
-  // `resident`: what this worker has in memory, of whatever run; or null.
+  // `resident`: what this worker has in memory, of any run; or null.
   EpochRun(const Resources& resources, const v1::Assign& assign,
            std::unique_ptr<ResidentStage> resident);
   ~EpochRun();
 
-  // Prepares, says StageReady, waits for Start, trains, and then keeps the links open until Cancel,
-  // because neighbours may still need them. Errors were reported when it returns.
+  // Prepares, reports StageReady, waits for Start, trains, and then keeps the links open until
+  // Cancel, because neighbours may still need them. Errors have been reported when it returns.
   void Run();
-  // After Run: what the next epoch can go on with, or null.
+  // After Run: what the next attempt can reuse, or null.
   std::unique_ptr<ResidentStage> TakeResident();
 
   void Start();
@@ -50,11 +50,11 @@ class EpochRun {
   void Readdress(const v1::Readdress& moved);
   // `finished`: every stage has finished its part.
   void Cancel(std::string reason, bool finished = false);
-  // Says StageReady if that is so; also when the coordinator asks again.
+  // Reports StageReady if the stage is ready; called again when the coordinator asks.
   void SayReady();
-  // What the stage is at; nothing before it trains. From any thread.
+  // What the stage does now; nothing before it trains. Any thread.
   void FillAtHand(v1::Heartbeat* heartbeat) const;
-  // For metrics. From any thread.
+  // For metrics. Any thread.
   StageReading Reading() const;
 
   const RunId& run() const { return assignment_.run; }
@@ -64,26 +64,26 @@ class EpochRun {
 
  private:
   Status Prepare();
-  // `text`: null in the middle. `begun_from`: the checkpoint that the stage was restored from, or
-  // null.
+  // `text`: null in stages that read none. `begun_from`: the checkpoint that the stage was restored
+  // from, or null.
   Status MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from);
-  // Null where the stage has no replicas.
+  // Null if the stage has no replicas.
   StatusOr<std::unique_ptr<ReplicaExchange>> MakeExchange(const StageSnapshot* begun_from);
-  uint64_t Numerics() const;              // v1::StepReport's
-  std::vector<DeviceName> Ranks() const;  // StageOptions::ranks
-  // What the assignment says of this cell, and whether this worker can do it.
+  uint64_t Numerics() const;              // as in v1::StepReport
+  std::vector<DeviceName> Ranks() const;  // as in StageOptions
+  // Checks this cell's part of the assignment, and that this worker can carry it out.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
   void ReportForgotten();
-  // Workers that read the same data sets give each other chunks of them, while the stage trains.
+  // Connects to workers that read the same data sets, to exchange chunks while the stage trains.
   void MeetReaders();
   void LeaveReaders();
   Status WaitForStart();
   void Report(v1::WorkerMessage message);
   void ReportError(const Status& status);
-  // Until the last step, watched.
+  // Trains until the last step, under a watchdog.
   Status Train();
-  // Another process has to go on: tells the coordinator, and ends this one.
+  // Tells the coordinator that this process cannot go on, and ends it; another process follows.
   void GiveUp(v1::WorkerFault fault, const std::string& message);
   void SayMemory();
   bool Cancelled() const;
@@ -93,7 +93,8 @@ class EpochRun {
   const Assignment assignment_;
   const CellId cell_;
   const std::string link_secret_;
-  // Of the checkpoint that the epoch begins from: of its own parameters, and of its boundaries.
+  // The files of the checkpoint that the attempt begins from: the cell's parameters, and the token
+  // tables of its boundaries.
   std::vector<v1::CheckpointFile> resume_files_, table_files_;
   const EpochInputs inputs_;
   RunSpec spec_;
@@ -105,13 +106,13 @@ class EpochRun {
   const std::shared_ptr<WorkAtHand> work_ = std::make_shared<WorkAtHand>();
   EpochPorts ports_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<SetChunks> chunks_;  // null: it reads no data sets
-  bool gives_model_up_ = false;        // no epoch may go on with it
+  std::shared_ptr<SetChunks> chunks_;  // null: reads no data sets
+  bool gives_model_up_ = false;        // no attempt may reuse it
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<ChunkPeers> readers_;  // null: none was met yet
-  std::optional<uint64_t> ready_with_;   // parameters
+  std::optional<uint64_t> ready_with_;   // number of parameters
   bool started_ = false;
   std::optional<std::string> cancelled_;
   bool all_finished_ = false;

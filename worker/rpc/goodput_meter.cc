@@ -10,7 +10,8 @@ constexpr absl::Duration kLeastTime = absl::Milliseconds(500);
 constexpr size_t kLeastBytes = size_t{16} << 20;  // in less time
 constexpr absl::Duration kCheckEvery = absl::Milliseconds(20);
 constexpr int kParts = 3;
-// Of each part, at least: for as long TCP may stay at a rate (BBR: for eight) before it tries more.
+// Shortest part, in round trips: TCP may keep a rate for that long (BBR for eight) before it tries
+// a higher one.
 constexpr int kPartRoundTrips = 6;
 constexpr double kAgreement = 1.02;  // of the fastest part to the slowest
 // TCP that has lost packets goes on at a rate as steady as it is low. It has been faster then.

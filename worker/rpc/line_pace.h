@@ -1,6 +1,6 @@
-// How what can wait shares a line with tensors: in pieces so small that a tensor that sets out
-// hardly waits for one, each when no tensor is on its way, or after a time that leaves it a share
-// of the line. Pure.
+// How low-priority transfers share a line with tensors: in pieces so small that a tensor hardly
+// waits for one. A piece goes when no tensor is in flight, or after a time that leaves the transfer
+// a share of the line. Pure.
 #ifndef LONGHAUL_WORKER_RPC_LINE_PACE_H_
 #define LONGHAUL_WORKER_RPC_LINE_PACE_H_
 
@@ -16,10 +16,10 @@ namespace longhaul::worker {
 
 struct LinePace {
   double bits_per_second = 0;  // of the line; 0: nothing is known
-  double share = 0;            // that it takes where the line is never quiet
+  double share = 0;            // of the line, taken while the line is never quiet
 
-  // A tensor that sets out while a piece is on the line waits for it: a piece takes a millisecond
-  // and a half of the line.
+  // A tensor that starts while a piece is on the line waits for it, so a piece takes 1.5 ms of the
+  // line.
   size_t PieceBytes() const {
     constexpr double kPieceSeconds = 1.5e-3;
     constexpr size_t kLeastPiece = size_t{1} << 10, kUnknownPiece = size_t{8} << 10;
@@ -28,7 +28,7 @@ struct LinePace {
     return std::clamp(static_cast<size_t>(std::min(bytes, 1e9)), kLeastPiece,
                       transport::kMaxFramePayloadBytes);
   }
-  // For how long `bytes` wait for quiet at most.
+  // Longest time that `bytes` wait for a quiet line.
   absl::Duration PatienceFor(uint64_t bytes) const {
     const double rate = bits_per_second > 0 ? bits_per_second : wire::kAssumedLineBitsPerSecond;
     return absl::Seconds(8 * static_cast<double>(bytes) / (rate * share));

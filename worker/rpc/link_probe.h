@@ -1,17 +1,17 @@
-// One ProbeLink carried out: opens a link of its own to a neighbour through the transport that the
-// run will use, measures round trips while it is idle and then goodput in both directions at once,
-// lets it run dry and closes it.
+// Carries out a ProbeLink command: opens a separate link to a neighbour over the transport that the
+// run will use, measures idle round trips and then goodput in both directions at once, drains the
+// link and closes it.
 //
-// Both ends do the same, but that one dials. Words of one byte go over the control lane:
+// Both ends do the same, except that one dials. They send words of one byte on the control lane:
 //
 //   ping, pong   some round trips, each side's own
-//   ready        this side's are done; when both are, both send frames of zeros on the bulk lane
-//   enough       this side knows what arrives; both go on sending until both do
-//   dry          what this side sent has been taken; when both are, the link is closed
+//   ready        this side's round trips are done; when both are, both send zeros on the bulk lane
+//   enough       this side knows what arrives; both keep sending until both have enough
+//   dry          what this side sent has arrived; when both are dry, the link is closed
 //
-// Where round trips alone are asked for, both have enough as soon as both are ready.
+// If only round trips are asked for, a side has enough as soon as both are ready.
 //
-// What is under way is kept small, or a slow link would be busy with it for seconds afterwards.
+// Little data is kept in flight; otherwise a slow link would be busy for seconds afterwards.
 #ifndef LONGHAUL_WORKER_RPC_LINK_PROBE_H_
 #define LONGHAUL_WORKER_RPC_LINK_PROBE_H_
 
@@ -32,13 +32,13 @@ class LinkProbe {
   explicit LinkProbe(const v1::WorkerCommand& command);
   ~LinkProbe();
 
-  // Takes up to the command's limit; the answer says what went wrong. Once.
+  // Takes up to the command's time limit. The answer reports errors. Call it once.
   v1::WorkerMessage Run(const TransportsByName& transports);
-  // From any thread: Run returns soon.
+  // Makes Run return soon. Any thread.
   void Cancel();
-  // Whether the command speaks of the same run and epoch.
+  // Whether the command is about the same run and epoch.
   bool BelongsTo(const v1::WorkerCommand& command) const;
-  // Whether it is the same ProbeLink, which may come again.
+  // Whether it is the same ProbeLink, which may be sent again.
   bool IsOf(const v1::WorkerCommand& command) const;
 
  private:

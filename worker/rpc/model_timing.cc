@@ -102,7 +102,7 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
 // For others that share the GPU, a few seconds each.
 constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
 
-// Of a replay as measured the run file knows some.
+// A replay with `codecs: measured` knows the times of some codecs from its run file.
 bool MayTime(const RunSpec& spec, const std::string& codec) {
   return !spec.replay || spec.replay->real_codecs || spec.replay->TimesOf(codec) != nullptr;
 }
@@ -142,7 +142,7 @@ StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,
   return times;
 }
 
-// Those that a group may take, in their order.
+// The devices that a group may take, in order: all of the first one's kind.
 std::vector<WorkerDevice> OfFirstKind(std::span<const WorkerDevice> devices) {
   std::vector<WorkerDevice> alike;
   for (const WorkerDevice& device : devices) {

@@ -1,5 +1,5 @@
-// Measure carried out: what the layers and codecs of a run take on this worker, before there is a
-// plan.
+// Carries out a Measure command: times the layers and codecs of a run on this worker, before there
+// is a plan.
 #ifndef LONGHAUL_WORKER_RPC_MODEL_TIMING_H_
 #define LONGHAUL_WORKER_RPC_MODEL_TIMING_H_
 
@@ -14,10 +14,10 @@
 
 namespace longhaul::worker {
 
-// On the first of `devices`, and where the run file has a group on as many of that kind as the
-// group has ranks; of groups that it leaves open (config::GroupsLeftOpen) all are tried that have
-// several ranks. Takes a second or two for each, after a turn on GPUs that several workers share.
-// kResourceExhausted where a device has no room for some layers of the model beside what is there.
+// Measures on the first of `devices`, and with a group of the run file on as many devices of that
+// kind as the group has ranks. If the run file leaves the group open (config::GroupsLeftOpen),
+// every size above one is tried. Takes a second or two each, after waiting for the turn on a shared
+// GPU. kResourceExhausted: a device lacks memory for a few layers of the model.
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                                       std::span<const WorkerDevice> devices,
                                       const MakeStage& make_group);

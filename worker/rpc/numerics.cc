@@ -25,8 +25,8 @@ bool StartsWithAny(std::string_view text, std::span<const std::string_view> pref
                              [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
-// Of the CPU, those that compute with floating point: libraries choose their kernels by them, and
-// virtual machines hide some of them under the same name of a CPU.
+// The CPU's floating-point instruction sets. Libraries choose kernels by them, and virtual machines
+// hide some of them under the same CPU name.
 std::string InstructionSets() {
   constexpr std::array<std::string_view, 5> kFloating = {"sse", "avx", "amx", "fma", "f16c"};
   std::ifstream cpuinfo("/proc/cpuinfo");
@@ -94,7 +94,7 @@ uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpe
     all += fmt::format("edge {}, {}: {} and {}\n", edge.id.value(), edge.from == cell.id,
                        edge.forward.codec, edge.backward.codec);
   }
-  // Of a blob's version are the numbers of stochastic rounding.
+  // The blob version is included because it fixes the random numbers of stochastic rounding.
   all += fmt::format("longhaul {}, blobs {}\n{}", Version(), codec::kBlobVersion, surroundings);
   return std::max<uint64_t>(Checksum64(std::as_bytes(std::span(all))), 1);
 }

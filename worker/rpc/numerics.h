@@ -1,9 +1,10 @@
-// Whether what a cell computes is the same, bit for bit, when it is computed again.
+// Fingerprints everything that decides the bits a cell computes, so that equal fingerprints promise
+// equal bits.
 //
-// What decides the bits: the run file, the text, the cell's layers, roles, group and threads, the
-// codecs of its edges, its devices, libraries and this program's version. What does not: who the
-// worker is, transports, and how a stage orders its work (depth, lead), because sums over
-// microbatches are in their order whatever the schedule.
+// Included: the run file, the text, the cell's layers, roles, group and threads, its edges' codecs,
+// its devices, the libraries and the version of this program. Excluded: the worker's identity,
+// transports, and how a stage orders its work (microbatches in flight, lead), because sums over
+// microbatches are in microbatch order under any schedule.
 #ifndef LONGHAUL_WORKER_RPC_NUMERICS_H_
 #define LONGHAUL_WORKER_RPC_NUMERICS_H_
 
@@ -17,14 +18,13 @@
 
 namespace longhaul::worker {
 
-// This process's libraries, instruction sets and what its environment says to them. "": this
-// system does not tell. Read once; thread-safe.
+// This process's libraries, instruction sets and their environment variables. "": unknown on this
+// system. Read once; thread-safe.
 const std::string& Surroundings();
 
-// v1::StepReport::numerics of the cell, which is of `assignment` and `spec`. `devices`: of its
-// ranks, in order; `surroundings`: Surroundings(). 0, nothing is promised: a GPU without
-// train.deterministic, whose sums are in any order; a replay, which computes nothing; surroundings
-// that are not known.
+// v1::StepReport::numerics of a cell. `devices`: of its ranks, in order. `surroundings`:
+// Surroundings(). 0 promises nothing: a GPU without train.deterministic, whose sums have no fixed
+// order; a replay, which computes nothing; or unknown surroundings.
 uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpec& spec,
                     std::span<const v1::Device> devices, const std::string& surroundings);
 

@@ -27,7 +27,7 @@ std::string Reason(const Status& status, const std::string& address) {
 
 }  // namespace
 
-// Of one check, at the side that dials. On the transport's loop, once it is made.
+// The answer to one check, on the dialling side. Runs on the transport's loop.
 class ReachChecks::Answer {
  public:
   Answer(std::shared_ptr<Shared> shared, const v1::TryReach& asked)

@@ -1,10 +1,9 @@
-// TryReach carried out: whether one worker reaches another at each of its addresses. Each is
-// dialled by a link of its own, as a run's link would be, so that it counts that the right one
-// answers, not that something does. Both sides close the link at once; at who is dialled it ends
-// with the check's limit at the latest.
+// Carries out TryReach commands: checks whether this worker reaches another at each of its
+// addresses. It dials each address by a link like a run's, so that only the right worker's answer
+// counts. Both sides close the link at once; the dialled side gives up at the check's limit.
 //
-// Handle and Shutdown are thread-safe and never block; the work is done on the transports' loops,
-// beside whatever else the worker does.
+// Handle and Shutdown are thread-safe and never block. The work runs on the transports' loops,
+// concurrently with everything else.
 #ifndef LONGHAUL_WORKER_RPC_REACH_CHECK_H_
 #define LONGHAUL_WORKER_RPC_REACH_CHECK_H_
 
@@ -23,17 +22,17 @@ namespace longhaul::worker {
 
 class ReachChecks {
  public:
-  // `send` takes the answers; thread-safe. The transports must live until Shutdown.
+  // `send` receives the answers; thread-safe. The transports must live until Shutdown.
   ReachChecks(std::map<std::string, transport::Transport*, std::less<>> transports,
               std::function<void(v1::WorkerMessage)> send);
 
-  // A command with try_reach. Twice is once.
+  // `command` has try_reach. Handling it twice has no further effect.
   void Handle(const v1::WorkerCommand& command);
-  // What still comes does nothing. What is under way ends with the transports.
+  // Ignores later commands. Checks in progress end with the transports.
   void Shutdown();
 
  private:
-  // What the answer is made of; outlives this where links end late.
+  // State of the answers. Outlives this object if links end late.
   struct Shared {
     std::function<void(v1::WorkerMessage)> send;
     std::mutex mutex;

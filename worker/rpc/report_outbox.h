@@ -1,9 +1,9 @@
-// What a worker has to say to its coordinator, over many sessions: waits for a session, is written,
-// and is said again in the next one.
+// The queue of a worker's reports to its coordinator over many sessions. A report waits for a
+// session, is written, and is repeated in the next session.
 //
-// What was written when a connection broke may have been lost with it, or with the coordinator's
-// process before it stored it: each new session begins with the newest reports of the epoch at hand
-// once more. Saying them twice does no harm.
+// What was written when a connection broke may be lost with it, or with a coordinator that had not
+// stored it. So each new session begins with the newest reports of the current attempt ("epoch")
+// again. Repeating reports is harmless.
 //
 //   outbox.BeginSession();
 //   while (const v1::WorkerMessage* next = outbox.Next()) {
@@ -24,15 +24,15 @@ namespace longhaul::worker {
 
 class ReportOutbox {
  public:
-  // Drops the message where too many wait; log lines are the first to be dropped.
+  // Queues a report. If too many wait, reports are dropped, log lines first.
   void Push(v1::WorkerMessage message);
-  // What was written in the session before is to be written again, before what waits.
+  // Queues what was written in the last session again, before everything else.
   void BeginSession();
-  // Nullptr: nothing waits. Valid until the next call of another method.
+  // The next report to write; null: nothing waits. Valid until another method is called.
   const v1::WorkerMessage* Next() const { return waiting_.empty() ? nullptr : &waiting_.front(); }
   size_t waiting() const { return waiting_.size(); }
-  // Next() was written. It is kept, where it is a report of an epoch, until one of another epoch is
-  // written.
+  // Next() was written. If it is a report of an epoch, it is kept until a report of another epoch
+  // is written.
   void Written();
 
  private:

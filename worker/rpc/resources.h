@@ -1,4 +1,4 @@
-// What a worker's daemon has once and every run uses.
+// What a worker's daemon has once and all its runs share.
 #ifndef LONGHAUL_WORKER_RPC_RESOURCES_H_
 #define LONGHAUL_WORKER_RPC_RESOURCES_H_
 
@@ -27,25 +27,25 @@ namespace longhaul::worker {
 struct Resources {
   // By name (run/kinds/transports.h).
   std::map<std::string, transport::Transport*, std::less<>> transports;
-  // That it offers: a cell takes them by their places here. Layers are measured on the first, and
+  // The devices that it offers; a cell names them by index. Layers are measured on the first, and
   // on as many as a group takes.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   BlobFetcher* blobs = nullptr;
-  BlobFetcher* shard_copies = nullptr;  // shards of other workers, on their way into a stage
+  BlobFetcher* shard_copies = nullptr;  // shards from other workers, on their way into a stage
   ShardCourier* courier = nullptr;
   TrafficWatch* traffic = nullptr;
   ShardTransfers* transfers = nullptr;
   std::optional<BoundaryDumpOptions> dump;
-  std::string messages_root;  // folder of what codecs with state remember (boundary_messages.h)
+  std::string messages_root;                    // folder of codecs' memory (boundary_messages.h)
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
-  // How long a stage may be at one piece of work (pipeline/watchdog.h).
+  // Longest time for one piece of work (pipeline/watchdog.h).
   absl::Duration progress_timeout = absl::Seconds(60);
-  // Ends this process for that fault, after the coordinator was told, and begins another; null: it
-  // goes on. Thread-safe; does not return unless the daemon ends already.
+  // Tells the coordinator about the fault, and replaces this process; null: it goes on.
+  // Thread-safe. Returns only if the daemon is ending already.
   std::function<void(const RestartCause&)> restart;
-  // How long a stage whose epoch has ended stays in memory for the next one.
+  // How long a stage stays in memory after its attempt, for the next one.
   absl::Duration resident_limit = absl::Minutes(10);
   MakeStage make_stage = Stage::Create;
 };

@@ -1,6 +1,6 @@
-// A worker's process that cannot go on, because a thread of it is stuck or its GPU is lost, begins
-// itself anew: the same program, arguments, environment and process id, another incarnation. The
-// new process knows why.
+// Restarts a worker's process that cannot go on, because a thread is stuck or its GPU is lost: the
+// same program, arguments, environment and process id, with a new incarnation number. The new
+// process learns the reason.
 #ifndef LONGHAUL_WORKER_RPC_RESTART_H_
 #define LONGHAUL_WORKER_RPC_RESTART_H_
 
@@ -12,24 +12,25 @@
 
 namespace longhaul::worker {
 
-// Why the process before this one gave itself up; WORKER_FAULT_NONE: it did not.
+// Why the previous process gave up; WORKER_FAULT_NONE: it did not.
 struct RestartCause {
   v1::WorkerFault fault = v1::WORKER_FAULT_NONE;
   std::string text;  // "has made no progress for 61 s in step 118: in the optimizer"
 };
-// Of this process. Forgets it, so that processes that it starts do not find it. Before any thread.
+// This process's cause, which is cleared so that child processes do not see it. Call it before any
+// thread starts.
 RestartCause TakeRestartCause();
 
 class Restart {
  public:
-  // `arguments` as main's, which live as long as the process. `say_last_words` is called before the
-  // end and returns soon.
+  // `arguments`: main's, alive as long as the process. `say_last_words` is called before the end
+  // and must return soon.
   Restart(char** arguments, std::function<void()> say_last_words);
 
   // Replaces this process. All open files, sockets and locks end with it, as if it had been killed.
-  // Returns only after Disarm; a process that cannot be replaced exits with 1. Thread-safe.
+  // Returns only after Disarm; exits with 1 if the process cannot be replaced. Thread-safe.
   void operator()(const RestartCause& cause);
-  // The daemon ends anyway. When it returns, no call is under way.
+  // Call it when the daemon ends anyway. After it returns, no call is in progress.
   void Disarm();
 
  private:

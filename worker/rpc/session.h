@@ -1,14 +1,14 @@
-// The worker's stream to its coordinator: dials, says hello, sends what is reported, hands over
-// what is commanded, and dials again with back-off for ever. Of several coordinators, the next one
-// is dialled at once; back-off comes after each of them was tried.
+// A worker's stream to its coordinator: dials, sends the hello and reports, passes commands on, and
+// redials with back-off for ever. With several coordinators it dials the next one at once, and
+// backs off after each was tried.
 //
-// A standby that takes over has a newer term than the coordinator before it. No command is obeyed
-// that has an older term than one that was obeyed before: the old coordinator may be back, and not
-// know yet that another one is in its place.
+// A standby that takes over has a newer term than the coordinator before it. Commands with a term
+// older than the newest obeyed one are refused: the old coordinator may come back without knowing
+// that it was replaced.
 //
 // Threads: two of its own. `on_command` runs on one of them and must not block. Send is thread-safe
-// and never blocks; what cannot be sent now is kept until the coordinator is back, and what was
-// written before is said again in each new session (report_outbox.h).
+// and never blocks: reports wait until a coordinator is reachable, and recent ones are repeated in
+// each new session (report_outbox.h).
 #ifndef LONGHAUL_WORKER_RPC_SESSION_H_
 #define LONGHAUL_WORKER_RPC_SESSION_H_
 
@@ -31,17 +31,17 @@
 
 namespace longhaul::worker {
 
-// Host memory of this process, bytes; 0: not known.
+// Resident memory of this process in bytes; 0: unknown.
 uint64_t MemoryUsed();
 
 struct SessionOptions {
   std::shared_ptr<Access> access;
-  std::function<v1::Hello()> hello;  // asked at each connection
-  // Asked about once a heartbeat, on a thread of the session's: whether the hello is true no more
-  // and its connection will hear no answer, because this machine has another address. Null: never.
+  std::function<v1::Hello()> hello;  // called at each connection
+  // Called once a heartbeat on a session thread: whether this machine's address has changed, so
+  // that the hello is outdated and its connection will hear no answer. Null: never.
   std::function<bool()> moved;
   std::function<void(v1::WorkerCommand)> on_command;
-  // Says more in a heartbeat; on a thread of the session's. Null: nothing.
+  // Adds to a heartbeat; on a session thread. Null: nothing.
   std::function<void(v1::Heartbeat*)> heartbeat = nullptr;
 };
 
@@ -53,7 +53,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   void Send(v1::WorkerMessage message);
-  // Waits until all that was sent so far is on its way; at most `limit`, and not while there is no
+  // Waits until all reports so far are written, at most `limit`. Does not wait while there is no
   // session.
   void AwaitSent(absl::Duration limit);
   // Set once, when the coordinator refused this worker for good (version, token).
@@ -62,19 +62,18 @@ class Session {
  private:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerCommand>;
   void Loop();
-  // One connection, until it ends, and why.
+  // How one connection ended.
   struct Ending {
-    bool welcomed = false;  // before it ended
+    bool welcomed = false;  // dial the same coordinator again, after a pause
     bool serves = false;    // the same coordinator is to be dialled again, after a pause
   };
   Ending Connect();
-  // What to log about the end of a connection to the coordinator at `address`. Empty: nothing new.
-  // With the lock.
+  // What to log about the end of a connection to `address`. Empty: nothing new. With the lock held.
   std::string NewsLocked(const std::string& address, const Status& status, bool reached);
   void WriteLoop(Stream* stream);
-  // False: the connection is to end.
+  // False: end the connection.
   bool HandleCommand(v1::WorkerCommand command);
-  // Why a command of this term is not to be obeyed; empty: it is.
+  // Why a command of this term is refused; empty: it is obeyed.
   std::string WhyNotObeyed(uint64_t term) const;
   // False when closing.
   bool Sleep(absl::Duration duration);
@@ -84,19 +83,20 @@ class Session {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ReportOutbox outbox_;
-  grpc::ClientContext* context_ = nullptr;  // of the connection that is open
+  grpc::ClientContext* context_ = nullptr;  // of the open connection
   bool stream_ended_ = false;
-  bool moved_ = false;  // since the connection that is open was made
+  bool moved_ = false;  // since the open connection was made
   bool welcomed_ = false;
-  bool rejected_ = false;  // by the connection that is open
+  bool rejected_ = false;  // by the open connection
   bool closing_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);
   Status fatal_;
-  std::map<std::string, std::string> failures_;  // by address: what was logged since a welcome
-  // Of the thread that reads commands.
-  uint64_t term_ = 0;         // the newest one whose commands were obeyed
-  std::string obeyed_;        // the coordinator whose command that was last; empty: none
-  std::string out_of_place_;  // why commands of the connection that is open are not obeyed
+  // by address: what was logged since the last welcome
+  std::map<std::string, std::string> failures_;
+  // Used by the reading thread only.
+  uint64_t term_ = 0;         // the newest term that was obeyed
+  std::string obeyed_;        // the coordinator of the last obeyed command; empty: none
+  std::string out_of_place_;  // why the open connection's commands are refused
   std::thread thread_;
 };
 

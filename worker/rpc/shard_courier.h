@@ -1,7 +1,7 @@
-// Looks after this worker's checkpoint shards on the coordinator's behalf: hashes them, and sends
-// copies of them, while the agent may be training.
+// Hashes this worker's checkpoint shards and uploads copies of them, when the coordinator asks and
+// while the agent may be training.
 //
-// Add is thread-safe and never blocks. The work is done in order on a thread of its own.
+// Add is thread-safe and never blocks. A thread of its own works in order.
 #ifndef LONGHAUL_WORKER_RPC_SHARD_COURIER_H_
 #define LONGHAUL_WORKER_RPC_SHARD_COURIER_H_
 
@@ -25,22 +25,21 @@ namespace longhaul::worker {
 
 class ShardCourier {
  public:
-  // `send` takes the answers; thread-safe. `shards` must outlive this.
+  // `send` receives the answers; thread-safe. `shards` must outlive this.
   ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
 
-  // Gives up a transfer under way and what waits; what is still added does nothing. Idempotent.
+  // Gives up the current upload and everything that waits; later commands do nothing. Idempotent.
   void Shutdown();
 
-  // A command with check_shards.
+  // `command` has check_shards.
   void Add(v1::WorkerCommand command);
 
  private:
   void Loop();
   v1::WorkerMessage Answer(const v1::WorkerCommand& command);
-  // While no coordinator serves, it is tried again with the one that is at hand then, where there
-  // are several.
+  // With several coordinators: while none serves, retries with the one that serves next.
   Status SendCopy(const std::string& path, const ShardFile& file);
   Status TrySendCopy(const std::string& path, const ShardFile& file, Deadline deadline);
   Status SendChunks(const std::string& path, const ShardFile& file,
@@ -51,10 +50,10 @@ class ShardCourier {
   const ShardStore* const shards_;
   const std::function<void(v1::WorkerMessage)> send_;
 
-  mutable std::mutex mutex_;  // of the next four
+  mutable std::mutex mutex_;  // guards the next four
   std::condition_variable changed_;
   std::deque<v1::WorkerCommand> waiting_;
-  grpc::ClientContext* call_ = nullptr;  // the transfer under way
+  grpc::ClientContext* call_ = nullptr;  // the current upload
   bool closing_ = false;
   std::thread thread_;
 };

@@ -1,15 +1,16 @@
-// Files of checkpoints on their way from one worker's store to another's, over a link of their own,
-// whatever else the two do: copies behind the training, and what a new worker of a stage needs.
+// Transfers checkpoint files from one worker's store to another's over separate links, concurrently
+// with training: copies for safety, and the state that a stage's new worker needs.
+//
 //
 //   source                                  holder
-//     dials or expects, as it is told         the other
-//                                 <---        how far it may go
-//     the files, coded, in order --->                         (worker/checkpoint/shard_coding.h)
-//                                 <---        further ... ; kept, or why not
+//     dials or expects, as commanded         the other
+//                                 <---       how many bytes may be sent
+//     the files, coded, in order  --->       (worker/checkpoint/shard_coding.h)
+//                                 <---       more bytes ... ; kept, or why not
 //     closes the link, answers
 //
-// What is paced goes in small pieces while no tensor is on its way at either end, and otherwise
-// takes a small share of the line (ShardPath). What is not paced goes as fast as it can.
+// A paced transfer sends small pieces while no tensor is in flight at either end, and otherwise
+// takes a small share of the line (ShardPath). An unpaced one goes at full speed.
 //
 // Handle and Shutdown are thread-safe; Handle never blocks. Each transfer has a thread.
 #ifndef LONGHAUL_WORKER_RPC_SHARD_TRANSFERS_H_
@@ -32,20 +33,20 @@ namespace longhaul::worker {
 
 class ShardTransfers {
  public:
-  // `send` takes the answers; thread-safe. All must outlive this.
+  // `send` receives the answers; thread-safe. All arguments outlive this.
   ShardTransfers(std::map<std::string, transport::Transport*, std::less<>> transports,
                  ShardStore* shards, TrafficWatch* traffic,
                  std::function<void(v1::WorkerMessage)> send);
   ~ShardTransfers();
 
-  // Gives up what is under way; what still comes does nothing. Idempotent.
+  // Gives up all transfers; later commands do nothing. Idempotent.
   void Shutdown();
 
-  // A command with check_shards that has a `to`, or with take_shards. Twice, while it is under way,
-  // is once.
+  // `command` has check_shards with `to`, or take_shards. Repeating it during the transfer has no
+  // effect.
   void Handle(v1::WorkerCommand command);
-  // Gives up what older epochs of the run began: what they knew of a step must not take the place
-  // of what this one knows of it.
+  // Gives up transfers that older epochs of the run began: their files of a step must not replace
+  // those of this epoch.
   void EpochBegins(const RunId& run, Epoch epoch);
 
  private:
@@ -55,9 +56,9 @@ class ShardTransfers {
   using Shared = std::shared_ptr<Conversation>;
   void GiveUpBefore(const std::string& run, uint64_t epoch);  // locked
   void Run(const v1::WorkerCommand& command, const Shared& conversation);
-  // And answers.
+  // Sends the files and answers.
   void Send(const v1::WorkerCommand& command, const Shared& conversation);
-  // `sent`: bytes that set out.
+  // `sent`: bytes that left.
   Status SendFiles(const v1::WorkerCommand& command, const Shared& conversation, uint64_t* sent);
   void Take(const v1::WorkerCommand& command, const Shared& conversation);
   Status TakeFiles(const v1::WorkerCommand& command, const Shared& conversation);
@@ -70,7 +71,7 @@ class ShardTransfers {
   const std::function<void(v1::WorkerMessage)> send_;
 
   std::mutex mutex_;
-  // By check; whether this side takes.
+  // Key: the check's number, and whether this side receives.
   std::map<std::pair<uint64_t, bool>, std::unique_ptr<Transfer>> transfers_;
   bool closing_ = false;
 };

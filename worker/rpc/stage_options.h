@@ -1,4 +1,4 @@
-// From a run file and a cell to what a stage is made of.
+// Makes StageOptions from a run file and a cell.
 #ifndef LONGHAUL_WORKER_RPC_STAGE_OPTIONS_H_
 #define LONGHAUL_WORKER_RPC_STAGE_OPTIONS_H_
 
@@ -14,11 +14,11 @@
 
 namespace longhaul::worker {
 
-// Where the stages of a run have their tensors: a replay's, which sleep, on the host.
+// The GPU that holds the tensors of a run's stages; nullopt: the host. Replays sleep on the host.
 std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
 
-// What a stage with these layers and roles is made of. `ranks`: of a group their devices, the first
-// of which is `gpu`; empty: there is one rank. `threads` are each rank's.
+// Options of a stage with these layers and roles. `ranks`: devices of a group, the first equal to
+// `gpu`; empty: one rank. `threads`: for each rank.
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                              const Roles& roles, uint32_t threads,
                              const std::optional<cuda::Device>& gpu,

@@ -1,7 +1,8 @@
-// A worker's folder: whose it is and in what format. One process at a time uses it.
+// A worker's state directory: its owner and its format. One process uses it at a time.
+//
 //
 //   lock        held by that process
-//   format      a number; what is newer than this version knows is left as it is
+//   format      a number; a newer format than this version knows is left untouched
 //   worker-id   a UUID, made at the first start
 #ifndef LONGHAUL_WORKER_RPC_STATE_DIR_H_
 #define LONGHAUL_WORKER_RPC_STATE_DIR_H_
@@ -14,14 +15,13 @@
 
 namespace longhaul::worker {
 
-// Of everything in it together. A folder without one is of format 1, from before there was a
-// number.
+// One number for the whole folder. A folder without a number gets this one.
 inline constexpr int kStateDirFormat = 1;
 
 class StateDir {
  public:
-  // Makes it where it is missing. kFailedPrecondition where another process uses it or a newer
-  // version has written it; then nothing in it has been changed.
+  // Creates the folder if needed. kFailedPrecondition: another process uses it, or a newer version
+  // wrote it; then nothing is changed.
   static StatusOr<StateDir> Open(const std::string& path);
 
   const std::string& worker_id() const { return worker_id_; }

@@ -1,5 +1,5 @@
-// First values of a stage's parameters out of a published model: from its folder where this worker
-// has it, else from the coordinator, a tensor at a time.
+// Reads a stage's initial parameters from a published model, one tensor at a time: from the model's
+// folder if this worker has it, else from the coordinator.
 //
 // One thread.
 #ifndef LONGHAUL_WORKER_RPC_WEIGHTS_READER_H_
@@ -21,16 +21,16 @@ namespace longhaul::worker {
 
 class WeightsReader {
  public:
-  // Fetches the list of the weights of `spec`, which has some. `blobs` must outlive this; what was
-  // fetched is deleted again. Gives up at `deadline` or when `cancelled` says so.
+  // Fetches the list of the weights of `spec`, which must have some. `blobs` must outlive this;
+  // fetched files are deleted again. Gives up at `deadline` or when `cancelled` is true.
   static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
                                       std::function<bool()> cancelled);
 
-  // As Stage::Load wants it. kDataLoss, kNotFound: neither the folder nor the coordinator has the
-  // tensor as it was when the run was submitted.
+  // For Stage::Load. kDataLoss, kNotFound: neither the folder nor the coordinator has the tensor as
+  // it was when the run was submitted.
   Status Read(const model::PlacedParameter& parameter, std::span<float> values);
 
-  // Of tensors that were read.
+  // Bytes of the tensors read so far.
   uint64_t bytes_from_folder() const { return bytes_from_folder_; }
   uint64_t bytes_fetched() const { return bytes_fetched_; }
 

@@ -1,8 +1,9 @@
-// AdamW with decoupled weight decay, over all parameters of a stage or some of them.
+// AdamW with decoupled weight decay. It steps all parameters of a stage, or a part of them.
 //
-// Moments are fp32, or bf16. Those are made fp32 for a step's arithmetic, a piece of a parameter at
-// a time, and then rounded up or down at random (stochastic_rounding.h), since to the nearest they
-// would stay as they are where an update is less than 1/512 of them.
+// The optimizer state is fp32 or bf16. bf16 state is widened to fp32 for the arithmetic of a step,
+// one piece of a parameter at a time, and then rounded up or down at random
+// (stochastic_rounding.h). Rounding to the nearest would lose every update that is smaller than
+// 1/512 of the value.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -28,11 +29,12 @@ class AdamW final : public Optimizer {
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
   void MoveTo(const std::vector<Parameter>& parameters) override;
-  // Of each parameter in the constructor's order "exp_avg", then "exp_avg_sq".
+  // The optimizer state: for each parameter, in the constructor's order, "exp_avg" and then
+  // "exp_avg_sq".
   const std::vector<Moment>& moments() const override { return moments_; }
 
  private:
-  // Everything of a step but the tensors. Undefined `divisor`: gradients are as they should be.
+  // The scalars of one step. `divisor` is undefined when gradients need no scaling.
   struct Arguments {
     uint64_t step;
     double learning_rate;

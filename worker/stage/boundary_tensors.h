@@ -1,4 +1,4 @@
-// Between LibTorch's tensors and what travels over a boundary.
+// Converts LibTorch's tensors to the stage's BoundaryTensor, which the pipeline sends.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: any. Errors: LibTorch's exceptions.
 #ifndef LONGHAUL_WORKER_STAGE_BOUNDARY_TENSORS_H_
@@ -12,7 +12,7 @@
 namespace longhaul::worker {
 
 at::ScalarType ToTorch(codec::Dtype dtype);
-// Of a tensor (samples, tokens, channels): it is computed when this returns.
+// `tensor`: (samples, tokens, channels). Waits until it is computed.
 BoundaryTensor ToBoundary(const at::Tensor& tensor);
 
 }  // namespace longhaul::worker

@@ -64,7 +64,7 @@ struct WeightedSum : torch::autograd::Function<WeightedSum> {
       const at::Tensor of_slot = rows.index_select(0, places.select(1, slot));
       of_weights.select(1, slot).copy_((of_sum * of_slot).sum(1));
     }
-    // Of all slots, token by token, and rounded as they are made.
+    // The outputs of all slots, token by token. They are rounded as they are made.
     at::Tensor of_slots = at::empty({places.size(0), places.size(1), rows.size(1)}, rows.options());
     at::mul_out(of_slots, of_sum.unsqueeze(1), weights.unsqueeze(2));
     return {at::empty_like(rows).index_copy_(0, places.flatten(), of_slots.flatten(0, 1)),

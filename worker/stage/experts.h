@@ -1,9 +1,10 @@
-// The MLPs of a block's experts that this rank has, each over the tokens that were sent to it.
+// The MLPs of this rank's experts in one block. Each runs over the tokens that dispatch.h sent to
+// it.
 //
-// On a GPU in bf16 the products of all experts are one call each, over their weights one behind the
-// other. The gradient of weights is then rounded to bf16 for each microbatch, before it is added to
-// the sum in fp32: no library makes such products into fp32, and one an expert would take the host
-// longer than all of them take the GPU.
+// On a GPU in bf16 one grouped product covers all experts, over weights that lie behind each other
+// in memory. The gradient of weights is then rounded to bf16 once a microbatch, before it is added
+// to the fp32 sum: no library writes grouped products to fp32, and one product an expert would cost
+// the host more time than the GPU.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -22,18 +23,19 @@ namespace longhaul::worker {
 
 class Experts {
  public:
-  // `count` experts, whose parameters' names begin with "<prefix><number>.".
+  // Makes `count` experts. Their parameters' names begin with "<prefix><number>.".
   Experts(LayerMaker& make, const std::string& prefix, uint32_t count);
 
-  // `rows`: (rows, channels), those of one expert below those of the one before; `counts` of each
-  // that this rank has. As many rows, in the type of products.
+  // Runs the MLPs. `rows`: (rows, channels), sorted by expert; `counts`: rows of each expert of
+  // this rank. Gives as many rows, in the type of matrix products.
   at::Tensor operator()(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
 
-  // One of the matrices of every expert.
+  // The same matrix (gate, up or down) of every expert.
   struct Matrices {
     std::vector<Linear> of_experts;
-    at::Tensor stack;  // (experts, outputs, inputs), what is multiplied; or undefined
-    // As `stack`, in fp32: what the gradients of weights are parts of, once there are any.
+    at::Tensor stack;  // (experts, outputs, inputs) for grouped products; or undefined
+    // fp32, shaped as `stack`; the gradients of the weights are views of it. Undefined before the
+    // first.
     mutable at::Tensor gradients;
     void AddToGradients(const at::Tensor& more) const;
   };

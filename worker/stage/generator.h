@@ -1,4 +1,4 @@
-// Text out of a model: token after token, with what attention needs of those before kept.
+// Generates text from a whole model, token by token, with a cache of keys and values.
 //
 // Threads: one at a time.
 #ifndef LONGHAUL_WORKER_STAGE_GENERATOR_H_
@@ -18,33 +18,34 @@
 namespace longhaul::worker {
 
 struct GeneratorOptions {
-  ModelSpec model;  // with its vocabulary; `context`: the most tokens, prompt included
+  ModelSpec model;  // with its vocabulary; `context`: maximum number of tokens, prompt included
   ComputeDtype dtype = ComputeDtype::kFp32;
-  DeviceName device;  // a GPU: LoadTorchCuda came before (torch_cuda.h)
+  DeviceName device;  // a GPU needs LoadTorchCuda first (torch_cuda.h)
   uint32_t threads = 1;
 };
 
 class Generator {
  public:
-  // Parameters as `read` gives them. Errors as Stage's.
+  // `read` gives the parameters. Errors: as Stage's.
   static StatusOr<std::unique_ptr<Generator>> Create(const GeneratorOptions& options,
                                                      const ReadParameter& read);
   virtual ~Generator() = default;
-  // Forgets all tokens.
+  // Empties the cache of keys and values.
   virtual void Clear() = 0;
-  // The logits of what follows the tokens so far and `ids`: at first a prompt, then one id.
-  // kOutOfRange: more tokens than the context. Valid until the next call.
+  // Appends `ids` (first the whole prompt, later one token) and gives the logits of the next token.
+  // kOutOfRange: more tokens than the context. The span is valid until the next call.
   virtual StatusOr<std::span<const float>> Next(std::span<const int32_t> ids) = 0;
 };
 
-// Which of the tokens is taken.
+// How the next token is drawn from the logits.
 struct Sampling {
-  double temperature = 1;  // 0: the likeliest, the first of several
-  uint32_t top_k = 0;      // of so many likeliest; 0: of all
-  double top_p = 1;        // of the likeliest that have this probability together
+  double temperature = 1;  // 0: always the likeliest token; at a tie the first
+  uint32_t top_k = 0;      // draw from the `top_k` likeliest tokens; 0: from all
+  double top_p = 1;        // draw from the likeliest tokens that together have this probability
   uint64_t seed = 1;
 };
-// `place`: of the token in the text. The same logits, sampling and place give the same token.
+// Draws a token. `place`: its index in the text. Equal logits, sampling and place give the same
+// token.
 uint32_t Sample(std::span<const float> logits, const Sampling& sampling, uint64_t place);
 
 }  // namespace longhaul::worker

@@ -1,4 +1,4 @@
-// GPT-2's layers over the parameters of run/model/gpt.cc.
+// The layers of family gpt (GPT-2), over the parameters that run/model/gpt.cc describes.
 //
 // Internal to worker/stage, as model.h.
 #ifndef LONGHAUL_WORKER_STAGE_GPT_H_

@@ -1,4 +1,4 @@
-// The sum of squares that clipping needs.
+// The sum of squared gradients, which gradient clipping needs.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -13,13 +13,13 @@
 
 namespace longhaul::worker {
 
-// Adds the sums of squares of the gradients to `sum`, from the last parameter to the first, each
-// summed in double in an order that depends on its size alone. One that is
-// counted elsewhere is left out.
+// Adds the squares of all gradients to `sum`, from the last parameter to the first. Each parameter
+// is summed in double, in an order that depends on its size alone, so the result repeats to the
+// bit. Leaves out parameters that another stage or rank counts.
 SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
 
-// In a group, before anything else reads the gradients of a step: those that are parts of a sum
-// over ranks become the sum.
+// In a group: all-reduces the gradients of which each rank has only a partial sum. Call it before
+// anything else reads the gradients of a step.
 void SumPartsOfGradients(const std::vector<Parameter>& parameters, const RankGroup& group);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// Threads for what is computed in host memory between passes: what replicas exchange, and their
-// optimizer of pieces.
+// How many threads compute in host memory between passes: for the exchange between replicas and for
+// the optimizer of shards (shard_optimizer.h).
 #ifndef LONGHAUL_WORKER_STAGE_HOST_THREADS_H_
 #define LONGHAUL_WORKER_STAGE_HOST_THREADS_H_
 
@@ -11,8 +11,8 @@
 
 namespace longhaul::worker {
 
-// The stage's own, of all its ranks: these stand still meanwhile. Where it computes on GPUs, or a
-// replay sleeps, half of the machine's cores, up to eight: other workers may run there.
+// The threads of all ranks of the stage, which are idle meanwhile. When the stage computes on GPUs
+// or replays, at least half of the machine's cores, up to eight: other workers may run on the rest.
 inline uint32_t HostThreads(const StageOptions& options) {
   constexpr uint32_t kMost = 8;
   const auto ranks = static_cast<uint32_t>(std::max<size_t>(options.ranks.size(), 1));

@@ -40,7 +40,8 @@ struct SinCos {
   double sin, cos;
 };
 
-// Of 2 pi u, u in [0, 1): Taylor series within an eighth of a turn around the nearest quarter turn.
+// Sine and cosine of 2 pi u, u in [0, 1): Taylor series within an eighth of a turn around the
+// nearest quarter turn.
 SinCos SinCosOfTurns(double u) {
   const int quarter = (static_cast<int>(u * 8.0) + 1) / 2;
   const double x = (u - quarter * 0.25) * 6.283185307179586;

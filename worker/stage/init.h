@@ -10,12 +10,12 @@
 
 namespace longhaul::worker {
 
-// Fills `values` with normal numbers (mean 0) that depend on (seed, name, position) alone. Pure;
-// large ones by up to 16 threads of its own.
+// Fills `values` with normal numbers of mean 0 that depend on (seed, name, position) alone. Pure.
+// Large arrays use up to 16 threads of its own.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
-// The same numbers, but only those at the positions of `stretches`, which have as many positions as
-// there are `values`.
+// The same numbers at the positions of `stretches` only. `values` has as many elements as they have
+// positions.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<const model::Stretch> stretches, std::span<float> values);
 

@@ -182,7 +182,7 @@ Linear LayerMaker::MakeLinear(const std::string& name) {
 }
 
 int64_t LayerMaker::RowsInHead(int64_t rows) const {
-  // Of bf16: 16 bytes.
+  // Elements of bf16 in 16 bytes.
   constexpr int64_t kAlignment = 8;
   const bool aligned = device_.is_cuda() && compute_type_ == at::kBFloat16;
   return aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows;

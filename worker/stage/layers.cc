@@ -33,8 +33,8 @@ void AddToGradient(const at::Tensor& parameter, const at::Tensor& more) {
   }
 }
 
-// Of a product that is not made apart from the sum that it is added to: the head's of a large
-// vocabulary, for each chunk of tokens.
+// From this many elements on a product is added to the gradient directly: a temporary would be too
+// large, as that of the head with a large vocabulary, for each chunk of tokens.
 constexpr int64_t kLargeProduct = int64_t{16} << 20;
 
 void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, const at::Tensor& b) {

@@ -1,5 +1,5 @@
-// What the networks of all families are made of: parameters with their initial values, and the
-// layers that hold them.
+// Parameters with their initial values, and the layers that the models of all families (gpt.h,
+// llama.h) are made of.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -21,18 +21,19 @@
 
 namespace longhaul::worker {
 
-// One that changes.
+// A trainable parameter.
 struct Parameter {
-  std::string name;     // global
+  std::string name;     // global name
   at::Tensor value;     // fp32 leaf that requires a gradient
-  bool decays = false;  // by the optimizer's weight decay
-  // Of a block's matrix: so many lie one below another in the rows. 0: no matrix, or of no block.
+  bool decays = false;  // weight decay applies
+  // For a matrix of a block: how many matrices are stacked in its rows (3 for fused q, k, v). 0 for
+  // all other parameters.
   uint32_t block_matrices = 0;
   bool tied = false;  // as in run/model/parameter.h
-  // Another stage or rank has the same numbers, and counts them: in the norm of gradients.
+  // Another stage or rank holds the same numbers, and counts them in the gradient norm.
   bool counted_elsewhere = false;
-  // In a group, where ranks that have the same rows each have a part of their gradient: which of
-  // the whole parameter's rows these are.
+  // Set in a group when ranks hold the same rows and each has a partial sum of their gradient:
+  // which rows of the whole parameter these are.
   struct Summed {
     int64_t whole_rows = 0, first_row = 0;
   };
@@ -40,54 +41,54 @@ struct Parameter {
   bool balances = false;  // as in run/model/parameter.h
 };
 
-// What LoRA adds to a Linear: scale * b (a x). Both undefined where it adds nothing.
+// LoRA's addition to a Linear: scale * b (a x). Both matrices are undefined without LoRA.
 struct Adapter {
   at::Tensor a, b;            // (rank, inputs), (outputs, rank)
-  at::Tensor cast_a, cast_b;  // as Linear's
+  at::Tensor cast_a, cast_b;  // as Linear's casts
   double scale = 0;
 };
 
-// A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
-// what it finds to the gradients of its parameters, which are fp32, itself; on a GPU as part of the
-// product, without rounding that to bf16 first. Frozen ones have no gradient. Outlives what it has
-// computed.
+// A matrix product, computed in the stage's compute type whatever the type of `x`. Backward adds to
+// the fp32 gradients of the parameters itself; on a GPU within the product, without rounding to
+// bf16 first. Frozen parameters get no gradient. Must outlive every tensor that it computed.
 struct Linear {
-  at::Tensor weight, bias;  // (outputs, inputs); bias undefined where there is none
-  // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves. Of
-  // a sum over ranks only rank 0 adds the bias, but all have its gradient.
+  at::Tensor weight, bias;  // (outputs, inputs); bias undefined if there is none
+  // Operands of the product: bf16 copies (LayerMaker::RefreshCasts), or the parameters themselves.
+  // When the product is a partial sum over ranks, only rank 0 adds the bias, but all ranks have its
+  // gradient.
   at::Tensor cast_weight, cast_bias;
-  // The bias is that of this output and the following ones, and so its gradient: of a sum over
-  // ranks that have channels of their own, to which each adds its bias itself.
+  // The bias applies to the outputs from this one on. Not 0 in a partial group: each rank adds the
+  // bias of its own channels, which are not summed over ranks.
   int64_t first_biased = 0;
   Adapter adapter;
-  // In a group, of a matrix whose outputs ranks share: its own gradient is deferred, to be computed
-  // while that of the input is summed.
+  // Set in a group for a matrix whose outputs ranks share: the weight gradient is deferred, and
+  // runs while the gradient of the input is summed over ranks.
   Overlap* overlap = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// The product that gives logits, in fp32, which the loss needs; otherwise as a Linear without bias.
-// In a group those of this rank's share of the vocabulary.
+// The product that gives logits, in fp32 as the loss needs; else as a Linear without bias. In a
+// group it gives the logits of this rank's share of the vocabulary.
 struct Head {
   at::Tensor weight;  // (vocabulary, channels)
-  // As Linear's. In bf16 on a GPU rows of zeros follow, up to a multiple of 8: with GPT-2's 50,257
-  // rows of its own the head's products would take five times as long.
+  // As Linear's. In bf16 on a GPU it is padded with rows of zeros to a multiple of 8: with GPT-2's
+  // 50,257 rows the products would take five times as long.
   at::Tensor cast_weight;
-  int64_t first_row = 0;  // of this rank's share
+  int64_t first_row = 0;  // first row of this rank's share
   const RankGroup* group = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// The product that gives a router's scores, in fp32 whatever the type of `x`, which it keeps as it
-// is; otherwise as a Linear without bias. (rows, channels) to (rows, outputs).
+// The product that gives a router's scores: (rows, channels) to (rows, outputs), in fp32. It saves
+// `x` for backward in the type that it has; else as a Linear without bias.
 struct Scorer {
   at::Tensor weight;  // (outputs, channels)
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Rows of a table, in fp32. Its backward adds to the table's gradient by itself, as Linear's does:
-// on a GPU to the rows that were read alone, always in the same order. Outlives what it has given.
-// In a group a rank has a share of the rows, and all get every row from the rank that has it.
+// Looks up rows of a table, in fp32. Backward adds to the table's gradient itself; on a GPU only to
+// the rows that were read, in a deterministic order. Must outlive every tensor that it gave. In a
+// group each rank holds a share of the rows, and all ranks get every row.
 struct Embedding {
   at::Tensor weight;  // (rows, channels)
   int64_t first_row = 0;
@@ -101,95 +102,95 @@ struct LayerNorm {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Over the root of the mean square; computed in the type of `x`, which the residual stream keeps in
-// fp32. Without a weight there is no norm.
+// Divides by the root mean square. Computed in the type of `x`, which is fp32 in the residual
+// stream. An undefined weight means that the model has no such norm.
 struct RmsNorm {
   at::Tensor weight;
   double epsilon = 0;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// What parameters begin with.
+// Where the first values of parameters come from.
 struct FirstValues {
   enum class Kind : uint8_t {
-    kSeeded,  // numbers that depend on (seed, name) alone, whatever the device
-    kAny,     // LibTorch's own normal numbers, other ones each time
-    kZeros,   // others come (Load)
+    kSeeded,  // depend on (seed, name) alone, whatever the device
+    kAny,     // LibTorch's own normal numbers, different each time
+    kZeros,   // zeros, until Load sets others
   } kind = Kind::kSeeded;
   uint64_t seed = 0;
 };
 
-// Makes layers over the parameters of a descriptor (run/model/family.h), which has their shapes and
-// first values. Layers are made in the descriptor's order; another order is a bug of the family's
-// code, and ends the process.
+// Makes layers over the parameters of a family's descriptor (run/model/family.h), which gives
+// shapes and first values. Layers must be made in the descriptor's order. Another order is a bug of
+// the family's code, and ends the process.
 class LayerMaker {
  public:
-  // `compute_type`: of matrix products, kFloat or kBFloat16. `adapter_scale`: of all adapters.
-  // `group`: layers get this rank's shares of the parameters of `spec`; null: whole ones.
+  // `compute_type`: type of matrix products, kFloat or kBFloat16. `adapter_scale`: the scale of all
+  // LoRA adapters. `group`: each parameter is this rank's share; null: whole parameters.
   LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter> wanted,
              const FirstValues& first_values, const at::Device& device, at::ScalarType compute_type,
              double adapter_scale, const RankGroup* group);
 
-  // Rows that are added, not looked up: positions.
+  // A table whose rows are added without a lookup, as positions are.
   at::Tensor MakeRows(const std::string& name) { return Make(name, Use::kInFp32); }
   Embedding MakeEmbedding(const std::string& name);
-  // Without a weight where other ranks have it: of an expert.
-  // "<name>.weight" and, where the descriptor has them, "<name>.bias" and "<name>.lora_A.weight"
-  // with its B.
+  // Uses "<name>.weight" and, if the descriptor has them, "<name>.bias", "<name>.lora_A.weight" and
+  // its B. The weight is undefined for an expert that another rank holds.
   Linear MakeLinear(const std::string& name);
-  // What is multiplied of these, which have one shape, one behind the other in memory: (matrices,
-  // outputs, inputs). Undefined where no product over all of them can read it.
+  // The operands of `linears`, all of one shape, as one tensor (matrices, outputs, inputs), behind
+  // each other in memory. Undefined if no grouped product can read them.
   at::Tensor Stack(std::vector<Linear>& linears);
-  // "<name>.weight".
-  // Over its own weight, where the descriptor has that; else over the matrix of the embedding, as
-  // the model is tied: of `embedding`, or where another stage has that, one more of the same name.
+  // Uses "<name>.weight" if the descriptor has it. Else the model is tied and the head uses the
+  // embedding's matrix: `embedding`'s, or a copy of the same name when another stage holds the
+  // embedding.
   Head MakeHead(const std::string& name, const std::string& embedding_name,
                 const Embedding& embedding);
-  // What is added to a router's scores.
+  // The biases that are added to a router's scores.
   at::Tensor MakeBalance(const std::string& name) { return Make(name, Use::kInFp32); }
   Scorer MakeScorer(const std::string& name) { return {Make(name + ".weight", Use::kInFp32)}; }
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
-  // All parameters of the descriptor are made.
+  // Whether all parameters of the descriptor are made.
   bool done() const { return made_.size() == wanted_.size(); }
   size_t made() const { return made_.size(); }
 
-  // The parameters that a step changes: trained ones and biases that balance experts.
+  // The parameters that a step changes: trained ones, and the biases that balance experts.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // Bytes of those that are frozen.
+  // Bytes of the frozen parameters.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Gives parameters that are published the values that `read` has for them, one after the other;
-  // in a group it has this rank's shares.
+  // Sets all published parameters to the values that `read` gives, one parameter at a time. In a
+  // group `read` gives this rank's shares.
   Status Load(const ReadParameter& read) const;
-  // After parameters have changed: what products use of them is in the type of products again.
+  // Refreshes the copies that products use. Call it after parameters have changed.
   void RefreshCasts() const;
 
  private:
-  // Rows that are looked up are fp32; where the embedding is tied a product uses them besides.
+  // How a parameter is used. A tied embedding is looked up and used in a product.
   enum class Use : uint8_t { kInProduct, kInFp32, kLookedUp };
   Head HeadOver(const at::Tensor& weight, int64_t first_row);
-  // The sizes of this rank's part of parameter `index`.
+  // The shape of this rank's part of parameter `index`.
   std::vector<int64_t> SizesOf(size_t index) const;
-  // Where that begins, of a table's rows.
+  // The first row of this rank's part of a table.
   int64_t FirstRow(size_t index) const;
   std::optional<Parameter::Summed> SummedInGroup(size_t index) const;
-  // Of first values: so that channels that are not summed vary as much as those that are.
+  // Scales initial values so that a rank's own channels, which are not summed over ranks, vary as
+  // much as the shared ones.
   void ScaleOwnChannels(at::Tensor* outputs) const;
-  // Another rank counts it.
+  // Whether another rank counts parameter `index` in the gradient norm.
   bool IsCountedByOther(size_t index) const;
-  // The next parameter of the descriptor, which must be called `name` and have this use.
+  // Makes the next parameter of the descriptor, which must have this name and use.
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;
-  // The first value of this rank's part of parameter `index`.
+  // The first values of this rank's part of parameter `index`.
   at::Tensor FirstValue(size_t index) const;
-  // A frozen parameter's, in the type in which it is held.
+  // First values of a frozen parameter, in the type in which it is stored.
   at::Tensor FrozenValue(size_t index) const;
-  // What products use: in fp32 the parameter's memory; in bf16 a copy, followed by zeros up to
-  // `rows` rows in all, at least the parameter's. A frozen one's memory is that already.
+  // The operand for products: the parameter's own memory in fp32; a copy in bf16, padded with zeros
+  // to `rows` rows. A frozen parameter is stored in that form already.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
   at::Tensor Cast(const at::Tensor& parameter) { return Cast(parameter, parameter.size(0)); }
-  // Of the head's matrix as products use it, which has so many of its own.
+  // Rows of the head's operand, padding included, for a matrix of `rows` rows.
   int64_t RowsInHead(int64_t rows) const;
   const std::vector<model::PlacedParameter> wanted_;
   const FirstValues first_values_;
@@ -197,8 +198,8 @@ class LayerMaker {
   const at::ScalarType compute_type_;
   const double adapter_scale_;
   const RankGroup* const group_;
-  std::vector<model::Share> shares_;  // of a group, as `wanted_`
-  std::vector<at::Tensor> made_;      // as `wanted_`
+  std::vector<model::Share> shares_;  // in a group; same order as `wanted_`
+  std::vector<at::Tensor> made_;      // same order as `wanted_`
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> cast_, casts_;  // parameters that products use, and their copies
 };

@@ -1,4 +1,4 @@
-// What a stage computes with beside its own code.
+// The identity of the libraries that a stage computes with.
 #ifndef LONGHAUL_WORKER_STAGE_LIBRARIES_H_
 #define LONGHAUL_WORKER_STAGE_LIBRARIES_H_
 
@@ -6,9 +6,10 @@
 
 namespace longhaul::worker {
 
-// LibTorch's build, the libraries below it with their versions, and the instruction set that it
-// has chosen on this CPU. Processes with equal texts on equal devices run the same kernels. Not for
-// people; several lines. Of a GPU: LoadTorchCuda came before (torch_cuda.h). Thread-safe.
+// Describes LibTorch's build, the libraries below it with their versions, and the instruction set
+// that it chose on this CPU. Processes with equal texts on equal devices run the same kernels.
+// Several lines, not meant for people. For a GPU call LoadTorchCuda first (torch_cuda.h).
+// Thread-safe.
 std::string LibrariesOfStages();
 
 }  // namespace longhaul::worker

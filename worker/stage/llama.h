@@ -1,5 +1,5 @@
-// Llama's layers, Mistral's and Qwen's, over the parameters of run/model/llama.cc, and those of
-// run/model/moe.cc, which differ from them by the MLP.
+// The layers of family llama (Llama, Mistral, Qwen) over the parameters of run/model/llama.cc, and
+// of family moe (run/model/moe.cc), which differs in the MLP.
 //
 // Internal to worker/stage, as model.h.
 #ifndef LONGHAUL_WORKER_STAGE_LLAMA_H_
@@ -20,10 +20,10 @@ namespace longhaul::worker {
 
 class Llama final : public Model {
  public:
-  // `has_experts`: of family moe.
+  // `has_experts`: family moe.
   Llama(const StageOptions& options, bool has_experts, const RankGroup* group);
   at::Tensor Logits(const at::Tensor& x) const override;
-  // How many tokens an expert gets is known when a pass runs.
+  // False with experts: how many tokens an expert gets is known only when the pass runs.
   bool can_be_recorded() const override { return !has_experts_; }
   void EndStep() const override;
   void ForgetStep() const override;
@@ -33,9 +33,9 @@ class Llama final : public Model {
   struct Block {
     RmsNorm norm_1;
     Linear queries, keys, values, attention_out;
-    RmsNorm query_norm, key_norm;  // where the model has them
+    RmsNorm query_norm, key_norm;  // undefined weights if the model has none
     RmsNorm norm_2;
-    Linear gate, up, down;  // the MLP, or
+    Linear gate, up, down;  // the MLP, unless there are experts
     std::optional<Mixture> experts;
   };
   Block MakeBlock(const StageOptions& options, uint32_t layer);
@@ -47,7 +47,7 @@ class Llama final : public Model {
   const int64_t head_channels_;
   const bool has_experts_;
   std::vector<Block> blocks_;
-  std::optional<Rotary> rotary_;  // where there are blocks
+  std::optional<Rotary> rotary_;  // set if the stage has blocks
   Embedding tokens_;              // first stage
   RmsNorm final_norm_;            // last stage
   Head head_;

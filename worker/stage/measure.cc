@@ -32,7 +32,7 @@ uint32_t BlocksToTime(const StageOptions& options) {
              : 1;
 }
 
-// Of one of `blocks` that took `all`, but for the `ends` around them.
+// The pass of one of `blocks` that took `all` together, without the `ends` around them.
 MeasuredPass OfBlock(const MeasuredPass& all, uint32_t blocks, const MeasuredPass& ends,
                      uint32_t times_ends) {
   const auto each = [&](double value, double of_ends) {

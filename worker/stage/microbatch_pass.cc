@@ -23,7 +23,7 @@ namespace {
 // what Backward does not find of a piece it computes again from the piece's input.
 class EagerPass final : public MicrobatchPass {
  public:
-  // Of slice `index` of the microbatch whose past that is.
+  // `index`: the slice's number in the microbatch that `past` belongs to.
   EagerPass(const StageOptions& options, const Model& network,
             const std::shared_ptr<MicrobatchPast>& past, uint32_t index)
       : options_(options),
@@ -94,7 +94,7 @@ class EagerPass final : public MicrobatchPass {
     if (leaf_.defined()) root_ = x;
     return x.detach();
   }
-  // Of what HiddenOf gave.
+  // The loss over what HiddenOf gave.
   Loss& loss() { return loss_; }
   // With `keep` what forward left stays.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
@@ -243,8 +243,8 @@ class Recording {
 // Records an eager pass over tensors that stay, and queues it again for each microbatch.
 class GraphPass final : public MicrobatchPass {
  public:
-  // Of slice `index` of the microbatch whose past that is, which stays. `start`: what backward
-  // starts with, the same memory for all passes.
+  // `index`: the slice's number in the microbatch that `past` belongs to; `past` keeps its memory.
+  // `start`: the gradient of the loss, in the same memory for all passes.
   GraphPass(const StageOptions& options, const Model& network,
             const std::shared_ptr<MicrobatchPast>& past, uint32_t index, at::Tensor start)
       : options_(options),

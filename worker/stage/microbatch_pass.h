@@ -1,6 +1,6 @@
-// Forward and backward of one slice of a microbatch through a stage's network, and what is kept
-// between the two. What differs between computing as one goes and by recorded graphs is behind
-// this.
+// Forward and backward of one sequence chunk ("slice") of a microbatch through a stage's model, and
+// the activations that are kept between the two. Hides whether kernels are launched one by one or
+// as CUDA graphs ("recorded passes").
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -21,77 +21,79 @@
 
 namespace longhaul::worker {
 
-// What a slice begins with; all are copied.
+// Inputs of one slice's forward. All are copied.
 struct PassInput {
-  at::Tensor source;   // ids (microbatch, tokens), integers, or the activation, on any device
-  at::Tensor targets;  // last stage: as ids
-  // Where the options have them: an fp32 scalar (Stage::Input::counted); as ids, but of all the
-  // microbatch's tokens.
+  at::Tensor source;   // ids (microbatch, tokens), integers; or the activation; any device
+  at::Tensor targets;  // last stage: shaped as ids
+  // Set if the options have them. `counted`: an fp32 scalar (Stage::Input::counted). `documents`:
+  // as ids, but for all tokens of the microbatch.
   at::Tensor counted, documents;
 };
 
 class MicrobatchPass {
  public:
   virtual ~MicrobatchPass() = default;
-  // The output, fp32; on the last stage the loss, a scalar.
+  // Gives the output, fp32; on the last stage the loss, a scalar.
   virtual at::Tensor Forward(const PassInput& input) = 0;
-  // `gradient`: of the output, undefined on the last stage. Adds to the parameters' gradients. The
-  // input's gradient, fp32; on the first stage undefined.
+  // Adds to the parameters' gradients and gives the input's gradient, fp32 (undefined on the first
+  // stage). `gradient`: of the output; undefined on the last stage.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
-  // As Stage::TellWhatIsFinal, of its Backward.
+  // As Stage::TellWhatIsFinal, for this pass's Backward.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;
   }
 };
 
-// The recorded passes of a microbatch's slices.
+// The CUDA graphs of one microbatch's slices.
 class RecordedMicrobatch;
 
-// The passes of one stage. Those that are recorded are used again for later microbatches.
+// All passes of one stage. CUDA graphs are reused for later microbatches.
 class MicrobatchPasses {
  public:
-  // Both outlive it. On a GPU with `options.graphs`, where the network can be recorded, all
-  // parameters have gradients from now on (zero in the beginning), whose memory stays where it is:
-  // it is what graphs add to. A microbatch's passes are then recorded when more microbatches are
-  // under way than ever before.
+  // Both arguments outlive it. On a GPU with `options.graphs`, if the model can be recorded, every
+  // parameter has a gradient from now on, zero at first, whose memory never moves: graphs add to
+  // it. A microbatch's graphs are recorded when more microbatches are in flight than ever before.
   MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
-  // Of slice `index` of a microbatch, whose slices are taken one after the other. It is held until
-  // its Backward, or until that does not come any more; a recorded pass keeps its memory for as
-  // long as the stage is there.
+  // The pass for slice `index`; the slices of a microbatch are taken in order. Hold the pass until
+  // its Backward, or until it is clear that none comes. The memory of a recorded pass lives as long
+  // as the stage.
   std::shared_ptr<MicrobatchPass> Take(uint32_t index = 0);
-  // So many microbatches can be under way without recording any. While none is.
+  // Makes `microbatches` graphs now, so that none is recorded during a step. Call it while no
+  // microbatch is in flight.
   void Prepare(size_t microbatches);
-  // As a pass's Forward, of slice `index`; no Backward follows.
+  // Forward of slice `index` without a later Backward.
   at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
-  // The parameters' gradients become nothing: after the optimizer has used them.
+  // Clears the parameters' gradients, after the optimizer has used them.
   void ForgetGradients();
 
  private:
-  // Of the microbatch whose slices are being taken, or evaluated.
+  // The microbatch whose slices are being taken or evaluated.
   struct Current {
-    std::shared_ptr<MicrobatchPast> past;          // where it is computed as it goes
-    std::shared_ptr<RecordedMicrobatch> recorded;  // where not
+    std::shared_ptr<MicrobatchPast> past;          // launched kernel by kernel
+    std::shared_ptr<RecordedMicrobatch> recorded;  // recorded
   };
 
-  // All over nothing once, so that libraries have what they need before anything is recorded.
+  // Runs all kernels once on zeros: libraries allocate on their first call, which a recording does
+  // not allow.
   void WarmUp();
   std::shared_ptr<RecordedMicrobatch> Record();
-  // Null: all are in use.
+  // A recorded microbatch that nobody uses; null if all are in use.
   std::shared_ptr<RecordedMicrobatch> FindIdle() const;
 
   const StageOptions& options_;
   const Model& network_;
-  std::unique_ptr<TorchGraphRecorder> recorder_;  // none: computes as it goes
-  // Shared by all passes and held by them alone: a memory whose last graph is gone takes no other.
+  std::unique_ptr<TorchGraphRecorder> recorder_;  // null: kernels are launched one by one
+  // Graphs share this memory pool and keep it alive: a pool whose last graph is gone accepts no
+  // other.
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_;
-  // What a recorded microbatch keeps of its slices has these shapes.
+  // The shapes of what a recorded microbatch keeps of its slices.
   std::shared_ptr<const MicrobatchPast> past_;
-  // In use where others than this hold them.
+  // A microbatch is in use if anybody else holds it.
   std::vector<std::shared_ptr<RecordedMicrobatch>> recorded_;
   Current taken_, evaluated_;
 };

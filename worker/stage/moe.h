@@ -1,12 +1,12 @@
-// A mixture of experts, over the parameters of run/model/moe.cc: the MLP of a block in which each
-// token goes through those of many small MLPs that a router chooses for it.
+// A mixture of experts, over the parameters of run/model/moe.cc. It replaces a block's MLP by many
+// small MLPs; a router chooses a few of them for each token.
 //
-// What keeps experts equally busy (Balance::kLoss) acts in backward alone, as if the step's loss
-// had one more term: balance_loss times the mean over the model's blocks of
-//   experts x sum over experts of (share of the tokens that it got x its mean score),
-// each of a microbatch and so by 1 / microbatches. The loss that a stage reports is without it.
-// With Balance::kBias there is no such term: EndStep moves the bias of each expert by balance_rate,
-// up where it got fewer tokens of the step than the mean, down where it got more.
+// Balance::kLoss keeps experts equally busy by an auxiliary loss, which acts in backward alone:
+// balance_loss times the mean over the model's blocks of
+//   experts x sum over experts of (the expert's share of tokens x its mean score),
+// computed for each microbatch and divided by the number of microbatches. The loss that a stage
+// reports excludes it. Balance::kBias has no auxiliary loss: EndStep moves each expert's bias by
+// balance_rate, up if the expert got fewer tokens of the step than the mean, down if it got more.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -27,17 +27,18 @@ namespace longhaul::worker {
 
 class Mixture {
  public:
-  // Of the block whose parameters' names begin with `prefix`. `group`: null, or it outlives this.
+  // Makes the mixture of the block whose parameters' names begin with `prefix`. `group`: null, or
+  // it outlives this.
   Mixture(LayerMaker& make, const StageOptions& options, const std::string& prefix,
           const RankGroup* group);
-  // (rows, tokens, channels) in the type of products to as many in fp32; in a group those of a
-  // rank's own tokens (RankGroup::ToExperts).
+  // (rows, tokens, channels) in the compute type to the same shape in fp32. In a group: a rank's
+  // own tokens (RankGroup::ToExperts).
   at::Tensor operator()(const at::Tensor& x) const;
 
-  // At the end of a step, whose tokens are those that went through with a graph.
+  // Ends a step. Its tokens are those of all forwards with gradients.
   void EndStep() const;
   void ForgetStep() const;
-  // Of the step before the last EndStep: of each expert, of all ranks.
+  // Tokens of each expert, over all ranks, in the last step that EndStep ended.
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
  private:
@@ -50,14 +51,14 @@ class Mixture {
   const RankGroup* const group_;
   const int64_t experts_per_token_;
   const bool normalizes_;
-  const double balance_;  // of this block's auxiliary loss; 0: there is none
-  const double rate_;     // of the biases
+  const double balance_;  // weight of this block's auxiliary loss; 0: none
+  const double rate_;     // step of the biases
   Scorer router_;
-  at::Tensor bias_;  // of experts; undefined where none moves
+  at::Tensor bias_;  // one bias an expert; undefined if biases do not move
   Experts experts_;
-  Mlp shared_;                                    // where the model has it:
-  Linear shared_gate_;                            // of all that it gives to a token
-  mutable std::vector<int64_t> counts_, tokens_;  // of this step, of the one before
+  Mlp shared_;                                    // the shared expert, if the model has one:
+  Linear shared_gate_;                            // gate of the shared expert's output for a token
+  mutable std::vector<int64_t> counts_, tokens_;  // this step's, and the last one's
 };
 
 }  // namespace longhaul::worker

@@ -1,10 +1,10 @@
-// Muon (Jordan et al., 2024) for the matrices of blocks, AdamW for all else: embedding, positions,
-// head, norms and biases.
+// Muon (Jordan et al., 2024) for the matrices of blocks; AdamW for all other parameters: embedding,
+// positions, head, norms and biases.
 //
-// A matrix's gradient is added to its momentum (Nesterov's). The update is that matrix with all
-// singular values near 1, times 0.2 sqrt(max(rows, columns)), which gives it the size that AdamW's
-// updates have (Liu et al., 2025, of Moonshot): rate and weight decay are AdamW's. Matrices that
-// are stacked in one parameter, as queries, keys and values are, are updated each apart.
+// A matrix's gradient is added to its momentum (Nesterov's). The update is the momentum with all
+// singular values near 1, times 0.2 sqrt(max(rows, columns)), which makes it as large as AdamW's
+// updates (Liu et al., 2025, Moonshot), so AdamW's learning rate and weight decay apply. Matrices
+// stacked in one parameter (queries, keys and values) are updated separately.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -24,10 +24,10 @@
 
 namespace longhaul::worker {
 
-// Of (matrices, rows, columns), fp32: the same singular vectors with singular values of 0.68 to
-// 1.14, by five Newton-Schulz iterations; values that are near 0 beside the largest stay less.
-// Zeros stay zeros. Products are computed in `compute_type`: Muon takes kBFloat16 on a GPU, else
-// kFloat.
+// Gives matrices with the same singular vectors and with singular values of 0.68 to 1.14, by five
+// Newton-Schulz iterations. Values that are tiny beside the largest stay smaller; zeros stay zeros.
+// `matrices`: (matrices, rows, columns), fp32. `compute_type`: type of the products; Muon takes
+// kBFloat16 on a GPU, else kFloat.
 at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_type);
 
 class Muon final : public Optimizer {
@@ -36,7 +36,7 @@ class Muon final : public Optimizer {
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
   void MoveTo(const std::vector<Parameter>& parameters) override;
-  // Of the matrices "momentum", in their order; then AdamW's of the others.
+  // The optimizer state: "momentum" of each matrix in order, then AdamW's of the other parameters.
   const std::vector<Moment>& moments() const override { return moments_; }
 
  private:

@@ -45,7 +45,7 @@ at::Device PreparedDevice(const StageOptions& options) {
   // What layers that were measured have left counts no more.
   TrimMemory(device);
   ForgetPeakMemory(device);
-  // Of the process, in which there is one stage at a time, or several of one run.
+  // The setting is global to the process, which has one stage at a time, or several of one run.
   at::globalContext().setDeterministicAlgorithms(options.train.deterministic,
                                                  /*warn_only=*/false);
   // Nothing here reads what it has not written.
@@ -112,7 +112,7 @@ class NetworkStage final : public Stage {
   // OK: all of `step` but its update is done.
   Status CheckStepEnds(Step step) const;
   void ForgetStep();
-  // Of a stage that was made by the same options.
+  // `other` was made by the same options.
   void CopyParameters(const NetworkStage& other);
   // In a group, once a step.
   void SumPartsOfGradients() const;
@@ -373,7 +373,8 @@ Status NetworkStage::CopyToHost(const std::vector<at::Tensor>& on_gpu,
 }
 
 Status NetworkStage::Restore(const StageSnapshot& snapshot) {
-  // Of replicas that step it together the parameters are what passes compute with.
+  // With shares_step the parameters are what passes compute with, so pieces stay in the replicas'
+  // optimizer.
   if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
     LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
     return Restore(whole);

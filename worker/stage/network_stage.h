@@ -1,4 +1,4 @@
-// A stage that computes with LibTorch: all of its layers, or one rank's shares of them.
+// A Stage that computes with LibTorch: all of its layers, or one rank's shares of them.
 //
 // Internal to worker/stage.
 #ifndef LONGHAUL_WORKER_STAGE_NETWORK_STAGE_H_
@@ -12,12 +12,12 @@
 
 namespace longhaul::worker {
 
-// What Stage::Create refuses.
+// Refuses options that no stage of LibTorch can serve.
 Status CheckStageOptions(const StageOptions& options);
 
-// `group`: null, or what the rank on this thread shares the layers with; it outlives the stage. All
-// calls of a rank's stage are made by all ranks, in the same order. Its snapshots have its shares
-// of parameters and moments, its `parameter_count` is that of its shares, and Load is given them.
+// `group`: the ranks that share the layers, and it outlives the stage; null: one rank. All ranks
+// make the same calls in the same order. A rank's snapshots, `parameter_count` and Load are about
+// its shares.
 StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                                                   const RankGroup* group);
 

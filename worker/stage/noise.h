@@ -1,4 +1,4 @@
-// Tensors that look like activations to a codec.
+// Random tensors that look like activations to a codec. Measuring and replays send them.
 #ifndef LONGHAUL_WORKER_STAGE_NOISE_H_
 #define LONGHAUL_WORKER_STAGE_NOISE_H_
 
@@ -7,7 +7,7 @@
 
 namespace longhaul::worker {
 
-// fp32, normal-like with mean 0 and standard deviation 0.58, the same on every machine.
+// fp32, normal with mean 0 and standard deviation 0.58; the same on every machine.
 BoundaryTensor NoiseTensor(const codec::Shape& shape);
 
 }  // namespace longhaul::worker

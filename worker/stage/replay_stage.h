@@ -1,9 +1,8 @@
-// A stage of a replay (the run file's `replay`): it sleeps where others compute.
+// A Stage that sleeps for measured times instead of computing: for the run file's `replay`.
 //
 // Outputs are one tensor of noise, the same for every microbatch. It has no parameters: snapshots
-// are empty, the gradient norm is 0, and there is no loss (Loss and Evaluate give 0; the executor
-// does not report it). Calls in an order that the schedule does not allow are errors, as of any
-// stage.
+// are empty, the gradient norm is 0, and Loss and Evaluate give 0, which the executor does not
+// report. Calls out of the schedule's order are errors, as with any Stage.
 #ifndef LONGHAUL_WORKER_STAGE_REPLAY_STAGE_H_
 #define LONGHAUL_WORKER_STAGE_REPLAY_STAGE_H_
 
@@ -13,7 +12,7 @@
 
 namespace longhaul::worker {
 
-// `options.replay` has a value.
+// `options.replay` must have a value.
 std::unique_ptr<Stage> MakeReplayStage(const StageOptions& options);
 
 }  // namespace longhaul::worker

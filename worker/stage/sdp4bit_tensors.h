@@ -1,4 +1,5 @@
-// Sections of codec/sdp4bit of tensors, by the kernels of their device.
+// The codec sdp4bit over LibTorch's tensors, with the kernels of the tensors' device. Replicas
+// compress what they exchange with it.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions, and StatusError (torch_scope.h).
@@ -17,10 +18,10 @@
 
 namespace longhaul::worker {
 
-// Tensors are dense and in a row, of fp32 but for sections, which are bytes.
+// Tensors are contiguous fp32. Sections are bytes in the format of codec/sdp4bit.
 class Sdp4bitTensors {
  public:
-  // nullopt: tensors on the CPU.
+  // `gpu`: the tensors' GPU; nullopt: tensors are on the CPU.
   explicit Sdp4bitTensors(std::optional<cuda::Device> gpu) : gpu_(std::move(gpu)) {}
 
   // As codec/sdp4bit/cpu/kernels.h.
@@ -28,8 +29,9 @@ class Sdp4bitTensors {
               uint64_t number, const at::Tensor& section) const;
   void Decode(const at::Tensor& section, uint32_t group, const at::Tensor& out) const;
   void Transform(const at::Tensor& values, bool back) const;
-  // The mean of gradients that all replicas sent, in their order: sections of transformed numbers
-  // in groups of kGradientGroup, and parts[own], which are out.numel() numbers of this replica.
+  // Writes the mean of all replicas' gradients to `out`, summed in the order of replicas. `parts`:
+  // sections of transformed numbers in groups of kGradientGroup; parts[own] are this replica's own
+  // out.numel() numbers.
   void Mean(std::span<const at::Tensor> parts, size_t own, const at::Tensor& out) const;
 
  private:

@@ -23,7 +23,7 @@ bool IsWhole(const ParameterShard& shard) {
   return static_cast<size_t>(elements) == shard.value.size();
 }
 
-// Of a whole parameter in its shape, of another one in a row.
+// A whole parameter keeps its shape; a piece of one is flat.
 at::Tensor TensorOver(const ParameterShard& shard, std::span<float> memory,
                       const at::Device& device) {
   const std::vector<int64_t> row = {static_cast<int64_t>(memory.size())};
@@ -88,7 +88,7 @@ class TorchShardOptimizer final : public ShardOptimizer {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-// Of a replay: takes as long as the optimizer of these took elsewhere, and changes nothing.
+// For a replay: sleeps as long as the optimizer took where it was measured, and changes nothing.
 class ReplayShardOptimizer final : public ShardOptimizer {
  public:
   explicit ReplayShardOptimizer(absl::Duration step) : step_(step) {}

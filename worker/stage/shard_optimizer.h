@@ -1,8 +1,8 @@
-// The optimizer of some pieces of a stage's parameters, in memory of the host or of a GPU: of those
-// that this replica of the stage steps for all replicas.
+// The optimizer of shards of a stage's parameters: the pieces that this replica steps on behalf of
+// all data-parallel replicas. Memory is the host's or a GPU's.
 //
-// A piece of a parameter is updated as it would be in the whole, but for the random bits with which
-// moments in bf16 are rounded. Muon has whole matrices alone.
+// A piece is updated exactly as within the whole parameter, except for the random bits that round
+// bf16 state. Muon needs whole matrices.
 //
 // Threads: one at a time. Errors: kInternal (LibTorch's exception).
 #ifndef LONGHAUL_WORKER_STAGE_SHARD_OPTIMIZER_H_
@@ -23,9 +23,9 @@
 
 namespace longhaul::worker {
 
-// Elements [first, first + value.size()) of a parameter. The memory outlives the optimizer.
+// Elements [first, first + value.size()) of a parameter. Its memory outlives the optimizer.
 struct ParameterShard {
-  std::string name;            // the parameter's
+  std::string name;            // the whole parameter's
   std::vector<int64_t> shape;  // of the whole parameter
   bool decays = false;
   uint32_t block_matrices = 0;  // as in worker/stage/layers.h
@@ -35,20 +35,20 @@ struct ParameterShard {
 
 class ShardOptimizer {
  public:
-  // `device`: in whose memory all spans are.
+  // `device`: owner of the memory that all spans point to.
   static StatusOr<std::unique_ptr<ShardOptimizer>> Create(const TrainSpec& train,
                                                           const DeviceName& device,
                                                           uint32_t threads,
                                                           std::vector<ParameterShard> shards);
-  // That sleeps instead of stepping.
+  // Makes an optimizer that sleeps for `step` instead of computing, for a replay.
   static std::unique_ptr<ShardOptimizer> OfReplay(absl::Duration step);
   virtual ~ShardOptimizer() = default;
 
-  // As Stage::OptimizerStep, but that gradients stay.
+  // As Stage::OptimizerStep, but gradients are kept.
   virtual Status Step(longhaul::Step step, double learning_rate, double gradient_scale) = 0;
-  // What is remembered between steps, as pieces (snapshot_shards.h).
+  // The optimizer state, as pieces (snapshot_shards.h).
   virtual StatusOr<std::vector<NamedArray>> Moments() const = 0;
-  // kFailedPrecondition: some of it is missing.
+  // kFailedPrecondition: a part of the state is missing.
   virtual Status Restore(const ArrayPieces& moments) = 0;
 };
 

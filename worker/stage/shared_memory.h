@@ -1,5 +1,5 @@
-// Parameters and gradients of a stage as its replicas see them: its own memory or, of a GPU where
-// the host's is asked for, copies.
+// A stage's parameters and gradients as its data-parallel replicas see them: the stage's own
+// memory, or copies in host memory when the stage computes on a GPU and the host's is asked for.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,11 +17,11 @@ namespace longhaul::worker {
 
 class SharedMemory {
  public:
-  // Of all but what balances experts, which the stage moves by itself.
+  // Gives all parameters but the biases that balance experts, which the stage moves by itself.
   std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
-  // After Read of the same parameters: values become theirs.
+  // Copies the values back into the parameters. Call Read of the same parameters before.
   void Write(const std::vector<Parameter>& parameters) const;
-  // Lets go of gradients that are the stage's own, so that it can free them.
+  // Drops references to the stage's own gradients, so that the stage can free them.
   void ForgetGradients();
 
  private:

@@ -1,6 +1,6 @@
-// What the slices of one microbatch know of each other: keys and values of the earlier ones, to
-// which the later ones attend, and on the way back the gradients of these. Of a microbatch of one
-// slice that is nothing.
+// What the sequence chunks ("slices") of one microbatch share: keys and values of earlier slices,
+// to which later slices attend, and in backward the gradients of these keys and values. Empty if a
+// microbatch has one slice.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -18,12 +18,13 @@
 
 namespace longhaul::worker {
 
-// Of one microbatch, from its first slice's forward to its first slice's backward: its slices' keys
-// and values outside of the graphs that made them. There later slices' backwards sum gradients.
+// One microbatch's keys and values, detached from the autograd graphs that made them. Lives from
+// the first slice's forward to the first slice's backward. Backwards of later slices accumulate
+// gradients here.
 struct MicrobatchPast {
   explicit MicrobatchPast(uint32_t count) : slices(count) {}
-  // Of a microbatch like that one, whose slices have all gone forward, and whose passes are
-  // recorded: tensors and gradients stay where they are, and each forward fills them anew.
+  // Makes one for recorded passes: tensors and gradients keep their memory, and each forward fills
+  // them again. `like`: a microbatch whose slices have all gone forward.
   static std::shared_ptr<MicrobatchPast> ThatStays(const MicrobatchPast& like);
 
   const uint32_t slices;
@@ -31,25 +32,24 @@ struct MicrobatchPast {
   std::vector<std::vector<KeysAndValues>> leaves;  // by block, by slice
 };
 
-// Of one slice, which shares its microbatch's.
+// One slice's view of its microbatch's keys and values.
 class SlicePast final : public Past {
  public:
-  // Of the only slice of a microbatch.
+  // The only slice of a microbatch.
   SlicePast() : SlicePast(std::make_shared<MicrobatchPast>(1), 0) {}
   SlicePast(std::shared_ptr<MicrobatchPast> microbatch, uint32_t index)
       : microbatch_(std::move(microbatch)), index_(index) {}
 
-  // Blocks run from now on; or they run again, for their backward: what was kept of their first run
-  // stays.
+  // Begin: blocks run from now on. BeginAgain: blocks run a second time, for a recomputing
+  // backward; what the first run kept stays.
   void Begin() { again_ = false; }
   void BeginAgain() { again_ = true; }
 
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
 
-  // Gives what a backward starts from beside the output of the blocks: this slice's keys and values
-  // in the graph, and the gradients that all later slices have given them. Blocks that ran without
-  // a graph, or before the last call, are left out. What was kept of the others is dropped, unless
-  // it stays.
+  // Gives what backward starts from, besides the blocks' output: this slice's keys and values in
+  // the graph, and the gradients that later slices gave them. Leaves out blocks that ran without a
+  // graph or before the last call. Drops what was kept of the others, unless `stays`.
   void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
 
  private:
@@ -59,7 +59,7 @@ class SlicePast final : public Past {
   std::shared_ptr<MicrobatchPast> microbatch_;
   uint32_t index_;
   bool again_ = false;
-  std::vector<std::pair<size_t, KeysAndValues>> made_;  // with a graph, by their blocks
+  std::vector<std::pair<size_t, KeysAndValues>> made_;  // keys and values with a graph, by block
 };
 
 }  // namespace longhaul::worker

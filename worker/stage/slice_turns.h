@@ -1,5 +1,5 @@
-// The order of slices through a stage, as Stage has it: what a stage of whatever kind refuses.
-// Pure. One thread at a time.
+// Checks the order in which the slices of microbatches go through a Stage of any kind. Pure. One
+// thread at a time.
 #ifndef LONGHAUL_WORKER_STAGE_SLICE_TURNS_H_
 #define LONGHAUL_WORKER_STAGE_SLICE_TURNS_H_
 
@@ -15,20 +15,20 @@ namespace longhaul::worker {
 
 class SliceTurns {
  public:
-  // So many slices of each microbatch.
+  // `slices`: sequence chunks of each microbatch.
   explicit SliceTurns(uint32_t slices) : order_(slices) {}
 
-  // Whether it may go now. kInvalidArgument naming what came before it, or did not; changes
-  // nothing.
+  // Whether the slice may go now. kInvalidArgument names what must, or must not, have come before.
+  // Changes nothing.
   Status CheckForward(Slice slice) const;
   Status CheckBackward(Slice slice) const;
   Status CheckEvaluation(Slice slice) const;
-  // It may, and it goes.
+  // Records that the slice goes; call the check first.
   void TakeForward(Slice slice) { pending_.insert(slice); }
   void TakeBackward(Slice slice);
   void TakeEvaluation(Slice slice) { next_evaluated_ = (slice.index + 1) % order_.slices(); }
 
-  // Some have gone, and all of these both ways.
+  // Whether at least one slice went, and all went forward and backward.
   bool StepIsDone() const { return pending_.empty() && last_backward_.has_value(); }
   void EndStep();
 
@@ -36,7 +36,7 @@ class SliceTurns {
 
  private:
   const SliceOrder order_;
-  std::set<Slice> pending_;  // between forward and backward
+  std::set<Slice> pending_;  // after forward, before backward
   std::optional<Slice> last_backward_;
   uint32_t next_evaluated_ = 0;
 };

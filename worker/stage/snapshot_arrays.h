@@ -1,4 +1,4 @@
-// Between a stage's tensors and the arrays of its snapshots.
+// Converts a stage's tensors to the arrays of its snapshots and back.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: any. Errors: LibTorch's exceptions.
 #ifndef LONGHAUL_WORKER_STAGE_SNAPSHOT_ARRAYS_H_
@@ -17,23 +17,23 @@
 
 namespace longhaul::worker {
 
-// Of a tensor of any device.
+// Copies a tensor of any device.
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor);
-// Of one in a GPU's, without values, which come when all arrays are there to take them: from what
-// is added to `dense`.
+// Makes an array of a GPU's tensor without its values, and adds the tensor in dense form to
+// `dense`. The caller copies all values later in one go (host_copies.h).
 NamedArray ToCopy(std::string name, const at::Tensor& tensor, std::vector<at::Tensor>* dense);
 
 using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
 ArrayIndex Index(const std::vector<NamedArray>& arrays);
 
-// A tensor and the array that it will be restored from.
+// A tensor, and the array that it will be restored from.
 struct Restored {
   at::Tensor to;
   const NamedArray* from = nullptr;
 };
-// kFailedPrecondition: there is no such array, or it has another shape.
+// kFailedPrecondition: no such array, or it has another shape.
 StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to);
-// Refuses a checkpoint that has, instead of this moment, that of another kind of optimizer.
+// Refuses a checkpoint that holds another optimizer's state in place of `moment`.
 Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own);
 
 }  // namespace longhaul::worker

@@ -1,8 +1,8 @@
-// Arrays of a checkpoint that replicas have written in pieces: "NAME@FIRST.SUFFIX" has elements of
-// "NAME.SUFFIX" from FIRST on, in a row. Whoever goes on puts together what it needs, whatever the
-// number of replicas was and is.
+// Arrays of a checkpoint that data-parallel replicas wrote in pieces. "NAME@FIRST.SUFFIX" holds
+// consecutive elements of "NAME.SUFFIX" from element FIRST on. A reader assembles what it needs,
+// whatever the number of replicas was and is.
 //
-// Threads: pure. Errors: kFailedPrecondition naming what is missing.
+// Pure. Errors: kFailedPrecondition naming what is missing.
 #ifndef LONGHAUL_WORKER_STAGE_SNAPSHOT_SHARDS_H_
 #define LONGHAUL_WORKER_STAGE_SNAPSHOT_SHARDS_H_
 
@@ -19,23 +19,24 @@
 
 namespace longhaul::worker {
 
-// What a parameter's owner has where replicas compute with a rounded copy: fp32, stepped by the
-// optimizer. And what earlier steps did not send.
+// .master: the owner's fp32 parameter, which the optimizer steps when replicas compute with a
+// rounded copy. .residual: what compression has not sent yet.
 inline constexpr std::string_view kMaster = ".master", kResidual = ".residual";
 
-// And back: "NAME.SUFFIX" and FIRST. A name without '@' is that of a whole array.
+// WholeName splits "NAME@FIRST.SUFFIX" into "NAME.SUFFIX" and FIRST; a name without '@' is a whole
+// array. PieceName is the reverse.
 std::pair<std::string, uint64_t> WholeName(const std::string& name);
 std::string PieceName(const std::string& parameter, uint64_t first, std::string_view suffix);
 
 class ArrayPieces {
  public:
-  // Of `arrays`, which stay.
+  // Indexes `arrays`, which must outlive it.
   explicit ArrayPieces(std::span<const NamedArray> arrays);
 
   bool Has(const std::string& name) const { return by_name_.contains(name); }
-  // Elements [first, first + out.size()) of the array `name`.
+  // Reads elements [first, first + out.size()) of the array `name`.
   Status Read(const std::string& name, uint64_t first, std::span<float> out) const;
-  // Whether some array is there in pieces.
+  // Whether any array is in pieces.
   bool HasPieces() const { return has_pieces_; }
 
  private:
@@ -47,8 +48,8 @@ class ArrayPieces {
   bool has_pieces_ = false;
 };
 
-// What one replica alone goes on with: moments are whole, and parameters are their owners'. A
-// checkpoint without pieces stays as it is.
+// The snapshot from which one replica alone goes on: optimizer state is whole, and parameters are
+// the owners' values. A snapshot without pieces is returned as it is.
 StatusOr<StageSnapshot> WithoutPieces(const StageSnapshot& snapshot);
 
 }  // namespace longhaul::worker

@@ -1,12 +1,13 @@
-// One pipeline stage of a transformer: parameters, forward, backward, optimizer. LibTorch is behind
-// it.
+// One pipeline stage of a transformer: parameters, forward, backward, optimizer. The executor
+// (worker/pipeline) drives it. LibTorch is hidden behind this interface.
 //
-// The model: embedding on the first stage, `layers` blocks with causal attention, norm + head +
-// mean cross-entropy on the last. A single stage is the whole model. Families: gpt.h, llama.h, and
-// moe.h with llama.h.
-// Parameters are initialised by Philox keyed by (seed, parameter name), so they do not depend on
-// how layers are split. Names are global: family gpt has "wte", "h.3.attn.qkv.weight", ..., family
-// llama those of published checkpoints, "model.layers.3.self_attn.q_proj.weight", ...
+// The model: embedding on the first stage, `layers` blocks with causal attention, and norm, head
+// and mean cross-entropy on the last. A single stage is the whole model. Families: gpt.h, llama.h,
+// moe.h.
+//
+// Parameters are initialised by Philox keyed by (seed, parameter name), so the split of layers does
+// not change them. Names are global: "h.3.attn.qkv.weight" in family gpt; in family llama the names
+// of published checkpoints, "model.layers.3.self_attn.q_proj.weight".
 //
 // Threads: one thread at a time, except BoundaryTensor's memory, which lives as long as its owner.
 // Errors: kInvalidArgument (shape), kResourceExhausted (memory), kInternal (LibTorch's exception).
@@ -35,233 +36,241 @@ namespace longhaul::worker {
 struct StageOptions {
   ModelSpec model;
   TrainSpec train;
-  uint32_t vocabulary = 256;             // the tokenizer's: no id is larger
+  uint32_t vocabulary = 256;             // the tokenizer's size: all ids are smaller
   uint32_t first_layer = 0, layers = 0;  // this stage's blocks
-  bool first = true, last = true;        // holds the embedding / norm, head and loss
+  bool first = true, last = true;        // holds the embedding; holds norm, head and loss
   Recompute recompute = Recompute::kNone;
   uint32_t threads = 1;  // LibTorch's intra-op threads
-  DeviceName device;     // a GPU: LoadTorchCuda came before (torch_cuda.h)
-  // A tensor-parallel group: the device of each rank, the first of which is `device`, with
-  // `threads` each. Empty: one rank. Stage::Create makes no group (group/group_stage.h).
+  DeviceName device;     // a GPU needs LoadTorchCuda first (torch_cuda.h)
+  // Devices of a tensor-parallel group by rank, the first equal to `device`; each rank has
+  // `threads`. Empty: one rank. Stage::Create makes no groups (group/group_stage.h does).
   std::vector<DeviceName> ranks;
-  GroupSpec group;      // how they share it; `tensor` is their number
-  uint32_t slices = 1;  // of a microbatch; more than one: not of a group, nor of family moe
-  bool graphs = true;   // a GPU: passes are recorded and replayed, the same work in one launch each
-  bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
-  bool masked_targets = false;  // the loss of some does not count
-  bool masked_attention = false;  // tokens attend within their document, whose positions begin at 0
-  bool loads = false;  // Load gives parameters their first values; until then they are zero
-  // Replicas step the stage together (Stage::SharedParameters): it has no optimizer of its own.
+  GroupSpec group;      // how ranks share the stage; `tensor` is their number
+  uint32_t slices = 1;  // sequence chunks of a microbatch; above 1 neither groups nor family moe
+  bool graphs = true;   // on a GPU: passes run as CUDA graphs, one launch a pass; same results
+  bool timing_only = false;  // parameters are arbitrary normal numbers, quickly made on the device
+  bool masked_targets = false;    // some targets do not count (kNoTarget)
+  bool masked_attention = false;  // tokens attend within their document; positions restart at 0
+  bool loads = false;             // Load will set the parameters; until then they are zero
+  // Data-parallel replicas step the parameters together (SharedParameters): the stage has no
+  // optimizer of its own.
   bool shares_step = false;
-  std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
+  std::optional<ReplaySpec> replay;  // sleep instead of computing (replay_stage.h)
 
-  // Of embedding and head.
+  // Rows of embedding and head.
   uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
   uint32_t slice_tokens() const { return model.context / slices; }
   friend bool operator==(const StageOptions&, const StageOptions&) = default;
 };
 
-// An activation or its gradient of a slice, (microbatch_size, context / slices, hidden): fp32 in
-// the memory of the stage's device. Where a group shares a part of the channels, the shared ones
-// and then each rank's own. What a stage gives is whole: nothing that is under way writes it.
+// Activations of a slice or their gradient, (microbatch_size, context / slices, hidden): fp32 in
+// the memory of the stage's device. In a partial group the shared channels come first, then each
+// rank's own. Complete when a stage gives it: no kernel still writes it.
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid
-  // Of an activation where codecs predict by tokens: their ids, sample by sample. Else null.
+  // Token ids of the activations, sample by sample, if a codec predicts by tokens. Else null.
   std::shared_ptr<const std::vector<uint32_t>> token_ids = nullptr;
 };
 
-// What a checkpoint holds, under global names: all that is trained, with LoRA the adapters alone.
-// Copies, independent of the stage.
+// Contents of a checkpoint, under global names: all trained parameters (with LoRA the adapters
+// alone). Copies, independent of the stage.
 struct NamedArray {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<float> values;  // fp32, row-major
 };
 struct StageSnapshot {
-  uint64_t step = 0;  // taken, those that were skipped among them
+  uint64_t step = 0;  // steps taken, skipped ones included
   std::vector<NamedArray> parameters;
-  // "<parameter>.exp_avg" and "<parameter>.exp_avg_sq" (AdamW), or "<parameter>.momentum" (Muon).
-  // Moments that are kept in bf16 stand here in fp32, which has all of their values.
+  // The optimizer state: "<parameter>.exp_avg" and "<parameter>.exp_avg_sq" (AdamW), or
+  // "<parameter>.momentum" (Muon). bf16 state is stored as fp32, which is exact.
   std::vector<NamedArray> moments;
-  // What the codec of the boundary below knows of tokens (worker/pipeline/boundary_tables.h), where
-  // that predicts. No stage's Snapshot has any.
+  // Token tables of the lower boundary's codec, if it predicts (worker/pipeline/boundary_tables.h).
+  // Stage::Snapshot leaves this empty.
   std::vector<NamedArray> tables = {};
 };
 
-// Of gradients.
+// Parts of the squared gradient norm.
 struct SquaredNorm {
-  double sum = 0;  // of this stage and all nearer to the model's end
-  double own = 0;  // this stage's part alone, whatever the others have
+  double sum = 0;  // this stage and all later ones
+  double own = 0;  // this stage alone
 };
 
-// A parameter that replicas of the stage step together, in memory of the host or of its device.
+// A parameter that data-parallel replicas step together, in memory of the host or of its device.
 enum class SharedIn : uint8_t { kHost, kDevice };
 struct SharedParameter {
   std::string name;
   std::vector<int64_t> shape;
   bool decays = false;
   uint32_t block_matrices = 0;  // as in worker/stage/layers.h
-  // Another stage has the same numbers, and counts them: in the norm of gradients.
+  // Another stage holds the same numbers, and counts them in the gradient norm.
   bool counted_elsewhere = false;
   std::span<const float> gradient;  // empty before the first Backward of a step
   std::span<float> value;
 };
 
-// A target whose loss does not count.
+// A target that does not count in the loss.
 inline constexpr int32_t kNoTarget = -1;
 
-// Gives parameters values from elsewhere: `values` of parameter.shape.elements(), row-major.
+// Reads a parameter's values from elsewhere: `values` has parameter.shape.elements(), row-major.
 using ReadParameter =
     std::function<Status(const model::PlacedParameter& parameter, std::span<float> values)>;
 
 // What the ranks of a stage have exchanged since the stage was made.
 struct CollectiveUse {
-  std::string forward, backward;  // what exchanges hidden states and their gradients, in words
-  CollectiveBytes sent;           // by all ranks to each other, as they went
-  // Inside calls, waiting for other ranks included; the mean of the ranks. nullopt: not known, as
-  // on a GPU, whose calls are queued.
+  std::string forward, backward;  // how hidden states and gradients are exchanged, for people
+  CollectiveBytes sent;           // by all ranks, as compressed
+  // Time inside calls, waiting for other ranks included; mean over ranks. nullopt: unknown, as on a
+  // GPU, where calls are queued.
   std::optional<double> seconds;
 };
 
 class Stage {
  public:
-  // LibTorch's inter-op threads are per process; `options.threads` hold for each call of this
-  // stage alone.
+  // Creates a stage of one rank. `options.threads` applies to this stage's calls alone; LibTorch's
+  // inter-op threads are per process.
   static StatusOr<std::unique_ptr<Stage>> Create(const StageOptions& options);
   virtual ~Stage() = default;
 
-  // Before a step with so many microbatches between Forward and Backward at a time: on a GPU their
-  // passes are recorded now, and none while the step runs. Nothing is lost where it is not called.
+  // Records CUDA graphs for `in_flight` microbatches now, so that none is recorded during a step.
+  // Optional: without it graphs are recorded when first needed.
   virtual Status PreparePasses(uint32_t in_flight) {
     static_cast<void>(in_flight);
     return absl::OkStatus();
   }
 
-  // --- One slice of a microbatch. Tokens attend to those of the slices before, whose keys and
-  // values the stage keeps; so a microbatch's slices come in SliceOrder.
-  // First stage: `tokens`; others: `activation` (any dtype; copied).
-  // Not last: gives the output. Last: runs the loss too, kept for Backward; gives nullopt.
+  // --- One slice of a microbatch. Tokens attend to earlier slices, whose keys and values the stage
+  // keeps, so the slices of a microbatch come in SliceOrder.
+  //
+  // Runs forward. The first stage reads `tokens`, the others `activation` (any dtype; copied).
+  // Gives the output; the last stage computes the loss instead, keeps it for Backward, and gives
+  // nullopt.
   struct Input {
     // Ids of the whole microbatch: microbatch_size x context, row-major.
     std::span<const int32_t> tokens;
-    codec::TensorView activation;      // of the slice
+    codec::TensorView activation;      // this slice's
     std::span<const int32_t> targets;  // last stage; kNoTarget with masked_targets
-    // With masked_attention, on every stage: of each token the number of its document among those
-    // of its row, ascending from 0.
+    // With masked_attention, on every stage: each token's document number in its row, from 0,
+    // ascending.
     std::span<const int32_t> documents;
-    // With masked_targets: the loss is the sum over targets that count, by this number, so that the
-    // mean over a step's microbatches is that over its targets.
+    // With masked_targets: divisor of the summed loss of targets that count, chosen so that the
+    // mean over a step's microbatches is the mean over its targets.
     double counted = 0;
   };
   virtual StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) = 0;
-  // Of a slice that Forward ran its share in the mean cross-entropy of the microbatch, nats a token
-  // (last stage): those of all slices add up to it.
+  // Last stage, after Forward: the slice's share of the microbatch's mean cross-entropy, in nats a
+  // token. The slices' shares add up to the mean.
   virtual StatusOr<double> Loss(Slice slice) const = 0;
-  // Adds the slice's gradients, scaled by 1 / microbatches at the loss, to the accumulated ones and
-  // frees its graph. In SliceOrder, when all slices of the microbatch have gone forward. Not last:
-  // takes the output's gradient. Not first: gives the input's.
+  // Adds the slice's gradients, scaled by 1 / microbatches, to the accumulated ones and frees its
+  // activations. In SliceOrder, after all slices of the microbatch went forward. Takes the gradient
+  // of the output (except on the last stage) and gives the gradient of the input (except on the
+  // first).
   virtual StatusOr<std::optional<BoundaryTensor>> Backward(
       Slice slice, const codec::TensorView& output_gradient) = 0;
 
-  // Forward only, no graph kept; microbatch after microbatch. Last stage: as Loss in *loss.
+  // Forward for validation: nothing is kept for backward. Last stage: sets *loss as Loss does.
   virtual StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
                                                            double* loss) = 0;
 
   // --- Once a step, after the last Backward.
-  // `sum` plus the sum of squares of this stage's gradients: parameter by parameter, from the
-  // model's end to its start, each in double in a fixed order. Riding from the last stage (sum = 0)
-  // to the first it is the global squared norm, whatever the split.
+  //
+  // Adds this stage's squared gradients to `sum`: from the model's last parameter to its first,
+  // each summed in double in a fixed order. Passed on from the last stage (sum = 0) to the first,
+  // the result is the global squared norm, whatever the split.
   virtual StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const = 0;
-  // The optimizer of the run file (AdamW, Muon), with decoupled weight decay on matrices only.
-  // Gradients are first multiplied by `gradient_scale` (clipping), then forgotten. `step` counts
-  // from 1.
+  // Steps the run file's optimizer (AdamW, Muon), with decoupled weight decay on matrices only.
+  // Multiplies gradients by `gradient_scale` (clipping) first, then clears them. `step` counts from
+  // 1.
   virtual Status OptimizerStep(Step step, double learning_rate, double gradient_scale) = 0;
-  // Instead of OptimizerStep: gradients are forgotten and the step counts as taken. Parameters and
-  // what the optimizer remembers stay to the bit.
+  // Replaces OptimizerStep for a skipped step: clears gradients and counts the step. Parameters and
+  // optimizer state keep their bits.
   virtual Status SkipStep(Step step) = 0;
 
-  // --- Where replicas step it together (StageOptions::shares_step), instead of OptimizerStep.
-  // All that is trained, in the order of its descriptor, valid until EndSharedStep or SkipStep, in
-  // memory of the host or, where shares_on_device, of its device. On a GPU those of the host are
-  // copies; of ranks that share the stage they are whole, and copies.
+  // --- With StageOptions::shares_step: data-parallel replicas step together, instead of
+  // OptimizerStep.
+  //
+  // All trained parameters in the descriptor's order, valid until EndSharedStep or SkipStep. Memory
+  // is the host's or, with shares_on_device, the device's. On a GPU the host's are copies. In a
+  // group they are whole parameters, and copies.
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory);
   virtual bool shares_on_device() const { return false; }
-  // Before the last Backward of a step: as it goes on, `final(k)` says that gradients of the blocks
-  // from k on, counted from this stage's first one, and of the head are what they will be. On the
-  // thread that calls, each time with a smaller k, never 0: all are final when Backward has ended.
-  // False: nothing is said, because it is computed in one go or because gradients get their memory
-  // in it.
+  // Call before the last Backward of a step. While it runs, `final(k)` says that the gradients of
+  // the head and of blocks k and later (counted from this stage's first) are final. Called on the
+  // calling thread, with decreasing k, never 0: all are final when Backward returns. Returns false
+  // if `final` will not be called, because backward runs as one graph or because gradients are only
+  // allocated in it.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;
   }
-  // What others have written to the values becomes the stage's, and gradients are forgotten.
+  // Takes the values that others wrote, and clears the gradients.
   virtual Status EndSharedStep(Step step);
-  // The same between two steps, of a stage that has an optimizer of its own.
+  // Takes the values that others wrote between two steps. For stages with an optimizer of their
+  // own.
   virtual Status TakeSharedValues();
 
-  // --- Where steps overlap. Passes of a step and those of the next compute with
-  // different parameters, so a stage has a twin: passes go to the two in turn, step by step.
-  // Another stage with the same options and parameters. It has no optimizer until its turn comes.
+  // --- When consecutive steps overlap. Passes of the next step compute with other parameters, so a
+  // stage has a twin, and steps alternate between the two.
+  //
+  // Makes a second stage with the same options and parameters. It has no optimizer until its first
+  // turn.
   virtual StatusOr<std::unique_ptr<Stage>> MakeTwin() const;
-  // When all of its own step is done but the update, for which it takes what `twin` has: parameters
-  // that are newer than its own, the steps taken, and the optimizer. The twin keeps its parameters.
+  // Takes the newer parameters, the step count and the optimizer from `twin`. Call it when all of
+  // this stage's step is done but the update. The twin keeps its parameters.
   virtual Status TakeTurnFrom(Stage* twin);
 
-  // All of one step: it returns when everything is copied. Without moments where replicas step it.
+  // Copies parameters and optimizer state; returns when all is copied. Without optimizer state if
+  // replicas step it.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
-  // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
-  // is missing or has another shape, or the optimizer where it is of another kind. Extra names are
-  // fine (a checkpoint of a larger stage).
+  // Restores everything that this stage has from `snapshot`. kFailedPrecondition names the first
+  // parameter that is missing or has another shape, or the optimizer if it is of another kind.
+  // Other names are ignored (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
-  // Takes the first values of all parameters but LoRA's adapters, which are random, from `read`,
-  // one parameter after the other: once, before anything else, where the options say so. Where this
-  // fails the stage is of no use.
+  // Sets all parameters but LoRA's adapters, which stay random, one parameter at a time. With
+  // StageOptions::loads: once, before any other call. If it fails, discard the stage.
   virtual Status Load(const ReadParameter& read) = 0;
 
-  // Forgets the step under way: what its microbatches have left, and gradients. Parameters and
-  // optimizer stay.
+  // Drops the unfinished step: its microbatches and gradients. Keeps parameters and optimizer
+  // state.
   virtual Status DropStep() = 0;
-  // Steps taken, skipped ones among them: of which step the parameters are.
+  // Steps taken, skipped ones included.
   virtual uint64_t steps() const = 0;
 
-  // The matrix that another stage holds, too; owned by this one. Null: there is none.
+  // The matrix that another stage holds as well (tied embedding); owned by this stage. Null: none.
   virtual TiedMatrix* tied_matrix() { return nullptr; }
 
-  // Of each block of a mixture of experts: how many tokens of the step that was taken last went to
-  // each expert. Empty: the model has none.
+  // For each block with experts: tokens of each expert in the last step. Empty: the model has none.
   virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
 
-  // Nothing where the stage has one rank.
+  // Empty if the stage has one rank.
   virtual CollectiveUse collectives() const { return {}; }
 
-  // Of those that are trained: what a snapshot has.
+  // Number of trained parameters: those of a snapshot.
   virtual uint64_t parameter_count() const = 0;
-  // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody
-  // counts it.
+  // Peak GPU memory of LibTorch since the stage was made; 0 if it is not counted.
   virtual uint64_t peak_memory_bytes() const { return 0; }
-  // What it has of its device's memory between steps: of a GPU all that LibTorch took, recorded
-  // passes too; of the CPU parameters, moments, and gradients where they stay.
+  // Device memory held between steps. On a GPU: all that LibTorch took, CUDA graphs included. On
+  // the CPU: parameters, optimizer state, and gradients if they stay.
   virtual uint64_t memory_bytes() const { return 0; }
 };
 
 using MakeStage = std::function<StatusOr<std::unique_ptr<Stage>>(const StageOptions& options)>;
 
-// Of one microbatch through a part of the model, there and back.
+// Times of one microbatch through a part of the model.
 struct MeasuredPass {
-  double forward = 0, backward = 0;  // seconds, those inside collectives among them
+  double forward = 0, backward = 0;  // seconds, time inside collectives included
   CollectiveBytes sent;              // by all ranks
   std::optional<double> collective_seconds;
 };
-// The layers of `options`' model on this machine, lower quartiles after warm-up, within about a
-// second; on a GPU two, of which the first raises its clocks. A group's are those of all its ranks
-// together: `make_stage` makes groups where options.ranks has any.
+// Times of the model's layers on this machine: lower quartiles after a warm-up, in about one
+// second; on a GPU two, the first of which raises its clocks. A group's times cover all its ranks:
+// `make_stage` makes groups if options.ranks is not empty.
 struct MeasuredLayerTimes {
   MeasuredPass embedding, block, head;
-  // A stage of no layers, where ranks have a part of the hidden state each: what they exchange
-  // around layers that are computed in one go. It is in `embedding` and in `head`, not in `block`.
+  // A stage without layers, set if each rank has a part of the hidden state: what ranks exchange
+  // around any run of layers. Contained in `embedding` and in `head`, not in `block`.
   std::optional<MeasuredPass> ends;
   double optimizer_seconds_per_parameter = 0;
   std::string forward_collective, backward_collective;  // as CollectiveUse
@@ -269,10 +278,10 @@ struct MeasuredLayerTimes {
 StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options,
                                                const MakeStage& make_stage = Stage::Create);
 
-// lr at `step` (from 1): linear warm-up, then as the run file's schedule says (LrScheduleKind).
-// Behind the last step it stays.
+// Learning rate at `step` (from 1): linear warm-up, then the run file's schedule (LrScheduleKind).
+// Constant after the last step.
 double LearningRate(const TrainSpec& train, Step step);
-// min(1, clip_norm / (norm + 1e-6)); 1 when clip_norm is 0. NaN norm gives NaN.
+// min(1, clip_norm / (norm + 1e-6)); 1 if clip_norm is 0. A NaN norm gives NaN.
 double ClipScale(double clip_norm, double squared_norm);
 
 }  // namespace longhaul::worker

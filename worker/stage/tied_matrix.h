@@ -1,7 +1,7 @@
-// The matrix of a tied model, at a stage that holds it for one of its two uses: as embedding or as
-// head. Another stage holds it for the other use, and both train it alike.
+// The matrix of a tied model, in a stage that holds it for one of its two uses: embedding or head.
+// Another stage holds it for the other use, and both apply the same updates.
 //
-// Threads: as its stage. Errors: as the stage's.
+// Threads and errors: as its stage's.
 #ifndef LONGHAUL_WORKER_STAGE_TIED_MATRIX_H_
 #define LONGHAUL_WORKER_STAGE_TIED_MATRIX_H_
 
@@ -17,16 +17,16 @@ class TiedMatrix {
  public:
   virtual ~TiedMatrix() = default;
 
-  // Of the parameter. In a snapshot it stands under this name, and its moments under names that
-  // begin with it and a dot.
+  // The parameter's name. Snapshots have it under this name, and its optimizer state under
+  // "<name>.".
   virtual const std::string& name() const = 0;
   virtual uint32_t rows() const = 0;
   virtual uint32_t channels() const = 0;
 
-  // Some rows of the gradient, between the last Backward of a step and its optimizer. `rows`
-  // ascend; `values` has rows.size() x channels() numbers, row-major, in host memory. No number
-  // that is read at the head is -0: there rows are missing from what is added, and -0 + 0 is not
-  // -0.
+  // Reads, or adds to, some rows of the gradient, between the last Backward of a step and its
+  // optimizer step. `rows` ascend. `values`: rows.size() x channels() numbers, row-major, host
+  // memory. The head's gradient never contains -0: rows that are not sent count as added zeros, and
+  // -0 + 0 would change a -0.
   virtual Status ReadGradient(std::span<const int32_t> rows, std::span<float> values) = 0;
   virtual Status AddToGradient(std::span<const int32_t> rows, std::span<const float> values) = 0;
 };

@@ -1,4 +1,4 @@
-// A stage's TiedMatrix over the parameter of its network.
+// Makes a stage's TiedMatrix over the parameter of its model.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time.
 #ifndef LONGHAUL_WORKER_STAGE_TIED_PARAMETER_H_
@@ -13,7 +13,7 @@
 
 namespace longhaul::worker {
 
-// Null where no other stage holds one of `parameters`, which outlive it.
+// Null if no other stage holds one of `parameters`, which outlive the result.
 std::unique_ptr<TiedMatrix> TiedMatrixOf(const StageOptions& options,
                                          const std::vector<Parameter>& parameters);
 

@@ -1,7 +1,7 @@
-// Arithmetic of an exchange between replicas by LibTorch, in the memory of a GPU. All is queued on
-// the stream on which the calling thread computes.
+// The arithmetic of the exchange between data-parallel replicas, done by LibTorch in GPU memory.
+// Everything is queued on the calling thread's current stream.
 //
-// The CPU is a device, too: so a machine without a GPU tests all but the GPU's own kernels.
+// It also runs on the CPU, so a machine without a GPU tests all but the GPU's own kernels.
 #ifndef LONGHAUL_WORKER_STAGE_TORCH_ARITHMETIC_H_
 #define LONGHAUL_WORKER_STAGE_TORCH_ARITHMETIC_H_
 
@@ -14,7 +14,7 @@
 
 namespace longhaul::worker {
 
-// `threads`: of LibTorch, on the CPU. kFailedPrecondition: no such device.
+// `threads`: LibTorch's threads on the CPU. kFailedPrecondition: no such device.
 StatusOr<std::unique_ptr<replicas::Arithmetic>> MakeTorchArithmetic(const DeviceName& device,
                                                                     uint32_t threads);
 

@@ -1,5 +1,5 @@
-// Opens LibTorch's CUDA part when a user asks for a GPU: so one worker serves machines with and
-// without one.
+// Opens LibTorch's CUDA part at run time, when a user asks for a GPU. One worker program thus
+// serves machines with and without a GPU.
 #ifndef LONGHAUL_WORKER_STAGE_TORCH_CUDA_H_
 #define LONGHAUL_WORKER_STAGE_TORCH_CUDA_H_
 
@@ -9,12 +9,12 @@
 
 namespace longhaul::worker {
 
-// liblonghaul_torch_cuda.so in ../lib beside the folder of the running program.
+// Path of liblonghaul_torch_cuda.so in ../lib beside the running program's folder.
 std::string DefaultTorchCudaPath();
 
-// Before the process's first use of LibTorch, which looks for its parts once. The module stays open
-// to the end of the process. kFailedPrecondition where there is none, or LibTorch's CUDA part or
-// what that needs (cuBLAS, cuDNN, NCCL, ...) is missing.
+// Opens the module at `path`, which stays open to the end of the process. Call it before the first
+// use of LibTorch, which looks for its parts only once. kFailedPrecondition: no module, or
+// LibTorch's CUDA part or its libraries (cuBLAS, cuDNN, NCCL, ...) are missing.
 Status LoadTorchCuda(const std::string& path);
 
 }  // namespace longhaul::worker

@@ -18,7 +18,7 @@ void AwaitTorch(const c10::Device& device) {
 
 namespace {
 
-// Of the CPU, which nobody counts, nothing.
+// Zeros for the CPU, whose memory nobody counts.
 c10::CachingAllocator::Stat Reserved(const c10::Device& device) {
   if (device.is_cpu()) return {};
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);

@@ -1,6 +1,7 @@
-// Where LibTorch computes: the CPU, or a GPU of which a module of its own opens LibTorch's part.
+// The device on which LibTorch computes: the CPU, or a GPU by a module that is opened at run time
+// (torch_cuda.h).
 //
-// Internal to worker/stage but for LoadTorchCuda (it shows LibTorch).
+// Internal to worker/stage, except LoadTorchCuda (it shows LibTorch).
 #ifndef LONGHAUL_WORKER_STAGE_TORCH_DEVICE_H_
 #define LONGHAUL_WORKER_STAGE_TORCH_DEVICE_H_
 
@@ -14,21 +15,21 @@ namespace longhaul::worker {
 
 c10::Device TorchDevice(const DeviceName& name);
 
-// Until what was queued on the stream that this thread computes on is done. No other stream is
-// waited for, and on the CPU nothing.
+// Waits for the work queued on this thread's current stream, and for no other stream. On the CPU it
+// does nothing.
 void AwaitTorch(const c10::Device& device);
 
-// The most memory that LibTorch had of the device at a time since ForgetPeakMemory, with what it
-// keeps to use again; of the CPU, which nobody counts, 0.
+// Peak memory that LibTorch took of the device since ForgetPeakMemory, its cache included. 0 on the
+// CPU, where nobody counts.
 uint64_t PeakMemoryBytes(const c10::Device& device);
 void ForgetPeakMemory(const c10::Device& device);
-// What it has now, likewise.
+// Memory that LibTorch holds now, its cache included.
 uint64_t MemoryBytes(const c10::Device& device);
-// Gives back what is kept and not in use.
+// Frees the unused part of the cache.
 void TrimMemory(const c10::Device& device);
 
-// For a thread that computes on another GPU: what it reads of `device` waits for nothing there, and
-// nothing there for it. What is read must be whole.
+// For a thread that computes on another GPU: gives it a stream of its own on `device`, so that its
+// reads wait for nothing there. What it reads must be complete.
 void ReadApartFrom(const c10::Device& device);
 
 }  // namespace longhaul::worker

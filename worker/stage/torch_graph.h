@@ -1,5 +1,6 @@
-// Work of a GPU that is recorded once and then queued again and again, as one launch: a stage's
-// forward and backward are hundreds of short kernels, which a CPU launches no faster than they run.
+// CUDA graphs: GPU work that is recorded once and then replayed with one launch. Forward and
+// backward of a stage are hundreds of short kernels, which take a CPU as long to launch as the GPU
+// to run.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,32 +18,32 @@ namespace longhaul::worker {
 class TorchGraph {
  public:
   virtual ~TorchGraph() = default;
-  // Queues what was recorded on the stream that this thread computes on. It reads and writes the
-  // memory that it did when it was recorded.
+  // Queues the recorded work on this thread's current stream. It reads and writes the same
+  // addresses as when it was recorded.
   virtual void Replay() = 0;
 };
 
 class TorchGraphRecorder {
  public:
-  // Where graphs that were recorded into it have what they allocate. Nothing else uses it, and it
-  // is there as long as one of them is; when the last is gone, or recording the only one has
-  // failed, nothing more is recorded into it. A graph may overwrite whatever was in tensors that
-  // were gone when it was recorded; so in a memory for several graphs nothing stays from one replay
-  // to the next but in tensors that somebody held while all of them were recorded.
+  // The memory pool in which graphs allocate; nothing else uses it. It lives as long as one of its
+  // graphs. When the last graph is gone, or when recording the only one failed, record nothing more
+  // into it. Replaying a graph may overwrite every tensor that had been freed before the graph was
+  // recorded. So if several graphs share a pool, a tensor keeps its contents between replays only
+  // if it was alive while all of them were recorded.
   using Memory = c10::MempoolId_t;
 
   virtual ~TorchGraphRecorder() = default;
   virtual Memory NewMemory() = 0;
-  // Calls `work`, whose kernels are recorded and do not run. All of the same kind have run before,
-  // so that libraries have what they need; nothing in it may wait for the device.
+  // Calls `work` and records its kernels without running them. Work of the same kind must have run
+  // before, so that libraries are initialised. `work` must not wait for the device.
   virtual std::unique_ptr<TorchGraph> Record(const Memory& memory,
                                              const std::function<void()>& work) = 0;
 };
 
-// Of a GPU; LoadTorchCuda came before (torch_cuda.h).
+// For a GPU; call LoadTorchCuda first (torch_cuda.h).
 std::unique_ptr<TorchGraphRecorder> MakeTorchGraphRecorder(const c10::Device& device);
 
-// What liblonghaul_torch_cuda.so has for that, under this name.
+// The symbol by which liblonghaul_torch_cuda.so exports the maker.
 inline constexpr const char* kMakeTorchGraphRecorder = "longhaul_make_torch_graph_recorder";
 using MakeTorchGraphRecorderFunction = TorchGraphRecorder*(const c10::Device&);
 

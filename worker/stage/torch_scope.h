@@ -1,5 +1,4 @@
-// How every call into LibTorch is made: with the stage's number of threads, and with its exceptions
-// turned into Status.
+// Wraps every call into LibTorch: sets the number of threads, and turns exceptions into Status.
 #ifndef LONGHAUL_WORKER_STAGE_TORCH_SCOPE_H_
 #define LONGHAUL_WORKER_STAGE_TORCH_SCOPE_H_
 
@@ -13,11 +12,11 @@
 
 namespace longhaul::worker {
 
-// Intra-op threads of the calling thread (OpenMP keeps the number per thread, so each call sets it
-// where it differs) and no inter-op threads.
+// Sets the intra-op threads of the calling thread and turns inter-op threads off. OpenMP keeps the
+// number per thread, so each call sets it again.
 void UseTorchThreads(uint32_t threads);
 
-// A Status on its way through LibTorch, which knows exceptions alone.
+// Carries a Status through LibTorch's code, which passes exceptions only.
 class StatusError : public std::exception {
  public:
   explicit StatusError(Status status) : status_(std::move(status)), words_(Message(status_)) {}
@@ -32,11 +31,12 @@ inline void ThrowIfError(Status status) {
   if (!status.ok()) throw StatusError(std::move(status));
 }
 
-// A StatusError's; kResourceExhausted where memory ran out, else kInternal; "<what>: <LibTorch's
-// words>". IsDeviceLost where this process cannot use its GPU any more.
+// Status of an exception, with the message "<what>: <LibTorch's words>". A StatusError gives its
+// own status; out of memory gives kResourceExhausted; else kInternal. IsDeviceLost holds if this
+// process cannot use its GPU any more.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
-// What `body` gives (a Status or StatusOr), or the Status of the exception that it threw.
+// Gives what `body` returned (a Status or StatusOr), or the Status of the exception that it threw.
 template <class Body>
 auto CallTorch(std::string_view what, uint32_t threads, Body&& body) -> decltype(body()) {
   try {

@@ -1,4 +1,4 @@
-// What the ranks of a tensor-parallel group exchange by.
+// The communicators of the ranks in a tensor-parallel group.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_COMMUNICATORS_H_
 #define LONGHAUL_WORKER_STAGE_GROUP_COMMUNICATORS_H_
 
@@ -14,19 +14,19 @@
 
 namespace longhaul::worker {
 
-// Of one rank. All three may be the same; the others may compress what `exact` carries.
+// One rank's communicators. All three may be the same. `forward` and `backward` may be lossy.
 struct RankCommunicators {
   std::shared_ptr<collective::Communicator> exact;     // losses, gradients that ranks share
   std::shared_ptr<collective::Communicator> forward;   // sums of hidden states
   std::shared_ptr<collective::Communicator> backward;  // sums of their gradients
-  bool recordable = true;                              // no call waits on the host
-  // What the others send by it, uncounted by `use`; null: nothing.
+  bool recordable = true;  // CUDA graphs can record it: no call waits on the host
+  // Counts the bytes of compressed blobs, which `use` does not; null: none are sent.
   collective::Blobs* blobs = nullptr;
-  // What all three have sent beside that, where somebody counts it (counted.h).
+  // Counts all other bytes of the three communicators, if anybody wants to know (counted.h).
   std::shared_ptr<RankUse> use;
 };
 
-// Called on every rank's thread, on all at once.
+// Makes a rank's communicators. All ranks call it at the same time, each on its own thread.
 using MakeCommunicators = std::function<StatusOr<RankCommunicators>(
     std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline)>;
 

@@ -1,4 +1,4 @@
-// What a rank's collectives send and take, by kind: counted around a communicator's calls.
+// Counts the bytes and the time of a rank's collectives, by kind of operation.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_COUNTED_H_
 #define LONGHAUL_WORKER_STAGE_GROUP_COUNTED_H_
 
@@ -11,16 +11,17 @@
 
 namespace longhaul::worker {
 
-// Since it was made, of all communicators that count into it. On the rank's thread.
+// Totals of all communicators that count into this object. Used on the rank's thread.
 struct RankUse {
-  std::array<uint64_t, 6> sent_bytes{};  // as they went, by collective::Op
-  double seconds = 0;  // of a rank of the CPU inside calls; calls of a GPU are queued and take none
+  std::array<uint64_t, 6> sent_bytes{};  // as sent (compressed), by collective::Op
+  double seconds = 0;                    // inside calls, CPU ranks only; calls on a GPU are queued
 
   uint64_t SentBytes(collective::Op op) const { return sent_bytes[static_cast<size_t>(op)]; }
   RankUse& operator+=(const RankUse& more);
   RankUse operator-(const RankUse& before) const;
 };
 
+// Wraps `below` so that its calls count into `use`.
 std::shared_ptr<collective::Communicator> Counted(std::shared_ptr<collective::Communicator> below,
                                                   std::shared_ptr<RankUse> use);
 

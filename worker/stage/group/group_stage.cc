@@ -27,7 +27,7 @@ namespace {
 
 constexpr absl::Duration kJoinLimit = absl::Minutes(2);
 
-// Of a call that was wrong, which all ranks see before they exchange anything.
+// A caller's mistake, which all ranks see before they exchange anything: the group survives it.
 bool IsOfCaller(const Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
 }

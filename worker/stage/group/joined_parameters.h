@@ -1,5 +1,5 @@
-// The parameters of a group's stage as its replicas see them: whole, in host memory, put together
-// of the shares that ranks hold, and cut into these again.
+// The parameters of a group's stage as its data-parallel replicas see them: whole, in host memory,
+// joined from the ranks' shares and cut into shares again.
 //
 //   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // others read and write these
 //   joined.Cut(rank);                                             // of each rank
@@ -20,14 +20,15 @@ namespace longhaul::worker {
 
 class JoinedParameters {
  public:
-  // `shares` outlives it. Join uses so many threads, the calling one among them.
+  // `shares` outlives it. `threads`: of Join, the calling one included.
   JoinedParameters(const Shares& shares, size_t threads) : shares_(shares), threads_(threads) {}
 
-  // `of_ranks`: what Stage::SharedParameters of each rank gave. What several ranks hold is alike
-  // among them. In the order of the stage; memory is that of this object, until the next Join.
+  // Joins the ranks' shares into whole parameters, in the stage's order. `of_ranks`:
+  // Stage::SharedParameters of each rank; shares that several ranks hold must be equal. This object
+  // owns the memory, valid until the next Join.
   std::vector<SharedParameter> Join(std::vector<std::vector<SharedParameter>> of_ranks);
-  // Writes what whole values have become into the values that rank `rank` gave. Ranks may do so at
-  // the same time.
+  // Writes rank `rank`'s share of the whole values back into the memory that the rank gave to Join.
+  // Ranks may call it at the same time.
   void Cut(uint32_t rank) const;
 
   uint64_t memory_bytes() const;
@@ -39,7 +40,7 @@ class JoinedParameters {
 
   const Shares& shares_;
   const size_t threads_;
-  std::optional<codec::ThreadPool> pool_;             // from the first Join on
+  std::optional<codec::ThreadPool> pool_;             // since the first Join
   std::map<std::string, Whole, std::less<>> wholes_;  // by the parameter's name
   std::vector<std::vector<SharedParameter>> of_ranks_;
 };

@@ -42,7 +42,7 @@ uint64_t CountOf(const at::Tensor& tensor) {
   return tensor.nbytes() / collective::BytesPerElement(DtypeOf(tensor));
 }
 
-// Of the device on which this thread computes.
+// The queue of collectives on the stream of this thread's device.
 collective::Queue QueueOf(const at::Device& device) {
   if (device.is_cpu()) return {};
   const c10::impl::VirtualGuardImpl guard(device.type());
@@ -127,7 +127,7 @@ template <RankGroup::Through kWay>
 at::Tensor GathersChannels(const RankGroup& group, const at::Tensor& x) {
   return group.GatherChannels(kWay, x);
 }
-// Of gradients that weight gradients have been deferred for.
+// Exchanges gradients while the deferred weight gradients are computed.
 template <Exchange kExchange>
 at::Tensor Overlapped(const RankGroup& group, const at::Tensor& x) {
   return group.overlap().Exchange(x.device(), [&] { return kExchange(group, x); });

@@ -57,11 +57,11 @@ class RankGroup {
     bool sequence = false;        // tokens are a multiple of the ranks
     int64_t hidden = 0;           // channels
     int64_t shared_channels = 0;  // partial: fewer than `hidden`
-    // A block's experts are in so many parts. A part is whole on each of `size / experts` ranks
-    // that are neighbours.
+    // Number of parts into which a block's experts are divided. Each part is replicated on `size /
+    // experts` consecutive ranks.
     uint32_t experts = 1;
-    bool backward_waits = false;  // the host does for the device in sums of gradients: zip
-    bool in_bf16 = false;         // products are, and so is what ranks exchange between them
+    bool backward_waits = false;  // summing gradients blocks the host (zip)
+    bool in_bf16 = false;         // products, and what ranks exchange between them, are bf16
     bool partial() const { return shared_channels < hidden; }
   };
 
@@ -74,13 +74,13 @@ class RankGroup {
   const Kind& kind() const { return kind_; }
   uint32_t rank() const { return ranks_.exact->rank(); }
   uint32_t size() const { return ranks_.exact->size(); }
-  // Of the group; OK, or why it has ended.
+  // OK, or why the group has ended.
   Status status() const { return ranks_.exact->status(); }
   const RankCommunicators& communicators() const { return ranks_; }
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
-  // Waits until all ranks are here: around what ranks must not do while others compute.
+  // Barrier: waits for all ranks, around work that must not run while others compute.
   void Meet() const;
-  // Of this rank's backward.
+  // Used in this rank's backward.
   Overlap& overlap() const { return *overlap_; }
 
   at::Tensor Begin(const at::Tensor& boundary) const;
@@ -90,43 +90,44 @@ class RankGroup {
   at::Tensor ToExperts(const at::Tensor& normed) const;
   at::Tensor OfExperts(const at::Tensor& given) const;
   at::Tensor End(const at::Tensor& x) const;
-  // Of the parts of the experts, that which this rank has.
+  // Which part of the experts this rank has.
   uint32_t part_of_experts() const { return rank() / ranks_of_experts(); }
-  // Ranks with the same experts.
+  // Number of ranks with the same experts.
   uint32_t ranks_of_experts() const { return size() / kind_.experts; }
   // The rank that has part `part` of the experts for this rank's tokens.
   uint32_t RankWithExperts(uint32_t part) const {
     return part * ranks_of_experts() + rank() % ranks_of_experts();
   }
-  // The sum over ranks of what each has of a whole hidden state; the gradient of every part is that
-  // of the sum.
+  // Sums the ranks' partial results of a whole hidden state. In backward every part gets the sum's
+  // gradient.
   at::Tensor LeaveWhole(const at::Tensor& part) const;
-  // Of a hidden state that all ranks have alike, before it becomes each rank's own (partial).
-  // Backward: own channels' gradients are summed.
+  // Partial groups: turns a hidden state that all ranks hold into each rank's own. Backward sums
+  // the gradients of own channels.
   at::Tensor Spread(const at::Tensor& whole) const;
-  // Of what all have whole, on its way into a split product: backward sums. Nothing where kinds are
-  // partial.
+  // Takes a tensor that all ranks hold whole into a split product: backward sums. Does nothing in
+  // partial groups.
   at::Tensor EnterWhole(const at::Tensor& whole) const;
 
-  // Exact and without gradients: a new tensor, in the type of `part`, which is fp32, fp16 or bf16.
+  // Exact, without gradients. Gives a new tensor of the type of `part`: fp32, fp16 or bf16.
   at::Tensor Sum(const at::Tensor& part) const;
   at::Tensor Maximum(const at::Tensor& part) const;
-  // (ranks, numbers) int64: every rank's `own`, (numbers) int64.
+  // Gathers every rank's `own`, (numbers) int64, as (ranks, numbers) int64.
   at::Tensor GatherNumbers(const at::Tensor& own) const;
 
   // --- Without gradients, for the functions above.
   using Through = std::shared_ptr<collective::Communicator> RankCommunicators::*;
   at::Tensor SumThrough(Through way, const at::Tensor& part) const;
-  // Of this rank's tokens.
+  // Reduce-scatters: this rank's tokens of the sum.
   at::Tensor SumOfOwnTokens(Through way, const at::Tensor& part) const;
   at::Tensor OwnTokens(const at::Tensor& whole) const;
   at::Tensor GatherTokens(Through way, const at::Tensor& own) const;
   at::Tensor SumShared(Through way, const at::Tensor& part) const;
-  // A boundary has the shared channels, then all ranks' own ones.
+  // A boundary tensor holds the shared channels, then all ranks' own ones.
   at::Tensor OwnChannels(const at::Tensor& boundary) const;
   at::Tensor GatherChannels(Through way, const at::Tensor& own) const;
-  // Of `rows`, (sum of `send`, channels), the first send[0] go to rank 0, those behind them to rank
-  // 1, ...; gives as many as `receive` says, in the order of the ranks that they come from.
+  // All-to-all. Of `rows`, (sum of `send`, channels), the first send[0] go to rank 0, the next
+  // send[1] to rank 1, and so on. Gives the received rows, ordered by sender; `receive` says how
+  // many come from each.
   at::Tensor SendRows(Through way, const at::Tensor& rows, std::span<const int64_t> send,
                       std::span<const int64_t> receive) const;
 

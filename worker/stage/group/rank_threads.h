@@ -1,5 +1,5 @@
-// The threads of a group's ranks: each makes all calls of its rank, as LibTorch keeps streams and
-// numbers of threads per thread.
+// One thread for each rank of a group. A thread makes all calls of its rank, as LibTorch keeps
+// streams and thread counts per thread.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_
 #define LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_
 
@@ -23,8 +23,8 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  // Runs `work` on all threads at once and waits for all. What it gave, by rank. One call at a
-  // time.
+  // Runs `work` on all threads at the same time, waits for all, and gives their results by rank.
+  // One call at a time.
   std::vector<Status> Run(const Work& work);
 
  private:

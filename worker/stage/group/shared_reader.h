@@ -1,12 +1,12 @@
-// First values that come from elsewhere, read once for all ranks of a group.
+// Reads a group's first parameter values once and hands each rank its share.
 //
 //   SharedReader reader(shares, read, ranks);
 //   // Each rank, on a thread of its own:
 //   Status status = stage.Load(reader.OfRank(rank));
 //   if (!status.ok()) reader.End();
 //
-// One parameter is in memory at a time: the next is read when every rank has its share of the one
-// before.
+// One parameter is in memory at a time: the next one is read when every rank has its share of the
+// current one.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_SHARED_READER_H_
 #define LONGHAUL_WORKER_STAGE_GROUP_SHARED_READER_H_
 
@@ -25,15 +25,15 @@ namespace longhaul::worker {
 
 class SharedReader {
  public:
-  // `shares` and `read` outlive it; `read` is called by one rank at a time.
+  // `shares` and `read` outlive it. One rank at a time calls `read`.
   SharedReader(const Shares& shares, const ReadParameter& read, uint32_t ranks)
       : shares_(shares), read_(read), asked_(ranks) {}
 
-  // Gives this rank's share of a parameter. All ranks ask for the same ones in the same order, also
-  // where their share is nothing.
-  // kAborted: another rank has ended it.
+  // Gives a function that reads this rank's share of a parameter. All ranks must ask for the same
+  // parameters in the same order, even if their share is empty. kAborted: another rank ended the
+  // reading.
   ReadParameter OfRank(uint32_t rank);
-  // A rank asks for no more; no other waits for it. Thread-safe.
+  // Says that a rank asks for no more, so that no rank waits for it. Thread-safe.
   void End();
 
  private:
@@ -43,9 +43,9 @@ class SharedReader {
   const ReadParameter& read_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<uint64_t> asked_;  // parameters, by rank
-  uint64_t finished_ = 0;        // parameters of which all ranks have their shares
-  size_t served_ = 0;            // ranks that have that of the next one
+  std::vector<uint64_t> asked_;  // parameters asked for, by rank
+  uint64_t finished_ = 0;        // parameters that all ranks have read
+  size_t served_ = 0;            // ranks that have read the next one
   bool ended_ = false;
   std::unique_ptr<float[]> whole_;
 };

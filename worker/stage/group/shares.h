@@ -1,4 +1,4 @@
-// Arrays of a checkpoint, cut into the shares of ranks and put together again. Pure.
+// Cuts arrays of a checkpoint into the shares of ranks, and joins them. Pure.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_SHARES_H_
 #define LONGHAUL_WORKER_STAGE_GROUP_SHARES_H_
 
@@ -16,7 +16,7 @@
 
 namespace longhaul::worker {
 
-// The parameters of a stage, and which part of each a rank has.
+// A stage's parameters, and which part of each every rank has.
 class Shares {
  public:
   // kInvalidArgument: so many ranks cannot share this model.
@@ -24,17 +24,17 @@ class Shares {
                              const std::vector<model::PlacedParameter>& parameters,
                              const model::Ranks& ranks);
 
-  // Of what all ranks' stages gave, by rank: whole arrays.
+  // Joins the snapshots of all ranks, given by rank, into whole arrays.
   StageSnapshot Join(std::span<const StageSnapshot> parts) const;
-  // What rank `rank` has of it. kFailedPrecondition naming an array that has another shape than its
-  // parameter. Arrays that are not of this stage are left out.
+  // Rank `rank`'s part of a snapshot. Ignores arrays that are not of this stage.
+  // kFailedPrecondition names an array whose shape is not its parameter's.
   StatusOr<StageSnapshot> Cut(const StageSnapshot& whole, uint32_t rank) const;
-  // What rank `rank` has of one parameter, out of it and into it.
+  // Copy rank `rank`'s share of one parameter out of the whole (Cut) and into it (Join).
   void Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
            std::span<float> share) const;
   void Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
             std::span<float> whole) const;
-  // Of a parameter of this stage: its shape, and its place in the stage's order.
+  // The whole shape of a parameter of this stage, and its place in the stage's order.
   std::vector<int64_t> WholeShape(std::string_view parameter) const;
   size_t PlaceOf(std::string_view parameter) const;
 
@@ -44,8 +44,8 @@ class Shares {
     size_t place = 0;  // in the stage's order
     std::vector<model::Share> of_rank;
   };
-  // Of a parameter, or of a moment of its optimizer, which is called "<parameter>.<moment>". Null:
-  // of neither, as of what replicas remember.
+  // Finds the parameter of an array that is a parameter or its optimizer state
+  // ("<parameter>.<moment>"). Null: neither, for example the state of replicas.
   const Shared* Find(std::string_view array) const;
   const Shared& Get(std::string_view parameter) const;
   std::vector<NamedArray> JoinArrays(std::span<const StageSnapshot> parts,

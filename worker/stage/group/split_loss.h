@@ -1,5 +1,5 @@
-// Cross-entropy of logits whose vocabulary is shared by ranks: no rank has all logits of a token.
-// Two exchanges of 4 and 8 bytes a token instead of the logits.
+// Cross-entropy when ranks share the vocabulary, so no rank has all logits of a token. Ranks
+// exchange 4 and then 8 bytes a token instead of the logits.
 //
 // Internal to worker/stage (it shows LibTorch). Errors: as rank_group.h.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_SPLIT_LOSS_H_
@@ -13,9 +13,9 @@
 
 namespace longhaul::worker {
 
-// The sum over targets that are not kNoTarget, the same fp32 scalar on all ranks. `logits`:
-// (tokens, this rank's share of the vocabulary) fp32, from entry `first` of the vocabulary on.
-// `targets`: (tokens) int64.
+// The sum of losses over targets that are not kNoTarget: an fp32 scalar, the same on all ranks.
+// `logits`: (tokens, this rank's share of the vocabulary) fp32, whose first column is entry `first`
+// of the vocabulary. `targets`: (tokens) int64.
 at::Tensor SumOfSplitLosses(const RankGroup& group, const at::Tensor& logits,
                             const at::Tensor& targets, int64_t first);
 

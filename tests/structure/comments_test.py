@@ -29,8 +29,6 @@ NOT_YET = (
     "coordinator/",
     "run/",
     "tests/",
-    "transport/collective/",
-    "transport/replicas/",
 )
 
 

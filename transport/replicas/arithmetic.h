@@ -1,13 +1,14 @@
-// The numbers of an exchange and who computes with them: of a stage's gradients and values, of
-// masters, and of what rounding and sketches left for later steps.
+// The arithmetic of the exchange between data-parallel replicas: over gradients, values, masters
+// (fp32 parameters of shard owners), and residuals (what rounding and sketches left for later
+// steps).
 //
-// A span of floats is a place in the arithmetic's memory, which is the host's (host_arithmetic.h)
-// or a GPU's (worker/stage/torch_arithmetic.h); only the arithmetic follows it. Bytes are those of
-// message.h, and finite numbers the same, whoever computes.
+// A span of floats points into the arithmetic's memory, which is the host's (host_arithmetic.h) or
+// a GPU's (worker/stage/torch_arithmetic.h). Only the arithmetic dereferences it. Every
+// implementation gives the same bytes (message.h) and the same finite numbers.
 //
-// Threads: one call at a time. Errors: of a GPU kInternal and kResourceExhausted; the host has
-// none. A call returns when what it gives is there, and what it changes is changed for the calls
-// that follow, and for a GPU's work that is queued behind.
+// Threads: one call at a time. Errors: kInternal and kResourceExhausted on a GPU, none on the host.
+// When a call returns, its results in host memory are there; its changes are visible to later calls
+// and to GPU work queued later.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_ARITHMETIC_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_ARITHMETIC_H_
 
@@ -29,28 +30,30 @@ class Arithmetic {
   virtual ~Arithmetic() = default;
 
   // --- Any numbers.
-  // So many zeros.
+  //
+  // Makes `count` zeros.
   virtual StatusOr<Numbers> Make(uint64_t count) = 0;
   virtual Status Read(std::span<const float> numbers, std::span<float> in_host) = 0;
   virtual Status Write(std::span<const float> in_host, std::span<float> numbers) = 0;
   virtual Status Copy(std::span<const float> from, std::span<float> to) = 0;
-  // Of all of them, in double, in an order that their counts decide.
+  // Sums all squares in double, in an order that depends on the counts alone.
   virtual StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) = 0;
 
-  // --- Dense pieces. Payloads are in the host's memory and have the sizes of dense.h.
-  // With feedback `residuals` are added to what is sent, and become what rounding lost. Numbers
-  // that are not finite leave no residual.
+  // --- Dense pieces. Payloads are in host memory, with the sizes of dense.h.
+  //
+  // With error feedback, adds `residuals` to what is sent and stores the rounding errors in them. A
+  // number that is not finite leaves no residual.
   virtual Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,
                                  std::span<const ParameterMemory> memory,
                                  const codec::RoundingNoise& noise, const Residuals& residuals,
                                  std::span<std::byte> out) = 0;
-  // Means over replicas, summed in their order, to `own`. payloads[replica]; empty: that is this
-  // replica, whose gradients are in `memory` and lose nothing.
+  // Writes the means over replicas, summed in their order, to `own`. payloads[replica]: empty for
+  // this replica, whose unrounded gradients are in `memory`.
   virtual Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                                  std::span<const ParameterMemory> memory,
                                  std::span<const std::span<const std::byte>> payloads) = 0;
-  // Of masters beside what all replicas have; this replica's values become what the others make of
-  // the bytes.
+  // Encodes the masters relative to what all replicas have. Also sets this replica's values to what
+  // the others will decode.
   virtual Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                                   std::span<const ParameterMemory> memory,
                                   std::span<std::byte> out) = 0;
@@ -58,10 +61,10 @@ class Arithmetic {
                                   std::span<const std::byte> payload,
                                   std::span<const ParameterMemory> memory) = 0;
 
-  // --- Sparse pieces. Bits of `bitmap` are positions (codec/tagc/select.h); numbers at these come
-  // and go in their order.
+  // --- Sparse pieces. Each set bit of `bitmap` is a position (codec/tagc/select.h); values are in
+  // the order of positions.
   virtual StatusOr<bool> AllFinite(std::span<const float> numbers) = 0;
-  // Adds `gradient` to `residual`, where that is finite, and sets the bits of the `keep` largest
+  // Adds `gradient` to `residual` where it is finite, and sets the bits of the `keep` largest
   // residuals, as tagc::Select does.
   virtual Status AddAndSelect(std::span<const float> gradient, std::span<float> residual,
                               uint64_t keep, std::span<uint64_t> bitmap) = 0;
@@ -69,7 +72,7 @@ class Arithmetic {
                                            std::span<const float> numbers) = 0;
   virtual Status Put(std::span<const uint64_t> bitmap, std::span<const float> values,
                      std::span<float> numbers) = 0;
-  // Rounded once.
+  // Divides; each result is rounded once.
   virtual Status Divide(std::span<const float> numbers, float divisor, std::span<float> out) = 0;
 };
 

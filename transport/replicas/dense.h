@@ -1,6 +1,6 @@
-// What dense pieces are on the wire: in which form, and how many bytes.
+// The wire format of dense pieces: which form they have, and how many bytes.
 //
-// Threads: pure functions.
+// Pure functions.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_DENSE_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_DENSE_H_
 
@@ -16,17 +16,17 @@ namespace longhaul::replicas {
 static_assert(kUnit % codec::sdp4bit::kDifferenceGroup == 0 &&
               kUnit % codec::sdp4bit::kGradientGroup == 0);
 
-// What `gradients` makes of dense pieces: tagc sends them in bf16, local-sgd as sdp4bit does.
+// The form of dense gradients: tagc sends them in bf16, local-sgd like sdp4bit.
 GradientForm DenseForm(const GradientOptions& gradients);
 
-// Of a piece in a payload, where pieces follow each other.
+// Bytes of one piece in a payload. Pieces follow each other without gaps.
 uint64_t GradientBytes(GradientForm form, const Piece& piece);
 uint64_t ParameterBytes(ParameterForm form, const Piece& piece);
-// Of all.
+// Bytes of all pieces.
 uint64_t GradientBytes(GradientForm form, std::span<const Piece> pieces);
 uint64_t ParameterBytes(ParameterForm form, std::span<const Piece> pieces);
 
-// How many numbers the contributions to so many gradients are, where they are summed.
+// How many numbers are summed for `count` gradients (sdp4bit sums transformed, padded blocks).
 inline uint64_t SummandsOf(GradientForm form, uint64_t count) {
   return form == GradientForm::kSdp4bit ? codec::sdp4bit::Transformed(count) : count;
 }

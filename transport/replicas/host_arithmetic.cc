@@ -43,7 +43,7 @@ uint64_t BytesOf(ParameterForm form, const Piece& piece) {
   return ParameterBytes(form, piece);
 }
 
-// Of pieces that follow each other in a payload.
+// Offsets of pieces that follow each other in a payload.
 template <class Form>
 std::vector<Block> BlocksOf(Form form, std::span<const Piece> pieces) {
   std::vector<Block> blocks;

@@ -1,7 +1,7 @@
-// Arithmetic of an exchange on the CPU.
+// The exchange's arithmetic on the CPU.
 //
-// Numbers are coded in blocks that stay in a core's cache, by all threads that are lent. Bytes and
-// numbers do not depend on these.
+// Numbers are coded in blocks that fit a core's cache, on all threads of `parallel`. Results do not
+// depend on the number of threads.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_HOST_ARITHMETIC_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_HOST_ARITHMETIC_H_
 
@@ -14,7 +14,7 @@ namespace longhaul::replicas {
 
 class HostArithmetic final : public Arithmetic {
  public:
-  // `parallel` outlives it. Null: the calling thread does all.
+  // `parallel` outlives it. Null: the calling thread does everything.
   explicit HostArithmetic(codec::Parallel* parallel = nullptr) : parallel_(parallel) {}
 
   StatusOr<Numbers> Make(uint64_t count) override;

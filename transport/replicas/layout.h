@@ -1,11 +1,10 @@
-// Who owns what: the parameters of a stage, cut into buckets that are exchanged one by one, and
-// each bucket into shards, one for each replica. The owner of a shard gets the mean of its
-// gradients and steps its parameters. Every replica computes the same layout from the same
-// parameters.
+// Cuts a stage's parameters into buckets, which are exchanged one by one, and each bucket into one
+// shard for each data-parallel replica. A shard's owner gets the mean of its gradients and steps
+// its parameters. Every replica computes the same layout from the same parameters.
 //
-// A bucket has parameters in the order given. A parameter is cut where a bucket is full, and inside
-// a bucket into a piece for each replica, at multiples of kUnit elements; what is too small for
-// that goes to the replica that owns least so far. Immutable; any thread.
+// Buckets take parameters in the given order. A parameter is cut where a bucket is full, and within
+// a bucket into one piece for each replica, at multiples of kUnit elements. Smaller remainders go
+// to the replica that owns least so far. Immutable; any thread.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_
 
@@ -19,35 +18,36 @@
 
 namespace longhaul::replicas {
 
-// A group of 4-bit differences; whole groups of gradients, blocks of sketches and transforms.
+// A whole number of groups of 4-bit differences and gradients, and of blocks of sketches and
+// transforms.
 inline constexpr uint64_t kUnit = 2048;
 inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;
 
 struct ReplicatedParameter {
   std::string name;
   uint64_t elements = 0;
-  bool may_be_sparse = false;  // tagc may leave most of a step's gradients to later steps
-  bool whole = false;          // one owner has all of it: its optimizer needs the whole matrix
+  bool may_be_sparse = false;  // tagc may send most of its gradients in later steps
+  bool whole = false;          // needs a single owner: its optimizer needs the whole matrix
 };
 
-// A run of a parameter's elements with one owner.
+// Consecutive elements of a parameter with one owner.
 struct Piece {
   uint32_t parameter = 0;
   uint64_t first = 0, count = 0;
-  // In the numbering of its shard's dense or sparse pieces, each of which begins at a multiple of
-  // 64: elements of stochastic rounding, positions of bitmaps.
+  // Number of its first element among its shard's dense, or sparse, pieces. Each piece begins at a
+  // multiple of 64. Stochastic rounding and bitmaps count by it.
   uint64_t at = 0;
 };
 struct Shard {
   std::vector<Piece> dense, sparse;
-  uint64_t positions = 0;  // of the sparse pieces, with the gaps between them
+  uint64_t positions = 0;  // of the sparse pieces, gaps between them included
   bool empty() const { return dense.empty() && sparse.empty(); }
-  // Dense ones first.
+  // Dense pieces first.
   std::vector<Piece> pieces() const;
 };
 struct Bucket {
   std::vector<Shard> shards;         // by owner
-  std::vector<uint32_t> parameters;  // those with a part in it
+  std::vector<uint32_t> parameters;  // parameters that have a piece in it
 };
 
 struct LayoutOptions {
@@ -59,8 +59,8 @@ struct LayoutOptions {
 
 class Layout {
  public:
-  // kInvalidArgument: no or too many replicas, a name that comes twice, a parameter without
-  // elements or one that must be whole and is larger than a bucket can be.
+  // kInvalidArgument: no or too many replicas, a duplicate name, an empty parameter, or a parameter
+  // that must be whole and does not fit a bucket.
   static StatusOr<Layout> Make(std::vector<ReplicatedParameter> parameters,
                                const LayoutOptions& options);
 
@@ -68,10 +68,10 @@ class Layout {
   std::span<const ReplicatedParameter> parameters() const { return parameters_; }
   std::span<const Bucket> buckets() const { return buckets_; }
   uint64_t ElementsOf(uint32_t owner) const { return owned_[owner]; }
-  // Gradients of this parameter are sparse.
+  // Whether gradients of this parameter are sparse.
   bool IsSparse(uint32_t parameter) const;
-  // A hash of all that decides what messages mean (parameters, forms, number of replicas). Replicas
-  // with different fingerprints do not understand each other.
+  // Hash of everything that decides what messages mean (parameters, forms, number of replicas).
+  // Replicas with different fingerprints cannot exchange messages.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

@@ -1,5 +1,5 @@
-// What the parts of a reducer share: a stage's memory, and pieces of it. Spans of floats are in the
-// memory of the exchange's arithmetic (arithmetic.h).
+// Types that the parts of a reducer share: a stage's memory, and pieces of it. Spans of floats
+// point into the memory of the exchange's arithmetic (arithmetic.h).
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_
 
@@ -12,27 +12,26 @@
 
 namespace longhaul::replicas {
 
-// Numbers that live as long as one of these.
+// Numbers that live as long as a copy of this.
 struct Numbers {
   std::span<float> span;
   std::shared_ptr<const void> owner;
 };
 
-// Of one parameter of the stage. Not owned.
+// Memory of one parameter of the stage. Not owned.
 struct ParameterMemory {
   std::span<const float> gradient;
-  std::span<float> value;  // what the passes compute with
+  std::span<float> value;  // what passes compute with
 };
 
 // A piece that this replica owns.
 struct OwnPiece {
   Piece piece;
-  std::span<float> gradient;  // mean over replicas, once it is reduced
-  std::span<float> master;    // the optimizer's parameter, which steps by `gradient`
+  std::span<float> gradient;  // mean over replicas, once reduced
+  std::span<float> master;    // the optimizer's fp32 parameter, which it steps by `gradient`
 };
 
-// What earlier steps did not send, of each parameter of which something may stay: sizes of the
-// parameters, else empty.
+// What earlier steps have not sent yet, by parameter. Empty for parameters that send everything.
 using Residuals = std::vector<Numbers>;
 
 template <class T>

@@ -63,7 +63,7 @@ struct MessageHeader {
   uint64_t fingerprint = 0;
 };
 
-// A message whose payload is `payload_bytes` zeros.
+// Makes a message with a payload of `payload_bytes` zeros.
 std::vector<std::byte> NewMessage(const MessageHeader& header, uint64_t payload_bytes);
 inline std::span<std::byte> PayloadOf(std::span<std::byte> message) {
   return message.subspan(kMessageHeaderBytes);
@@ -74,7 +74,7 @@ inline std::span<const std::byte> PayloadOf(std::span<const std::byte> message) 
 StatusOr<MessageHeader> ParseMessage(std::span<const std::byte> message);
 
 struct IndexPayload {
-  uint32_t largest = 0;  // bits of a magnitude
+  uint32_t largest = 0;  // bits of the largest magnitude
   bool nonfinite = false;
   std::vector<uint64_t> bitmap;
 };
@@ -82,7 +82,7 @@ constexpr uint64_t IndexBytes(uint64_t positions) {
   return 8 + (positions + 63) / 64 * 8;
 }
 void WriteIndex(const IndexPayload& index, std::span<std::byte> out);
-// Bits behind `positions` are zeros.
+// Bits after `positions` are zeros.
 StatusOr<IndexPayload> ParseIndex(std::span<const std::byte> payload, uint64_t positions);
 
 struct UnionPayload {
@@ -97,12 +97,12 @@ inline constexpr uint64_t kUnionFixedBytes = 24;
 inline constexpr int32_t kMostExponent = 126;
 uint64_t UnionBytes(const UnionPayload& all);
 void WriteUnion(const UnionPayload& all, std::span<std::byte> out);
-// `own` is the index of whoever parses: a part of the union. Positions left out are in the union,
-// in order, and the sketch has room for the others and not absurdly more.
+// `own`: the receiver's index, which must be part of the union. Checks that left-out positions are
+// in the union and in order, and that the sketch's size is reasonable for the rest.
 StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t positions,
                                   std::span<const uint64_t> own);
 
-// Words in a row at `offset` of `bytes`, which has them.
+// Words at `offset` of `bytes`, which must be long enough.
 std::vector<uint32_t> GetWords(std::span<const std::byte> bytes, uint64_t offset, uint64_t count);
 void PutWords(std::span<const uint32_t> words, std::span<std::byte> out, uint64_t offset);
 

@@ -1,10 +1,12 @@
-// local-sgd (DiLoCo): replicas train alone for H inner steps from an anchor that all have; the mean
-// of (anchor - parameters) over replicas is the gradient of an outer step with Nesterov's momentum,
+// local-sgd (DiLoCo): data-parallel replicas train alone for H inner steps from a common anchor.
+// The mean of (anchor - parameters) over replicas is the gradient of an outer step with Nesterov's
+// momentum,
 //
 //   m <- momentum x m + g,   anchor <- anchor - rate x (g + momentum x m),
 //
-// in fp32 at the owner of each shard. It travels while the next inner steps run. D = floor(delay x
-// H) of them later each replica goes on from anchor + (parameters - parameters of then).
+// computed in fp32 by the owner of each shard. The result travels while the next inner steps run. D
+// = floor(delay x H) inner steps after the outer step began, each replica continues from anchor +
+// (parameters - parameters at that time).
 //
 //   if (outer.IsDue(step)) {
 //     outer.TakeDifferences(locals);
@@ -13,7 +15,7 @@
 //   ... each bucket that is reduced: outer.StepMasters(bucket, reducer->Own(bucket)) ...
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);          // the reducer is done
 //
-// With D = 0 both are due at the same step. Threads: one at a time, and those that are lent.
+// With D = 0 both are due at the same step. Threads: one caller at a time, and those of `parallel`.
 // Errors: none; LH_CHECK for sizes.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
@@ -32,37 +34,37 @@ namespace longhaul::replicas {
 // D, above: the steps that a replica trains on between an outer step's beginning and its merge.
 uint64_t DelaySteps(const LocalSgdOptions& options);
 
-// In fp32, each operation rounded once, in the order above.
+// Computes in fp32 in the order above, each operation rounded once.
 void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
                   std::span<float> momentum, std::span<float> anchor);
 
 class OuterStep {
  public:
-  // All replicas begin with these values, one span a parameter.
-  // `parallel` outlives it. Null: the calling thread does all.
+  // `values`: the parameters with which all replicas begin, one span each. `parallel` outlives it.
+  // Null: the calling thread does everything.
   OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values,
             codec::Parallel* parallel = nullptr);
 
-  // After inner step `step`, the first one being 1.
+  // After inner step `step`, counted from 1.
   bool IsDue(uint64_t step) const { return step % options_.steps == 0; }
   bool MergeIsDue(uint64_t step) const;
 
-  // Of the parameters as they are now.
+  // Differences of the anchors and the parameters as they are now.
   void TakeDifferences(std::span<const std::span<const float>> locals);
-  // What all replicas have alike: those of the last outer step, by parameter.
+  // The parameters that all replicas share: those of the last outer step.
   const std::vector<std::vector<float>>& anchors() const { return anchors_; }
-  // Differences for gradients, anchors for values.
+  // The reducer's memory: differences as gradients, anchors as values.
   std::vector<ParameterMemory> memory();
-  // Of the reducer's bucket; always the same pieces. PrepareBucket comes first where State is
-  // restored before the first step.
+  // `own`: the reducer's pieces of the bucket, always the same. Call PrepareBucket first if State
+  // is restored before the first step.
   void PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own);
   void StepMasters(uint32_t bucket, std::span<const OwnPiece> own);
   void Merge(std::span<const std::span<float>> locals);
-  // Of the own pieces of a bucket, in their order.
+  // Momentum of the own pieces of a bucket, in their order.
   std::vector<std::vector<float>>& momenta(uint32_t bucket) { return momenta_[bucket]; }
 
-  // "anchor.K" and "taken.K" of parameter K, "momentum.B.K" of piece K of bucket B; momentum alone
-  // of buckets that have been prepared or stepped.
+  // State for a checkpoint: "anchor.K" and "taken.K" for parameter K, "momentum.B.K" for piece K of
+  // bucket B. Momentum exists only for buckets that were prepared or stepped.
   std::vector<StateTensor> State();
 
  private:

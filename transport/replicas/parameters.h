@@ -1,4 +1,4 @@
-// The parameters of a stage as replicas exchange them, by what families of models say of each.
+// Describes a stage's parameters for the exchange between replicas.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_PARAMETERS_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_PARAMETERS_H_
 
@@ -11,18 +11,18 @@
 
 namespace longhaul::replicas {
 
-// Those that have gradients, in their order. tagc's: matrices but those that make queries, keys and
-// values. `whole_matrices`: blocks' matrices have one owner each, as Muon wants them.
+// The trained parameters, in order. With tagc, matrices are sparse, except those that make queries,
+// keys and values. `whole_matrices`: matrices of blocks need a single owner, as Muon requires.
 std::vector<ReplicatedParameter> ReplicatedParameters(
     std::span<const model::PlacedParameter> parameters, bool whole_matrices);
 
-// Of each bucket of a stage whose blocks begin at `first_layer`: with which of its blocks, counted
-// from 0, a backward has all of the bucket's gradients. The head is behind the last block; with
-// block 0 and the embedding a backward ends.
+// For each bucket: the block (counted from the stage's first) whose backward completes the bucket's
+// gradients. The head counts as after the last block, the embedding as part of block 0.
+// `first_layer`: of the stage.
 std::vector<uint32_t> FinalWith(const Layout& layout,
                                 std::span<const model::PlacedParameter> parameters,
                                 uint32_t first_layer);
-// Which part of a stage's gradients is final at the end of a backward alone.
+// Share of the gradients that are final only when the backward ends.
 double ShareFinalAtTheEnd(const Layout& layout, std::span<const uint32_t> final_with);
 
 }  // namespace longhaul::replicas

@@ -1,5 +1,6 @@
-// Replicas of one stage: each gives its gradients, each steps a shard of the parameters by the mean
-// over all, and all get the new parameters. A step, with any number of buckets under way at once:
+// Reduce-scatter and all-gather over the data-parallel replicas of one stage: each replica gives
+// its gradients, steps one shard of the parameters by the mean over all, and gets all new
+// parameters. A step, with any number of buckets in flight at once:
 //
 //   reducer->Begin(step, memory);
 //   reducer->GiveGradients(bucket);              // as soon as the last backward has left them
@@ -44,8 +45,8 @@
 
 namespace longhaul::replicas {
 
-// Where messages leave. Each arrives whole, once, at Take of replica `to`; messages of one replica
-// to another arrive in order.
+// Where messages leave. Each arrives whole and exactly once at Take of replica `to`; messages from
+// one replica to another arrive in order.
 class Outbox {
  public:
   virtual ~Outbox() = default;
@@ -59,19 +60,19 @@ struct ReducerOptions {
   // All replicas, in the order in which parameters travel from one to the next, the last to the
   // first. Empty: owners send them to all others. All replicas say the same.
   std::vector<uint32_t> ring;
-  // In whose memory all numbers are; outlives the reducer. Null: the host's, without other threads.
+  // Owner of the memory of all numbers; outlives the reducer. Null: the host's, single-threaded.
   Arithmetic* arithmetic = nullptr;
 };
 
-// Bytes of messages, headers included. What is asked for is part of neither sketch nor union.
+// Bytes of messages, headers included. `asked_for` is counted in neither sketch nor union.
 struct ByteCounts {
   uint64_t gradients = 0, index = 0, sketch = 0, asked_for = 0, parameters = 0;
-  // A message of this kind; `of_asked_for` of its bytes are numbers that were asked for.
+  // Counts a message of this kind, of which `of_asked_for` bytes are asked-for numbers.
   void Add(MessageKind kind, uint64_t bytes, uint64_t of_asked_for);
   uint64_t total() const { return gradients + index + sketch + asked_for + parameters; }
 };
 
-// What a checkpoint must have beside the values: "NAME.master" of owned pieces, "NAME.residual". In
+// State for a checkpoint beside the values: "NAME.master" of owned pieces, and "NAME.residual". In
 // the arithmetic's memory.
 struct StateTensor {
   std::string name;
@@ -81,45 +82,46 @@ struct StateTensor {
 
 class Reducer {
  public:
-  // `outbox` outlives the reducer. Masters begin as zeros: BeginMasters or a checkpoint's State.
-  // Errors: kInvalidArgument for options that do not fit the layout, and the arithmetic's.
+  // `outbox` outlives the reducer. Masters begin as zeros: set them by BeginMasters or from a
+  // checkpoint's State. kInvalidArgument: options do not fit the layout; else the arithmetic's
+  // errors.
   static StatusOr<std::unique_ptr<Reducer>> Create(Layout layout, ReducerOptions options,
                                                    Outbox* outbox);
 
   const Layout& layout() const { return layout_; }
-  // Masters become these values, one span a parameter.
+  // Sets the masters to these values, one span a parameter.
   Status BeginMasters(std::span<const std::span<const float>> values);
-  // The same tensors in the same order for the same layout.
+  // The same layout always gives the same tensors in the same order.
   std::vector<StateTensor> State();
 
-  // Steps count up by one. `memory` stays valid until IsDone; a bucket's gradients do not change
-  // from GiveGradients to IsReduced.
+  // Begins a step; steps count up by one. `memory` must stay valid until IsDone. A bucket's
+  // gradients must not change from GiveGradients to IsReduced.
   Status Begin(uint64_t step, std::vector<ParameterMemory> memory);
   Status GiveGradients(uint32_t bucket);
   Status Take(uint32_t from, std::vector<std::byte> message);
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
   std::span<const OwnPiece> Own(uint32_t bucket) const { return buckets_[bucket].own; }
   Status GiveParameters(uint32_t bucket);
-  // Instead of GiveParameters, on all replicas, once all buckets are reduced: nothing of the step
-  // is applied.
+  // Replaces GiveParameters on all replicas, once all buckets are reduced: nothing of the step is
+  // applied.
   Status SkipStep();
   bool IsGathered(uint32_t bucket) const;
   bool IsDone() const;
 
-  // Since the reducer was made.
+  // Totals since the reducer was made.
   const ByteCounts& sent() const { return sent_; }
   const ByteCounts& received() const { return received_; }
-  // Of shards that this replica owns, in this step so far.
+  // Counts of this step so far, for shards that this replica owns.
   SparseCounts sparse_counts() const;
 
  private:
   struct BucketState {
     bool given = false, reduced = false, published = false;
-    std::vector<OwnPiece> own;     // dense ones first
-    std::vector<Numbers> numbers;  // theirs
+    std::vector<OwnPiece> own;     // dense pieces first
+    std::vector<Numbers> numbers;  // memory of `own`
     uint32_t dense_missing = 0;
     std::vector<std::vector<std::byte>> dense;      // messages, by replica
-    std::optional<SparseSum> sum;                   // where the own shard has sparse pieces
+    std::optional<SparseSum> sum;                   // set if the own shard has sparse pieces
     std::vector<SparseContribution> contributions;  // by owner
     std::vector<bool> union_came, gathered;         // by owner
   };
@@ -161,7 +163,7 @@ class Reducer {
   std::vector<ParameterMemory> memory_;
   std::vector<BucketState> buckets_;
   std::optional<uint64_t> step_;
-  std::map<HeldKey, std::vector<std::byte>> held_;  // of the step after this one
+  std::map<HeldKey, std::vector<std::byte>> held_;  // messages of the next step
   ByteCounts sent_, received_;
 };
 

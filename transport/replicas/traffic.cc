@@ -22,7 +22,7 @@ uint64_t SparseBytes(const Shard& shard, double keep, uint32_t replicas) {
   return 2 * kMessageHeaderBytes + IndexBytes(shard.positions) + cells * kCellBytes;
 }
 
-// Of the owner to one who contributes. With two replicas it has no bitmap.
+// Bytes of the owner's union for a contributor. With two replicas it has no bitmap.
 uint64_t UnionBytesOf(const Shard& shard, uint32_t replicas) {
   return kMessageHeaderBytes + kUnionFixedBytes +
          (replicas > 2 ? (shard.positions + 63) / 64 * 8 : 0);

@@ -1,4 +1,4 @@
-// What replicas send each other in a step, for plans.
+// Predicts how much data-parallel replicas send each other in a step, for plans.
 #ifndef LONGHAUL_TRANSPORT_REPLICAS_TRAFFIC_H_
 #define LONGHAUL_TRANSPORT_REPLICAS_TRAFFIC_H_
 
@@ -8,20 +8,21 @@
 
 namespace longhaul::replicas {
 
-// Bytes of messages, with their headers, that replica `from` sends replica `to` in a step: all that
-// it takes to have its gradients of the other's shards in their sum, and the other's in its own;
-// and the parameters of its shards. Exact for dense pieces; of sparse ones as if no two replicas
-// kept the same positions. Pure.
+// Bytes, with headers, that replica `from` sends to replica `to` in a step: its gradients for the
+// shards of `to`, its part in summing its own shards, and the parameters of its shards. Exact for
+// dense pieces; an upper bound for sparse ones, as if no two replicas kept the same positions.
+// Pure.
 struct ExchangeTraffic {
   uint64_t gradients = 0, parameters = 0;
   uint64_t total() const { return gradients + parameters; }
 };
 ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
-// The most that a replica sends another one.
+// The largest traffic between any two replicas.
 uint64_t MostUsualTraffic(const Layout& layout);
-// Messages of which each waits for the one before, until gradients are summed.
+// Number of messages that wait for each other until gradients are summed.
 uint32_t MessagesOfSum(const GradientOptions& gradients);
-// Until the exchange is done: those, the norm there and back, and parameters.
+// The same until the whole exchange is done: with the norm's way there and back, and the
+// parameters.
 uint32_t MessagesOfExchange(const GradientOptions& gradients);
 
 }  // namespace longhaul::replicas

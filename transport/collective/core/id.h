@@ -1,5 +1,5 @@
-// The id of a rendezvous: "lhg1-<name of its socket>-<secret>". The name is no secret: everybody on
-// the machine can list the abstract sockets. The digit is the version of the messages.
+// The id of a rendezvous: "lhg1-<name of its socket>-<secret>". The name is public: everybody on
+// the machine can list abstract sockets. The digit is the version of the messages.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ID_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ID_H_
 
@@ -16,10 +16,10 @@ struct RendezvousId {
 };
 RendezvousId NewRendezvousId();
 std::string FormatId(const RendezvousId& id);
-// kInvalidArgument without the text: it may hold a secret.
+// The error does not repeat the text, which may hold a secret.
 StatusOr<RendezvousId> ParseId(std::string_view text);
 
-// A name for a socket that nobody has.
+// A socket name that nobody else uses.
 std::string NewSocketName(std::string_view purpose);
 
 }  // namespace longhaul::collective::internal

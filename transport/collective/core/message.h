@@ -1,10 +1,10 @@
-// What members and their rendezvous write to each other. A connection is a Unix stream socket; a
-// message is
+// The messages between the members of a group and their rendezvous. A connection is a Unix stream
+// socket; a message is
 //
 //   u32 bytes of the payload | u8 kind | 3 bytes zero | payload
 //
-// Numbers are little-endian. Whoever reads knows how long a message may be: before its join a
-// connection may send a join alone.
+// Numbers are little-endian. The reader limits a message's length; before its join a connection may
+// only send a join.
 //
 //   kind      from        payload
 //   join      member      32 bytes secret, u32 rank, u32 size
@@ -33,7 +33,7 @@ namespace longhaul::collective::internal {
 
 inline constexpr size_t kSecretBytes = 32;
 inline constexpr size_t kMaxReasonBytes = 2048;
-// With who it was of whom.
+// A reason, with the rank that ended the group.
 inline constexpr size_t kMaxEndedBytes = kMaxReasonBytes + 128;
 inline constexpr size_t kJoinBytes = kSecretBytes + 8;
 
@@ -55,22 +55,22 @@ struct GroupMessage {
 };
 std::string Encode(MessageKind kind, std::string_view payload);
 
-// Cuts a stream of bytes into messages. Holds no more than one message and what was fed last.
+// Cuts a stream of bytes into messages. Buffers at most one message and the last bytes fed.
 class MessageReader {
  public:
   explicit MessageReader(size_t payload_limit) : limit_(payload_limit) {}
   void SetPayloadLimit(size_t limit) { limit_ = limit; }
   void Feed(std::string_view bytes);
-  // Nothing: the next message is not whole yet. kInvalidArgument: what came is none.
+  // nullopt: the next message is incomplete. kInvalidArgument: the bytes are no message.
   StatusOr<std::optional<GroupMessage>> Next();
 
  private:
   size_t limit_;
   std::string buffer_;
-  size_t at_ = 0;  // what is before has been taken
+  size_t at_ = 0;  // bytes before it were taken
 };
 
-// The payloads that are more than a text. Decoding fails with kInvalidArgument.
+// Payloads with structure. Decoding gives kInvalidArgument for invalid bytes.
 struct JoinPayload {
   std::string secret;
   Place place;
@@ -79,7 +79,7 @@ std::string EncodeJoin(const JoinPayload& join);
 StatusOr<JoinPayload> DecodeJoin(std::string_view payload);
 
 std::string EncodeRefused(const Status& refusal);
-// What was refused; never OK.
+// The refusal; never OK.
 Status DecodeRefused(std::string_view payload);
 
 struct CamePayload {

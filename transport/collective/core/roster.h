@@ -1,5 +1,5 @@
-// Who has joined a group, what its ranks told each other, and why it ended: all that a rendezvous
-// knows, without its sockets. Pure: the caller brings what came and takes what is to be sent.
+// The state of a rendezvous without its sockets: who has joined, what the ranks told each other,
+// and why the group ended. Pure: the caller passes messages in and sends what comes out.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ROSTER_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ROSTER_H_
 
@@ -18,7 +18,7 @@ namespace longhaul::collective::internal {
 
 class Roster {
  public:
-  // The caller's number of a connection; never used twice.
+  // The caller's number for a connection; never reused.
   using Connection = uint64_t;
   struct Output {
     Connection to = 0;
@@ -28,18 +28,18 @@ class Roster {
 
   explicit Roster(std::string secret) : secret_(std::move(secret)) {}
 
-  // `process` is the sender's id, 0 where it is not known.
+  // `process`: the sender's process id; 0: unknown.
   void OnMessage(Connection from, int64_t process, const GroupMessage& message);
-  // Takes the connection away. Of a rank it ends the group: "rank 2 failed: <why>".
+  // Removes a connection. If it was a rank's, the group ends: "rank 2 failed: <why>".
   void Drop(Connection connection, std::string_view why);
   void OnClosed(Connection from);
-  // The first reason stands.
+  // Ends the group. Only the first reason counts.
   void End(std::string reason);
 
-  // What is to be sent, in order; empties the list.
+  // Messages to send, in order; empties the list.
   std::vector<Output> TakeOutput() { return std::exchange(output_, {}); }
   bool HasOutput() const { return !output_.empty(); }
-  // How long a payload this connection may send.
+  // Maximum payload that this connection may send now.
   size_t PayloadLimit(Connection from) const;
   bool IsMember(Connection connection) const { return Find(connection) != nullptr; }
   // All ranks have joined and said goodbye, or the group has ended.
@@ -52,7 +52,7 @@ class Roster {
     bool joined = false;
     bool gone = false;  // said goodbye
     uint64_t rounds = 0;
-    std::deque<std::string> words;  // not yet told to all
+    std::deque<std::string> words;  // told, but not yet by all ranks
   };
 
   const Rank* Find(Connection connection) const;
@@ -66,7 +66,7 @@ class Roster {
   bool AllJoined() const;
 
   const std::string secret_;
-  std::vector<Rank> ranks_;  // of the size that the first one said
+  std::vector<Rank> ranks_;  // its size: as the first rank said
   std::optional<std::string> end_;
   std::vector<Output> output_;
 };

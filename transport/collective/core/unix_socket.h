@@ -1,6 +1,6 @@
-// Unix stream sockets in the abstract namespace: names that no file has and that go with their
-// socket. Everybody on the machine can see and dial them, so whoever connects is checked: the
-// kernel says which user and process it is.
+// Unix stream sockets in the abstract namespace, whose names are no files and vanish with the
+// socket. Everybody on the machine can see and dial them, so peers are checked: the kernel tells
+// their user and process.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_UNIX_SOCKET_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_UNIX_SOCKET_H_
 
@@ -19,19 +19,19 @@ namespace longhaul::collective::internal {
 StatusOr<UniqueFd> ListenUnix(std::string_view name);
 // kUnavailable: nobody listens there. Waits while the listener's queue is full.
 StatusOr<UniqueFd> ConnectUnix(std::string_view name, Deadline deadline);
-// Nothing owned: nobody is waiting.
+// Gives no descriptor if nobody is waiting.
 StatusOr<UniqueFd> AcceptUnix(const UniqueFd& listener);
 
 struct PeerProcess {
-  int64_t process = 0;  // 0: not of this process's namespace
+  int64_t process = 0;  // 0: in another process namespace
   bool same_user = false;
 };
 PeerProcess PeerOf(const UniqueFd& socket);
 
-// "its process 4711", or "its process" where the number is not known.
+// "its process 4711", or "its process" if the number is unknown.
 std::string NameProcess(int64_t process);
 
-// Something to wake a poll with: readable after Wake, until Clear.
+// Wakes a poll: readable from Wake until Clear.
 class WakeFd {
  public:
   static StatusOr<WakeFd> Create();
@@ -44,9 +44,9 @@ class WakeFd {
   UniqueFd fd_;
 };
 
-// Milliseconds for poll, rounded up; at most an hour.
+// Timeout for poll in milliseconds, rounded up; at most one hour.
 int PollTimeout(Deadline deadline);
-// Waits for `events` on `fd`, or for `deadline` (false). Errors of the descriptor are readiness.
+// Waits for `events` on `fd`. False: the deadline passed. Errors of the descriptor count as ready.
 bool AwaitReady(int fd, short events, Deadline deadline);
 
 }  // namespace longhaul::collective::internal

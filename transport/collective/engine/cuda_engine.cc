@@ -25,7 +25,7 @@ constexpr std::chrono::microseconds kPause(20);
 constexpr uint64_t kNotThere = ~uint64_t{0};
 // An event takes microseconds more than the words before it.
 constexpr int kLooksAtWords = 64;
-// Of the launches that load kernels.
+// Bytes for the launches that load kernels.
 constexpr size_t kLoadBytes = 256;
 constexpr absl::Duration kLoadLimit = absl::Minutes(1);
 

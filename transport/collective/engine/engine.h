@@ -1,8 +1,8 @@
-// What compressed collectives do beside sending, where a communicator's tensors lie: memory of
-// their own, copies, sums. One for host memory, whose calls are done when they return, and one for
-// a CUDA device, whose calls are queued and may be recorded in a graph.
+// Memory, copies and sums for compressed collectives, in the memory of a communicator's tensors.
+// The host engine's calls are done when they return; a CUDA engine's calls are queued and may be
+// recorded in a CUDA graph.
 //
-// Not thread-safe: an engine belongs to a rank.
+// Not thread-safe: each rank has its own engine.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_ENGINE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_ENGINE_H_
 
@@ -18,8 +18,8 @@
 
 namespace longhaul::collective {
 
-// Owned memory of an engine, aligned to 256 bytes; its contents are undefined. Move-only. Freeing
-// it waits for the device's work.
+// Memory of an engine, aligned to 256 bytes, uninitialised. Move-only. Freeing waits for the
+// device's work.
 class OwnedMemory {
  public:
   OwnedMemory() = default;
@@ -36,7 +36,7 @@ class OwnedMemory {
   std::shared_ptr<void> owner_;
 };
 
-// Most parts of a sum.
+// Maximum number of parts in a sum.
 inline constexpr size_t kMaxParts = 64;
 
 class Engine {
@@ -50,30 +50,29 @@ class Engine {
   virtual StatusOr<OwnedMemory> Allocate(size_t bytes) = 0;
   // Neither side may be pageable host memory.
   virtual Status Copy(void* to, const void* from, size_t bytes, Queue queue) = 0;
-  // out[i] = the parts' elements i summed in fp32 in the parts' order, rounded once to `dtype`.
+  // Sums the parts element by element in fp32, in the order of parts, and rounds once to `dtype`.
   // `out` may be one of the parts.
   virtual Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                      Queue queue) = 0;
-  // The largest instead; where one is a NaN, that.
+  // The maximum in place of the sum. NaN if any element is NaN.
   virtual Status Largest(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                          Queue queue) = 0;
-  // Sets bytes to zero; `to` and `bytes` are multiples of 4.
+  // Sets bytes to zero. `to` and `bytes` must be multiples of 4.
   virtual Status Zero(void* to, size_t bytes, Queue queue) = 0;
 
-  // Reads the 8-byte word at each of `from` (aligned to 8) when the queue comes there. The words
-  // are in `to` after Await of the number that this gave.
+  // Queues a read of the 8-byte words at `from` (aligned to 8). Gives a number for Await.
   virtual StatusOr<uint64_t> Read(std::span<const void* const> from, Queue queue) = 0;
-  // Waits until the words of `read` are there; asks `ended` meanwhile, and gives up with what it
-  // says. The newest kReads reads can be awaited.
+  // Waits for the words of `read`. Polls `ended` and returns its error. Only the last kReads reads
+  // can be awaited.
   virtual StatusOr<std::span<const uint64_t>> Await(uint64_t read,
                                                     const std::function<Status()>& ended,
                                                     Deadline deadline) = 0;
   static constexpr uint64_t kReads = 8;
 };
 
-// Runs `work` on a queue of its own and waits for it. CUDA loads a kernel when it is first
-// launched, and may wait for the device for that: for ever, where the device is at a collective
-// that waits for this rank. So whoever makes a communicator launches once what its calls launch.
+// Runs `work` on a queue of its own and waits for it. Call it for every kernel when a communicator
+// is made: CUDA loads a kernel at its first launch, which may wait for the device, and that
+// deadlocks if the device is in a collective that waits for this rank.
 Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work);
 
 }  // namespace longhaul::collective

@@ -1,6 +1,6 @@
-// The collectives' kernels that liblonghaul_cuda.so offers: plain types, compiled on both sides of
+// The table of collective kernels in liblonghaul_cuda.so: plain types, compiled on both sides of
 // dlopen (base/cuda/table.h). Every function queues work on `stream` (a cudaStream_t of `device`),
-// waits for nothing, may be captured in a graph, and returns a code of the CUDA runtime.
+// does not block, may be captured in a CUDA graph, and returns a CUDA runtime error code.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_
 
@@ -17,10 +17,10 @@ struct SumArgs {
   void* out_dev;
   uint64_t count;
   uint32_t parts, dtype;
-  uint32_t largest;  // 1: the largest of the parts' elements, not their sum
+  uint32_t largest;  // 1: the maximum of the parts' elements; 0: their sum
 };
 
-// Words that are copied to host memory which the device reaches.
+// Copies words to host memory that the device can address.
 struct ReadArgs {
   const void* from_dev[2 * kMostParts];
   uint64_t* to;
@@ -28,40 +28,40 @@ struct ReadArgs {
 };
 
 // One rank's side of an exchange through rings of slots in host memory (mapped/ring.h). A block of
-// threads for each peer and lane: half of it fills the lane's slots, the other half empties the
+// threads serves each peer and lane: half of it fills this rank's slots, the other half empties the
 // peer's. All addresses are the device's.
 struct ExchangePeer {
   const void* send_dev;
-  uint64_t send_most;        // bytes; what is sent where size_dev is null
-  const uint64_t* size_dev;  // or: bytes are size_base + *size_dev, at most send_most
+  uint64_t send_most;        // bytes; the length if size_dev is null
+  const uint64_t* size_dev;  // else the length is size_base + *size_dev, at most send_most
   uint64_t size_base;
   void* receive_dev;
-  uint64_t receive_most;  // bytes; exactly as many must come where receive_any is 0
+  uint64_t receive_most;  // bytes; the exact length if receive_any is 0
   uint32_t receive_any;
   uint32_t peer;                       // its rank, for `fault`
-  uint32_t send_lanes, receive_lanes;  // how many take part; 0: nothing goes, or comes
-  uint64_t send_chunk, receive_chunk;  // bytes of a slot that are used
+  uint32_t send_lanes, receive_lanes;  // lanes in use; 0: nothing is sent, or received
+  uint64_t send_chunk, receive_chunk;  // bytes used in each slot
   std::byte* send_slots;               // [lane][slot]
   const std::byte* receive_slots;
-  uint64_t* send_filled;           // [lane][slot], a line each: by this rank
-  const uint64_t* receive_filled;  // by the peer
-  const uint64_t* send_emptied;    // [lane], a line each: by the peer
-  uint64_t* receive_emptied;       // by this rank
-  uint64_t* sent;                  // [lane], a line each: bytes of this kind of call with size_dev
-  uint64_t* steps_dev;  // [lane][kStepWords]: slots filled, slots emptied, then such bytes by kind
+  uint64_t* send_filled;           // [lane][slot], one cache line each: written by this rank
+  const uint64_t* receive_filled;  // written by the peer
+  const uint64_t* send_emptied;    // [lane], one cache line each: written by the peer
+  uint64_t* receive_emptied;       // written by this rank
+  uint64_t* sent;  // [lane], one cache line each: bytes sent with size_dev, for this kind of call
+  uint64_t* steps_dev;  // [lane][kStepWords]: slots filled, slots emptied, then bytes sent by kind
 };
 inline constexpr uint32_t kMostExchangePeers = 15;
 inline constexpr uint32_t kKindsOfCall = 6, kStepWords = 2 + kKindsOfCall;
 struct ExchangeArgs {
   ExchangePeer peers[kMostExchangePeers];
   uint32_t peer_count;
-  uint32_t kind;        // of call, below kKindsOfCall
-  uint32_t lanes;       // of the widest peer
-  uint32_t slots;       // of a lane
-  uint32_t line_words;  // from one flag to the next
+  uint32_t kind;        // kind of call, below kKindsOfCall
+  uint32_t lanes;       // of the peer with most lanes
+  uint32_t slots;       // per lane
+  uint32_t line_words;  // distance of two flags
   uint64_t slot_bytes;
-  const uint64_t* ended;  // not 0: the group has ended, and so does every wait
-  uint64_t* fault;        // set to 1 + the rank whose message was not as long as expected
+  const uint64_t* ended;  // not 0: the group has ended, which ends every wait
+  uint64_t* fault;        // set to 1 + the rank whose message had an unexpected length
 };
 
 struct KernelTable {

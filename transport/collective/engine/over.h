@@ -1,5 +1,5 @@
-// What compressed communicators share: a communicator below them, to which goes what they do not
-// compress, and the statistics of both.
+// Base class of compressed communicators: passes uncompressed calls to the communicator below, and
+// counts the bytes of both.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
 
@@ -34,8 +34,8 @@ class CommunicatorOver : public Communicator {
   Stats stats() const override { return stats_; }
 
  protected:
-  // `call_limit`: what a call of a device may hold up its caller; then it ends the group. In host
-  // memory the communicator below has such a limit.
+  // `call_limit`: the longest that a device call may block its caller; above that the group ends.
+  // For host memory the communicator below has its own limit.
   CommunicatorOver(std::string name, std::shared_ptr<Communicator> below, absl::Duration call_limit)
       : name_(std::move(name)), below_(std::move(below)), call_limit_(call_limit) {
     if (below_->device() >= 0) watchdog_.emplace([this] { below_->Abort(Late()); });
@@ -43,7 +43,7 @@ class CommunicatorOver : public Communicator {
 
   Communicator& below() { return *below_; }
   Stats& counted() { return stats_; }
-  // A call that goes below as it is, and counts as one of this communicator.
+  // Passes a call on unchanged, and counts it as this communicator's.
   template <class Call>
   Status Pass(const Call& call) {
     const Stats before = below_->stats();
@@ -55,7 +55,7 @@ class CommunicatorOver : public Communicator {
     return status;
   }
 
-  // A call that is ended where it takes longer than the limit: kDeadlineExceeded.
+  // Ends a call that takes longer than the limit: kDeadlineExceeded.
   template <class Call>
   Status Limited(const Call& call) {
     if (!watchdog_.has_value()) return call();
@@ -75,16 +75,16 @@ class CommunicatorOver : public Communicator {
   const std::string name_;
   const std::shared_ptr<Communicator> below_;
   const absl::Duration call_limit_;
-  std::optional<Watchdog> watchdog_;  // of devices
+  std::optional<Watchdog> watchdog_;  // devices only
   Stats stats_;
 };
 
-// Of the memory that `below` takes; kInvalidArgument where `device` is another one.
+// Makes the engine for the memory of `below`. kInvalidArgument: `device` is another one.
 StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cuda::Device* device);
 
-// Makes `memory` at least so large; what it held is gone where it has to grow. A device frees that
-// when all that is queued on it has ended, and a collective that is queued may wait for a rank that
-// never comes: call it within CommunicatorOver::Limited.
+// Grows `memory` to `bytes`; growing discards its contents. Freeing device memory waits for all
+// queued work, which may include a collective that waits for a lost rank: call it within
+// CommunicatorOver::Limited.
 Status Reserve(Engine& engine, size_t bytes, OwnedMemory* memory);
 
 }  // namespace longhaul::collective

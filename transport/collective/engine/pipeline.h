@@ -1,17 +1,17 @@
-// A large collective in pieces, so that one piece travels while another one is encoded or decoded:
-// work on the caller's queue and on a second one, the wire, in an order that keeps both busy.
+// Runs a large collective in pieces, so that one piece travels while another is encoded or decoded.
+// It uses the caller's queue and a second one, the wire, and keeps both busy.
 //
 //   pipeline.Run(pieces, {{.lag = 0, .wire = false, .run = encode},
 //                         {.lag = 0, .wire = true, .run = exchange},
 //                         {.lag = 1, .wire = false, .run = decode}}, queue);
 //
-// At tick t every step runs for piece t - lag, in the order given; a step of a piece starts when
-// the step before it has ended for that piece. So piece p + 1 is on its way when piece p is
-// decoded. Steps of pieces p and p + 2 never overlap where the last lag is 1 or 2 and every step
-// with the largest lag is on the caller's queue: two places for whatever pieces need.
+// At tick t every step runs for piece t - lag, in the given order; a step of a piece starts when
+// its previous step has ended. So piece p + 1 travels while piece p is decoded. Two buffers are
+// enough for what pieces need, if the last lag is 1 or 2 and every step with the largest lag is on
+// the caller's queue: steps of pieces p and p + 2 then never overlap.
 //
-// With one piece, or host memory, all runs on the caller's queue. May be recorded in a graph: the
-// wire's work begins after and ends before the queue's.
+// With one piece, or in host memory, everything runs on the caller's queue. A CUDA graph can record
+// it: the wire's work begins after the queue's and ends before it.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_PIPELINE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_PIPELINE_H_
 
@@ -40,9 +40,10 @@ class Pipeline {
 
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
-  // For what nothing of the collective waits for, and what would hold up the launch of that which
-  // all wait for: Beside runs `work` on a third queue, after what `queue` had when Fork was called.
-  // Join, before the collective ends, makes `queue` wait for it. In host memory it runs at once.
+  // For work that the collective does not wait for, and whose launch would delay what all ranks
+  // wait for. Beside runs `work` on a third queue, after everything that `queue` had at Fork. Join
+  // makes `queue` wait for it; call it before the collective ends. In host memory `work` runs at
+  // once.
   Status Fork(Queue queue);
   Status Beside(Queue queue, const std::function<Status(Queue queue)>& work);
   Status Join(Queue queue);
@@ -51,12 +52,12 @@ class Pipeline {
   struct Device {
     cuda::Stream wire, side;
     std::vector<cuda::Event> events;  // kPlaces for each step
-    cuda::Event forked, joined;       // of the side queue
+    cuda::Event forked, joined;       // of the third queue
   };
   static constexpr size_t kMostSteps = 8, kPlaces = 3;
   explicit Pipeline(std::optional<Device> device) : device_(std::move(device)) {}
   Status RunStep(std::span<const Step> steps, size_t step, uint64_t piece, Queue queue);
-  // `waiting` goes on when `recorded` has done what it has now.
+  // Makes `waiting` wait for everything that `recorded` has now.
   static Status Order(const cuda::Device& device, Queue recorded, const cuda::Event& event,
                       Queue waiting);
 

@@ -1,4 +1,4 @@
-// What a device communicator's Wait does.
+// Implements Wait for device communicators.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_QUEUE_WAIT_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_QUEUE_WAIT_H_
 
@@ -14,14 +14,14 @@ namespace longhaul::collective {
 
 struct QueueWait {
   const cuda::Device& device;
-  const cuda::Event& event;    // nobody else's meanwhile
-  Communicator& communicator;  // whose status ends the wait, and which is aborted when it is late
+  const cuda::Event& event;    // used by nobody else during the wait
+  Communicator& communicator;  // its end ends the wait; aborted at the deadline
   std::string_view what;       // "a collective over NCCL"
-  std::function<void()> look;  // now and then; may abort the communicator
+  std::function<void()> look;  // polled; may abort the communicator
 };
 
-// Until `queue` has done what it was given. A communicator that has ended gets a few seconds for
-// its work to leave the device. Not OK: it has ended, or does now because `deadline` passed.
+// Waits until `queue` is done. After the communicator ends, its work gets a few seconds to leave
+// the device. An error means that it has ended, or ends now because `deadline` passed.
 Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline);
 
 }  // namespace longhaul::collective

@@ -1,11 +1,11 @@
-// Ends what takes too long when nobody else can: a thread that is held up inside a call of CUDA
-// sees no deadline (docs/gotchas/gpu.md).
+// Calls a function when a time limit passes. Needed because a thread blocked in a CUDA call cannot
+// check a deadline (docs/gotchas/gpu.md).
 //
 //   Watchdog watchdog([&] { communicator.Abort(...); });
 //   watchdog.Arm(limit); ... watchdog.Disarm();
 //
-// Arm and Disarm by one thread; they cost a store. `expired` runs on the watchdog's thread, at most
-// once for each Arm, up to 50 ms late.
+// Arm and Disarm are called by one thread and cost one store. `expired` runs on the watchdog's
+// thread, at most once for each Arm, up to 50 ms late.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_
 
@@ -35,7 +35,7 @@ class Watchdog {
   void Watch();
 
   const std::function<void()> expired_;
-  // Of the steady clock, in nanoseconds.
+  // Nanoseconds of the steady clock.
   static constexpr int64_t kNever = INT64_MAX, kExpired = INT64_MAX - 1;
   std::atomic<int64_t> deadline_ = kNever;
   std::mutex mutex_;

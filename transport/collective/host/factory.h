@@ -1,8 +1,8 @@
-// Collectives in host memory, over Unix sockets between the ranks: for groups of CPU ranks, threads
-// of one process or processes of one machine.
+// Collectives in host memory over Unix sockets, for groups of CPU ranks: threads of one process, or
+// processes of one machine.
 //
-// Sums are made in fp32 in the order of ranks and rounded once, so results do not depend on timing
-// and are the same bits on every rank.
+// Sums are computed in fp32 in the order of ranks and rounded once, so every rank gets the same
+// bits whatever the timing.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_
 
@@ -15,12 +15,12 @@
 namespace longhaul::collective::host {
 
 struct Options {
-  // What a call waits for the other ranks, at most; then it ends the group.
+  // How long a call waits for other ranks; then it ends the group.
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// All ranks call it. Blocks until they are connected: then all have a communicator, or the group
-// has ended. Takes the member's OnEnd.
+// All ranks call it. Blocks until they are connected; on an error the group has ended. Takes over
+// the member's OnEnd.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const Options& options, Deadline deadline);
 

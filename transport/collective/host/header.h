@@ -1,4 +1,4 @@
-// What ranks write on the sockets between them. Numbers are little-endian.
+// The wire format of the sockets between ranks. Numbers are little-endian.
 //
 // The hello of the rank that dialled, once:
 //   32 bytes: the listener's secret | u32 rank | u32 zero
@@ -24,7 +24,7 @@ namespace longhaul::collective::host {
 inline constexpr size_t kHelloSecretBytes = 32;
 inline constexpr size_t kHelloBytes = kHelloSecretBytes + 8;
 std::array<std::byte, kHelloBytes> EncodeHello(std::string_view secret, uint32_t rank);
-// The rank. kInvalidArgument: another secret, or no hello.
+// Gives the rank. kInvalidArgument: another secret, or no hello.
 StatusOr<uint32_t> DecodeHello(std::span<const std::byte, kHelloBytes> bytes,
                                std::string_view secret);
 
@@ -36,7 +36,7 @@ struct Header {
 };
 inline constexpr size_t kHeaderBytes = 40;
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header);
-// kInvalidArgument: it is none. Whether it fits is the caller's to say.
+// kInvalidArgument: no header. The caller checks whether it matches the call.
 StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace longhaul::collective::host

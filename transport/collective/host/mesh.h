@@ -1,7 +1,8 @@
-// A Unix socket between every two ranks, and the one thing that all collectives are made of: to
-// send every other rank some bytes while some come from each.
+// A Unix socket between every pair of ranks, and the one operation that all host collectives are
+// made of: send bytes to every other rank while receiving from each.
 //
-// One thread at a time; what ends the group may come from any. A lost rank is told apart from one
+// One thread at a time; any thread may end the group. If a rank is lost, others leave as well: the
+// rendezvous' reason takes precedence over a closed socket, so that the lost rank is named.
 // that has left because of it: what the rendezvous says comes before what a closed socket says.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_
@@ -24,7 +25,7 @@
 
 namespace longhaul::collective::host {
 
-// With one other rank. Sizes are what both have agreed on.
+// One exchange with another rank. Both have agreed on the sizes.
 struct Transfer {
   std::span<const std::byte> send;
   std::span<std::byte> receive;
@@ -32,21 +33,21 @@ struct Transfer {
 
 class Mesh {
  public:
-  // All ranks call it; the member's OnEnd is the mesh's from now on.
+  // All ranks call it. Takes over the member's OnEnd.
   static StatusOr<std::unique_ptr<Mesh>> Connect(std::shared_ptr<Member> member, Deadline deadline);
   ~Mesh() { member_->OnEnd(nullptr); }
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // `transfers` has one entry for each rank, by number; this rank's own is ignored. `header` names
-  // the call; Exchange fills in its bytes. Not OK: the group has ended, or ends now.
+  // `transfers`: one entry for each rank; this rank's own is ignored. `header` names the call;
+  // Exchange fills in its bytes. An error means that the group has ended, or ends now.
   Status Exchange(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
 
  private:
   struct Peer {
     UniqueFd fd;
     int64_t process = 0;
-    // Of the exchange: headers and bytes behind them.
+    // State of the current exchange: headers and the bytes after them.
     std::array<std::byte, kHeaderBytes> header_out, header_in;
     size_t sent = 0, received = 0;
     bool Sent(const Transfer& transfer) const {
@@ -64,12 +65,12 @@ class Mesh {
   Status AcceptHigher(const UniqueFd& listener, std::string_view secret, Deadline deadline);
   void Take(uint32_t rank, UniqueFd fd);
 
-  // One send or receive each. False: the socket is closed.
+  // One send or receive call each. False: the socket is closed.
   static bool SendSome(Peer& peer, const Transfer& transfer);
   static bool ReceiveSome(Peer& peer, const Transfer& transfer);
   Status CheckHeader(uint32_t rank, const Header& mine, const Transfer& transfer) const;
   Status AwaitSockets(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
-  // Ends the group because of what this rank has seen; what all say.
+  // Ends the group because of what this rank has seen. Gives the reason that all ranks give.
   Status Fail(const Status& reason);
   Status PeerClosed(uint32_t rank, const Header& header);
   Status TooLate(const Header& header, std::span<const Transfer> transfers);
@@ -78,7 +79,7 @@ class Mesh {
   const uint32_t rank_, size_;
   const internal::WakeFd ended_;
   std::vector<Peer> peers_;
-  std::vector<short> ready_;  // what poll said of each peer
+  std::vector<short> ready_;  // poll's result for each peer
 };
 
 }  // namespace longhaul::collective::host

@@ -1,4 +1,4 @@
-// Reductions of host memory.
+// Reductions in host memory.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_
 
@@ -9,8 +9,8 @@
 
 namespace longhaul::collective::host {
 
-// out[i] = in[0][i] + in[1][i] + ..., or the largest of them: in fp32, in this order, rounded once.
-// At least one input; numbers, no bytes. `out` may be one of the inputs.
+// out[i] = in[0][i] + in[1][i] + ..., or the maximum: computed in fp32 in this order, rounded once.
+// At least one input; not for kBytes. `out` may be one of the inputs.
 void Reduce(std::span<const void* const> in, void* out, uint64_t count, Dtype dtype,
             Reduction reduction);
 

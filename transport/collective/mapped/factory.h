@@ -1,10 +1,11 @@
-// Collectives of GPUs of one machine that have no direct link to each other: through rings in host
-// memory which all of them map. A rank a device, threads of one process or processes.
+// Collectives for GPUs of one machine without peer access, through rings in host memory that all of
+// them map. One rank a device; ranks are threads or processes.
 //
-// A kernel on each GPU writes into rings and reads from those of the others, both at once, as fast
-// as the bus carries it (docs/results/collectives.md has it beside NCCL). No host takes part, so
-// calls may be recorded, and a message may be as long as only the device knows (Blobs). Sums are
-// made in fp32 in the order of ranks and rounded once: the same bits on all ranks.
+// A kernel on each GPU writes into its rings and reads from those of the others at the same time,
+// at the rate of the bus (docs/results/collectives.md compares it with NCCL). The host takes no
+// part, so CUDA graphs can record calls, and only the device needs to know a message's length
+// (Blobs). Sums are computed in fp32 in the order of ranks and rounded once: the same bits on all
+// ranks.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_FACTORY_H_
 
@@ -18,10 +19,10 @@ namespace longhaul::collective::mapped {
 
 inline constexpr uint32_t kMostRanks = 16;
 
-// All ranks call it, each with another device. A call on another queue than the one before must be
-// ordered after it by the caller. A rank has some 16 MiB of host memory for each other rank; all
-// ranks pin all of it. kResourceExhausted: the host cannot. kFailedPrecondition: ranks cannot open
-// each other's memory, as those of two containers. kUnimplemented: more than kMostRanks.
+// All ranks call it, each with another device. The caller must order a call after the previous one
+// if it uses another queue. A rank owns about 16 MiB of host memory for each other rank; all ranks
+// pin all of it. kResourceExhausted: the host cannot. kFailedPrecondition: ranks cannot open each
+// other's memory, for example in two containers. kUnimplemented: more than kMostRanks.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);
 

@@ -1,5 +1,5 @@
-// Memory that the ranks of a group share, whether they are threads or processes: each makes a part,
-// all map all parts.
+// Memory shared by the ranks of a group, threads or processes: each makes one region, and all map
+// all regions.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_
 
@@ -13,7 +13,7 @@
 
 namespace longhaul::collective::mapped {
 
-// Pages of shared memory, unmapped with their owner. Move-only.
+// Pages of shared memory; unmapped on destruction. Move-only.
 class SharedPages {
  public:
   SharedPages() = default;
@@ -29,16 +29,16 @@ class SharedPages {
   size_t bytes_ = 0;
 };
 
-// One rank's part as this process and this device see it.
+// One rank's region, as this process and this device see it.
 struct Region {
   SharedPages pages;
-  cuda::MappedMemory mapped;  // goes before the pages
+  cuda::MappedMemory mapped;  // released before the pages
 
   std::byte* host(uint64_t at) const { return pages.data() + at; }
   std::byte* dev(uint64_t at) const { return mapped.data_dev() + at; }
 };
 
-// By rank; zeros at first. All ranks call it, with the same `bytes`.
+// The regions by rank, zeroed. All ranks call it with the same `bytes`.
 StatusOr<std::vector<Region>> ShareRegions(Member& member, const cuda::Device& device, size_t bytes,
                                            Deadline deadline);
 

@@ -10,7 +10,7 @@ constexpr uint64_t kLeastChunkBytes = uint64_t{8} << 10;
 constexpr uint32_t kLeastLanes = 2;
 // Until here half of the lanes.
 constexpr uint64_t kLargeBytes = uint64_t{16} << 20;
-// Of each lane, so that one is emptied while the next one is filled.
+// Chunks of each lane: one is emptied while the next is filled.
 constexpr uint64_t kChunksOfLane = 2;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The functions of NCCL that this backend calls, found in the library when it is opened: no program
-// links NCCL, and none needs its headers to be built. Types and numbers are those of nccl.h, which
-// its releases keep; nccl_api_test compares them with the header where there is one.
+// The functions of NCCL that this backend calls, loaded at run time: no program links NCCL or needs
+// its headers. Types and constants are those of nccl.h, which NCCL keeps stable; nccl_api_test
+// compares them with the header if there is one.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_
 
@@ -48,8 +48,8 @@ struct Api {
 // 2.28.9
 std::string VersionText(int version);
 
-// The library stays open to the end of the process. kFailedPrecondition, with what each of
-// `libraries` said.
+// The library stays open to the end of the process. kFailedPrecondition has the error of each of
+// `libraries`.
 StatusOr<const Api*> Load(const std::vector<std::string>& libraries);
 
 // OK for kSuccess.

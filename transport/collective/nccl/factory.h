@@ -1,7 +1,8 @@
-// Collectives of NCCL on GPUs of one machine: a rank a device, threads of one process or processes.
+// Collectives by NCCL on the GPUs of one machine: one rank a device; ranks are threads or
+// processes.
 //
-// Uses the libnccl.so.2 that the process has (LibTorch brings one), or the one that it finds beside
-// LibTorch or where the system looks for libraries. Sums are NCCL's: their order is NCCL's choice.
+// Uses the libnccl.so.2 that the process has loaded (LibTorch brings one), else one beside LibTorch
+// or in the system's library path. The order of sums is NCCL's choice.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_FACTORY_H_
 
@@ -16,12 +17,12 @@
 namespace longhaul::collective::nccl {
 
 struct Options {
-  // Tried in this order, after what the process has loaded already.
+  // Tried in this order, after what the process has already loaded.
   std::vector<std::string> libraries = {"libnccl.so.2"};
 };
 
 // All ranks call it, each with another device. Blocks until NCCL has connected them.
-// kFailedPrecondition: there is no NCCL, or an older one than 2.18.
+// kFailedPrecondition: no NCCL, or one older than 2.18.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, const Options& options,
                                                Deadline deadline);

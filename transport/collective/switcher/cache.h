@@ -1,10 +1,10 @@
-// Probes in a file: JSON with the key in words, so that a person sees what a file is of.
+// Stores probes in a JSON file, with the key in plain words.
 //
 //   <folder>/collectives-<sha256 of the key, 16 digits>.json
 //   {"format": 1, "key": "...", "probes": [{"op": 0, "dtype": 3, "ratios": [1, 1.41],
 //    "points": [{"bytes": 16384, "seconds": [1.1e-5, 2.3e-5]}]}]}
 //
-// Files may be damaged or another's: kInvalidArgument with what is wrong.
+// Files may be damaged or foreign: kInvalidArgument says what is wrong.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_
 
@@ -22,7 +22,7 @@ inline constexpr int kCacheFormat = 1;
 
 std::string CachePath(const std::string& folder, std::string_view key);
 std::string FormatCache(std::string_view key, std::span<const Probe> probes);
-// Of `communicators` communicators each.
+// `communicators`: how many each probe must cover.
 StatusOr<std::vector<Probe>> ParseCache(std::string_view text, std::string_view key,
                                         size_t communicators);
 

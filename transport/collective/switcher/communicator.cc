@@ -38,7 +38,7 @@ struct Entry {
   std::vector<uint64_t> calls, bytes, sent, tensor;
   std::vector<uint64_t> last;                 // number of the last call
   std::vector<std::optional<double>> ratios;  // as agreed; none: the probe's
-  // Of AllToAllV: what was moved since ranks agreed, and what they agreed on.
+  // For AllToAllV: what was moved since the ranks agreed, and what they agreed on.
   uint64_t parts_calls = 0, parts_bytes = 0;
   uint64_t agreed_bytes = 0;
 
@@ -272,7 +272,8 @@ class SwitcherCommunicator final : public Switcher {
     agreed_at_ = calls_;
     std::fill(since_.begin(), since_.end(), 0);
     if (options_.recorded || communicators_.size() == 1) return absl::OkStatus();
-    // Of each entry: of each line what was sent, and what it would have been; then its parts.
+    // For each entry: for each line the bytes sent and their uncompressed size; then the entry's
+    // parts.
     Json word = Json::array();
     for (const auto& entry : entries_) {
       if (!entry) continue;

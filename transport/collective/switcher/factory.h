@@ -1,28 +1,26 @@
-// One communicator out of several: a native one and alternatives to it, of which each call takes
-// the one that is predicted to be fastest (ZipCCL, Equations 6 and 7).
+// A communicator that chooses, for each call, the fastest of a native communicator and its
+// alternatives by predicted time (ZipCCL, Equations 6 and 7).
 //
 //   LH_ASSIGN_OR_RETURN(auto switcher, switcher::Create(member, native, {{"zip", zipped}}, &device,
 //                                                       {.cache_folder = folder}, deadline));
 //
-// When it is made, a probe times some sizes of each operation with all of them in turns. Of that
-// T(d) = a + b d is fitted for each, d being the bytes of the call's largest tensor. A call then
-// costs a comparison with a threshold more than without a switcher. An alternative is taken where
-// it is predicted to be `margin` faster than the native one, and never below the sizes at which the
-// probe saw it lose.
+// On creation a probe times some sizes of each operation with all of them in turn, and fits T(d) =
+// a + b d for each, where d is the bytes of the call's largest tensor. A call then only costs a
+// comparison with a threshold. An alternative is chosen where it is predicted to be `margin` faster
+// than the native one, and never below the sizes at which the probe saw it lose.
 //
-// The time of an alternative that compresses depends on its ratio r: b = b_code + b_wire / r. r is
-// measured in the calls made (Communicator::stats), operation by operation. Every `agree_every`
-// calls of an alternative the ranks tell each other (Member::Tell, in the order of calls) and set
-// thresholds anew. One that has not been taken for long gets the probe's ratio back, so that better
-// data bring it back.
+// The time of a compressing alternative depends on its ratio r: b = b_code + b_wire / r. The calls
+// made measure r for each operation (Communicator::stats). Every `agree_every` calls of an
+// alternative the ranks exchange it (Member::Tell, in the order of calls) and compute new
+// thresholds. An alternative that was not chosen for a long time gets the probe's ratio back, so
+// that it can win again when the data change.
 //
-// All ranks choose alike: all numbers are those of all ranks, and the slowest rank counts. The
-// parts of an AllToAllV differ between ranks, so it is chosen by what the calls before it moved,
-// and is native until the ranks have agreed on that for the first time.
+// All ranks choose alike, from the numbers of all ranks; the slowest rank counts. The parts of an
+// AllToAllV differ between ranks, so it is chosen by what earlier calls moved, and is native until
+// the ranks first agree on that.
 //
-// Alternatives are taken for sums, gathers and all-to-alls of `dtypes`; the rest is native. One
-// that loses something (taco) is only there if the caller put it there, and then an operation's
-// numbers depend on its size.
+// Alternatives serve sums, gathers and all-to-alls of `dtypes`; all else is native. If the caller
+// adds a lossy alternative (taco), an operation's numbers depend on its size.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_FACTORY_H_
 
@@ -40,33 +38,33 @@
 namespace longhaul::collective::switcher {
 
 struct Alternative {
-  std::string name;  // with its options: a part of the cache's key
+  std::string name;  // with its options: part of the cache's key
   std::shared_ptr<Communicator> communicator;
 };
 
 struct Options {
   std::vector<Dtype> dtypes = {Dtype::kBf16};
-  // Of the native time; below 0 an alternative may be predicted slower.
+  // Fraction of the native time. Negative: an alternative may be predicted slower.
   double margin = 0.05;
-  // Calls are recorded in graphs: ranks never agree anew, so ratios stay the probe's.
+  // Calls are recorded in CUDA graphs: ranks never agree again, so ratios stay the probe's.
   bool recorded = false;
   uint64_t agree_every = 256;
-  // What the probe takes at most; large sizes are left out where time does not suffice.
+  // Time limit of the probe; large sizes are left out if time runs out.
   absl::Duration probe_limit = absl::Seconds(1);
-  // Where probes are kept, a file for each machine and set of options; empty: nowhere.
+  // Folder of probes, one file for each machine and set of options; empty: not stored.
   std::string cache_folder;
-  bool reprobe = false;  // do not read what is kept
+  bool reprobe = false;  // ignore stored probes
 };
 
-// What is known of one communicator in one operation.
+// What is known about one communicator for one operation.
 struct Line {
   std::string name;
   double start_seconds = 0;     // a
   double seconds_per_byte = 0;  // b, at the ratio below
-  double ratio = 1;             // uncompressed over sent
+  double ratio = 1;             // uncompressed size by sent size
   uint64_t calls = 0, bytes = 0;
 };
-// From `bytes` on, `line` is taken.
+// `line` is chosen from `bytes` on.
 struct Range {
   uint64_t bytes = 0;
   size_t line = 0;  // 0: native
@@ -80,17 +78,16 @@ struct Decision {
 
 class Switcher : public Communicator {
  public:
-  // On the thread that makes the calls.
+  // Call it on the thread that makes the collective calls.
   virtual std::vector<Decision> decisions() const = 0;
-  // What the probe's numbers are of: "probed in 0.62 s", "read from <file>".
+  // Where the numbers come from: "probed in 0.62 s", "read from <file>".
   virtual std::string origin() const = 0;
 };
-// For people: of each operation what is taken from which size on, and why.
+// For people: what is chosen from which size on for each operation, and why.
 std::string ToText(const std::vector<Decision>& decisions);
 
-// `device`: that of all communicators, null for host memory. All ranks call it with the same
-// alternatives and options. Not while a graph is recorded. A cache that cannot be read or written
-// is a line in the log.
+// `device`: of all communicators; null: host memory. All ranks call it with the same alternatives
+// and options, not while a graph is recorded. An unreadable or unwritable cache is only logged.
 StatusOr<std::unique_ptr<Switcher>> Create(std::shared_ptr<Member> member,
                                            std::shared_ptr<Communicator> native,
                                            std::vector<Alternative> alternatives,

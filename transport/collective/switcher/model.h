@@ -1,5 +1,4 @@
-// What a probe saw, and what follows from it: times that are predicted, and who is taken for which
-// size. Pure.
+// Predicts times from a probe's measurements, and chooses the communicator for each size. Pure.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_
 
@@ -12,7 +11,7 @@
 
 namespace longhaul::collective::switcher {
 
-// Of all communicators, the native one first; 0 seconds: it could not do the call.
+// Times of all communicators, the native one first. 0 seconds: it cannot do the call.
 struct Point {
   uint64_t bytes = 0;
   std::vector<double> seconds;
@@ -29,7 +28,8 @@ struct Fit {
   double start = 0, per_byte = 0;
   double At(double bytes) const { return start + per_byte * bytes; }
 };
-// Least squares of relative errors; neither number is negative. One point: no start.
+// Fits by least squares of relative errors; neither number is negative. With one point `start` is
+// 0.
 Fit FitOf(std::span<const Point> points, size_t communicator);
 
 // b = code + wire / ratio.
@@ -37,23 +37,23 @@ struct Slope {
   double code = 0, wire = 0;
   double At(double ratio) const { return code + wire / ratio; }
 };
-// `per_byte` was measured at `ratio`; `wire` is what a byte takes uncompressed.
+// `per_byte` was measured at `ratio`; `wire` is the time of an uncompressed byte.
 Slope SlopeOf(double per_byte, double wire, double ratio);
 
-// The least size from which on the probe saw the alternative `margin` faster than the native one,
-// between two sizes by a line; nothing where it lost at the largest.
+// The smallest size from which the probe saw the alternative `margin` faster than the native one,
+// interpolated between sizes; nullopt if it lost at the largest.
 std::optional<double> WinsFrom(std::span<const Point> points, size_t communicator, double margin);
 
-// A communicator as the choice sees it.
+// A communicator, as the choice sees it.
 struct Candidate {
   Fit fit;
-  double from = 0;  // not taken below
+  double from = 0;  // not chosen below
   bool usable = true;
 };
-// The native one is the first. Each range is taken by who is fastest there, an alternative with
-// `margin` on its time.
+// The first candidate is the native one. Each range goes to the fastest candidate; alternatives
+// must be faster by `margin`.
 std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin);
-// The line of the range that holds `bytes`.
+// The line of the range that contains `bytes`.
 size_t Choose(std::span<const Range> ranges, uint64_t bytes);
 
 }  // namespace longhaul::collective::switcher

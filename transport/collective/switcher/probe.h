@@ -1,4 +1,4 @@
-// Times all communicators on a few sizes of each operation, in turns.
+// Times all communicators at a few sizes of each operation, in turn.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_
 
@@ -15,7 +15,7 @@ namespace longhaul::collective::switcher {
 inline constexpr std::array kOperations = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather,
                                            Op::kAllToAll};
 
-// All ranks call it. The numbers are the slowest rank's, and the same on all.
+// All ranks call it and get the same numbers: the slowest rank's.
 StatusOr<std::vector<Probe>> RunProbe(Member* member,
                                       std::span<const std::shared_ptr<Communicator>> communicators,
                                       const cuda::Device* device, const Options& options,

@@ -1,4 +1,4 @@
-// What a switcher knows when it is made: of a file, or of a probe.
+// What a switcher knows at its start, from a file or from a probe.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_
 

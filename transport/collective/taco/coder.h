@@ -1,4 +1,4 @@
-// The codec `taco` where an engine's memory is, without blobs' headers (codec/taco/flat.h).
+// Applies the codec `taco` in an engine's memory, without blob headers (codec/taco/flat.h).
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_
 
@@ -21,16 +21,16 @@ class Coder {
   static StatusOr<std::unique_ptr<Coder>> Create(Engine* engine, const codec::taco::Params& params);
   virtual ~Coder() = default;
 
-  // A multiple of 16; 0 for no elements.
+  // Size of a payload: a multiple of 16; 0 for no elements.
   virtual uint64_t Bytes(uint64_t elements) const = 0;
-  // Payloads begin at multiples of 16.
+  // Payloads must begin at multiples of 16.
   virtual Status Encode(const void* in, uint64_t elements, Dtype dtype, std::byte* payload,
                         Queue queue) = 0;
   virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
                         Queue queue) = 0;
-  // Sums parts[0], parts[1], ...: payloads, but for parts[own], which is plain (kNoneIsOwn: none
-  // is). Where there is a `payload`, the sum is encoded there, and `out` has what it decodes to;
-  // else the sum rounded.
+  // Sums the parts, which are payloads, except parts[own], which is uncoded (kNoneIsOwn: all are
+  // payloads). With a `payload`: encodes the sum there and writes its decoded value to `out`.
+  // Without: writes the rounded sum.
   virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
                         Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;
 };

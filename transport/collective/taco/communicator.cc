@@ -110,7 +110,7 @@ class TacoCommunicator final : public CommunicatorOver {
   // have all parts; null: not.
   Status Reduce(const void* in, std::byte* own_out, void* all_out, const Parts& parts, Dtype dtype,
                 Queue queue);
-  // Of two ranks: each sends all of its numbers, and makes the whole sum.
+  // Two ranks only: each sends all of its numbers, and computes the whole sum.
   Status ReduceWhole(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue);
   // Every rank's payload of `bytes` in `from` at r x stride goes to rank r, its own comes to `to`.
   Status Exchange(const std::byte* from, uint64_t send_stride, std::span<const uint64_t> send_bytes,
@@ -277,7 +277,7 @@ Status TacoCommunicator::ReduceWhole(const void* in, void* out, uint64_t count, 
   const auto count_of = [&](uint64_t number) {
     return std::min((number + 1) * piece_elements, count) - number * piece_elements;
   };
-  // Of rank r in this piece; this rank's is where the gather wants it.
+  // Rank r's payload in this piece. This rank's own lies where the gather needs it.
   const auto payload_of = [&](uint64_t number, uint32_t r) {
     return gathered_.data() + number % kPlaces * area + r * coder_->Bytes(count_of(number));
   };

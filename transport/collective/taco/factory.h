@@ -1,20 +1,20 @@
-// Sums and gathers in 8-bit codes (TACO, Section 4), over any communicator.
+// Collectives with 8-bit codes (TACO, Section 4), over any communicator.
 //
 //   LH_ASSIGN_OR_RETURN(auto compressed, taco::Create(native, &device, {}));
 //
-// Lossy: what travels are codes of the codec `taco`, about half of bf16's bytes.
+// Lossy: tensors travel as codes of the codec `taco`, about half of bf16's bytes.
 //
 //   all-reduce      two shots: every rank encodes the others' parts; the owner of a part sums in
-//                   fp32 in the order of ranks, its own numbers uncoded, and encodes the sum once;
-//                   all decode that. The same bits on all ranks.
-//                   Of two ranks one shot: both gather both codes, and sum what they decode to. As
-//                   many bytes, one exchange less, and nothing is encoded twice.
+//                   fp32 in the order of ranks, its own numbers uncoded, and encodes the sum once,
+//                   which all decode. The same bits on all ranks.
+//                   Two ranks need one shot: both gather both codes and sum the decoded numbers.
+//                   As many bytes, one exchange fewer, and nothing is encoded twice.
 //   reduce-scatter  the first shot; the sum is rounded to the dtype, not encoded
-//   all-gather      encode, exchange, decode; this rank's part, too, so all ranks have the same
+//   all-gather      encode, exchange, decode; this rank's part as well, so all ranks agree
 //
-// So a number is encoded twice in an all-reduce, whatever the number of ranks above two. fp32, fp16
-// and bf16 alike. Maxima, all-to-all, broadcasts and barriers go to the communicator below as they
-// are. Nothing waits for the host: calls may be recorded in graphs.
+// With more than two ranks a number is encoded twice in an all-reduce, however many ranks there
+// are. Works for fp32, fp16 and bf16. Maxima, all-to-all, broadcasts and barriers go to the
+// communicator below. The host never blocks, so CUDA graphs can record calls.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_
 
@@ -31,14 +31,14 @@ enum class Format : uint8_t { kE4m3, kE5m2, kInt8 };
 
 struct Options {
   Format format = Format::kE4m3;
-  uint32_t block = 256;  // elements with a scale: 32, 64, 128, 256 or 512
+  uint32_t block = 256;  // elements that share a scale: 32, 64, 128, 256 or 512
   // Elements of each part that are coded while others travel; 0: all at once.
   uint64_t piece_elements = 0;
-  // What a call on a device may hold up its caller; then it ends the group.
+  // Longest time that a device call may block its caller; then it ends the group.
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// `device`: that of `below`, null for host memory. All ranks with the same options.
+// `device`: of `below`; null: host memory. All ranks use the same options.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options);
 

@@ -2,30 +2,29 @@
 //
 //   LH_ASSIGN_OR_RETURN(auto zipped, zip::Create(native, &device, {}));
 //
-// Tensors of bf16 travel as blobs of the codec `zip`; every bit pattern comes back. Other dtypes,
-// maxima, broadcasts and barriers go to the communicator below as they are. A blob is never larger
-// than its elements and 64 bytes.
+// bf16 tensors travel as blobs of the codec `zip`, bit by bit exact. Other dtypes, maxima,
+// broadcasts and barriers go to the communicator below. A blob is never larger than its elements
+// plus 64 bytes.
 //
-//   all-gather      encode, gather blobs as long as the longest, decode
-//   all-to-all      the same, a blob for each peer
+//   all-gather      encode, gather blobs padded to the longest, decode
+//   all-to-all      the same, with a blob for each peer
 //   reduce-scatter  all-to-all, then sums in fp32 in the order of ranks, rounded once
 //   all-reduce      reduce-scatter, then all-gather; the same bits on all ranks
 //
-// A blob's size is known when it is encoded, on the device. NCCL wants it on the host:
+// A blob's size is known on the device, once it is encoded. NCCL needs it on the host:
 //
 //   kSizesFirst   (design 1) sizes travel first; the host waits for them, then sends blobs
 //   kStaticFirst  (design 2) the part whose size is known travels first, with the size of the
-//                 whole and room for usual escapes (`escape_share`; the paper has none); the host
-//                 waits for sizes meanwhile, then sends what there was no room for. Ranks that are
-//                 ready early start to move data. An all-gather with a blob that had no room is
-//                 made again, with room for it; the next one sends sizes first.
-//   kBounded      a fixed share of each blob travels, and the host waits for nothing: for graphs.
-//                 What has more escapes than that is cut: Wait says kOutOfRange on the ranks that
-//                 needed it, and the calls since the last Wait must be made again another way.
+//                 whole and room for usual escapes (`escape_share`; the paper has none). The host
+//                 waits for sizes meanwhile, then sends what did not fit. Ranks that are ready
+//                 early start to move data. If a blob of an all-gather did not fit, the gather is
+//                 repeated with room for it, and the next one sends sizes first.
+//   kBounded      a fixed share of each blob travels and the host never waits: for CUDA graphs.
+//                 A blob with more escapes is cut: Wait gives kOutOfRange on the ranks that needed
+//                 it, and the calls since the last Wait must be repeated in another way.
 //
-// A communicator that takes lengths from the device (Communicator::blobs) carries whole blobs
-// without any of this: the host waits for nothing, nothing is cut, and `exchange` and
-// `escape_share` mean nothing.
+// A communicator that takes lengths from the device (Communicator::blobs) carries whole blobs: the
+// host never waits, nothing is cut, and `exchange` and `escape_share` are ignored.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
 
@@ -44,14 +43,14 @@ struct Options {
   Exchange exchange = Exchange::kStaticFirst;
   // Elements of each peer's part that are coded while others travel; 0: all at once.
   uint64_t piece_elements = 0;
-  // kStaticFirst, kBounded: escapes for which there is room, as a share of the elements. Normal
-  // numbers have 2.5 %.
+  // kStaticFirst, kBounded: room for escapes, as a share of the elements. Normal numbers have 2.5
+  // %.
   double escape_share = 0.05;
-  // What a call may hold up its caller; then it ends the group.
+  // Longest time that a call may block its caller; then it ends the group.
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// `device`: that of `below`, null for host memory. All ranks with the same options.
+// `device`: of `below`; null: host memory. All ranks use the same options.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options);
 

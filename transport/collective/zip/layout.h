@@ -12,7 +12,7 @@
 
 namespace longhaul::collective::zip {
 
-// What goes to a peer. Peers with the same `blob` get the same.
+// What goes to a peer. Peers with equal `blob` get the same blob.
 struct Sending {
   const std::byte* data = nullptr;
   uint64_t count = 0;
@@ -23,18 +23,18 @@ struct Receiving {
   uint64_t count = 0;
 };
 
-// Blobs of one piece in an area: of each peer where, and how many elements.
+// Offsets and element counts of the blobs of one piece, by peer.
 struct Layout {
   std::vector<uint64_t> offsets, counts;
   uint64_t bytes = 0;
 };
 
-// Elements of piece number `piece` of `count`, which come in pieces of `piece_elements`.
+// Elements in piece number `piece` of `count` elements, cut into pieces of `piece_elements`.
 inline uint64_t CountAt(uint64_t count, uint64_t piece_elements, uint64_t piece) {
   const uint64_t begin = std::min(piece * piece_elements, count);
   return std::min(begin + piece_elements, count) - begin;
 }
-// Counts of a piece's blobs, and where the blobs of the first piece, the largest, begin.
+// Counts of this piece; offsets of the first piece, which is the largest.
 template <class Peer>
 Layout LayoutOf(std::span<const Peer> peers, uint64_t piece_elements, uint64_t piece) {
   Layout layout;

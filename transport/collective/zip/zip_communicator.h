@@ -1,4 +1,4 @@
-// The class behind factory.h, and what its files share.
+// The class behind factory.h, shared by its source files.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_
 
@@ -20,7 +20,7 @@
 namespace longhaul::collective::zip {
 
 inline constexpr uint64_t kElementBytes = 2;
-inline constexpr uint64_t kPlaces = 2;  // of pieces at a time (pipeline.h)
+inline constexpr uint64_t kPlaces = 2;  // pieces in flight (pipeline.h)
 inline constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
 
 class ZipCommunicator final : public CommunicatorOver {
@@ -124,8 +124,8 @@ class ZipCommunicator final : public CommunicatorOver {
   static const std::byte* At(const void* data, uint64_t element) {
     return static_cast<const std::byte*>(data) + element * kElementBytes;
   }
-  // Makes room for a piece: its blobs to send and to receive have these sizes, and `elements` is
-  // the longest part that is coded at once.
+  // Makes room for a piece: for the blobs that it sends and receives, and for coding parts of up to
+  // `elements` at once.
   Status ReserveAll(uint64_t sent_bytes, uint64_t received_bytes, uint64_t elements) {
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * sent_bytes, &sent_));
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * received_bytes, &received_));
@@ -134,22 +134,22 @@ class ZipCommunicator final : public CommunicatorOver {
   }
   bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
 
-  // A part of an all-reduce: 16 bytes' worth of elements, so that all parts begin aligned.
+  // Elements of an all-reduce's part: a multiple of 16 bytes, so that all parts begin aligned.
   uint64_t PartOf(uint64_t count) const {
     constexpr uint64_t kStep = 8;
     return (count + size() * kStep - 1) / (size() * kStep) * kStep;
   }
-  // What travels of blobs in one exchange: 16 bytes' worth.
+  // Bytes of blobs in one exchange, rounded up to 16.
   static uint64_t AlignExchanged(uint64_t bytes) {
     constexpr uint64_t kStep = 16;
     return (bytes + kStep - 1) / kStep * kStep;
   }
-  // Of blobs that hold `count` elements together.
+  // Bytes for blobs that hold `count` elements together.
   uint64_t AreaBytes(uint64_t count) const {
     return AlignBlob(MostBytes(count)) + size() * 2 * kBlobAlignment;
   }
 
-  // Rank r's part begins at element first(r) of `out`, this rank's is `in`.
+  // Rank r's part begins at element first(r) of `out`; this rank's part is `in`.
   template <class First, class SizeOf>
   Status GatherParts(const void* in, void* out, const First& first, const SizeOf& size_of,
                      Queue queue) {
@@ -168,8 +168,8 @@ class ZipCommunicator final : public CommunicatorOver {
     return Move(sends, receives, {.own = own}, queue);
   }
   using Work = std::function<Status(Queue queue)>;
-  // The same for parts of one size, which the all-gather below carries: all ranks' blobs equally
-  // long. One that is longer than the room for it makes all travel again, as long as the longest.
+  // GatherParts for parts of equal size, as an all-gather of equally long blobs. If a blob does not
+  // fit, all travel again, as long as the longest.
   Status GatherEqual(const void* in, void* out, uint64_t count, const Work& own, Queue queue);
 
   template <class First, class SizeOf>
@@ -200,18 +200,18 @@ class ZipCommunicator final : public CommunicatorOver {
   }
 
   struct Extras {
-    // Takes each decoded piece, which begins at the receivings' addresses again and again.
+    // Takes each decoded piece. All pieces are decoded to the same addresses, one after the other.
     std::function<Status(uint64_t piece, Queue queue)> finish;
-    // What this rank does with its own part, while others travel.
+    // What this rank does with its own part while others travel.
     Work own;
   };
 
-  // What a piece holds of `count` elements at most.
+  // Maximum number of elements in a piece.
   uint64_t PieceOf(uint64_t count) const {
     if (options_.piece_elements == 0 || engine_->device() == nullptr) return count;
     return std::min(count, options_.piece_elements);
   }
-  // Sends every peer its part and gets the others', decoded.
+  // Sends every peer its part, and receives and decodes the others'.
   Status Move(std::span<const Sending> sends, std::span<const Receiving> receives,
               const Extras& extras, Queue queue);
 
@@ -224,24 +224,25 @@ class ZipCommunicator final : public CommunicatorOver {
 
   struct Piece;
   uint64_t FirstBytes(uint64_t elements) const;
-  // Adds those of a blob that this rank sends. A blob of MostBytes has the elements themselves.
+  // Counts the escapes of a blob that this rank sends. A blob of MostBytes holds the elements
+  // themselves.
   void CountEscapes(uint64_t elements, uint64_t blob_bytes) {
     if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
-  // A blob as a message that is as long as the blob's own word says.
+  // A message whose length is the blob's own size word.
   static SizedBlock Whole(const std::byte* area, uint64_t at, uint64_t elements) {
     if (elements == 0) return {};
     return {at, MostBytes(elements), SizeWord(area + at), codec::kBlobHeaderBytes};
   }
-  // Whole blobs, whose sizes no host knows.
+  // Sends whole blobs, whose sizes the host does not know.
   Status SendWhole(const Piece& piece, Queue queue);
-  // The host waits for sizes.
+  // Whether the host waits for sizes.
   bool waits() const { return blobs_ == nullptr && options_.exchange != Exchange::kBounded; }
   bool sizes_first() const {
     return blobs_ == nullptr && options_.exchange == Exchange::kSizesFirst;
   }
-  // `late`: ranks whose blobs are whole only now.
+  // `late`: ranks whose blobs are complete only now.
   Status SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late, Queue queue);
 
   const Options options_;
@@ -249,18 +250,18 @@ class ZipCommunicator final : public CommunicatorOver {
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
   Blobs* const blobs_;      // null: the communicator below has none
-  Op op_ = Op::kAllReduce;  // of the call that is made
+  Op op_ = Op::kAllReduce;  // of the current call
   OwnedMemory sent_, received_, parts_, words_;
-  // The last all-gather had no room for a blob, so the next one sends sizes first. All ranks know.
+  // A blob did not fit the last all-gather, so the next one sends sizes first. All ranks know it.
   bool wide_ = false;
 };
 
-// A piece's blobs on their way.
+// The blobs of one piece in flight.
 struct ZipCommunicator::Piece {
   Layout send, receive;
   std::byte* send_area = nullptr;
   std::byte* receive_area = nullptr;
-  std::span<const Sending> sends;  // of which place of the area
+  std::span<const Sending> sends;  // the place of each in the area
 
   uint64_t SendAt(uint32_t peer) const { return send.offsets[sends[peer].blob]; }
 };

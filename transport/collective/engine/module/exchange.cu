@@ -17,7 +17,7 @@ constexpr unsigned kVectors = 8;  // of 16 bytes that a thread has on their way
 constexpr unsigned kLooks = 256;  // at a flag, between two looks at whether the group has ended
 constexpr uint64_t kLast = uint64_t{1} << 31;
 
-// Of host memory: neither side may keep a copy.
+// Loads from host memory, which the GPU must not cache.
 __device__ uint4 Load(const std::byte* from) {
   uint4 words;
   asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"

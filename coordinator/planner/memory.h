@@ -45,67 +45,73 @@ struct StageMemory {
   uint64_t host = 0;
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
-// fixed      = 8 bytes a parameter: fp32 value and gradient;
-//            + with LoRA what is frozen: in the type of products, norms in fp32
-//            + 4 bytes a moment, or 2 where they are kept in bf16: of AdamW two a parameter
-//            + on a CPU the snapshots, and what comes and goes of a tied matrix, as in `host`
-//            + with Muon what the update of one matrix needs, the largest: 16 bytes an element and
-//              8 bytes an element of its product with its transpose
-//            + with moments in bf16 on a GPU 64 MiB, in which they are made fp32 piece by piece
-//            + with bf16 the casts of blocks' and head's parameters, 2 bytes each
-//            + what autograd keeps of one microbatch, or with Recompute::kBlocks of one block of
-//            it,
-//              while it is recomputed
-//            + 4 boundary tensors (one being received and sent in each direction)
-//            + of each boundary whose codec predicts by tokens the tables, and 2 boundary tensors
-//            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
-//              those, and their copy or gradient; where they are in chunks
-//              (run/model/loss_chunks.h) those of a chunk, and besides what autograd keeps of a
-//              chunk
-//            + kProgramBytes
-//            + on a GPU 192 MiB of workspaces, which cuBLAS keeps for each stream and thread, and
-//              what passes need for as long as one runs: 8 boundary tensors
-// per_flight = what autograd keeps of one microbatch of B x T tokens:
-//              of each block and, on the last stage, of the final norm what its family says
-//              (Family::kept_by_block), 4 bytes a value, or with bf16 2 bytes where products keep
-//              it; last stage: the log-softmax of the logits, too, where they are one chunk;
-//              with LoRA also as many numbers as each adapter's rank; on a GPU in fp32, or with
-//              documents apart, keys and values for every head of queries;
-//            + the stage's input and output
-//            + on a GPU, where each has memory of its own that was set apart when its passes were
-//              recorded: what its forward needs in passing, a boundary tensor and on the last stage
-//              the logits, in fp32 and as the products compute, where they are one chunk; and what
-//              LibTorch takes too much, since it takes 20 MiB at a time
-//            With recomputation only the stage's input and output, on a GPU, too; of blocks also
-//            the inputs of all but the first.
-//            + where microbatches go in slices keys and values of the earlier ones, for each later
-//              one; with recomputation once; on a GPU also copies of theirs, and gradients
-// host       = a checkpoint's snapshot (StageStateBytes), or two where the run takes them again and
-//              again
-//            + at an end of a tied matrix what the other end sends of its gradient in a step, and
-//              32 MiB of the own one on its way
-//            + where a codec predicts by tokens 2 tables more: on their way to a snapshot, or read
-//              from a checkpoint, which for a stage in the middle has 2 files of them
-//            + with replicas, which step a stage together: the own part's moments, which are not in
-//              `fixed` then, with 8 bytes a parameter of the own part; 12 bytes a parameter of all
-//              other parts for messages; where gradients leave something for later steps 4 bytes a
-//              parameter; on a GPU a copy of values and gradients; of a group those of all ranks,
-//              and 8 bytes a parameter for whole values and gradients. Of replicas that train apart
-//              (local-sgd) moments are whole and in `fixed`; 4 bytes a parameter of the own part
-//              for the outer momentum, and 12 bytes a parameter for anchors and differences
-//            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
-//            + 64 MiB, through which snapshots come from the GPU
-//            + kProgramBytes
-// Where steps overlap (ScheduleTraits::overlaps_steps) parameters, gradients and casts are there
-// twice, and on a GPU what passes keep, which are recorded of both versions; a snapshot has the
-// parameters of both. In a group of ranks (group.tensor) parameters, gradients, moments, casts and
-// logits are a rank's share, and so is what autograd keeps between split matrices. Norms, the
-// residual and boundary tensors are whole on every rank; with group.sequence norms and residuals
-// are those of its tokens. There is a snapshot more: what ranks have copied, before it is put
-// together. On a CPU the snapshots and kProgramBytes, which the ranks' process has once, are shared
-// among its devices. On a GPU each rank has its own 64 MiB in `host`. What NCCL takes for itself is
-// not counted. Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.
-// memory_parity_test and memory_gpu_test compare with what LibTorch takes.
+// The memory of a stage, as the worker allocates it (worker/stage). Sizes are sums of these terms:
+//
+// fixed, on the device:
+//   - each parameter: 8 bytes, fp32 value and gradient; with LoRA frozen parameters instead in the
+//     type of products, norms in fp32
+//   - each number of optimizer state: 4 bytes, or 2 in bf16. On a GPU, state in bf16 needs 64 MiB
+//     more, in which it is made fp32 piece by piece
+//   - on a CPU: the snapshots and the tied matrix's exchange of `host` below
+//   - with Muon: the update of the largest matrix, 16 bytes an element, and 8 bytes an element of
+//     its product with its transpose
+//   - with bf16: casts of the parameters of blocks and head, 2 bytes each
+//   - with recomputation: what autograd keeps of one microbatch (Recompute::kStage) or of one block
+//     of it (kBlocks), while it is recomputed
+//   - 4 boundary tensors: one received and one sent in each direction
+//   - for each boundary whose codec predicts by tokens: its tables and 2 boundary tensors
+//   - last stage: twice the logits of one microbatch in fp32, the logits and a copy or
+//     gradient. Where the loss is computed in chunks (run/model/loss_chunks.h): twice those of one
+//     chunk, and what autograd keeps of it
+//   - kProgramBytes
+//   - on a GPU: 192 MiB of workspaces that cuBLAS keeps for each stream and thread, and 8 boundary
+//     tensors that passes need while one runs
+//
+// per_flight, on the device, for each microbatch of B x T tokens in flight:
+//   - what autograd keeps of each block and, on the last stage, of the final norm, by the family
+//     (Family::kept_by_block): 4 bytes a value, 2 bytes where products keep it in bf16. Last stage:
+//     also the log-softmax of the logits where they are one chunk. With LoRA: also as many numbers
+//     as each adapter's rank. On a GPU in fp32, or with documents apart: keys and values for every
+//     head of queries
+//   - the stage's input and output
+//   - on a GPU, whose CUDA graphs have memory of their own for each microbatch: what its forward
+//     needs in passing, a boundary tensor and on the last stage the logits (in fp32 and in the type
+//     of products, where they are one chunk); and LibTorch's waste, as it takes 20 MiB at a time
+//   - with recomputation only the stage's input and output, on a GPU, too; with kBlocks also the
+//     inputs of all blocks but the first
+//   - with slices: keys and values of earlier slices, for each later one; with recomputation once.
+//     On a GPU also copies of them, and gradients
+//
+// host, beside a GPU:
+//   - a checkpoint's snapshot (StageStateBytes), or two where the run takes snapshots repeatedly
+//   - at an end of a tied matrix: the gradient that the other end sends in a step, and 32 MiB
+//     of the own one under way
+//   - where a codec predicts by tokens: 2 tables more, on their way to a snapshot, or read from a
+//     checkpoint (a stage in the middle reads 2 files of them)
+//   - with replicas that step a stage together: the optimizer state of the own shard, which is then
+//     not in `fixed`, and 8 bytes for each of its parameters; 12 bytes for each parameter of other
+//     shards, for messages; 4 bytes a parameter where gradients leave a rest for later steps; on a
+//     GPU a copy of values and gradients; in a group those of all ranks, and 8 bytes a parameter
+//     for whole values and gradients. Replicas that train apart (local-sgd) have whole optimizer
+//     state in `fixed`, 4 bytes for each parameter of the own shard (outer momentum), and 12 bytes
+//     a parameter (anchors and differences)
+//   - 4 encoded boundary tensors; in clean validation they are as large as in fp32
+//   - 64 MiB, through which snapshots come from the GPU
+//   - kProgramBytes
+//
+// Where steps overlap (ScheduleTraits::overlaps_steps), parameters, gradients and casts exist
+// twice, and on a GPU also what passes keep, because graphs are recorded for both versions; a
+// snapshot has the parameters of both.
+//
+// In a group of ranks (group.tensor), parameters, gradients, optimizer state, casts and logits are
+// a rank's share, and so is what autograd keeps between split matrices. Norms, the residual and
+// boundary tensors are whole on every rank; with group.sequence norms and residuals cover the
+// rank's tokens. One snapshot more holds what ranks have copied before it is put together. On a CPU
+// the devices of the ranks share the snapshots and kProgramBytes of their process. On a GPU each
+// rank has its own 64 MiB in `host`. NCCL's own memory is not counted.
+//
+// Attention keeps no T x T matrix, because the fused kernels of CPU and GPU do not.
+// memory_parity_test and memory_gpu_test compare these sums with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last, bool on_gpu = false);
 

@@ -1,4 +1,4 @@
-// What a relay and those who dial it make of their sockets. Pure functions of a descriptor.
+// Options of the sockets of a relay and of workers that dial one. Pure functions of a descriptor.
 #ifndef LONGHAUL_TRANSPORT_RELAY_SOCKET_H_
 #define LONGHAUL_TRANSPORT_RELAY_SOCKET_H_
 
@@ -10,12 +10,13 @@ struct KeepAlive {
   int idle_s = 0, interval_s = 0, asks = 0;
   constexpr int total_s() const { return idle_s + interval_s * asks; }
 };
-// Two that are joined: routers between keep their mappings, and a line may be away for a while.
+// A joined pair: probes keep the mappings of routers on the way, and a line may fail for a while.
 inline constexpr KeepAlive kJoinedKeepAlive = {.idle_s = 15, .interval_s = 5, .asks = 3};
-// One that waits at a relay: sooner than a link ends without its peer.
+// A connection that waits at a relay: it is given up before the link ends for want of its peer.
 inline constexpr KeepAlive kWaitingKeepAlive = {.idle_s = 3, .interval_s = 1, .asks = 4};
 
-// Sends at once, and keeps little in the kernel before the line: else a slow end has seconds of it.
+// Sends without delay and keeps the kernel's send buffer small: a slow line would otherwise queue
+// seconds of data there.
 void PrepareSocket(int fd, const KeepAlive& keep_alive);
 void SetKeepAlive(int fd, const KeepAlive& keep_alive);
 // Whether errno, after a nonblocking call, says that the call would have had to wait.

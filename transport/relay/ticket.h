@@ -1,8 +1,9 @@
-// Who may meet whom at a relay. A relay has a secret, which the coordinator knows. The coordinator
-// makes a ticket for each link, of a name that nobody else can guess, and gives it to the link's
-// two ends. The relay stores nothing: it makes the ticket's key again of what it is told.
+// Tickets: who may meet whom at a relay. A relay has a secret, which the coordinator knows. The
+// coordinator makes a ticket for each link, with a name that nobody can guess, and gives it to the
+// link's two ends. The relay stores no tickets: it derives a ticket's key from its secret and the
+// ticket's name.
 //
-// The greeting of a connection, which shows nobody on the way what he could use:
+// The greeting of a connection. An eavesdropper cannot use any of it:
 //
 //   relay  ->  magic (8)  nonce (32)
 //   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the key of the rest and
@@ -40,7 +41,7 @@ enum class RelayWord : uint8_t {
 struct Ticket {
   std::string name;      // kNameBytes
   uint64_t until_s = 0;  // Unix time; until then the two may meet
-  std::string key;       // what proves that somebody was given the ticket
+  std::string key;       // proves that its owner was given the ticket
 };
 
 // `name` has kNameBytes.

@@ -19,7 +19,7 @@ inline constexpr uint32_t kMaxCredits = 1 << 16;
 // frames held for acknowledgement.
 inline constexpr uint32_t kControlCredits = 256;
 
-// At most so many frames are handled before the peer is told.
+// Maximum number of frames that are handled before the peer is told.
 inline constexpr uint32_t kMostUntold = 8;
 
 // Which frames this side may send on a lane.
@@ -65,14 +65,14 @@ class ReceiveWindow {
     told_ = handled_;
     grown_ = false;
   }
-  // Goes on over a new connection, in whose handshake the peer was told `told`. Its first frame may
-  // be any that the peer has to send again.
+  // Goes on over a new connection, in whose handshake the peer was told `told`. The first frame on
+  // it may be any that the peer has to send again.
   void Resume(uint64_t told);
 
  private:
   const uint32_t opened_with_;
   uint32_t credits_;
-  bool grown_ = false;  // and the peer does not know
+  bool grown_ = false;  // credits grew and the peer was not told yet
   uint64_t accepted_ = 0;
   uint64_t handled_ = 0;
   uint64_t told_ = 0;

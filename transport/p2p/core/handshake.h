@@ -1,6 +1,6 @@
-// Both sides of opening a link and of coming back to one (messages: hello.h). A Dialer tries
-// addresses until a deadline. The Acceptor admits peers that know the secret of a link that is
-// expected or open here.
+// Both sides of the handshake that opens a link or resumes one after a break (messages: hello.h). A
+// Dialer tries addresses until a deadline. The Acceptor admits peers that know the secret of a link
+// that is expected or open here.
 //
 // Threads: all on the loop. No callback runs inside the call that caused it.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_HANDSHAKE_H_
@@ -28,7 +28,7 @@ namespace longhaul::transport::internal {
 // Highest sequence received on each lane.
 using Received = std::array<uint64_t, kLanes>;
 
-// Which link a dialler wants.
+// The link that a dialler asks for.
 struct LinkClaim {
   uint64_t link_id = 0;
   uint32_t attempt = 0;  // 0: a new link; n: the nth return to this link
@@ -42,16 +42,16 @@ struct OpenedLink {
   uint16_t version = 0;
   uint32_t attempt = 0;
   uint32_t peer_credits = 0;
-  Received told{};      // what this side said that it has received
-  Received received{};  // what the peer has
+  Received told{};      // what this side told the peer that it had received
+  Received received{};  // what the peer has received
   std::array<std::shared_ptr<Connection>, kLanes> connections;
-  std::string address;  // dialled
+  std::string address;  // the dialled address
   absl::Duration
       handshake;  // since the first connect, some round trips; zero on the listening side
 };
 
-// Where the link is sealed: what `side` goes on with once the proofs of `input` are exchanged. Its
-// own nonce there is the public half of `own`.
+// The sealed connection with which `side` goes on once the proofs of `input` are exchanged. The
+// side's nonce in `input` is the public half of `own`.
 StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> connection,
                                                   std::string_view secret, Side side,
                                                   const EphemeralKey& own, const ProofInput& input);
@@ -91,7 +91,7 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   class LaneEvents;
   struct LaneState {
     std::shared_ptr<Connection> channel;
-    std::shared_ptr<Connection> opens;  // what the link goes on with: the channel, or it sealed
+    std::shared_ptr<Connection> opens;  // the link's connection: `channel`, or its sealed form
     EphemeralKey ephemeral;             // its public half is the nonce
     uint16_t version = 0;
     bool open = false;
@@ -171,7 +171,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // False if it was not expected. Its `done` does not run.
   bool Cancel(const LinkKey& key);
   // Lets the dialler of an open link come back, any number of times until Release. `received`
-  // returns what this side has, `done` gets the new connections.
+  // returns what this side has received; `done` gets the new connections each time.
   void Hold(const LinkKey& key, uint64_t link_id, std::string secret, const LinkOptions& options,
             std::function<Received()> received, Done done);
   void Release(const LinkKey& key, uint64_t link_id);
@@ -183,7 +183,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
  private:
   class Guest;
   class HalfOpenEvents;
-  // What a guest may ask for.
+  // A link that a guest (a peer in its handshake) may ask for.
   struct Place {
     std::string secret;
     uint32_t credits = 0;
@@ -197,7 +197,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // Null if the link is neither expected nor open here.
   Place* Find(const LinkKey& key, uint64_t link_id, uint32_t attempt);
   void DropHalfOpen(Place& place);
-  // `proved` has one channel.
+  // `proved` has the connection of one lane.
   void OnProved(const LinkKey& key, Lane lane, OpenedLink proved);
 
   const std::shared_ptr<EventLoop> loop_;

@@ -1,4 +1,5 @@
-// The payloads with which a link opens. On each lane's connection:
+// The messages of the handshake that opens a link, or resumes it after a break. On each lane's
+// connection:
 //
 //   dialler                                   listener
 //   Hello   stage 1: key, versions, nonce ->
@@ -7,19 +8,19 @@
 //                                          <- Welcome stage 2: the lane is open
 //                                  or, at any point, <- Refuse
 //
-// The same opens a link (attempt 0, an id that is new each time) and comes back to one whose
-// connections broke (attempt 1, 2, ... of its id): then each side says how many frames of the lane
-// it has received, and the other sends again what comes behind.
+// A new link is attempt 0 with a new id. A link whose connections broke is resumed by attempt 1, 2,
+// ... with its id: each side says how many frames of the lane it has received, and the other side
+// sends the later ones again.
 //
 // A proof is HMAC-SHA-256 with the run's secret over the side's name, the lane, the link's id, the
-// attempt, what each side has received, the key, the versions and both nonces: neither side shows
-// the secret, and nothing that was heard can be said again, be it to open a link or to take one
-// over. Pure functions.
+// attempt, what each side has received, the key, the versions and both nonces. So neither side
+// shows the secret, and an eavesdropper cannot replay a message to open a link or to take one over.
+// Pure functions.
 //
-// Both sides know beforehand whether a link is sealed (sealed_connection.h); the hello says it so
-// that a difference has words, and the proofs cover it. The nonces of such a link are public keys
-// that are new each time, and its frames are sealed by keys that follow from them, the secret and
-// all that the proofs cover: who learns the secret later can read nothing of before.
+// Both sides know beforehand whether a link is sealed (sealed_connection.h). The hello says so too,
+// so that a difference gets a message of its own, and the proofs cover it. The nonces of a sealed
+// link are fresh public keys. Its frames are sealed by keys derived from these, the secret and all
+// that the proofs cover. Whoever learns the secret later cannot read earlier frames.
 //
 //   hello                               welcome
 //   offset size  field                  offset size  field

@@ -1,4 +1,4 @@
-// The part of a transport on its loop: links that are opening, and open links.
+// The part of a transport that lives on its loop: links that are opening, and open links.
 //
 // Threads: all on the loop. No callback runs inside the call that caused it, except for errors of
 // the arguments.
@@ -29,7 +29,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   // Returns where the backend listens.
   StatusOr<std::string> Start();
 
-  // As Transport's.
+  // As the methods of Transport (link.h).
   void Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
               const LinkOptions& options, Deadline deadline, OpenDone done);
   void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
@@ -52,7 +52,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     std::vector<std::shared_ptr<void>> waits = {};  // at options.wait_at
   };
   Status Check(const LinkKey& key, const LinkOptions& options) const;
-  // As long as the result lives. An error only where nobody can be met at any of them.
+  // Waits at each address for as long as the result lives. Fails only if it can wait at none.
   StatusOr<std::vector<std::shared_ptr<void>>> WaitAtAny(const std::vector<std::string>& addresses);
   void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
   // Lets the link dial again, or its dialler come back.

@@ -177,7 +177,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void StartClosing(const Status& reason, MonoTime limit);
   void ArmCloseTimer(MonoTime time);
   void EndIfAllIsSaid();
-  // `why` counts where nobody has closed the link. `tell_peer`: it does not know yet.
+  // `why` is the reason unless Close came first. `tell_peer`: the peer does not know yet.
   void End(const Status& why, bool tell_peer);
   void SayLastWord();
   void FinishIfClosed();

@@ -1,5 +1,5 @@
-// A connection whose messages are sealed (base/seal.h): what links of any backend put around each
-// of their connections once a handshake is done, where LinkOptions::sealed asks for it.
+// A connection whose messages are sealed (base/seal.h). Where LinkOptions::sealed is set, links
+// wrap each of their connections in one after the handshake, whatever the backend.
 //
 // Of a message the payload is encrypted. The link header stays readable, is authenticated with it,
 // and has the tag in its last field, so sealing adds no bytes. Messages are counted at both ends:

@@ -1,9 +1,9 @@
 // A gRPC stream as a Connection: a message is the link header and the payload behind it in one
 // piece.
 //
-// gRPC may hold on to a message's memory for as long as a dead peer's connection lingers, while a
-// channel that is closed gives its `done`s back at once; so messages are copied into memory of
-// gRPC's, one copy on each side.
+// gRPC may keep a message's memory for as long as a dead peer's stream lingers, but a closed
+// connection runs its `done`s at once. So messages are copied into gRPC's own memory, once on each
+// side.
 #ifndef LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_
 #define LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_
 
@@ -30,20 +30,22 @@ class GrpcConnection : public internal::Connection,
                        public StreamEvents,
                        public std::enable_shared_from_this<GrpcConnection> {
  public:
-  // What an accepted channel tells about its connection; empty functions where it dialled.
+  // What the accepting backend is told of the underlying HTTP/2 connection; empty functions on the
+  // dialling side.
   struct ConnectionEvents {
     std::function<void()> admitted;  // its peer has proved itself
     std::function<void()> closed;
   };
 
-  // The channel puts itself into the table and out of it.
+  // The connection enters itself into the table and removes itself.
   static std::shared_ptr<GrpcConnection> Start(std::shared_ptr<EventLoop> loop,
                                                std::unique_ptr<Stream> stream,
                                                std::shared_ptr<ChannelTable> table,
                                                std::string description,
                                                ConnectionEvents connection_events);
 
-  // The first ones are those of the hall, where strangers wait; whoever gets others was let in.
+  // The first call sets the events of the handshake, in which the peer is a stranger. A second call
+  // means that the peer has proved itself (ConnectionEvents::admitted).
   void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
   void Close() override { CloseWith(absl::CancelledError("closed on this side")); }

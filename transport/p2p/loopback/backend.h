@@ -1,5 +1,5 @@
-// The loopback backend behind the seam of core/channel.h: messages are copied and posted to the
-// peer's loop.
+// Makes the loopback backend of core/connection.h's interface, which copies messages and posts them
+// to the peer's loop; private to this folder and its tests.
 #ifndef LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
 #define LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
 

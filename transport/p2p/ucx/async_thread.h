@@ -4,8 +4,8 @@
 // then, and UCX aborts the process if the endpoint has been disconnected meanwhile, or if the
 // socket's descriptor belongs to another endpoint.
 //
-// So an accepted endpoint is made while UCX's thread stands still, and an endpoint is closed after
-// that thread has let go of the events that it held.
+// So an accepted endpoint is made while UCX's thread is held, and an endpoint is closed only after
+// that thread has handled the events that it held.
 #ifndef LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_
 #define LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_
 
@@ -23,8 +23,8 @@
 
 namespace longhaul::transport::ucx {
 
-// To be called on one thread. Each call waits until UCX's thread has run: microseconds where a core
-// is idle, 1 s at most.
+// All calls are on one thread. Each waits until UCX's thread has run: microseconds where a core is
+// idle, at most 1 s.
 class AsyncThread {
  public:
   static StatusOr<std::unique_ptr<AsyncThread>> Create();

@@ -1,4 +1,4 @@
-// The UCX backend behind the seam of core/channel.h.
+// Makes the UCX backend of core/connection.h's interface; private to this folder and its tests.
 #ifndef LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_
 #define LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_
 

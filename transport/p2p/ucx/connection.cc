@@ -34,7 +34,7 @@ std::shared_ptr<UcxConnection> UcxConnection::Create(std::shared_ptr<EventLoop> 
 }
 
 std::function<void(Status)> UcxConnection::ErrorHandler() {
-  // Weak: an endpoint that fails late must not bring its channel back.
+  // Weak: an endpoint that fails late must not bring its connection back.
   return [weak = weak_from_this()](const Status& status) {
     const auto self = weak.lock();
     if (!self) return;

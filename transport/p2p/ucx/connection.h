@@ -24,14 +24,15 @@ inline constexpr unsigned kMessageId = 1;
 
 class UcxConnection;
 
-// The connections of a backend. An endpoint's messages arrive at the worker; this finds their
-// channel.
+// The connections of a backend. UCX delivers the messages of all endpoints to the worker; this
+// table finds the connection of each.
 struct ChannelTable {
   std::unique_ptr<AsyncThread> async_thread;
   std::set<std::shared_ptr<UcxConnection>> all;
   std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint;
-  // UCX is calling us. A send from inside its callbacks that finds a dead socket marks the endpoint
-  // closed while UCX still holds an event for it, and UCX aborts; so such sends wait.
+  // True while UCX calls this code. A send inside a callback of UCX that finds a dead socket would
+  // mark the endpoint closed while UCX still holds an event for it, and UCX would abort. So sends
+  // wait until UCX has returned.
   bool inside_ucx = false;
   std::vector<std::shared_ptr<UcxConnection>> to_flush;
   bool shutting_down = false;
@@ -41,7 +42,8 @@ struct ChannelTable {
 class UcxConnection : public internal::Connection,
                       public std::enable_shared_from_this<UcxConnection> {
  public:
-  // `peer_text`: as people know the peer. The channel puts itself into the table and out of it.
+  // `peer_text` names the peer for people. The connection enters itself into the table and removes
+  // itself.
   static std::shared_ptr<UcxConnection> Create(std::shared_ptr<EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
                                                const std::shared_ptr<ChannelTable>& table,

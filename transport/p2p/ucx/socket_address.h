@@ -1,5 +1,6 @@
-// Socket addresses, who owns them, and why a connect failed. UCX's own status for a failed connect
-// says "Endpoint timeout" whatever the cause; people need to read the cause.
+// Socket addresses, the network interface of an address, and the cause of a failed connect. UCX's
+// own status for a failed connect is "Endpoint timeout" whatever the cause; people need to read the
+// cause.
 #ifndef LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_
 #define LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_
 
@@ -25,9 +26,9 @@ struct SocketAddress {
 StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
 std::string ToString(const SocketAddress& address);
 
-// The network interface that has this address, "eth0". kFailedPrecondition naming those that there
-// are; kInvalidArgument for the wildcard address; kUnavailable while the interface is down (one
-// that was just set up may take a moment).
+// The network interface that has this address: "eth0". kFailedPrecondition names the existing ones
+// where none has it; kInvalidArgument for the wildcard address; kUnavailable while the interface is
+// down (one that was just set up may take a moment).
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
 // Whether a listener could bind here now. kAlreadyExists for a port in use.

@@ -20,7 +20,7 @@ struct KernelTable;  // transport/collective/engine/kernel_table.h
 namespace longhaul::cuda {
 
 // Changes with DeviceTable: a program refuses a module of another version.
-inline constexpr uint32_t kTableVersion = 10;
+inline constexpr uint32_t kTableVersion = 11;
 // The least compute capability that the module has code for.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;

@@ -21,15 +21,6 @@ Status CheckTagcScratch(DeviceSpan scratch, size_t needed) {
   return absl::InvalidArgumentError(
       fmt::format("tagc: expected {} bytes of scratch memory, got {}", needed, scratch.bytes));
 }
-Status CheckSketch(const tagc::Sketch& sketch, uint64_t words) {
-  constexpr uint64_t kMostCells = uint64_t{1} << 32;
-  if (sketch.rows > 0 && sketch.cells() < kMostCells &&
-      words <= tagc::kMostPositions / tagc::kBlock) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format(
-      "tagc: a sketch of {} rows over {} words of positions cannot be", sketch.rows, words));
-}
 
 }  // namespace
 
@@ -56,56 +47,6 @@ Status TagcSelect(const float* values_dev, uint64_t count, uint64_t keep, uint64
   return device.Check(
       device.table().codec_kernels->tagc_select(device.index(), &args, stream.handle()),
       "queueing the selection of tagc");
-}
-
-Status TagcAdd(const tagc::Sketch& sketch, int32_t exponent, const uint64_t* bitmap_dev,
-               uint64_t words, uint64_t first_block, float* values_dev, uint32_t* cells_dev,
-               const longhaul::cuda::Stream& stream) {
-  if (words == 0) return absl::OkStatus();
-  LH_RETURN_IF_ERROR(CheckSketch(sketch, words));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(bitmap_dev, alignof(uint64_t), "a bitmap"));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(values_dev, alignof(float), "values"));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(cells_dev, alignof(uint32_t), "cells"));
-  const TagcSketchArgs args{.rows = sketch.rows,
-                            .seed = sketch.seed,
-                            .exponent = exponent,
-                            .bitmap_dev = reinterpret_cast<const unsigned long long*>(bitmap_dev),
-                            .words = words,
-                            .first_block = first_block,
-                            .values_dev = values_dev,
-                            .cells_dev = cells_dev};
-  const longhaul::cuda::Device& device = stream.device();
-  return device.Check(
-      device.table().codec_kernels->tagc_add(device.index(), &args, stream.handle()),
-      "queueing the sketch of tagc");
-}
-
-size_t TagcPeelScratchBytes(const tagc::Sketch& sketch, uint64_t words) {
-  return TagcPeelScratch(sketch.cells(), words).end;
-}
-
-Status TagcPeel(const tagc::Sketch& sketch, const uint64_t* bitmap_dev, uint64_t words,
-                uint32_t* cells_dev, uint32_t* numbers_dev, DeviceSpan scratch, uint32_t* fault_dev,
-                const longhaul::cuda::Stream& stream) {
-  if (words == 0) return absl::OkStatus();
-  LH_RETURN_IF_ERROR(CheckSketch(sketch, words));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(bitmap_dev, alignof(uint64_t), "a bitmap"));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(cells_dev, alignof(uint32_t), "cells"));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(numbers_dev, alignof(uint32_t), "numbers"));
-  LH_RETURN_IF_ERROR(CheckTagcMemory(fault_dev, alignof(uint32_t), "a fault"));
-  LH_RETURN_IF_ERROR(CheckTagcScratch(scratch, TagcPeelScratchBytes(sketch, words)));
-  const TagcPeelArgs args{.rows = sketch.rows,
-                          .seed = sketch.seed,
-                          .bitmap_dev = reinterpret_cast<const unsigned long long*>(bitmap_dev),
-                          .words = words,
-                          .cells_dev = cells_dev,
-                          .numbers_dev = numbers_dev,
-                          .scratch_dev = static_cast<unsigned char*>(scratch.data_dev),
-                          .fault_dev = fault_dev};
-  const longhaul::cuda::Device& device = stream.device();
-  return device.Check(
-      device.table().codec_kernels->tagc_peel(device.index(), &args, stream.handle()),
-      "queueing the peeling of tagc");
 }
 
 }  // namespace longhaul::codec::cuda

@@ -215,26 +215,6 @@ struct TagcSelectArgs {
   unsigned long long* bitmap_dev;
   unsigned char* scratch_dev;
 };
-// codec/tagc/sketch.h for one piece. Values that go into the sketch leave behind what fixed point
-// loses of them.
-struct TagcSketchArgs {
-  uint32_t rows, seed;
-  int32_t exponent;
-  const unsigned long long* bitmap_dev;  // the piece's words
-  uint64_t words, first_block;           // of its positions in the shard
-  float* values_dev;
-  uint32_t* cells_dev;
-};
-struct TagcPeelArgs {
-  uint32_t rows, seed;
-  const unsigned long long* bitmap_dev;  // the shard's
-  uint64_t words;
-  uint32_t* cells_dev;
-  uint32_t* numbers_dev;       // one for each position of the bitmap
-  unsigned char* scratch_dev;  // TagcPeelScratch, aligned to 16
-  uint32_t* fault_dev;  // or-ed with 1 where a position is left or a cell is not 0 at the end
-};
-
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -266,8 +246,6 @@ struct KernelTable {
   int (*sdp4bit_transform)(int device, float* values_dev, uint64_t count, bool back, void* stream);
   int (*sdp4bit_mean)(int device, const Sdp4bitSumArgs* args, void* stream);
   int (*tagc_select)(int device, const TagcSelectArgs* args, void* stream);
-  int (*tagc_add)(int device, const TagcSketchArgs* args, void* stream);
-  int (*tagc_peel)(int device, const TagcPeelArgs* args, void* stream);
 };
 
 // Words for a sample's largest magnitude, no two in one sector of the cache. With one word all
@@ -432,29 +410,6 @@ struct TagcSelectScratch {
   uint64_t equal;
   uint64_t end;
 };
-// Rounds of peeling that are queued; those behind the last one that is needed end at once. Tables
-// at PlanSketch's loads take some tens.
-inline constexpr uint32_t kTagcRounds = 400;
-struct TagcPeelScratch {
-  constexpr TagcPeelScratch(uint64_t cells, uint64_t words)
-      : counts(16),
-        members(counts + 4 * cells),
-        peeled(members + 4 * cells),
-        zeroed(peeled + 8 * words),
-        before(zeroed),
-        lists((before + 4 * words + 15) / 16 * 16),
-        chosen(lists + 2 * 4 * cells),
-        end(chosen + 8 * cells) {}
-  // The first 16 bytes: sizes of the two lists and of the chosen, and how many are peeled.
-  uint64_t counts, members;  // uint32 of each cell
-  uint64_t peeled;           // a bit of each position
-  uint64_t zeroed;
-  uint64_t before;  // uint32 of each word: positions in those before it
-  uint64_t lists;   // uint32: two lists of cells that may have one position
-  uint64_t chosen;  // uint32 position and number of each that is peeled in a round
-  uint64_t end;
-};
-
 inline uint64_t FixedScratchBytes(uint32_t samples, uint64_t tiles) {
   return (FixedScratch(samples, tiles).end + 63) / 64 * 64;
 }

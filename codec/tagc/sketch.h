@@ -6,9 +6,8 @@
 // of the row: memory is accessed in whole rows, and lanes are mixed, so that a shard's positions
 // fail or succeed together like one large table and not like kBlock small ones.
 //
-// A cell is the sum, modulo 2^32, of fixed-point numbers. Such sums are exact in any order, on
-// CPU and GPU alike, and so are the differences that peeling takes: signs and estimates are not
-// needed. Which positions can be peeled depends on the positions alone. So whoever knows the
+// A cell is the sum, modulo 2^32, of fixed-point numbers. Such sums are exact in any order, and
+// so are the differences that peeling takes: signs and estimates are not needed. Which positions can be peeled depends on the positions alone. So whoever knows the
 // union of all kept positions finds out before anything is sent how many rows are enough, and which
 // positions cannot be had (their cells hold two or more positions for ever); these are left out of
 // the sketch and sent by themselves.

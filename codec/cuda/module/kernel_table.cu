@@ -93,8 +93,6 @@ const KernelTable kKernelTable = {
     .sdp4bit_transform = TransformSdp4bit,
     .sdp4bit_mean = MeanSdp4bit,
     .tagc_select = SelectTagc,
-    .tagc_add = AddTagc,
-    .tagc_peel = PeelTagc,
 };
 
 }  // namespace longhaul::codec::cuda

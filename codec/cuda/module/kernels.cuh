@@ -36,8 +36,6 @@ int DecodeSdp4bit(int device, const Sdp4bitArgs* args, void* stream);
 int TransformSdp4bit(int device, float* values_dev, uint64_t count, bool back, void* stream);
 int MeanSdp4bit(int device, const Sdp4bitSumArgs* args, void* stream);
 int SelectTagc(int device, const TagcSelectArgs* args, void* stream);
-int AddTagc(int device, const TagcSketchArgs* args, void* stream);
-int PeelTagc(int device, const TagcPeelArgs* args, void* stream);
 
 // What is written before the rest: the header, the zeros of the payload (paddings, sections that
 // are or-ed into), the zeros of the scratch memory.

@@ -147,54 +147,6 @@ TEST_F(ReplicasOnGpu, KeepWhatTheCpuKeeps) {
   }
 }
 
-TEST_F(ReplicasOnGpu, SketchesAreTheCpusAndGiveBackTheirNumbers) {
-  for (const uint64_t count : {64ull, 5000ull, 60'000ull, 2'000'000ull}) {
-    constexpr int32_t kExponent = 20;
-    std::vector<float> values = Gradients(&random_, count);
-    std::vector<uint64_t> bitmap(tagc::BitmapWords(count));
-    tagc::Select(values, count / 40 + 1, bitmap);
-    const tagc::SketchPlan plan = tagc::PlanSketch(bitmap, 5);
-    for (const uint32_t k : plan.left_out) bitmap[k / 64] &= ~(uint64_t{1} << k % 64);
-    std::vector<uint32_t> numbers, cells(plan.sketch.cells());
-    std::vector<float> lost = values;
-    tagc::ForEach(bitmap, [&](uint64_t k) {
-      const auto fixed =
-          static_cast<int32_t>(std::llrint(std::ldexp(double{values[k]}, kExponent)));
-      numbers.push_back(static_cast<uint32_t>(fixed));
-      lost[k] = static_cast<float>(double{values[k]} - std::ldexp(double(fixed), -kExponent));
-    });
-    tagc::AddToSketch(plan.sketch, bitmap, numbers, cells);
-
-    DeviceBuffer on_device = UploadAll(values, &stream_);
-    DeviceBuffer bits = UploadAll(bitmap, &stream_);
-    DeviceBuffer sketch = UploadAll(std::vector<uint32_t>(cells.size()), &stream_);
-    ASSERT_TRUE(TagcAdd(plan.sketch, kExponent, At<uint64_t>(bits), bitmap.size(), 0,
-                        At<float>(on_device), At<uint32_t>(sketch), stream_)
-                    .ok());
-    ASSERT_TRUE(DownloadAll<uint32_t>(sketch, cells.size(), &stream_) == cells) << count;
-    ASSERT_TRUE(DownloadAll<float>(on_device, count, &stream_) == lost) << count;
-
-    DeviceBuffer peeled = UploadAll(std::vector<uint32_t>(numbers.size()), &stream_);
-    DeviceBuffer fault = UploadAll(std::vector<uint32_t>(1), &stream_);
-    const size_t bytes = TagcPeelScratchBytes(plan.sketch, bitmap.size());
-    DeviceBuffer scratch = Upload(std::vector<std::byte>(bytes, kPoison), &stream_);
-    const auto peel = [&] {
-      return TagcPeel(plan.sketch, At<uint64_t>(bits), bitmap.size(), At<uint32_t>(sketch),
-                      At<uint32_t>(peeled), {scratch.data_dev(), bytes}, At<uint32_t>(fault),
-                      stream_);
-    };
-    ASSERT_TRUE(peel().ok());
-    ASSERT_EQ(DownloadAll<uint32_t>(fault, 1, &stream_)[0], 0) << count;
-    ASSERT_TRUE(DownloadAll<uint32_t>(peeled, numbers.size(), &stream_) == numbers) << count;
-
-    // A cell that is not of these numbers.
-    cells[random_() % cells.size()] += 1;
-    ASSERT_TRUE(stream_.Copy(sketch.data_dev(), cells.data(), 4 * cells.size()).ok());
-    ASSERT_TRUE(peel().ok());
-    EXPECT_EQ(DownloadAll<uint32_t>(fault, 1, &stream_)[0], 1) << count;
-  }
-}
-
 TEST_F(ReplicasOnGpu, RefuseWhatCannotBe) {
   DeviceBuffer memory = UploadAll(std::vector<float>(64), &stream_);
   EXPECT_FALSE(
@@ -209,9 +161,6 @@ TEST_F(ReplicasOnGpu, RefuseWhatCannotBe) {
   EXPECT_FALSE(
       TagcSelect(At<float>(memory), 8, 1, At<uint64_t>(memory), {memory.data_dev(), 16}, stream_)
           .ok());
-  EXPECT_FALSE(TagcAdd({0, 1}, 0, At<uint64_t>(memory), 1, 0, At<float>(memory),
-                       At<uint32_t>(memory), stream_)
-                   .ok());
 }
 
 }  // namespace

@@ -26,8 +26,7 @@ class ReplicaThreads {
       std::function<void(uint32_t replica, uint32_t bucket, std::span<const OwnPiece> own)>;
 
   ReplicaThreads(const std::vector<ReplicatedParameter>& parameters, const LayoutOptions& options,
-                 const Tensors& values, const std::vector<uint32_t>& ring = {}, uint64_t seed = 1,
-                 size_t coding_threads = 1) {
+                 const Tensors& values, size_t coding_threads = 1) {
     replicas_.resize(options.replicas);
     for (uint32_t r = 0; r < options.replicas; ++r) {
       Replica& replica = replicas_[r];
@@ -40,8 +39,7 @@ class ReplicaThreads {
       replica.pool = std::make_unique<codec::ThreadPool>(coding_threads);
       replica.arithmetic = std::make_unique<HostArithmetic>(replica.pool.get());
       auto reducer = Reducer::Create(
-          *std::move(layout),
-          {.replica = r, .seed = seed, .ring = ring, .arithmetic = replica.arithmetic.get()},
+          *std::move(layout), {.replica = r, .seed = 1, .arithmetic = replica.arithmetic.get()},
           &replica.outbox);
       EXPECT_TRUE(reducer.ok()) << reducer.status();
       replica.reducer = *std::move(reducer);

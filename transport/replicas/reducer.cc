@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -19,19 +18,6 @@ constexpr uint64_t kSeedOfReplicas = 0x7265706c69636173;  // "replicas"
 
 Status OutOfOrder(std::string_view call, std::string_view why) {
   return absl::FailedPreconditionError(fmt::format("{}: {}", call, why));
-}
-
-Status CheckRing(std::span<const uint32_t> ring, uint32_t replicas) {
-  if (ring.empty()) return absl::OkStatus();
-  std::vector<uint32_t> sorted(ring.begin(), ring.end());
-  std::sort(sorted.begin(), sorted.end());
-  for (uint32_t k = 0; k < std::max<size_t>(replicas, sorted.size()); ++k) {
-    if (k >= sorted.size() || k >= replicas || sorted[k] != k) {
-      return absl::InvalidArgumentError(fmt::format(
-          "a ring has each of the {} replicas once, not {}", replicas, fmt::join(ring, ", ")));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -64,7 +50,6 @@ StatusOr<std::unique_ptr<Reducer>> Reducer::Create(Layout layout, ReducerOptions
     return absl::InvalidArgumentError(
         fmt::format("replica {} is not one of {}", options.replica, replicas));
   }
-  LH_RETURN_IF_ERROR(CheckRing(options.ring, replicas));
   auto reducer =
       std::unique_ptr<Reducer>(new Reducer(std::move(layout), std::move(options), outbox));
   LH_RETURN_IF_ERROR(reducer->MakeNumbers());
@@ -278,8 +263,6 @@ Status Reducer::GiveParameters(uint32_t bucket) {
       arithmetic_->EncodeParameters(form, state.own, memory_, PayloadOf(std::span(message))));
   state.gathered[own] = true;
   const uint32_t replicas = layout_.options().replicas;
-  if (replicas == 1) return absl::OkStatus();
-  if (!options_.ring.empty()) return Send(Next(), MessageKind::kParameters, std::move(message));
   for (uint32_t k = 1; k < replicas; ++k) {
     LH_RETURN_IF_ERROR(Send((own + k) % replicas, MessageKind::kParameters, message));
   }
@@ -336,17 +319,6 @@ Status Reducer::Send(uint32_t to, MessageKind kind, std::vector<std::byte> messa
                      uint64_t asked_for) {
   sent_.Add(kind, message.size(), asked_for);
   return Annotate(outbox_->Send(to, kind, std::move(message)), fmt::format("to replica {}", to));
-}
-
-uint32_t Reducer::Next() const {
-  const auto& ring = options_.ring;
-  const auto at = std::find(ring.begin(), ring.end(), options_.replica);
-  return std::next(at) == ring.end() ? ring.front() : *std::next(at);
-}
-uint32_t Reducer::Previous() const {
-  const auto& ring = options_.ring;
-  const auto at = std::find(ring.begin(), ring.end(), options_.replica);
-  return at == ring.begin() ? ring.back() : *std::prev(at);
 }
 
 }  // namespace longhaul::replicas

@@ -13,7 +13,7 @@
 // Gradients go straight from each replica to the owner, whatever their number: a replica sends as
 // many bytes as along a ring, each number is rounded once and not once a hop, one message is under
 // way and not replicas - 1 in a row, and the owner can sum in the order of replicas. So a step
-// repeats to the bit. Parameters, which nobody changes on the way, go straight or along a ring.
+// repeats to the bit. Parameters go straight from their owner to all others.
 //
 // All replicas end a step with the same values. Masters are the owner's alone: values are rounded
 // or lag behind, and the difference is the error feedback of the forms bf16 and difference4.
@@ -57,9 +57,6 @@ class Outbox {
 struct ReducerOptions {
   uint32_t replica = 0;
   uint64_t seed = 0;  // of stochastic rounding; the run's
-  // All replicas, in the order in which parameters travel from one to the next, the last to the
-  // first. Empty: owners send them to all others. All replicas say the same.
-  std::vector<uint32_t> ring;
   // Owner of the memory of all numbers; outlives the reducer. Null: the host's, single-threaded.
   Arithmetic* arithmetic = nullptr;
 };
@@ -144,15 +141,13 @@ class Reducer {
   Status TakeIndex(uint32_t from, const MessageHeader& header, std::span<const std::byte> payload);
   Status TakeUnion(uint32_t from, const MessageHeader& header, std::span<const std::byte> payload);
   Status TakeSketch(uint32_t from, const MessageHeader& header, std::span<const std::byte> payload);
-  Status TakeParameters(uint32_t from, const MessageHeader& header, std::vector<std::byte> message);
+  Status TakeParameters(uint32_t from, const MessageHeader& header,
+                        std::span<const std::byte> payload);
   Status CheckHeader(uint32_t from, const MessageHeader& header) const;
   std::vector<std::byte> New(MessageKind kind, uint32_t bucket, uint32_t owner,
                              uint64_t bytes) const;
   Status Send(uint32_t to, MessageKind kind, std::vector<std::byte> message,
               uint64_t asked_for = 0);
-  // Along the ring.
-  uint32_t Next() const;
-  uint32_t Previous() const;
 
   const Layout layout_;
   const ReducerOptions options_;

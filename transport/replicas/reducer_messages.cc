@@ -25,10 +25,8 @@ Status Reducer::CheckHeader(uint32_t from, const MessageHeader& header) const {
                     buckets_.size(), replicas, header.bucket, header.owner));
   }
   bool owners = header.owner == from;
-  if (header.kind == MessageKind::kParameters && !options_.ring.empty()) {
-    owners = from == Previous() && header.owner != options_.replica;
-  } else if (header.kind == MessageKind::kGradients || header.kind == MessageKind::kIndex ||
-             header.kind == MessageKind::kSketch) {
+  if (header.kind == MessageKind::kGradients || header.kind == MessageKind::kIndex ||
+      header.kind == MessageKind::kSketch) {
     owners = header.owner == options_.replica;
   }
   if (!owners) {
@@ -103,7 +101,7 @@ Status Reducer::Handle(uint32_t from, const MessageHeader& header, std::vector<s
           4 * (buckets_[header.bucket].sum ? buckets_[header.bucket].sum->counts().asked_for : 0);
       break;
     case MessageKind::kParameters:
-      status = TakeParameters(from, header, std::move(message));
+      status = TakeParameters(from, header, payload);
       break;
   }
   LH_RETURN_IF_ERROR(Annotate(status, fmt::format("bucket {}", header.bucket)));
@@ -172,14 +170,14 @@ Status Reducer::TakeSketch(uint32_t from, const MessageHeader& header,
 }
 
 Status Reducer::TakeParameters(uint32_t from, const MessageHeader& header,
-                               std::vector<std::byte> message) {
+                               std::span<const std::byte> payload) {
   BucketState& state = buckets_[header.bucket];
   const std::vector<Piece> pieces = ShardOf(header.bucket, header.owner).pieces();
   const ParameterForm form = layout_.options().parameters;
   const uint64_t expected = ParameterBytes(form, pieces);
-  if (message.size() - kMessageHeaderBytes != expected) {
-    return absl::InvalidArgumentError(fmt::format("parameters: expected {} bytes, got {}", expected,
-                                                  message.size() - kMessageHeaderBytes));
+  if (payload.size() != expected) {
+    return absl::InvalidArgumentError(
+        fmt::format("parameters: expected {} bytes, got {}", expected, payload.size()));
   }
   if (!state.given || state.gathered[header.owner]) {
     return absl::InvalidArgumentError(
@@ -187,10 +185,7 @@ Status Reducer::TakeParameters(uint32_t from, const MessageHeader& header,
                     header.owner, from));
   }
   state.gathered[header.owner] = true;
-  LH_RETURN_IF_ERROR(arithmetic_->DecodeParameters(
-      form, pieces, PayloadOf(std::span<const std::byte>(message)), memory_));
-  if (options_.ring.empty() || Next() == header.owner) return absl::OkStatus();
-  return Send(Next(), MessageKind::kParameters, std::move(message));
+  return arithmetic_->DecodeParameters(form, pieces, payload, memory_);
 }
 
 }  // namespace longhaul::replicas

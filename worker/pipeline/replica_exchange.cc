@@ -186,12 +186,11 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExch
           replicas::ReplicatedParameters(parameters,
                                          options_.train.optimizer.kind == OptimizerKind::kMuon),
           {.replicas = spec.count, .gradients = spec.gradients, .parameters = spec.parameters}));
-  LH_ASSIGN_OR_RETURN(reducer_, replicas::Reducer::Create(std::move(layout),
-                                                          {.replica = replica,
-                                                           .seed = options_.train.seed,
-                                                           .ring = {},
-                                                           .arithmetic = &arithmetic()},
-                                                          this));
+  LH_ASSIGN_OR_RETURN(
+      reducer_,
+      replicas::Reducer::Create(
+          std::move(layout),
+          {.replica = replica, .seed = options_.train.seed, .arithmetic = &arithmetic()}, this));
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<std::span<const float>> values;
   for (const SharedParameter& one : shared) {

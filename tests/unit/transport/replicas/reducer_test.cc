@@ -224,15 +224,6 @@ TEST(Reducer, CountsWhatItSendsAndReceives) {
   }
 }
 
-TEST(Reducer, ARingHasEachReplicaOnce) {
-  Held outbox;
-  for (const std::vector<uint32_t>& ring : {std::vector<uint32_t>{0}, {0, 0}, {0, 2}, {0, 1, 2}}) {
-    auto layout = Layout::Make({{"w", 10}}, {.replicas = 2});
-    const auto made = Reducer::Create(*std::move(layout), {.ring = ring}, &outbox);
-    EXPECT_THAT(made.status().message(), HasSubstr("each of the 2 replicas once"));
-  }
-}
-
 // A run that goes on from the tensors of a checkpoint is the run that was not broken.
 TEST(Reducer, GoesOnFromItsState) {
   for (const char* form : {"sdp4bit:feedback=on", kTagc}) {

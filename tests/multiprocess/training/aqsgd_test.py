@@ -1,6 +1,6 @@
 """Runs whose links remember samples (aqsgd), over real processes.
 
-usage: aqsgd_test.py BIN_DIR resume|elsewhere|limit|full-disk
+usage: aqsgd_test.py BIN_DIR [resume|elsewhere|limit|full-disk ...]
 """
 import json
 import os
@@ -8,7 +8,8 @@ import pathlib
 import subprocess
 import sys
 
-from checkpoint_test import ended, events, expect, from_copies, is_copied, run_case
+from cases import run_cases
+from checkpoint_test import ended, events, expect, from_copies, is_copied
 from training_test import expect_equal, text_for_training, wait_for
 
 AQSGD = "{ forward: aqsgd:bits=4, backward: fixed:bits=8 }"
@@ -136,5 +137,5 @@ def full_disk(cluster):
 
 
 if __name__ == "__main__":
-    sys.exit(run_case({"resume": resume, "elsewhere": elsewhere, "limit": limit,
-                       "full-disk": full_disk}, text_of_two_passes))
+    sys.exit(run_cases({"resume": resume, "elsewhere": elsewhere, "limit": limit,
+                        "full-disk": full_disk}, text=text_of_two_passes))

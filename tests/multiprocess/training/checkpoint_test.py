@@ -1,19 +1,16 @@
 """Checkpoints over real processes: other splits, other workers, damage, a full disk.
 
-usage: checkpoint_test.py BIN_DIR resplit|copies|damage|full-disk
+usage: checkpoint_test.py BIN_DIR [resplit|copies|damage|full-disk ...]
 """
-import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
-from training_test import (Cluster, Skipped, expect_equal, small_disk, text_for_training,
-                           wait_for)
+from cases import run_cases
+from training_test import expect_equal, wait_for
 
-SKIPPED = 77
 STEPS = 40
 
 
@@ -181,23 +178,6 @@ def full_for_a_while(cluster, resize, disk, one):
     expect("later ones are written", code == 0 and int(verified[0]["step"]) == 400, verified)
 
 
-def run_case(cases, write_text):
-    """Runs the case that the command line names on a cluster of four; worker3's disk may be small."""
-    case = sys.argv[2]
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        write_text(folder)
-        disk = contextlib.nullcontext()
-        if case == "full-disk":
-            disk = small_disk(pathlib.Path(folder) / "worker3")
-        try:
-            with disk, Cluster(sys.argv[1], folder, workers=4) as cluster:
-                cases[case](cluster)
-        except Skipped as why:
-            print(f"skipped: {why}")
-            return SKIPPED
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(run_case({"resplit": resplit, "copies": copies, "damage": damage,
-                       "full-disk": full_disk}, text_for_training))
+    sys.exit(run_cases({"resplit": resplit, "copies": copies, "damage": damage,
+                        "full-disk": full_disk}))

@@ -1,15 +1,15 @@
 """Replicas of stages that ranks share, over real processes: 4 workers with 2 CPU ranks each.
 
-usage: composition_test.py BIN_DIR parity|compressed|planned
+usage: composition_test.py BIN_DIR [parity|compressed|planned ...]
 """
 import pathlib
 import re
 import sys
-import tempfile
 
+from cases import run_cases
 from group_test import GROUP, GroupCluster, expect_near, plan_of
 from replicas_test import APART, HALF, LOSSY, SMALL, TWO, WORKERS, expect_goes_on, start_broken
-from training_test import DEFAULT, GPT, MUON, expect_equal, expect_learnt, rounding, text_for_training, wait_for
+from training_test import DEFAULT, GPT, MUON, expect_equal, expect_learnt, rounding, wait_for
 
 RUN_FILE = pathlib.Path(__file__).resolve().parents[3] / "deploy/runs/composition.yaml"
 RANKS = ("--set", GROUP)
@@ -134,13 +134,5 @@ def planned(cluster):
     refused("devices", "worker1 offers 2 on its CPU; start it with --device cpu,cpu,cpu,cpu", "--set", "group.tensor=4")
 
 
-def main():
-    cases = {"parity": parity, "compressed": compressed, "planned": planned}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with GroupCluster(sys.argv[1], folder, workers=WORKERS) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases({"parity": parity, "compressed": compressed, "planned": planned}, kind=GroupCluster, workers=WORKERS))

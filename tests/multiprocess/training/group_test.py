@@ -1,13 +1,12 @@
 """Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
 
-usage: group_test.py BIN_DIR parity|resume|experts|chosen|predict|refused
+usage: group_test.py BIN_DIR [parity|resume|experts|chosen|predict|refused ...]
 """
 import json
 import sys
-import tempfile
 
-from training_test import (DEFAULT, GPT, GPUS, LLAMA, MUON, Cluster, expect_equal, expect_learnt, text_for_training,
-                           wait_for)
+from cases import run_cases
+from training_test import DEFAULT, GPT, GPUS, LLAMA, MUON, Cluster, expect_equal, expect_learnt, wait_for
 
 GROUP = "group.tensor=2"
 # A layer a stage: where lossy codecs stand does not depend on how long layers took.
@@ -217,14 +216,6 @@ def refused(cluster):
            "group.tensor=4")
 
 
-def main():
-    cases = {"parity": parity, "resume": resume, "experts": experts, "chosen": chosen, "predict": predict,
-             "refused": refused}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with GroupCluster(sys.argv[1], folder, workers=2) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases({"parity": parity, "resume": resume, "experts": experts, "chosen": chosen, "predict": predict,
+                        "refused": refused}, kind=GroupCluster, workers=2))

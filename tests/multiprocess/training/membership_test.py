@@ -1,14 +1,14 @@
 """Replicas come and go while a run trains, over real processes.
 
-usage: membership_test.py BIN_DIR continues|exact|two-of-three|asked|coordinator
+usage: membership_test.py BIN_DIR CASE...: continues|exact|asked|coordinator, or two-of-three alone
 """
 import json
 import subprocess
 import sys
-import tempfile
 
+from cases import run_cases
 from group_test import expect_near
-from training_test import DEADLINE_S, GPT, Cluster, expect_learnt, text_for_training, wait_for
+from training_test import DEADLINE_S, GPT, expect_learnt, wait_for
 
 STEPS = 100000  # it is stopped when all has happened, however fast the machine is
 OF_REPLICA = 2  # microbatches of a step
@@ -198,17 +198,6 @@ def coordinator(cluster):
     run.expect_done("with a coordinator that dies", [2, 1, 2, 1, 2])
 
 
-CASES = {"continues": (continues, 4), "exact": (exact, 4), "two-of-three": (two_of_three, 6), "asked": (asked, 4),
-         "coordinator": (coordinator, 4)}
-
-
-def main():
-    case, workers = CASES[sys.argv[2]]
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=workers) as cluster:
-            case(cluster)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases({"continues": continues, "exact": exact, "asked": asked, "coordinator": coordinator,
+                        "two-of-three": two_of_three}, workers=6 if "two-of-three" in sys.argv else 4))

@@ -1,13 +1,13 @@
 """Steps that overlap (pipeline.schedule: 2bw), over real processes.
 
-usage: overlap_test.py BIN_DIR losses|resume
+usage: overlap_test.py BIN_DIR [losses|resume ...]
 """
 import json
 import sys
-import tempfile
 
-from training_test import (DEFAULT, LLAMA, MUON, NONE, Cluster, expect_equal, expect_learnt,
-                           expect_reference, reference_losses, rounding, text_for_training, wait_for)
+from cases import run_cases
+from training_test import (DEFAULT, LLAMA, MUON, NONE, expect_equal, expect_learnt, expect_reference,
+                           reference_losses, rounding, wait_for)
 
 TWO = "2bw"
 
@@ -85,13 +85,5 @@ def resume(cluster):
     expect_learnt("first whole steps, then such that overlap", cluster.losses(run))
 
 
-def main():
-    cases = {"losses": losses, "resume": resume}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=4) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases({"losses": losses, "resume": resume}))

@@ -1,12 +1,13 @@
 """Runs whose links predict activations by their tokens (predict), over real processes.
 
-usage: predict_test.py BIN_DIR resume|validation|elsewhere|recovery|refused
+usage: predict_test.py BIN_DIR [resume|validation|elsewhere|recovery|refused ...]
 """
 import json
 import sys
 
-from checkpoint_test import ended, events, expect, from_copies, is_copied, run_case
-from training_test import expect_equal, text_for_training, wait_for
+from cases import run_cases
+from checkpoint_test import ended, events, expect, from_copies, is_copied
+from training_test import expect_equal, wait_for
 
 CODEC = "predict:pairs=4096,rate=0.02/gauss:bits=3"
 LINKS = '{ forward: "%s", backward: "fixed:bits=4,rounding=stochastic" }'
@@ -144,5 +145,5 @@ def refused(cluster):
 
 
 if __name__ == "__main__":
-    sys.exit(run_case({"resume": resume, "validation": validation, "elsewhere": elsewhere, "recovery": recovery,
-                       "refused": refused}, text_for_training))
+    sys.exit(run_cases({"resume": resume, "validation": validation, "elsewhere": elsewhere, "recovery": recovery,
+                        "refused": refused}))

@@ -1,13 +1,12 @@
 """Replicas of a pipeline that train together, over real processes.
 
-usage: replicas_test.py BIN_DIR parity|forms|resume|recovers|replays|refused
+usage: replicas_test.py BIN_DIR [parity|forms|resume|recovers|replays|refused ...]
 """
 import sys
-import tempfile
 
+from cases import run_cases
 from group_test import expect_near
-from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, expect_learnt, rounding,
-                           text_for_training, wait_for)
+from training_test import DEFAULT, GPT, LLAMA, MUON, expect_equal, expect_learnt, rounding, wait_for
 
 WORKERS = 4
 TWO = ("--set", "pipeline.replicas=2")
@@ -159,14 +158,6 @@ def refused(cluster):
     expect("alone", "one replica (pipeline.replicas 1) sends no other anything", "--set", "pipeline.gradients=bf16")
 
 
-def main():
-    cases = {"parity": parity, "forms": forms, "resume": resume, "recovers": recovers,
-             "replays": replays, "refused": refused}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=WORKERS) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases({"parity": parity, "forms": forms, "resume": resume, "recovers": recovers,
+                        "replays": replays, "refused": refused}, workers=WORKERS))

@@ -1,13 +1,12 @@
 """Microbatches that travel in slices, over real processes.
 
-usage: slices_test.py BIN_DIR losses|resume|auto
+usage: slices_test.py BIN_DIR [losses|resume|auto ...]
 """
 import json
 import sys
-import tempfile
 
-from training_test import (DEFAULT, GPT, LLAMA, NONE, Cluster, expect_equal, expect_learnt,
-                           rounding, text_for_training, wait_for)
+from cases import run_cases
+from training_test import DEFAULT, GPT, LLAMA, NONE, expect_equal, expect_learnt, rounding, wait_for
 
 # Of a loss, in each of 50 steps: rounding that AdamW has made larger.
 ROUNDING = rounding(2e-6)
@@ -93,13 +92,5 @@ def auto(cluster):
     print(f"ok: {refused.stderr.strip()}", flush=True)
 
 
-def main():
-    cases = {"losses": losses, "resume": resume, "auto": auto}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=4) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run_cases({"losses": losses, "resume": resume, "auto": auto}))

@@ -1,6 +1,6 @@
 """Training over real processes on the loopback interface: a coordinator, workers, the CLI.
 
-usage: training_test.py BIN_DIR parity|llama|optimizers|resume|transports|faults
+usage: training_test.py BIN_DIR [parity|llama|optimizers|resume|transports|faults ...]
 
 Workers have the CPU. With LONGHAUL_TEST_GPUS=N each has one of N GPUs, and shares it where there are more workers.
 """
@@ -58,7 +58,7 @@ def wait_for(what, condition, deadline_s=DEADLINE_S):
 
 
 def select_tick():
-    signal.sigtimedwait([signal.SIGCHLD], 0.02)
+    signal.sigtimedwait([signal.SIGCHLD], 0.1)  # most conditions start the CLI, which takes the cores from the run
 
 
 class Skipped(Exception):
@@ -91,13 +91,13 @@ class Cluster:
         self.token = self.folder / "token"
         os.environ["LONGHAUL_HOME"] = str(self.folder / "home")
         self.processes = {}
+        self.workers = range(1, workers + 1)
+        self.others = set()  # names of workers that have flags of their own
         self.start("coordinator", "longhaul-coordinator", "--listen", "127.0.0.1:0")
         address = self.folder / "coordinator" / "address"
         self.address = wait_for("the coordinator's address",
                                 lambda: address.exists() and address.read_text().strip())
-        for number in range(1, workers + 1):
-            self.start_worker(number)
-        wait_for("the workers", lambda: len(self.connected()) == workers)
+        self.restore()
 
     def __enter__(self):
         return self
@@ -122,7 +122,22 @@ class Cluster:
         """Of that worker, as its flag has them."""
         return f"cuda:{(number - 1) % GPUS}" if GPUS else "cpu"
 
+    def restore(self):
+        """The workers that it began with, and no others."""
+        wanted = [f"worker{number}" for number in self.workers]
+        for name in list(self.processes):
+            if name != "coordinator" and (name not in wanted or name in self.others):
+                self.kill(name)
+                del self.processes[name]
+        self.others.clear()
+        for number, name in zip(self.workers, wanted):
+            if name not in self.processes or self.processes[name].poll() is not None:
+                self.start_worker(number)
+        wait_for("the workers", lambda: sorted(w["name"] for w in self.connected()) == sorted(wanted))
+
     def start_worker(self, number, *flags, cwd=None):
+        if flags or cwd:
+            self.others.add(f"worker{number}")
         self.start(f"worker{number}", "longhaul-worker", "--coordinator", self.address,
                    "--name", f"worker{number}", "--device", self.devices(number), *flags, cwd=cwd)
 
@@ -378,14 +393,7 @@ def faults(cluster):
     print(f"ok: stopped at step {status['step']} with its checkpoint", flush=True)
 
 
-def main():
-    cases = {"parity": parity, "llama": llama, "optimizers": optimizers, "resume": resume,
-             "transports": transports, "faults": faults}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=4) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    main()
+    from cases import run_cases
+    sys.exit(run_cases({"parity": parity, "llama": llama, "optimizers": optimizers, "resume": resume,
+                        "transports": transports, "faults": faults}))

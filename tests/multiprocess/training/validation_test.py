@@ -1,16 +1,16 @@
 """Validation, and runs that go on when they were done, over real processes on the loopback interface.
 
-usage: validation_test.py BIN_DIR imported|clean|more-steps
+usage: validation_test.py BIN_DIR [imported|clean|more-steps ...]
 """
 import json
 import pathlib
 import struct
 import sys
-import tempfile
 
+from cases import run_cases
 from data_sets_test import write_set
 from published_test import read_safetensors
-from training_test import DEFAULT, NONE, Cluster, expect_equal, text_for_training, wait_for
+from training_test import DEFAULT, NONE, expect_equal, wait_for
 
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "models"
 TIED = ("gpt2", "llama3", "qwen2_5")
@@ -168,15 +168,5 @@ def more_steps(cluster):
     print(f"ok: {status['reason']}", flush=True)
 
 
-def main():
-    cases = {"imported": imported, "clean": clean, "more-steps": more_steps}
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=4) as cluster:
-            cases[sys.argv[2]](cluster)
-
-
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or not pathlib.Path(sys.argv[1]).is_dir():
-        sys.exit(__doc__)
-    main()
+    sys.exit(run_cases({"imported": imported, "clean": clean, "more-steps": more_steps}))

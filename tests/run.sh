@@ -28,7 +28,17 @@ for arg in "$@"; do
   esac
 done
 
-step() { printf '\n== %s (%s s so far)\n' "$*" "$SECONDS"; }
+# Each part and its seconds. How long each test took is in build/*/junit.xml.
+times=()
+part=
+part_began=0
+# step PART: the part before it has ended.
+step() {
+  [ -z "$part" ] || times+=("$part" "$((SECONDS - part_began))")
+  part=$1
+  part_began=$SECONDS
+  [ -z "$part" ] || printf '\n== %s (%s s so far)\n' "$part" "$SECONDS"
+}
 
 if [ "$setup" = 1 ]; then
   step "set up"
@@ -137,7 +147,11 @@ if [ "$full" = 1 ]; then
   tests/sim/coordinator/mutations/run.sh || failed=$((failed + 1))
 fi
 
-step "done"
+step ""
+printf '\n== done\n'
 [ "$skipped" = 0 ] || echo "Why a test was skipped stands in build/*/Testing/Temporary/LastTest.log."
-printf '%d passed, %d failed, %d skipped\n' $((total - failed - skipped)) "$failed" "$skipped"
+{
+  printf '%-28s %6d s\n' "${times[@]}" "in all" "$SECONDS"
+  printf '%d passed, %d failed, %d skipped\n' $((total - failed - skipped)) "$failed" "$skipped"
+} | tee build/test_run.txt
 [ "$failed" = 0 ]

@@ -36,12 +36,12 @@ topology:
     - {{ within: east, rate: 200mbit }}
     - {{ within: west, rate: 200mbit }}
 """
-STEPS, WARM_UP = 7, 2
+STEPS, WARM_UP = 5, 2
 DEFAULTS = {"hidden": 512, "context": 128, "replicas": ""}
 # Bound by the slow link, by compute, and by both nearly alike.
 CELLS = [
     {"name": "linkbound", "codec": "bf16", "microbatches": 6, "block_ms": 2, "stages": 4},
-    {"name": "computebound", "codec": "bf16", "microbatches": 8, "block_ms": 30, "stages": 4},
+    {"name": "computebound", "codec": "bf16", "microbatches": 8, "block_ms": 20, "stages": 4},
     {"name": "even", "codec": "bf16", "microbatches": 12, "block_ms": 13, "stages": 4},
     {"name": "uncompressed", "codec": "none", "microbatches": 6, "block_ms": 5, "stages": 4},
     {"name": "two", "codec": "bf16", "microbatches": 8, "block_ms": 4, "stages": 2},

@@ -15,7 +15,7 @@ namespace longhaul::coordinator {
 namespace {
 
 bool AllAtOnce(const RunSpec& spec, const Plan& plan) {
-  return TraitsOf(spec.pipeline.schedule).depth != DepthRule::kStagesFromHere &&
+  return TraitsOf(spec.pipeline.schedule).may_hold_whole_step() &&
          std::all_of(
              plan.assignment.cells.begin(), plan.assignment.cells.end(),
              [&](const Cell& cell) { return cell.setting.depth >= spec.train.microbatches; });
@@ -45,13 +45,8 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& pla
 std::string DepthReason(const RunSpec& spec, const Plan& plan, uint32_t most, uint32_t chosen) {
   const uint32_t all = spec.train.microbatches;
   const ScheduleTraits& schedule = TraitsOf(spec.pipeline.schedule);
-  switch (schedule.depth) {
-    case DepthRule::kStagesFromHere:
-      return fmt::format("{}: the stages from here on", schedule.name);
-    case DepthRule::kWholeStep:
-      return fmt::format("{}: all of a step", schedule.name);
-    case DepthRule::kAsLinksNeed:
-      break;
+  if (!schedule.searches_depth()) {
+    return fmt::format("{}: {}", schedule.name, schedule.depth_words);
   }
   if (spec.pipeline.depth) return "pipeline.depth of the run file";
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {

@@ -104,15 +104,9 @@ const StageCosts::Size& StageCosts::SizeOf(const Stage& stage) const {
 }
 
 uint32_t StageCosts::LeastDepth(uint32_t stages_from_here) const {
-  switch (TraitsOf(spec_.pipeline.schedule).depth) {
-    case DepthRule::kWholeStep:
-      return spec_.train.microbatches;
-    case DepthRule::kStagesFromHere:
-      return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(stages_from_here));
-    case DepthRule::kAsLinksNeed:
-      return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(1));
-  }
-  return 1;
+  const uint32_t all = spec_.train.microbatches;
+  return std::min(all, spec_.pipeline.depth.value_or(
+                           UsualDepth(spec_.pipeline.schedule, stages_from_here, all)));
 }
 
 StageCosts::Need StageCosts::OfDevice(const Stage& stage, uint32_t depth) const {

@@ -48,7 +48,7 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
   }
   if (reader.Sound({"pipeline.send_order"}) &&
       pipeline.send_order == SendOrder::kActivationsFirst &&
-      (schedule.depth == DepthRule::kStagesFromHere ||
+      (!schedule.may_hold_whole_step() ||
        (pipeline.depth && *pipeline.depth < spec.train.microbatches))) {
     reader.Fail(reader.PlaceOf("pipeline.send_order"),
                 fmt::format("pipeline.send_order: activations-first needs all {} microbatches in "

@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_RUN_KINDS_SCHEDULES_H_
 #define LONGHAUL_RUN_KINDS_SCHEDULES_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,7 @@ struct ScheduleTraits {
   ScheduleKind kind;
   std::string_view name;  // in run files
   DepthRule depth;
+  std::string_view depth_words = "";  // what a fixed rule comes to, for people
   // The first backward of a step waits for the last forward.
   bool forwards_first = false;
   // Activations may go ahead of gradients on the wire (pipeline.send_order). Without: data leave as
@@ -37,6 +39,9 @@ struct ScheduleTraits {
 
   // What follows from the traits above.
   constexpr bool searches_depth() const { return depth == DepthRule::kAsLinksNeed; }
+  constexpr bool may_hold_whole_step() const {
+    return searches_depth() || depth == DepthRule::kWholeStep;
+  }
   // Depths may change between two steps, which steps that overlap do not have.
   constexpr bool may_change_depth() const { return searches_depth() && !overlaps_steps; }
   constexpr uint32_t weight_versions() const { return overlaps_steps ? 2 : 1; }
@@ -47,11 +52,14 @@ inline constexpr std::array kSchedules = {
                    .name = "link-aware",
                    .depth = DepthRule::kAsLinksNeed,
                    .orders_data = true},
-    ScheduleTraits{
-        .kind = ScheduleKind::kOneFOneB, .name = "1f1b", .depth = DepthRule::kStagesFromHere},
+    ScheduleTraits{.kind = ScheduleKind::kOneFOneB,
+                   .name = "1f1b",
+                   .depth = DepthRule::kStagesFromHere,
+                   .depth_words = "the stages from here on"},
     ScheduleTraits{.kind = ScheduleKind::kGpipe,
                    .name = "gpipe",
                    .depth = DepthRule::kWholeStep,
+                   .depth_words = "all of a step",
                    .forwards_first = true,
                    .orders_data = true},
     ScheduleTraits{.kind = ScheduleKind::kTwoVersions,
@@ -72,6 +80,26 @@ constexpr const ScheduleTraits& TraitsOf(ScheduleKind kind) {
 }
 constexpr std::string_view ToString(ScheduleKind kind) {
   return TraitsOf(kind).name;
+}
+
+// The depth that a schedule starts from where nobody asks for one. A search goes on from 1.
+constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint32_t microbatches) {
+  switch (TraitsOf(kind).depth) {
+    case DepthRule::kWholeStep:
+      return microbatches;
+    case DepthRule::kStagesFromHere:
+      return stages_from_here;
+    case DepthRule::kAsLinksNeed:
+      break;
+  }
+  return 1;
+}
+// The depth that a schedule runs with where `asked` is asked for.
+constexpr uint32_t AllowedDepth(ScheduleKind kind, uint32_t asked, uint32_t stages_from_here,
+                                uint32_t microbatches) {
+  if (TraitsOf(kind).searches_depth()) return asked;
+  const uint32_t usual = UsualDepth(kind, stages_from_here, microbatches);
+  return TraitsOf(kind).depth == DepthRule::kWholeStep ? usual : std::min(asked, usual);
 }
 
 static_assert(

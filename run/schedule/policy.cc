@@ -11,15 +11,9 @@ uint32_t EffectiveDepth(const PolicyOptions& options) {
   if (options.forward_only) {
     return std::min(options.microbatches, std::max(options.depth, kLeastOutputs));
   }
-  switch (TraitsOf(options.kind).depth) {
-    case DepthRule::kWholeStep:
-      return options.microbatches;
-    case DepthRule::kStagesFromHere:
-      return std::min(options.depth, chain::StagesFrom(options.stage.value(), options.stages));
-    case DepthRule::kAsLinksNeed:
-      return options.depth;
-  }
-  return options.depth;
+  return AllowedDepth(options.kind, options.depth,
+                      chain::StagesFrom(options.stage.value(), options.stages),
+                      options.microbatches);
 }
 
 StagePolicy::StagePolicy(const PolicyOptions& options)

@@ -26,7 +26,7 @@
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/follower.h"
 #include "coordinator/standby/leadership.h"
-#include "coordinator/state/transitions.h"
+#include "coordinator/state/ledger/transitions.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
 #include "proto/rpc/channel.h"

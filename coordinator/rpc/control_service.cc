@@ -63,7 +63,10 @@ grpc::ServerUnaryReactor* ControlServiceImpl::Info(Context* context, const v1::I
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   uint32_t connected = 0;
-  for (const v1::WorkerStatus& worker : shell_->Workers()) connected += worker.connected() ? 1 : 0;
+  for (const v1::WorkerStatus& worker :
+       shell_->Read([&](const Views& views) { return views.Workers(Now()); })) {
+    connected += worker.connected() ? 1 : 0;
+  }
   reply->set_version(version_);
   reply->set_workers(connected);
   return Answer(context, absl::OkStatus());
@@ -243,7 +246,7 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v
   }
   // The oldest ones are left out where all would not fit into a message.
   size_t bytes = 0;
-  for (v1::RunStatus& run : shell_->Runs()) {
+  for (v1::RunStatus& run : shell_->Read([&](const Views& views) { return views.Runs(); })) {
     if (!CheckOwner(*caller, run).ok()) continue;
     bytes += run.ByteSizeLong() + 16;
     if (bytes > kMaxMessageBytes) break;
@@ -259,7 +262,8 @@ grpc::ServerUnaryReactor* ControlServiceImpl::GetRun(Context* context,
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
-  StatusOr<v1::RunStatus> run = shell_->Run(request->run());
+  StatusOr<v1::RunStatus> run =
+      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
   if (!run.ok()) return Answer(context, run.status());
   const Status own = CheckOwner(*caller, *run);
   if (own.ok()) *reply = *std::move(run);
@@ -273,9 +277,17 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListWorkers(Context* context,
   if (!caller.ok()) {
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
-  for (v1::WorkerStatus& worker : shell_->Workers()) *reply->add_workers() = std::move(worker);
-  for (v1::MeasuredLink& link : shell_->Links()) *reply->add_links() = std::move(link);
-  for (v1::RelayStatus& relay : shell_->Relays()) *reply->add_relays() = std::move(relay);
+  for (v1::WorkerStatus& worker :
+       shell_->Read([&](const Views& views) { return views.Workers(Now()); })) {
+    *reply->add_workers() = std::move(worker);
+  }
+  for (v1::MeasuredLink& link :
+       shell_->Read([&](const Views& views) { return views.Links(Now()); })) {
+    *reply->add_links() = std::move(link);
+  }
+  for (v1::RelayStatus& relay : shell_->Read([&](const Views& views) { return views.Relays(); })) {
+    *reply->add_relays() = std::move(relay);
+  }
   return Answer(context, absl::OkStatus());
 }
 

@@ -41,7 +41,8 @@ grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& r
     // Before the page is read: what came with the end must be in it.
     bool last = !follow;
     if (follow && !run.empty()) {
-      const StatusOr<v1::RunStatus> status = shell->Run(run);
+      const StatusOr<v1::RunStatus> status =
+          shell->Read([&](const Views& views) { return views.RunOf(run); });
       last = !status.ok() || IsEnded(*status);
     }
     StatusOr<std::vector<Message>> page = fetch(after);
@@ -69,7 +70,8 @@ grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
   if (const Status status = RoomForFollower(shell_); !status.ok()) {
     return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(status);
   }
-  const StatusOr<v1::RunStatus> first = shell_->Run(request->run());
+  const StatusOr<v1::RunStatus> first =
+      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
   if (!first.ok()) return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(first.status());
   if (const Status own = CheckOwner(*caller, *first); !own.ok()) {
     return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(own);
@@ -77,7 +79,7 @@ grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
   // By id from here on: the newest run of a name may become another one.
   auto next = [shell = shell_, id = first->run_id(),
                sent = std::optional<uint64_t>()]() mutable -> Stream::Step {
-    StatusOr<v1::RunStatus> run = shell->Run(id);
+    StatusOr<v1::RunStatus> run = shell->Read([&](const Views& views) { return views.RunOf(id); });
     if (!run.ok()) return {.messages = {}, .more = false, .end = run.status()};
     Stream::Step step;
     if (IsEnded(*run)) step.end = absl::OkStatus();
@@ -99,7 +101,8 @@ grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
   }
   std::string run;
   if (!request->run().empty()) {
-    const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
+    const StatusOr<v1::RunStatus> found =
+        shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
     if (!found.ok()) return FinishNow<Reactor>(found.status());
     if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
     run = found->run_id();
@@ -121,7 +124,8 @@ grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
   if (!caller.ok()) {
     return RefuseCaller<Reactor>(*context, caller.status());
   }
-  const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
+  const StatusOr<v1::RunStatus> found =
+      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
   if (!found.ok()) return FinishNow<Reactor>(found.status());
   if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
   const RunId run(found->run_id());
@@ -138,7 +142,8 @@ grpc::ServerWriteReactor<v1::StepRecord>* ControlServiceImpl::ListSteps(
   if (!caller.ok()) {
     return RefuseCaller<Reactor>(*context, caller.status());
   }
-  const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
+  const StatusOr<v1::RunStatus> found =
+      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
   if (!found.ok()) return FinishNow<Reactor>(found.status());
   if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
   const RunId run(found->run_id());

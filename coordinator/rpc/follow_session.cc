@@ -38,7 +38,8 @@ void NoteStaleLater(const Followed& followed, std::set<std::string> workers) {
     // Another session may have ended since, and has a call of its own.
     if (followed.leadership->standby_away() < followed.standby_is_stale) return;
     size_t here = 0;
-    for (const v1::WorkerStatus& worker : followed.shell->Workers()) {
+    for (const v1::WorkerStatus& worker :
+         followed.shell->Read([&](const Views& views) { return views.Workers(Now()); })) {
       here += worker.connected() && workers.contains(worker.worker_id()) ? 1 : 0;
     }
     if (2 * here < workers.size()) {
@@ -250,7 +251,8 @@ void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, ui
 v1::FollowedMessage FollowSession::WorkersNow() const {
   v1::FollowedMessage message;
   v1::FollowedMessage::Beat& beat = *message.mutable_beat();
-  for (const v1::WorkerStatus& worker : followed_.shell->Workers()) {
+  for (const v1::WorkerStatus& worker :
+       followed_.shell->Read([&](const Views& views) { return views.Workers(Now()); })) {
     if (worker.connected()) beat.add_worker_ids(worker.worker_id());
   }
   return message;

@@ -21,7 +21,8 @@ Status Gate::StillMember(const Caller& caller) const {
 
 StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run) const {
   if (MayAll(caller)) return run;
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus status, shell_->Run(run));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus status,
+                      shell_->Read([&](const Views& views) { return views.RunOf(run); }));
   LH_RETURN_IF_ERROR(CheckOwner(caller, status));
   return status.run_id();
 }
@@ -30,9 +31,10 @@ StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) 
   if (MayAll(caller)) return MayBe{.blob = true, .copy = true};
   const bool worker = caller.member->role == Role::kWorker;
   if (IsSha256Hex(sha256)) {
-    const Naming naming = worker
-                              ? shell_->NamedForWorker(WorkerId(caller.member->worker_id), sha256)
-                              : shell_->NamedForOwner(caller.member->name, sha256);
+    const Naming naming = shell_->Read([&](const Views& views) {
+      return worker ? views.NamedForWorker(WorkerId(caller.member->worker_id), sha256)
+                    : views.NamedForOwner(caller.member->name, sha256);
+    });
     const bool listed = std::ranges::any_of(naming.lists, [&](const std::string& list) {
       const auto names = lists_->NamedBy(list);
       return names.ok() && (*names)->contains(sha256);

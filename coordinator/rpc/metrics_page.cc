@@ -325,10 +325,12 @@ uint64_t StoreBytes(const std::string& state_dir) {
 Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
              const std::string& version) {
   Reading reading;
-  reading.runs = shell.Runs(UnixMsNow() - absl::ToInt64Milliseconds(kShownAfterEnd));
-  reading.workers = shell.Workers();
-  reading.links = shell.Links();
-  reading.faults = shell.Faults();
+  reading.runs = shell.Read([&](const Views& views) {
+    return views.Runs(UnixMsNow() - absl::ToInt64Milliseconds(kShownAfterEnd));
+  });
+  reading.workers = shell.Read([&](const Views& views) { return views.Workers(Now()); });
+  reading.links = shell.Read([&](const Views& views) { return views.Links(Now()); });
+  reading.faults = shell.Read([&](const Views& views) { return views.faults(); });
   reading.use = shell.Use();
   reading.store_bytes = StoreBytes(state_dir);
   reading.version = version;

@@ -55,7 +55,8 @@ OwnBlobs::Test OwnBlobs::Of(const Caller& caller) const {
   if (MayAll(caller)) return [](const std::string&) { return true; };
   const std::string& member = caller.member->name;
   // Shared: the test is copied, and what runs name may be much.
-  const auto named = std::make_shared<const OwnNames>(shell_->NamesOfOwner(member));
+  const auto named = std::make_shared<const OwnNames>(
+      shell_->Read([&](const Views& views) { return views.NamesOfOwner(member); }));
   std::vector<std::shared_ptr<const BlobLists::Names>> listed;
   for (const std::string& list : named->lists) {
     // A list that is gone, or none, names nothing.

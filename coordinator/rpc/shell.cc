@@ -213,16 +213,6 @@ bool Shell::Drop(RequestId request) {
          removals_.Drop(request) || garbage_.Drop(request);
 }
 
-std::vector<v1::RunStatus> Shell::Runs(int64_t ended_since_unix_ms) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->Runs(ended_since_unix_ms);
-}
-
-FaultCounts Shell::Faults() const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->faults();
-}
-
 ShellUse Shell::Use() const {
   ShellUse use;
   use.planner = planner_.Use();
@@ -235,52 +225,6 @@ ShellUse Shell::Use() const {
   use.events_waiting = events_.size();
   use.sessions = sessions_.size();
   return use;
-}
-
-StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->Run(id_or_name);
-}
-
-std::vector<v1::WorkerStatus> Shell::Workers() const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->Workers(Now());
-}
-
-std::vector<v1::MeasuredLink> Shell::Links() const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->Links(Now());
-}
-
-std::vector<v1::RelayStatus> Shell::Relays() const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->Relays();
-}
-
-bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes,
-                        const std::optional<WorkerId>& from) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->ExpectsCopy(sha256, bytes, from);
-}
-
-bool Shell::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->HasCopyFor(from, sha256);
-}
-
-Naming Shell::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->NamedForWorker(worker, sha256);
-}
-
-OwnNames Shell::NamesOfOwner(std::string_view owner) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->NamesOfOwner(owner);
-}
-
-Naming Shell::NamedForOwner(std::string_view owner, const std::string& sha256) const {
-  const std::lock_guard lock(state_mutex_);
-  return state_->NamedForOwner(owner, sha256);
 }
 
 void Shell::CallAfter(absl::Duration delay, std::function<void()> call) {
@@ -369,8 +313,8 @@ Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands
     *commands = std::move(result.commands);
     wake_at_ = result.wake_at;
     if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);
-    news = !result.writes.empty() || state_->sequence() != seen_sequence_;
-    seen_sequence_ = state_->sequence();
+    news = !result.writes.empty() || state_->views().sequence() != seen_sequence_;
+    seen_sequence_ = state_->views().sequence();
   }
   if (news) NotifySoon();
   return absl::OkStatus();

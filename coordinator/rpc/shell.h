@@ -102,21 +102,12 @@ class Shell {
   bool Drop(RequestId request);
 
   // ---- Queries
-  // As State::Runs.
-  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
-  StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
-  std::vector<v1::WorkerStatus> Workers() const;
-  std::vector<v1::MeasuredLink> Links() const;
-  std::vector<v1::RelayStatus> Relays() const;
-  // Whether a worker, or this one, was asked to send a copy of this shard.
-  bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
-                   const std::optional<WorkerId>& from) const;
-  // As State::HasCopyFor.
-  bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
-  Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
-  Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
-  OwnNames NamesOfOwner(std::string_view owner) const;
-  FaultCounts Faults() const;
+  // Reads the state between two ticks. `query` must not call the shell.
+  template <class Query>
+  auto Read(const Query& query) const {
+    const std::lock_guard lock(state_mutex_);
+    return query(state_->views());
+  }
   ShellUse Use() const;
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }

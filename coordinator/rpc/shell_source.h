@@ -20,12 +20,18 @@ class ShellSource : public Source {
   // Must outlive this.
   explicit ShellSource(Shell* shell) : shell_(shell) {}
 
-  std::vector<v1::RunStatus> Runs() const override { return shell_->Runs(); }
-  StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const override {
-    return shell_->Run(id_or_name);
+  std::vector<v1::RunStatus> Runs() const override {
+    return shell_->Read([&](const Views& views) { return views.Runs(); });
   }
-  std::vector<v1::WorkerStatus> Workers() const override { return shell_->Workers(); }
-  std::vector<v1::MeasuredLink> Links() const override { return shell_->Links(); }
+  StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const override {
+    return shell_->Read([&](const Views& views) { return views.RunOf(id_or_name); });
+  }
+  std::vector<v1::WorkerStatus> Workers() const override {
+    return shell_->Read([&](const Views& views) { return views.Workers(Now()); });
+  }
+  std::vector<v1::MeasuredLink> Links() const override {
+    return shell_->Read([&](const Views& views) { return views.Links(Now()); });
+  }
   StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                 size_t limit) const override {
     return shell_->store().NewestEvents(run, after, limit);

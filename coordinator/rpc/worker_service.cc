@@ -43,13 +43,17 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
   return StartUpload(
       copies_, &shell_->upload_threads(),
       {.may_come = [this, from](const std::string& sha256, uint64_t bytes) -> Status {
-         if (shell_->ExpectsCopy(sha256, bytes, from)) return absl::OkStatus();
+         if (shell_->Read(
+                 [&](const Views& views) { return views.ExpectsCopy(sha256, bytes, from); }))
+           return absl::OkStatus();
          return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
        },
        // A copy of another run's shard is no proof that this worker has the bytes.
        .may_skip =
            [this, from](const std::string& sha256) {
-             return !from || shell_->HasCopyFor(*from, sha256);
+             return !from || shell_->Read([&](const Views& views) {
+               return views.HasCopyFor(*from, sha256);
+             });
            },
        .done = [this, from](const std::string& sha256) { shell_->CopyStored(from, sha256); }});
 }

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "coordinator/state/state.h"
+#include "coordinator/state/run_record.h"
 
 namespace longhaul::coordinator {
 

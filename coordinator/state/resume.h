@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "coordinator/state/state.h"
+#include "coordinator/state/run_record.h"
 #include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {

@@ -1,100 +1,187 @@
 #include "coordinator/state/state.h"
 
+#include <algorithm>
 #include <utility>
+#include <variant>
 
-#include "coordinator/state/core.h"
+#include "base/check.h"
+#include "coordinator/state/invariants.h"
+#include "coordinator/state/ledger/computations.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/life/link_troubles.h"
+#include "coordinator/state/life/stages.h"
+#include "coordinator/state/life/standstill.h"
+#include "coordinator/state/life/steps.h"
+#include "coordinator/state/life/tuning.h"
+#include "coordinator/state/planning/planning.h"
+#include "coordinator/state/planning/queue.h"
+#include "coordinator/state/planning/worker_choice.h"
+#include "coordinator/state/queries/garbage.h"
+#include "coordinator/state/queries/traces.h"
+#include "coordinator/state/recovery/crews.h"
+#include "coordinator/state/recovery/recovery.h"
+#include "coordinator/state/recovery/replicas.h"
+#include "coordinator/state/sessions/messages.h"
+#include "coordinator/state/sessions/sessions.h"
+#include "coordinator/state/shards/checkpoint_list.h"
+#include "coordinator/state/shards/commits.h"
+#include "coordinator/state/shards/copies.h"
+#include "coordinator/state/shards/shards.h"
+#include "coordinator/state/workers/health.h"
+#include "coordinator/state/workers/orders.h"
+#include "coordinator/state/workers/spares.h"
+#include "coordinator/state/workers/worker_links.h"
 
 namespace longhaul::coordinator {
 
-std::string_view ToString(RunState state) {
-  switch (state) {
-    case RunState::kQueued:
-      return "queued";
-    case RunState::kPlanning:
-      return "planning";
-    case RunState::kPreparing:
-      return "preparing";
-    case RunState::kRunning:
-      return "running";
-    case RunState::kFinishing:
-      return "finishing";
-    case RunState::kDone:
-      return "done";
-    case RunState::kStopped:
-      return "stopped";
-    case RunState::kFailed:
-      return "failed";
-    case RunState::kRecovering:
-      return "recovering";
+// A component is given those that it uses, which stand above it.
+struct State::Components {
+  Ledger ledger;
+  Moves moves{ledger};
+  Computations computations{ledger};
+
+  Health health{ledger};
+  WorkerLinks links{ledger};
+  Orders orders{ledger, links};
+  Spares spares{ledger, health, links, orders};
+
+  Failures failures{ledger, moves};
+  LinkTroubles troubles{ledger};
+  Tuning tuning{ledger, computations};
+  Steps steps{ledger, failures, tuning};
+  Standstill standstill{ledger, failures, troubles, steps};
+  Stages stages{ledger, moves, failures, health, orders, troubles, standstill, tuning};
+
+  Shards shards{ledger, links};
+  Copies copies{ledger, links, spares, shards};
+  Commits commits{ledger, failures, health, copies};
+  CheckpointList checkpoint_list{ledger, shards};
+
+  WorkerChoice choice{ledger, health, links};
+  Planning planning{ledger, moves, failures, links, orders, shards, computations};
+  Queue queue{ledger, moves, failures, links, choice, planning};
+
+  Crews crews{ledger, health, links, failures};
+  Recovery recovery{ledger, moves, failures, health, spares, shards, stages, tuning, crews};
+  Replicas replicas{ledger, moves, failures, spares, crews};
+
+  Traces traces{ledger};
+  Garbage garbage;
+  Views views{{ledger, health, links, spares, troubles, steps, shards, planning}};
+
+  Sessions sessions{ledger, health, links, stages, planning, shards, copies};
+  Messages messages{ledger,
+                    {health, links, spares, troubles, tuning, steps, standstill, stages, shards,
+                     commits, planning, traces}};
+
+  bool restarted = false;
+
+  Components(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
+             MonoTime now)
+      : ledger(options, next_event_sequence, now),
+        garbage(ledger, moves, shards, planning, queue, std::move(stored.unreadable)) {
+    // Drafts are given up before tuning begins, and orders go out when all have heard of the move.
+    for (MoveListener* listener : std::initializer_list<MoveListener*>{
+             &planning, &shards, &tuning, &steps, &standstill, &stages, &failures, &troubles,
+             &copies, &commits, &recovery, &orders}) {
+      moves.Add(listener);
+    }
+    shards.WhenDone(ShardCheck::Purpose::kResume,
+                    [this](Run& run, const ShardCheck& /*check*/, const std::string& failure) {
+                      AfterResumeCheck(run, failure);
+                    });
+    for (RunRecord& record : stored.runs) Load(std::move(record), stored);
   }
-  return "?";
-}
 
-bool HasEnded(RunState state) {
-  return state == RunState::kDone || state == RunState::kStopped || state == RunState::kFailed;
-}
+  void Load(RunRecord record, const StoredRuns& stored) {
+    Run& run = ledger.Load(std::move(record));
+    const auto rows = stored.steps.find(run.record.id);
+    if (rows != stored.steps.end()) steps.Load(run, rows->second);
+  }
 
-struct State::Impl {
-  Core core;
+  // Whoever goes on from a checkpoint waits for the checks of its shards.
+  void AfterResumeCheck(Run& run, const std::string& failure) {
+    if (run.record.state != RunState::kRecovering) {
+      planning.OnShards(run.record.id, failure);
+    } else if (!failure.empty()) {
+      recovery.OnMoveFailed(run, failure);
+    }
+  }
+
+  void On(event::WorkerJoined& event) { sessions.On(event); }
+  void On(event::WorkerSaid& event) { messages.On(event); }
+  void On(event::WorkerLeft& event) { sessions.On(event); }
+  void On(event::Submitted& event) { queue.On(event); }
+  void On(event::PlanAsked& event) { queue.On(event); }
+  void On(event::StopAsked& event) { stages.On(event); }
+  void On(event::DataPrepared& event) { planning.On(event); }
+  void On(event::CheckpointsAsked& event) { checkpoint_list.On(event); }
+  void On(event::CopiesChecked& event) { shards.On(event); }
+  void On(event::TraceAsked& event) { traces.On(event); }
+  void On(event::PlanComputed& event) { planning.On(event); }
+  void On(event::RetuneComputed& event) { tuning.On(event); }
+  void On(event::ReplicasAsked& event) { replicas.On(event); }
+  void On(event::RemoveAsked& event) { garbage.On(event); }
+  void On(event::GarbageAsked& event) { garbage.On(event); }
+  void On(event::CopyStored& event) { shards.On(event); }
+
+  void CheckTimers() {
+    sessions.CheckTimers();
+    shards.CheckTimers();
+    traces.CheckTimers();
+    planning.CheckProbes();
+    links.CheckTimers();
+    for (Run* run : ledger.RunsInOrder()) stages.CheckTimers(*run);
+    planning.CheckTimers();
+  }
+
+  MonoTime NextWake() const {
+    MonoTime wake =
+        std::min({sessions.NextWake(), shards.NextWake(), traces.NextWake(), planning.NextWake(),
+                  links.NextWake(), queue.NextWake(), health.NextWake()});
+    for (const auto& [id, run] : ledger.runs()) {
+      wake = std::min({wake, stages.NextWake(run), failures.NextWake(run)});
+    }
+    return wake;
+  }
 };
 
 State::State(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
              MonoTime now)
-    : impl_(new Impl{Core(options, std::move(stored), next_event_sequence, now)}) {}
+    : components_(
+          std::make_unique<Components>(options, std::move(stored), next_event_sequence, now)) {}
 
 State::~State() = default;
 
 TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) {
-  return impl_->core.Tick(std::move(events), now, unix_ms);
+  Components& c = *components_;
+  c.ledger.BeginTick(now, unix_ms);
+  if (!std::exchange(c.restarted, true)) {
+    c.garbage.LogUnreadable();
+    c.recovery.Restart();
+  }
+  for (Event& event : events) {
+    std::visit([&c](auto& one) { c.On(one); }, event);
+  }
+  c.CheckTimers();
+  c.planning.Advance();
+  c.queue.SubmitHeld();
+  c.recovery.Advance();
+  c.queue.Advance();
+  c.spares.Advance();
+  c.replicas.Advance();
+  c.copies.Advance();
+  c.queue.Answer();
+  TickResult result = c.ledger.EndTick(c.NextWake());
+  CheckInvariants(
+      {c.ledger, c.links, c.spares, c.failures, c.stages, c.tuning, c.planning, c.queue});
+  return result;
 }
 
-std::vector<v1::RunStatus> State::Runs(int64_t ended_since_unix_ms) const {
-  return impl_->core.Runs(ended_since_unix_ms);
-}
-
-StatusOr<v1::RunStatus> State::Run(std::string_view id_or_name) const {
-  return impl_->core.RunOf(id_or_name);
-}
-
-std::vector<v1::WorkerStatus> State::Workers(MonoTime now) const {
-  return impl_->core.Workers(now);
-}
-
-std::vector<v1::MeasuredLink> State::Links(MonoTime now) const {
-  return impl_->core.Links(now);
-}
-
-std::vector<v1::RelayStatus> State::Relays() const {
-  return impl_->core.Relays();
-}
-
-bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes,
-                        const std::optional<WorkerId>& from) const {
-  return impl_->core.ExpectsCopy(sha256, bytes, from);
-}
-
-bool State::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
-  return impl_->core.HasCopyFor(from, sha256);
-}
-
-Naming State::NamedForWorker(const WorkerId& worker, const std::string& sha256) const {
-  return impl_->core.NamedForWorker(worker, sha256);
-}
-
-OwnNames State::NamesOfOwner(std::string_view owner) const {
-  return impl_->core.NamesOfOwner(owner);
-}
-
-Naming State::NamedForOwner(std::string_view owner, const std::string& sha256) const {
-  return impl_->core.NamedForOwner(owner, sha256);
-}
-
-const FaultCounts& State::faults() const {
-  return impl_->core.faults();
-}
-
-uint64_t State::sequence() const {
-  return impl_->core.sequence();
+const Views& State::views() const {
+  return components_->views;
 }
 
 }  // namespace longhaul::coordinator

@@ -10,6 +10,13 @@ import sys
 BASE = ["base"]
 RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/published",
        "run/kinds", "run/replicas", "run/schedule"]
+STATE = ["coordinator/state/" + folder for folder in
+         ("ledger", "workers", "life", "shards", "planning", "recovery", "queries", "sessions")]
+# What every component of the state machine may use.
+STATE_BASE = BASE + RUN + ["messages", "coordinator/planner", "coordinator/state/books",
+                           *("coordinator/state/" + header for header in (
+                               "blob_names.h", "commands.h", "events.h", "ids.h", "layer_times.h", "options.h",
+                               "resume.h", "run_record.h", "text.h"))]
 ALLOWED = {
     "base": [],
     "base/cuda": BASE,
@@ -74,13 +81,20 @@ ALLOWED = {
                                 "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
     # Whether a worker listens where anybody can reach it decides whether links are encrypted.
     "coordinator/planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
-    # The pace of copies, which the limits reckon with.
-    "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h",
-                                       "transport/relay/ticket.h", "coordinator/planner",
-                                       "coordinator/state/books"],
+    # The state machine: what comes in and goes out, and the components, each folder above the ones before it.
+    "coordinator/state": BASE + RUN + ["messages", "coordinator/planner", "coordinator/state/books", *STATE],
     # Nothing of the state machine itself.
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
+    "coordinator/state/ledger": STATE_BASE,
+    "coordinator/state/workers": STATE_BASE + STATE[:1] + ["transport/relay/ticket.h"],
+    "coordinator/state/life": STATE_BASE + STATE[:2] + ["codec"],
+    # The pace of copies, which the limits reckon with.
+    "coordinator/state/shards": STATE_BASE + STATE[:3] + ["proto/wire/transfer_word.h"],
+    "coordinator/state/planning": STATE_BASE + STATE[:4],
+    "coordinator/state/recovery": STATE_BASE + STATE[:4],
+    "coordinator/state/queries": STATE_BASE + STATE[:6],
+    "coordinator/state/sessions": STATE_BASE + STATE[:7],
     "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/state"],
     # A coordinator that follows another, and which of them commands.
     "coordinator/standby": BASE + ["messages", "proto/identity", "proto/member", "proto/rpc", "coordinator/store"],

@@ -25,7 +25,7 @@ EXCEPTIONS = [
     ("coordinator/planner/split.cc", "best(stages + 1", "a table of dynamic programming has a row for none"),
     ("coordinator/planner/split.cc", "assign(stages + 1", "the same table's choices"),
     ("coordinator/planner/split.cc", "s - 1", "rows of that table: splits over so many stages, not neighbours"),
-    ("coordinator/state/model.cc", "stages.size() - 1", "the place of what was just added to a list"),
+    ("coordinator/state/ledger/stage_record.cc", "stages.size() - 1", "the place of what was just added to a list"),
     ("run/plan/plan.cc", "cells[i - 1].id", "ids in a list are compared, to see that they are in order"),
 ]
 

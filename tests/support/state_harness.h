@@ -192,7 +192,7 @@ class Coordinator {
   v1::WorkerMessage About(const std::string& run, std::optional<uint64_t> epoch = {}) const {
     v1::WorkerMessage message;
     message.set_run_id(run);
-    message.set_epoch(epoch ? *epoch : state->Run(run)->epoch());
+    message.set_epoch(epoch ? *epoch : views().RunOf(run)->epoch());
     return message;
   }
   event::WorkerSaid Said(const std::string& worker, v1::WorkerMessage message) const {
@@ -345,7 +345,7 @@ class Coordinator {
   // From submission to preparing / running, all going well.
   void ToPreparing(const std::vector<std::string>& workers, const std::string& run) {
     Data(run);
-    for (const std::string& worker : workers) Times(worker, run, state->Run(run)->epoch());
+    for (const std::string& worker : workers) Times(worker, run, views().RunOf(run)->epoch());
     for (const std::string& worker : workers) Checked(worker);
   }
   void ToRunning(const std::vector<std::string>& workers, const std::string& run,
@@ -354,8 +354,9 @@ class Coordinator {
     for (const std::string& worker : workers) Ready(worker, run, start_step);
   }
 
-  std::string StateOf(const std::string& run) const { return state->Run(run)->state(); }
-  std::string ReasonOf(const std::string& run) const { return state->Run(run)->reason(); }
+  const Views& views() const { return state->views(); }
+  std::string StateOf(const std::string& run) const { return views().RunOf(run)->state(); }
+  std::string ReasonOf(const std::string& run) const { return views().RunOf(run)->reason(); }
   // Commands of this kind that `worker`'s session got since the last Forget().
   int Count(const std::string& worker, v1::WorkerCommand::BodyCase kind) const {
     int count = 0;

@@ -78,7 +78,7 @@ int Main(int argc, char** argv) {
   fmt::print("{} workers join: {:.1f} ms for each, {:.1f} ms for the last\n", workers,
              Milliseconds(start) / workers, Milliseconds(last));
   const MonoTime asked = Now();
-  const auto rows = state.Workers(now);
+  const auto rows = state.views().Workers(now);
   fmt::print("one call of `longhaul workers`: {:.1f} ms\n", Milliseconds(asked));
   uint64_t talks = 0, cut = 0;
   for (const v1::WorkerStatus& row : rows) {

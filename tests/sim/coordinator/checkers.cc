@@ -6,8 +6,8 @@
 
 #include "coordinator/state/books/shard_book.h"
 #include "coordinator/state/books/step_book.h"
-#include "coordinator/state/checkpoints.h"
-#include "coordinator/state/transitions.h"
+#include "coordinator/state/ledger/manifests.h"
+#include "coordinator/state/ledger/transitions.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator::sim {

@@ -55,7 +55,7 @@ std::string HealChecker::ExcuseOf(const RunRecord& record) const {
   if (HasEnded(record.state)) return "it has ended";
   size_t free = 0;
   for (const v1::WorkerStatus& worker :
-       cluster_.coordinator->state().Workers(cluster_.world.timeline.now())) {
+       cluster_.coordinator->views().Workers(cluster_.world.timeline.now())) {
     const bool is_free = worker.run_id().empty() || worker.run_id() == record.id.value();
     if (worker.connected() && is_free) ++free;
   }

@@ -29,7 +29,7 @@ class SimCoordinator {
   void JumpWallClock(absl::Duration by) { wall_offset_ += by; }
 
   bool running() const { return state_ != nullptr; }
-  const State& state() const { return *state_; }
+  const Views& views() const { return state_->views(); }
 
   // A worker dials. Null: nobody answers.
   std::shared_ptr<Connection> Accept(Connection::WorkerEnd end);

@@ -144,7 +144,7 @@ class Simulation {
     std::string held;
     const auto idle = [&] {
       held.clear();
-      for (const auto& worker : cluster_.coordinator->state().Workers(world().timeline.now())) {
+      for (const auto& worker : cluster_.coordinator->views().Workers(world().timeline.now())) {
         if (!worker.run_id().empty()) held += worker.name() + " is held by " + worker.run_id();
       }
       return held.empty() && std::all_of(cluster_.workers.begin(), cluster_.workers.end(),
@@ -161,7 +161,7 @@ class Simulation {
   void MustResume() {
     for (const std::string& name : cluster_.RunNames()) {
       const RunRecord *newest = nullptr, *done = nullptr;
-      for (const v1::RunStatus& run : cluster_.coordinator->state().Runs()) {
+      for (const v1::RunStatus& run : cluster_.coordinator->views().Runs()) {
         const RunRecord& record = checkers().records().at(RunId(run.run_id()));
         if (record.spec.name != name) continue;
         if (record.state == RunState::kDone) {
@@ -199,7 +199,7 @@ class Simulation {
 
   // Whether the coordinator has all of the run's newest checkpoint.
   bool IsCopied(const std::string& name) {
-    const auto run = cluster_.coordinator->state().Run(name);
+    const auto run = cluster_.coordinator->views().RunOf(name);
     if (!run.ok()) return false;
     const RunRecord& record = checkers().records().at(RunId(run->run_id()));
     if (record.checkpoints.empty()) return false;
@@ -223,7 +223,7 @@ class Simulation {
     spec.checkpoint.keep_copy = true;
     cluster_.Submit(spec, /*resume=*/false);
     const auto trains = [this](uint32_t replicas, uint64_t beyond) {
-      const auto run = cluster_.coordinator->state().Run("fewer");
+      const auto run = cluster_.coordinator->views().RunOf("fewer");
       return run.ok() && run->state() == "running" && run->replicas() == replicas &&
              run->checkpoint_step() > 0 && run->step() > beyond;
     };
@@ -231,7 +231,7 @@ class Simulation {
       if (Fine()) world().Violate("fewer should train: {}", cluster_.Describe());
       return;
     }
-    const uint64_t step = cluster_.coordinator->state().Run("fewer")->step();
+    const uint64_t step = cluster_.coordinator->views().RunOf("fewer")->step();
     const size_t lost = cluster_.workers.size() - 1;
     world().Blame(lost);
     cluster_.workers[lost]->Crash(/*silent=*/false);
@@ -247,7 +247,7 @@ class Simulation {
   // The coordinator dies while the word to stop for another number of replicas is under way.
   template <class Trains>
   void MustGrowAfterRestart(const Trains& trains) {
-    const auto run = cluster_.coordinator->state().Run("fewer");
+    const auto run = cluster_.coordinator->views().RunOf("fewer");
     const RunRecord& record = checkers().records().at(RunId(run->run_id()));
     if (!RunUntil(
             kRunLimit, [&] { return record.resize_asked; }, absl::ZeroDuration())) {
@@ -267,7 +267,7 @@ class Simulation {
   void MustBeDone(const std::string& id_or_name) {
     bool begun = false;
     const auto done = [&] {
-      const auto run = cluster_.coordinator->state().Run(id_or_name);
+      const auto run = cluster_.coordinator->views().RunOf(id_or_name);
       if (!run.ok()) return false;
       const bool ended =
           run->state() == "done" || run->state() == "failed" || run->state() == "stopped";
@@ -278,7 +278,7 @@ class Simulation {
       world().Violate("{} should have trained to its end: {}", id_or_name, cluster_.Describe());
     }
     if (!Fine()) return;
-    if (const auto run = cluster_.coordinator->state().Run(id_or_name); run->state() != "done") {
+    if (const auto run = cluster_.coordinator->views().RunOf(id_or_name); run->state() != "done") {
       world().Violate("{} is {} though nothing went wrong: {}", id_or_name, run->state(),
                       run->reason());
     }
@@ -286,9 +286,9 @@ class Simulation {
   }
 
   void MustKnowAll() {
-    if (cluster_.coordinator->state().Runs().size() != checkers().records().size()) {
+    if (cluster_.coordinator->views().Runs().size() != checkers().records().size()) {
       world().Violate("{} runs are stored, {} are shown", checkers().records().size(),
-                      cluster_.coordinator->state().Runs().size());
+                      cluster_.coordinator->views().Runs().size());
     }
   }
 

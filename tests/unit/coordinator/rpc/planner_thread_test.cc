@@ -275,12 +275,14 @@ class PlanningShell : public ::testing::Test {
     file.set_sha256(sha256);
     file.set_bytes(text.size());
     shell_->Submit(std::move(spec), request, {}, [](const StatusOr<v1::SubmitReply>&) {});
-    ASSERT_TRUE(gate_.WaitForEntered(1)) << shell_->Run("deep")->DebugString();
+    ASSERT_TRUE(gate_.WaitForEntered(1))
+        << shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->DebugString();
   }
   // Waits until the run is in this state.
   bool Becomes(const std::string& state) {
     const Deadline deadline = Deadline::After(2 * kGatePatience);
-    while (shell_->Run("deep")->state() != state) {
+    while (shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->state() !=
+           state) {
       if (deadline.Expired()) return false;
       absl::SleepFor(absl::Milliseconds(5));
     }
@@ -308,14 +310,23 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileAPlanIsMade) {
     waits.push_back(Now() - start);
   };
   for (int i = 0; i < 20; ++i) {
-    timed([&] { EXPECT_EQ(shell_->Workers().size(), kStages); });
-    timed([&] { EXPECT_EQ(shell_->Runs().size(), 1u); });
-    timed([&] { EXPECT_EQ(shell_->Run("deep")->state(), "planning"); });
+    timed([&] {
+      EXPECT_EQ(shell_->Read([&](const Views& views) { return views.Workers(Now()); }).size(),
+                kStages);
+    });
+    timed([&] {
+      EXPECT_EQ(shell_->Read([&](const Views& views) { return views.Runs(); }).size(), 1u);
+    });
+    timed([&] {
+      EXPECT_EQ(shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->state(),
+                "planning");
+    });
   }
   std::ranges::sort(waits);
   EXPECT_LT(waits.back(), kGatePatience / 2);
   gate_.Open();
-  ASSERT_TRUE(Becomes("preparing")) << shell_->Run("deep")->reason();
+  ASSERT_TRUE(Becomes("preparing"))
+      << shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->reason();
   RecordProperty("plan_seconds", fmt::format("{:.3f}", absl::ToDoubleSeconds(took_)));
   fmt::print("a plan of {} stages took {:.3f} s; queries meanwhile at most {:.1f} ms\n", kStages,
              absl::ToDoubleSeconds(took_), absl::ToDoubleMilliseconds(waits.back()));
@@ -329,15 +340,18 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileWorkersArePlaced) {
   const Deadline deadline = Deadline::After(absl::Minutes(2));
   for (bool is_planning = true; is_planning && !deadline.Expired();) {
     const MonoTime start = Now();
-    is_planning = shell_->Run("deep")->state() == "planning";
-    EXPECT_EQ(shell_->Workers().size(), kStages);
+    is_planning = shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->state() ==
+                  "planning";
+    EXPECT_EQ(shell_->Read([&](const Views& views) { return views.Workers(Now()); }).size(),
+              kStages);
     waits.push_back(Now() - start);
     if (waits.size() % 500 == 0) {
       for (const auto& worker : workers_) worker->Beat();
     }
     absl::SleepFor(absl::Milliseconds(1));
   }
-  ASSERT_TRUE(Becomes("preparing")) << shell_->Run("deep")->reason();
+  ASSERT_TRUE(Becomes("preparing"))
+      << shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->reason();
   ASSERT_GT(waits.size(), 100u);
   std::ranges::sort(waits);
   const auto milliseconds = [](absl::Duration wait) { return absl::ToDoubleMilliseconds(wait); };
@@ -363,7 +377,7 @@ TEST_F(PlanningShell, ALostWorkerStopsThePlan) {
   Submit();
   workers_[17]->Leave();
   ASSERT_TRUE(Becomes("failed"));
-  EXPECT_THAT(shell_->Run("deep")->reason(),
+  EXPECT_THAT(shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->reason(),
               HasSubstr("worker w17 was lost while the plan was made"));
   const Deadline deadline = Deadline::After(kGatePatience / 2);
   while (!was_stopped_ && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));

@@ -158,7 +158,8 @@ TEST_F(ShellTest, AnAnswerComesAfterItsRecordIsStored) {
   EXPECT_EQ(stored, 1u);
   EXPECT_EQ(store_->LoadRuns()->runs.front().id.value(), reply->run_id());
   EXPECT_EQ(store_->LoadRuns()->runs.front().link_secret.size(), 32u);
-  EXPECT_EQ(shell_->Run("tiny")->run_id(), reply->run_id());
+  EXPECT_EQ(shell_->Read([&](const Views& views) { return views.RunOf("tiny"); })->run_id(),
+            reply->run_id());
 }
 
 TEST_F(ShellTest, ASessionIsWelcomedCountedAndForgotten) {
@@ -173,7 +174,8 @@ TEST_F(ShellTest, ASessionIsWelcomedCountedAndForgotten) {
   EXPECT_TRUE(sink->WaitFor([](FakeSink& s) { return s.taken_ == 10; }));
   shell_->Leave(*session, "it went");
   ASSERT_TRUE(Submit("after").ok());  // the loop has seen the leave before this
-  EXPECT_FALSE(shell_->Workers().at(0).connected());
+  EXPECT_FALSE(
+      shell_->Read([&](const Views& views) { return views.Workers(Now()); }).at(0).connected());
   shell_.reset();
   EXPECT_EQ(sink->closed_, "");  // it was forgotten
 }
@@ -192,8 +194,9 @@ TEST_F(ShellTest, ManyThreadsAtOnce) {
         message.mutable_heartbeat()->set_memory_used_bytes(m);
         shell_->Say(*session, message);
         if (m % 100 == 0) {
-          EXPECT_LE(shell_->Workers().size(), size_t{kThreads});
-          shell_->Runs();
+          EXPECT_LE(shell_->Read([&](const Views& views) { return views.Workers(Now()); }).size(),
+                    size_t{kThreads});
+          shell_->Read([&](const Views& views) { return views.Runs(); });
         }
       }
       shell_->Leave(*session, "done");
@@ -204,7 +207,7 @@ TEST_F(ShellTest, ManyThreadsAtOnce) {
   for (const auto& sink : sinks) {
     EXPECT_TRUE(sink->WaitFor([](FakeSink& s) { return s.taken_ == kMessages; }));
   }
-  EXPECT_EQ(shell_->Runs().size(), 20u);
+  EXPECT_EQ(shell_->Read([&](const Views& views) { return views.Runs(); }).size(), 20u);
   EXPECT_EQ(store_->LoadRuns()->runs.size(), 20u);
 }
 

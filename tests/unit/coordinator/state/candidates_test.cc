@@ -187,7 +187,7 @@ TEST_F(CandidatesTest, ThePlanChoosesTheNumberOfReplicasAndTheRunKeepsIt) {
   EXPECT_EQ(settled.replicas.count, 2u);
   EXPECT_FALSE(settled.replicas.count_auto);
   EXPECT_EQ(settled.train.microbatches, 1u);
-  EXPECT_EQ(c.state->Run("tiny-1")->replicas_wanted(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->replicas_wanted(), 2u);
   EXPECT_THAT(c.LastEvent("note"), HasSubstr("pipeline.replicas: the plan chose 2, so "
                                              "train.microbatches are 1 of each"));
   EXPECT_THAT(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),

@@ -1,10 +1,9 @@
 // Shards are hashed before a run resumes; damage, other workers, other splits, copies, pruning.
-#include "coordinator/state/checkpoints.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/ledger/manifests.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -105,7 +104,7 @@ TEST_F(Checkpoints, ADamagedOneIsNamedAndAnOlderOneTaken) {
                               "damaged: it was cut short: expected 10 bytes, it has 4"),
                     HasSubstr("the checkpoint of step 2 is damaged (worker b: "),
                     HasSubstr("goes on from that of step 1: steps 2 to 2 are trained again")));
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 1u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 1u);
   // The older one is hashed too. Until it is adopted, nothing is dropped.
   EXPECT_THAT(StepsKept(), ElementsAre(1u, 2u));
   c.Checked("a");
@@ -197,7 +196,7 @@ TEST_F(Checkpoints, AFewerStagesFetchWhatOthersHold) {
   EXPECT_EQ(take.from().link_secret(), give.to().link_secret());
   EXPECT_FALSE(give.to().paced());
   EXPECT_THAT(Events("checkpoint"), HasSubstr("1 shards of the checkpoint of step 2 (10 B) move"));
-  EXPECT_FALSE(c.state->ExpectsCopy(std::string(64, 'a'), 10)) << "nothing comes here";
+  EXPECT_FALSE(c.views().ExpectsCopy(std::string(64, 'a'), 10)) << "nothing comes here";
   c.Checked("b");
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
   const v1::Assign assign = c.Last("a", v1::WorkerCommand::kAssign)->assign();
@@ -306,12 +305,12 @@ TEST_F(Checkpoints, AShardIsCopiedWhenItsBytesHaveCome) {
   const auto copied = [&] { return IsCopied(c.records.at("tiny-1").checkpoints.back().files(0)); };
   const v1::WorkerCommand asked = *c.Last("a", v1::WorkerCommand::kCheckShards);
   ASSERT_TRUE(asked.check_shards().copy());
-  EXPECT_TRUE(c.state->NamedForWorker(a, hash).connected);
-  EXPECT_FALSE(c.state->NamedForWorker(WorkerId("id-nobody"), hash).connected);
+  EXPECT_TRUE(c.views().NamedForWorker(a, hash).connected);
+  EXPECT_FALSE(c.views().NamedForWorker(WorkerId("id-nobody"), hash).connected);
   // What another worker sends is no proof that this one has it.
   c.Tick(event::CopyStored{b, std::string(64, 'b')}, event::CopyStored{WorkerId("id-z"), hash});
   EXPECT_FALSE(copied());
-  EXPECT_FALSE(c.state->HasCopyFor(a, hash));
+  EXPECT_FALSE(c.views().HasCopyFor(a, hash));
   v1::WorkerMessage message = c.About("tiny-1");
   message.mutable_shards_checked()->set_check(asked.check_shards().check());
   v1::ShardState& state = *message.mutable_shards_checked()->add_shards();
@@ -323,20 +322,20 @@ TEST_F(Checkpoints, AShardIsCopiedWhenItsBytesHaveCome) {
               HasSubstr("worker a says that it has sent stage-0.params.safetensors of the "
                         "checkpoint of step 2, and it has not come"));
   for (const Naming& naming :
-       {c.state->NamedForWorker(a, hash), c.state->NamedForOwner("", hash)}) {
+       {c.views().NamedForWorker(a, hash), c.views().NamedForOwner("", hash)}) {
     EXPECT_FALSE(naming.named);
     EXPECT_FALSE(naming.copied);
   }
   // Asked again when it comes back, it sends the bytes. They count although no answer comes.
   c.Tick(event::WorkerLeft{c.sessions["a"], "closed"});
-  EXPECT_FALSE(c.state->NamedForWorker(a, hash).connected);
+  EXPECT_FALSE(c.views().NamedForWorker(a, hash).connected);
   c.Join("a");
-  ASSERT_TRUE(c.state->ExpectsCopy(hash, 10, a));
+  ASSERT_TRUE(c.views().ExpectsCopy(hash, 10, a));
   c.Tick(event::CopyStored{a, hash});
   EXPECT_TRUE(copied());
-  EXPECT_TRUE(c.state->HasCopyFor(a, hash));
-  EXPECT_FALSE(c.state->NamedForOwner("", hash).named);
-  EXPECT_TRUE(c.state->NamedForOwner("", hash).copied);
+  EXPECT_TRUE(c.views().HasCopyFor(a, hash));
+  EXPECT_FALSE(c.views().NamedForOwner("", hash).named);
+  EXPECT_TRUE(c.views().NamedForOwner("", hash).copied);
 }
 
 TEST_F(Checkpoints, CopiesArePrunedWithTheirCheckpoint) {

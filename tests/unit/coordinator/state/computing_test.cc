@@ -20,7 +20,7 @@ class Computing : public ::testing::Test {
     c.ToPreparing(kAb, "tiny-1");
     ASSERT_NE(Asked(), nullptr);
     EXPECT_EQ(c.StateOf("tiny-1"), "planning");
-    EXPECT_EQ(c.state->Run("tiny-1")->stages(0).state(), "planning");
+    EXPECT_EQ(c.views().RunOf("tiny-1")->stages(0).state(), "planning");
   }
   const command::ComputePlan* Asked() const { return c.LastReply<command::ComputePlan>(); }
   // The id of the newest computation that was given up.

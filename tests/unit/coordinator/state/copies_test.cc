@@ -56,7 +56,7 @@ class Copied : public ::testing::Test {
     for (const auto& one : c.records["tiny-1"].checkpoints) steps.push_back(one.step());
     return steps;
   }
-  v1::RunStatus Run() { return *c.state->Run("tiny-1"); }
+  v1::RunStatus Run() { return *c.views().RunOf("tiny-1"); }
 
   const std::vector<std::string> kAbc = {"a", "b", "c"};
   RunSpec spec = SmallSpec("tiny", 3);

@@ -15,7 +15,7 @@ class Detached : public ::testing::Test {
     for (const std::string& worker : kAbc) c.Join(worker);
     c.Tick(SubmitOf(SmallSpec("tiny", 3), "tiny-1"));
   }
-  std::string StageState(int place) { return c.state->Run("tiny-1")->stages(place).state(); }
+  std::string StageState(int place) { return c.views().RunOf("tiny-1")->stages(place).state(); }
 
   const std::vector<std::string> kAbc = {"a", "b", "c"};
   Coordinator c;
@@ -40,7 +40,7 @@ TEST_F(Detached, TrainingGoesOnWithoutTheCoordinator) {
   EXPECT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 0);
   EXPECT_EQ(StageState(1), "running");
   c.Step("b", "tiny-1", c.Report(2, 1, 3));  // what it kept
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 2u);
 }
 
 TEST_F(Detached, TheStageIsLostWhenItsTimeIsOver) {
@@ -53,7 +53,7 @@ TEST_F(Detached, TheStageIsLostWhenItsTimeIsOver) {
   EXPECT_THAT(c.ReasonOf("tiny-1"),
               HasSubstr("worker b (stage 1) was lost: connection reset, and it did not come back "
                         "within 60 s"));
-  EXPECT_EQ(c.state->Run("tiny-1")->workers_lost_size(), 1);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->workers_lost_size(), 1);
   EXPECT_EQ(StageState(1), "lost");
 }
 

@@ -301,9 +301,9 @@ TEST_P(EveryEventTest, HoldsTheInvariants) {
     SCOPED_TRACE(fmt::format("event {} while {}", i, situation.name));
     Coordinator c;
     situation.reach(c);
-    const auto before = c.state->Run("tiny-1");
+    const auto before = c.views().RunOf("tiny-1");
     c.TickAll({events[i]});
-    const auto after = c.state->Run("tiny-1");
+    const auto after = c.views().RunOf("tiny-1");
     const auto* submitted = std::get_if<event::Submitted>(&events[i]);
     const auto* removal = c.LastReply<command::ReplyRemove>();
     const bool removed = removal != nullptr && removal->reply.ok();

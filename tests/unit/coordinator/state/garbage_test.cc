@@ -6,7 +6,7 @@
 #include <set>
 
 #include "coordinator/state/books/shard_book.h"
-#include "coordinator/state/checkpoints.h"
+#include "coordinator/state/ledger/manifests.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -190,8 +190,8 @@ TEST(Removal, OfARunThatHasEndedLeavesNothing) {
   const auto* reply = c.LastReply<command::ReplyRemove>();
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_TRUE(reply->reply->away().empty());
-  EXPECT_FALSE(c.state->Run("r").ok());
-  EXPECT_TRUE(c.state->Run("other").ok());
+  EXPECT_FALSE(c.views().RunOf("r").ok());
+  EXPECT_TRUE(c.views().RunOf("other").ok());
   const auto removed = [](const Write& write) {
     const auto* run = std::get_if<write::RemoveRun>(&write);
     return run != nullptr && run->run == RunId("r");
@@ -250,7 +250,7 @@ TEST(Removal, StragglersAreDropped) {
   log.mutable_log()->set_text("late");
   error.mutable_error()->set_message("late");
   c.Tick(c.Said("a", step), c.Said("a", shard), c.Said("b", log), c.Said("b", error));
-  EXPECT_FALSE(c.state->Run("tiny-1").ok());
+  EXPECT_FALSE(c.views().RunOf("tiny-1").ok());
   // The workers are free for another one.
   c.Tick(SubmitOf(SmallSpec("next", 2), "next-1", 7));
   c.ToRunning(kAb, "next-1");

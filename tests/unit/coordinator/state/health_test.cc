@@ -29,7 +29,7 @@ class Health : public ::testing::Test {
   void GivesUp(const std::string& worker, v1::WorkerFault fault, const std::string& text) {
     v1::WorkerMessage message;
     message.set_run_id("tiny-1");
-    message.set_epoch(c.state->Run("tiny-1")->epoch());
+    message.set_epoch(c.views().RunOf("tiny-1")->epoch());
     message.mutable_error()->set_message(text);
     message.mutable_error()->set_restarts_for(fault);
     c.Tick(c.Said(worker, message));
@@ -41,14 +41,14 @@ class Health : public ::testing::Test {
     return hello;
   }
   v1::WorkerStatus StatusOf(const std::string& worker) {
-    for (const v1::WorkerStatus& one : c.state->Workers(c.now)) {
+    for (const v1::WorkerStatus& one : c.views().Workers(c.now)) {
       if (one.name() == worker) return one;
     }
     return {};
   }
   std::vector<std::string> StageNames() {
     std::vector<std::string> names;
-    const v1::RunStatus status = *c.state->Run("tiny-1");
+    const v1::RunStatus status = *c.views().RunOf("tiny-1");
     for (const v1::StageStatus& stage : status.stages()) {
       names.push_back(stage.worker_name());
     }

@@ -76,7 +76,7 @@ TEST_F(Life, HappyPath) {
 
   for (uint64_t step = 1; step <= 4; ++step) {
     c.Steps(kAb, "tiny-1", step);
-    EXPECT_EQ(c.state->Run("tiny-1")->step(), step);
+    EXPECT_EQ(c.views().RunOf("tiny-1")->step(), step);
     EXPECT_NEAR(c.steps["tiny-1"][step].loss(), 5.0 - 0.1 * static_cast<double>(step), 1e-9);
     if (step % 2 == 0) c.Shards(kAb, "tiny-1", step);
   }
@@ -90,7 +90,7 @@ TEST_F(Life, HappyPath) {
   // Only now may a stage close its links: no neighbour needs them any more.
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
   EXPECT_TRUE(c.Last("a", v1::WorkerCommand::kAbort)->abort().finished());
-  for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) EXPECT_EQ(worker.run_id(), "");
+  for (const v1::WorkerStatus& worker : c.views().Workers(c.now)) EXPECT_EQ(worker.run_id(), "");
 }
 
 TEST_F(Life, EveryEventTwiceIsEveryEventOnce) {
@@ -166,7 +166,7 @@ TEST_F(Life, ADeadWorkerFailsTheRun) {
       "worker b (stage 1) was lost after step 2: connection closed, and its neighbours miss it "
       "too; longhaul submit run.yaml --resume goes on from step 2");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
-  EXPECT_EQ(c.state->Run("tiny-1")->workers_lost(0), "b");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->workers_lost(0), "b");
 }
 
 TEST_F(Life, LossIsBlamedOnTheLostWorkerNotOnItsNeighbour) {

@@ -1,4 +1,4 @@
-#include "coordinator/state/link_stall.h"
+#include "coordinator/state/queries/link_stall.h"
 
 #include <gtest/gtest.h>
 

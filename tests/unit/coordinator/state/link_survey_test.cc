@@ -1,4 +1,4 @@
-#include "coordinator/state/link_survey.h"
+#include "coordinator/state/planning/link_survey.h"
 
 #include <gtest/gtest.h>
 

@@ -44,7 +44,7 @@ class Membership : public ::testing::Test {
     return names;
   }
   std::vector<std::string> Spares() const {
-    const auto status = c.state->Run(kRun);
+    const auto status = c.views().RunOf(kRun);
     return {status->spares().begin(), status->spares().end()};
   }
 
@@ -140,7 +140,7 @@ TEST_F(Membership, ALostReplicaIsGoneOnWithout) {
   EXPECT_EQ(c.steps[kRun].at(5).replicas(), 1u);
   EXPECT_EQ(c.steps[kRun].at(5).first_microbatch(), 16u);
   EXPECT_EQ(c.steps[kRun].at(6).first_microbatch(), 18u);
-  const auto status = c.state->Run(kRun);
+  const auto status = c.views().RunOf(kRun);
   EXPECT_EQ(status->replicas(), 1u);
   EXPECT_EQ(status->replicas_wanted(), 2u);
   EXPECT_THAT(status->replicas_reason(),

@@ -94,7 +94,7 @@ TEST_F(Probes, ThePlanAndTheListOfWorkersHaveWhatArrived) {
   EXPECT_EQ(edge.backward.bits_per_second, 10e6);
   EXPECT_DOUBLE_EQ(edge.forward.latency_seconds, 0.01);
   c.Advance(absl::Seconds(7));
-  const std::vector<v1::MeasuredLink> links = c.state->Links(c.now);
+  const std::vector<v1::MeasuredLink> links = c.views().Links(c.now);
   ASSERT_EQ(links.size(), 2u);
   EXPECT_EQ(links[0].from_worker(), "a");
   EXPECT_EQ(links[0].to_worker(), "b");
@@ -104,7 +104,7 @@ TEST_F(Probes, ThePlanAndTheListOfWorkersHaveWhatArrived) {
   EXPECT_DOUBLE_EQ(links[0].age_seconds(), 7);
   EXPECT_EQ(links[1].goodput_bits_per_second(), 10e6);
   // What the run's links carry is shown against it.
-  const v1::RunStatus status = *c.state->Run("tiny-1");
+  const v1::RunStatus status = *c.views().RunOf("tiny-1");
   EXPECT_EQ(status.links(0).rate_bits_per_second(), 40e6);
   EXPECT_EQ(status.links(1).rate_bits_per_second(), 10e6);
 }
@@ -128,7 +128,7 @@ TEST_F(Probes, WhatCannotBeMeasuredIsUnknownAndFailsNothing) {
   EXPECT_EQ(LinkEvents(),
             "tiny-1: the link between worker a and worker b could not be measured, and the plan "
             "does not know its rate: nobody answers\n");
-  EXPECT_TRUE(c.state->Links(c.now).empty());
+  EXPECT_TRUE(c.views().Links(c.now).empty());
 }
 
 TEST_F(Probes, RatesThatCannotBeAreNotBelieved) {
@@ -162,7 +162,7 @@ TEST_F(Probes, WhoDoesNotAnswerIsNotWaitedForForEver) {
   EXPECT_THAT(LinkEvents(), HasSubstr("worker c and worker d could not be measured"));
   EXPECT_THAT(LinkEvents(), HasSubstr("no answer in time"));
   c.Probed("d");  // too late
-  EXPECT_EQ(c.state->Links(c.now).size(), 4u);
+  EXPECT_EQ(c.views().Links(c.now).size(), 4u);
 }
 
 TEST_F(Probes, ANewSessionIsAskedAgainUnlessItHasAnswered) {
@@ -214,19 +214,19 @@ TEST_F(Probes, AnotherProcessOrAddressIsAnotherLink) {
   ToLinks({"a", "b"});
   c.Probed("a");
   c.Probed("b");
-  EXPECT_EQ(c.state->Links(c.now).size(), 2u);
+  EXPECT_EQ(c.views().Links(c.now).size(), 2u);
   c.Join("b");  // a new session: nothing has changed
-  EXPECT_EQ(c.state->Links(c.now).size(), 2u);
+  EXPECT_EQ(c.views().Links(c.now).size(), 2u);
   v1::Hello moved = HelloOf("b");
   moved.mutable_endpoints(0)->set_addresses(0, "elsewhere:1");
   c.Join(moved);
-  EXPECT_TRUE(c.state->Links(c.now).empty());
+  EXPECT_TRUE(c.views().Links(c.now).empty());
 }
 
 TEST_F(Probes, LayerTimesAreShownWithTheirAgeAsLongAsTheProcessLives) {
   ToLinks({"a", "b"});
   c.Advance(absl::Seconds(3));
-  const v1::WorkerStatus before = c.state->Workers(c.now)[0];
+  const v1::WorkerStatus before = c.views().Workers(c.now)[0];
   EXPECT_EQ(before.measured_layers().model(),
             "gpt, hidden 64, context 64, microbatches of 1, fp32");
   EXPECT_GT(before.measured_layers().times().block_forward(), 0);
@@ -234,7 +234,7 @@ TEST_F(Probes, LayerTimesAreShownWithTheirAgeAsLongAsTheProcessLives) {
   v1::Hello anew = HelloOf("a");
   anew.set_incarnation("another");
   c.Join(anew);
-  EXPECT_FALSE(c.state->Workers(c.now)[0].has_measured_layers());
+  EXPECT_FALSE(c.views().Workers(c.now)[0].has_measured_layers());
 }
 
 TEST_F(Probes, EventsSayHowLongPlanningWaitedForWhat) {
@@ -268,7 +268,7 @@ TEST_F(Probes, OfAWorkerThatIsAwayAreNotShown) {
   c.Probed("a");
   c.Probed("b");
   c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
-  EXPECT_TRUE(c.state->Links(c.now).empty());
+  EXPECT_TRUE(c.views().Links(c.now).empty());
 }
 
 TEST_F(Probes, AreMadeForAPlanToo) {

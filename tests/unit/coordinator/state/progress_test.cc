@@ -60,7 +60,7 @@ TEST_F(Progress, ARunThatStandsStillIsInterruptedWithWhatEachStageSaid) {
                        event.text());
   }
   EXPECT_TRUE(said);
-  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u) << "it goes on by itself";
+  EXPECT_EQ(c.views().RunOf("tiny-1")->epoch(), 2u) << "it goes on by itself";
 }
 
 TEST_F(Progress, AStageThatMovesIsEnough) {

@@ -38,7 +38,7 @@ TEST(Queue, AutoTakesWhatIsThereUpToTheLayers) {
   Coordinator c;
   for (int i = 12; i >= 1; --i) c.Join(fmt::format("worker{}", i));
   c.Tick(SubmitOf(SmallSpec("tiny", {}), "tiny-1"));
-  const auto status = *c.state->Run("tiny-1");
+  const auto status = *c.views().RunOf("tiny-1");
   ASSERT_EQ(status.stages_size(), 4);
   EXPECT_EQ(status.stages(0).worker_name(), "worker1");
   EXPECT_EQ(status.stages(3).worker_name(), "worker4");
@@ -60,7 +60,7 @@ TEST(Queue, AGroupTakesWorkersThatHaveADeviceForEachRank) {
   RunSpec spec = SmallSpec("tiny", 2);
   spec.group.tensor = 2;
   c.Tick(SubmitOf(spec, "tiny-1"));
-  auto status = *c.state->Run("tiny-1");
+  auto status = *c.views().RunOf("tiny-1");
   ASSERT_EQ(status.stages_size(), 2);
   EXPECT_EQ(status.stages(0).worker_name(), "b");
   EXPECT_EQ(status.stages(1).worker_name(), "d");
@@ -69,7 +69,7 @@ TEST(Queue, AGroupTakesWorkersThatHaveADeviceForEachRank) {
   spec = SmallSpec("auto", {});
   spec.group.tensor = 2;
   c.Tick(SubmitOf(spec, "auto-1", 2));
-  status = *c.state->Run("auto-1");
+  status = *c.views().RunOf("auto-1");
   ASSERT_EQ(status.stages_size(), 2) << "those without enough devices do not count";
 }
 
@@ -147,8 +147,8 @@ TEST(Queue, ANameMayRunTwice) {
   c.Tick(SubmitOf(SmallSpec("tiny", 1), "tiny-2", 2));
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
   EXPECT_EQ(c.StateOf("tiny-2"), "planning");
-  EXPECT_EQ(c.state->Run("tiny")->run_id(), "tiny-2");  // the newest of that name
-  EXPECT_EQ(c.state->Runs()[0].run_id(), "tiny-2");
+  EXPECT_EQ(c.views().RunOf("tiny")->run_id(), "tiny-2");  // the newest of that name
+  EXPECT_EQ(c.views().Runs()[0].run_id(), "tiny-2");
 }
 
 TEST(Queue, HasAnEnd) {
@@ -179,8 +179,8 @@ TEST(PlanRequest, IsAnsweredAndForgotten) {
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_EQ(reply->reply->plan().assignment().cells_size(), 2);
-  EXPECT_TRUE(c.state->Runs().empty());
-  EXPECT_EQ(c.state->Workers(c.now)[0].run_id(), "");
+  EXPECT_TRUE(c.views().Runs().empty());
+  EXPECT_EQ(c.views().Workers(c.now)[0].run_id(), "");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 0);
 }
 

@@ -96,7 +96,7 @@ class Reach : public ::testing::Test {
     for (const char* name : {"a", "b"}) c.Times(name, id, 1);
   }
   v1::WorkerStatus StatusOf(const std::string& name) const {
-    for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
+    for (const v1::WorkerStatus& worker : c.views().Workers(c.now)) {
       if (worker.name() == name) return worker;
     }
     return {};
@@ -282,7 +282,7 @@ TEST_F(Reach, ASubmissionWaitsForWorkersWhoTryToReachEachOther) {
   Answer(NoUcx);
   EXPECT_EQ(Submitted().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(Message(Submitted())), HasSubstr("cannot talk over ucx"));
-  EXPECT_THAT(c.state->Runs(), IsEmpty());
+  EXPECT_THAT(c.views().Runs(), IsEmpty());
 
   // They are asked again, and now the firewall is open.
   Pass(30, {"a", "b"});
@@ -301,7 +301,7 @@ TEST_F(Reach, SoManySubmissionsWait) {
   const Status one_more = Submit(SmallSpec("one-more", 2));
   EXPECT_EQ(one_more.code(), absl::StatusCode::kResourceExhausted) << one_more;
   Answer(Never);
-  EXPECT_EQ(c.state->Runs().size(), 500u);
+  EXPECT_EQ(c.views().Runs().size(), 500u);
 }
 
 TEST_F(Reach, ASubmissionDoesNotWaitForThoseItDoesNotConcern) {
@@ -398,7 +398,7 @@ absl::Duration TimeToRender(const Coordinator& c) {
   absl::Duration least = absl::InfiniteDuration();
   for (int i = 0; i < 20; ++i) {
     const absl::Duration before = now();
-    c.state->Workers(c.now);
+    c.views().Workers(c.now);
     least = std::min(least, now() - before);
   }
   return least;

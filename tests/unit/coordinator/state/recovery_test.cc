@@ -32,7 +32,7 @@ class Recovering : public ::testing::Test {
   void ReadyAll(uint64_t start_step) {
     for (const std::string& worker : kAbc) c.Ready(worker, "tiny-1", start_step);
   }
-  v1::RunStatus Run() { return *c.state->Run("tiny-1"); }
+  v1::RunStatus Run() { return *c.views().RunOf("tiny-1"); }
 
   const std::vector<std::string> kAbc = {"a", "b", "c"};
   Coordinator c;
@@ -81,7 +81,7 @@ TEST_F(Recovering, ItSaysForWhomItWaits) {
   EXPECT_THAT(c.LastEvent("state"), HasSubstr("waits for worker b (stage 1) to come back"));
   EXPECT_EQ(Run().stages(1).state(), "lost");
   EXPECT_EQ(Run().stages(0).state(), "waiting");
-  EXPECT_EQ(c.state->Workers(c.now)[0].run_id(), "tiny-1") << "it is kept for the run";
+  EXPECT_EQ(c.views().Workers(c.now)[0].run_id(), "tiny-1") << "it is kept for the run";
 }
 
 // After a minute its workers are free for others; it goes on when the worker is back.
@@ -178,7 +178,7 @@ TEST_F(Recovering, AStopEndsIt) {
   KillB();
   c.Tick(event::StopAsked{RequestId(9), "tiny-1", false});
   EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
-  EXPECT_EQ(c.state->Workers(c.now)[0].run_id(), "");
+  EXPECT_EQ(c.views().Workers(c.now)[0].run_id(), "");
 }
 
 TEST_F(Recovering, AStopThatWasAskedForIsNotForgotten) {

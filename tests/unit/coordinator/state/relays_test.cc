@@ -81,8 +81,8 @@ TEST_F(Relays, BothEndsOfAnEdgeGetATicketOfOneName) {
   EXPECT_EQ(probe->probe_link().transport(), ToString(TransportKind::kRelay));
   ASSERT_EQ(probe->probe_link().addresses_size(), 1);
   EXPECT_NE(relay::ParseWay(probe->probe_link().addresses(0))->ticket.name, of_a.ticket.name);
-  ASSERT_EQ(c.state->Relays().size(), 1u);
-  EXPECT_EQ(c.state->Relays()[0].edges(), 1u);
+  ASSERT_EQ(c.views().Relays().size(), 1u);
+  EXPECT_EQ(c.views().Relays()[0].edges(), 1u);
 }
 
 TEST_F(Relays, WithoutEncryptionTheyAreRefused) {
@@ -102,11 +102,11 @@ TEST_F(Relays, AWorkerThatCarriesLinksIsARelayWhileItIsThere) {
   hello.mutable_relay()->set_address("203.0.113.7:7200");
   hello.mutable_relay()->set_secret(kSecret);
   const SessionId session = c.Join(hello);
-  ASSERT_EQ(c.state->Relays().size(), 2u);
-  EXPECT_EQ(c.state->Relays()[1].name(), "r");
-  EXPECT_EQ(c.state->Relays()[1].address(), "203.0.113.7:7200");
+  ASSERT_EQ(c.views().Relays().size(), 2u);
+  EXPECT_EQ(c.views().Relays()[1].name(), "r");
+  EXPECT_EQ(c.views().Relays()[1].address(), "203.0.113.7:7200");
   c.Tick(event::WorkerLeft{session, "gone"});
-  EXPECT_EQ(c.state->Relays().size(), 1u);
+  EXPECT_EQ(c.views().Relays().size(), 1u);
 }
 
 class RelaysOfWorkers : public Relays {

@@ -95,7 +95,7 @@ TEST_F(Repeating, APartThatDiffersEndsTheRun) {
                     HasSubstr("--resume goes on from step 2")));
   EXPECT_THAT(c.ReasonOf("tiny-1"), Not(HasSubstr("the loss")));
   EXPECT_EQ(c.steps["tiny-1"][4].gradient_norm(), 2) << "what it had been stays on record";
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 3u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 3u);
 }
 
 TEST_F(Repeating, ALossThatDiffersMayComeFromAnyStageWhosePartDoes) {
@@ -164,7 +164,7 @@ TEST_F(Repeating, WhatIsToldAgainAfterARestartIsNoRepeat) {
   for (uint32_t s = 0; s < 3; ++s) c.Join(HelloAt(kAbc[s], "tiny-1", s));
   Train(3, 6);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 6u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 6u);
   EXPECT_EQ(EventsWith("repeated"), 0);
 }
 
@@ -181,7 +181,7 @@ TEST_F(Repeating, AUsersResumeComparesNothing) {
   c.ToRunning(kAbc, "tiny-1", 2);
   Train(3, 6, wrong);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 6u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 6u);
 }
 
 }  // namespace

@@ -75,7 +75,8 @@ TEST_F(StateOfReplicas, WaitForAllTheirWorkers) {
   Coordinator few;
   for (const std::string worker : {"a", "b", "c"}) few.Join(worker);
   few.Tick(SubmitOf(spec_, "tiny-1"));
-  EXPECT_THAT(few.state->Run("tiny-1")->reason(), HasSubstr("needs 4 workers, 3 connected"));
+  EXPECT_THAT(few.state->views().RunOf("tiny-1")->reason(),
+              HasSubstr("needs 4 workers, 3 connected"));
 }
 
 TEST_F(StateOfReplicas, AStepHasTheMeanOfTheirLosses) {
@@ -125,7 +126,7 @@ TEST_F(StateOfReplicas, WithOtherParametersTheRunFails) {
   for (uint32_t place = 0; place < 3; ++place) Shard(place, 2);
   Shard(3, 2, 'f');
   EXPECT_TRUE(c.records["tiny-1"].checkpoints.empty());
-  const auto status = c.state->Run("tiny-1");
+  const auto status = c.views().RunOf("tiny-1");
   EXPECT_EQ(status->state(), "failed");
   EXPECT_THAT(status->reason(), HasSubstr("stage 1 of replica 1 has other parameters"));
 }

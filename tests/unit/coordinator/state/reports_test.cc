@@ -92,7 +92,7 @@ TEST_F(Reports, AStepSaysHowEvenlyExpertsWereBusy) {
   const double layers = cells[0].layers.count + cells[1].layers.count;
   EXPECT_DOUBLE_EQ(of_step.mean(),
                    (1.25 * cells[0].layers.count + 2 * cells[1].layers.count) / layers);
-  EXPECT_EQ(c.state->Run("tiny-1")->stages(0).expert_load().highest(), 1.5);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->stages(0).expert_load().highest(), 1.5);
 
   // A stage that says nothing of them, as a skipped step's: nothing is known of all.
   a.set_step(2);
@@ -105,16 +105,16 @@ TEST_F(Reports, AStepSaysHowEvenlyExpertsWereBusy) {
 TEST_F(Reports, ALostReportDoesNotStopTheCount) {
   c.Step("a", "tiny-1", c.Report(1, 0, 2));  // b's report of step 1 is lost
   c.Steps(kAb, "tiny-1", 2);
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 2u);
   c.Step("b", "tiny-1", c.Report(1, 1, 2));  // too late
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 2u);
 }
 
 TEST_F(Reports, NonsenseIsDropped) {
   c.Step("a", "tiny-1", c.Report(101, 0, 2));  // behind the last step
   c.Step("a", "tiny-1", c.Report(0, 0, 2));
   for (uint64_t step = 1; step <= 90; ++step) c.Step("a", "tiny-1", c.Report(step, 0, 2));
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 0u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 0u);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
 }
 
@@ -126,10 +126,10 @@ TEST_F(Reports, ValidationJoinsItsStepWhicheverComesFirst) {
   Validate("b", 2, 4.25);
   c.Steps(kAb, "tiny-1", 2);
   EXPECT_EQ(c.steps["tiny-1"].at(2).validation_loss(), 4.25);
-  EXPECT_EQ(c.state->Run("tiny-1")->validation_loss(), 4.25);
-  EXPECT_EQ(c.state->Run("tiny-1")->validation_step(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->validation_loss(), 4.25);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->validation_step(), 2u);
   Validate("a", 2, 1.0);  // not the last stage
-  EXPECT_EQ(c.state->Run("tiny-1")->validation_loss(), 4.25);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->validation_loss(), 4.25);
 }
 
 TEST_F(Reports, TheCleanLossIsBesideTheOther) {
@@ -137,13 +137,13 @@ TEST_F(Reports, TheCleanLossIsBesideTheOther) {
   c.Steps(kAb, "tiny-1", 1);
   EXPECT_EQ(c.steps["tiny-1"].at(1).validation_loss(), 4.5);
   EXPECT_EQ(c.steps["tiny-1"].at(1).clean_validation_loss(), 4.25);
-  EXPECT_EQ(c.state->Run("tiny-1")->clean_validation_loss(), 4.25);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->clean_validation_loss(), 4.25);
   EXPECT_EQ(c.LastEvent("loss"),
             "validation loss at step 1: 4.5000, with boundaries in fp32 4.2500");
   c.Steps(kAb, "tiny-1", 2);
   Validate("b", 2, 4);
   EXPECT_FALSE(c.steps["tiny-1"].at(2).has_clean_validation_loss());
-  EXPECT_FALSE(c.state->Run("tiny-1")->has_clean_validation_loss()) << "of an older validation";
+  EXPECT_FALSE(c.views().RunOf("tiny-1")->has_clean_validation_loss()) << "of an older validation";
 }
 
 TEST_F(Reports, TheValidationBeforeTheFirstStepIsARowOfItsOwn) {
@@ -153,10 +153,10 @@ TEST_F(Reports, TheValidationBeforeTheFirstStepIsARowOfItsOwn) {
   EXPECT_FALSE(row.has_loss());
   EXPECT_EQ(row.validation_loss(), 4.5);
   EXPECT_EQ(row.clean_validation_loss(), 4.25);
-  EXPECT_TRUE(c.state->Run("tiny-1")->has_validation());
-  EXPECT_EQ(c.state->Run("tiny-1")->validation_step(), 0u);
+  EXPECT_TRUE(c.views().RunOf("tiny-1")->has_validation());
+  EXPECT_EQ(c.views().RunOf("tiny-1")->validation_step(), 0u);
   c.Steps(kAb, "tiny-1", 1);
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 1u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 1u);
 }
 
 TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {
@@ -164,7 +164,7 @@ TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {
   *message.mutable_shard() = ShardOf(2, 0);
   c.Tick(c.Said("a", message));
   EXPECT_TRUE(Checkpoints().empty());
-  EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 0u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->checkpoint_step(), 0u);
   *message.mutable_shard() = ShardOf(2, 1);
   message.mutable_shard()->mutable_files(0)->set_stage(9);  // claims are not believed
   message.mutable_shard()->mutable_files(0)->add_holders()->set_worker_id("somebody");
@@ -178,7 +178,7 @@ TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {
   EXPECT_EQ(manifest.files(1).holders(0).worker_id(), "id-b");
   EXPECT_EQ(manifest.files(1).holders_size(), 1);
   EXPECT_EQ(manifest.cells_size(), 2);
-  EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->checkpoint_step(), 2u);
 }
 
 TEST_F(Reports, OldCheckpointsAreDropped) {
@@ -216,12 +216,12 @@ TEST_F(Reports, LinkEventsAreToldOnce) {
   EXPECT_EQ(
       c.LastEvent("link"),
       "the link between worker a (stage 0) and worker b (stage 1) is suspect: silent for 3.0 s");
-  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "suspect");
-  EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "suspect");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->links(0).state(), "suspect");
+  EXPECT_EQ(c.views().Workers(c.now)[0].link_quality(), "suspect");
   Link("a", 5, "suspect");
   Link("a", 0, "healthy");
   EXPECT_THAT(c.LastEvent("link"), HasSubstr("is healthy again"));
-  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->links(0).state(), "healthy");
   int told = 0;
   for (const v1::Event& event : c.events) told += event.kind() == "link";
   EXPECT_EQ(told, 2);
@@ -234,7 +234,7 @@ TEST_F(Reports, ForgottenMessagesAreTold) {
       "the message buffers between worker b (stage 1) and worker a (stage 0) begin anew: they "
       "could not be brought back to the checkpoint of step 0, so the losses may differ from "
       "an unbroken run's");
-  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->links(0).state(), "healthy");
 }
 
 TEST_F(Reports, ALostLinkIsToldWhenItIsLostAndWhenItIsHealed) {
@@ -244,17 +244,17 @@ TEST_F(Reports, ALostLinkIsToldWhenItIsLostAndWhenItIsHealed) {
             "the link between worker a (stage 0) and worker b (stage 1) is lost and being made "
             "again: connection reset");
   Link("b", 0, "lost");  // the other side: no news
-  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "lost");
-  EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "lost");
-  EXPECT_EQ(c.state->Workers(c.now)[1].link_quality(), "lost");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->links(0).state(), "lost");
+  EXPECT_EQ(c.views().Workers(c.now)[0].link_quality(), "lost");
+  EXPECT_EQ(c.views().Workers(c.now)[1].link_quality(), "lost");
   Link("a", 0, "healed");
-  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "lost");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->links(0).state(), "lost");
   Link("b", 0, "healed");
   EXPECT_EQ(c.LastEvent("link"),
             "the link between worker b (stage 1) and worker a (stage 0) is healed after 3.0 s, 14 "
             "frames sent again");
-  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
-  EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "healthy");
+  EXPECT_EQ(c.views().RunOf("tiny-1")->links(0).state(), "healthy");
+  EXPECT_EQ(c.views().Workers(c.now)[0].link_quality(), "healthy");
   Link("b", 0, "healed");  // of no trouble that is known
   int told = 0;
   for (const v1::Event& event : c.events) told += event.kind() == "link";
@@ -276,7 +276,7 @@ TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {
     c.Step("a", "tiny-1", a);
     c.Step("b", "tiny-1", b);
   }
-  const v1::RunStatus status = *c.state->Run("tiny-1");
+  const v1::RunStatus status = *c.views().RunOf("tiny-1");
   EXPECT_EQ(status.state(), "running");
   EXPECT_EQ(status.name(), "tiny");
   EXPECT_EQ(status.steps(), 100u);
@@ -285,7 +285,7 @@ TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {
   EXPECT_DOUBLE_EQ(status.seconds_left(), 40.0);
   EXPECT_EQ(status.schedule(), "link-aware");
   EXPECT_TRUE(status.has_plan());
-  EXPECT_FALSE(c.state->Runs()[0].has_plan());
+  EXPECT_FALSE(c.views().Runs()[0].has_plan());
   ASSERT_EQ(status.stages_size(), 2);
   EXPECT_EQ(status.stages(0).state(), "running");
   EXPECT_TRUE(status.stages(0).connected());
@@ -305,13 +305,13 @@ TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {
 }
 
 TEST_F(Reports, SequenceGrowsWithEveryChange) {
-  const uint64_t before = c.state->sequence();
+  const uint64_t before = c.views().sequence();
   c.Step("a", "tiny-1", c.Report(1, 0, 2));
-  EXPECT_GT(c.state->sequence(), before);
-  EXPECT_EQ(c.state->Run("tiny-1")->sequence(), c.state->sequence());
-  const uint64_t after = c.state->sequence();
+  EXPECT_GT(c.views().sequence(), before);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->sequence(), c.views().sequence());
+  const uint64_t after = c.views().sequence();
   c.Tick();
-  EXPECT_EQ(c.state->sequence(), after);
+  EXPECT_EQ(c.views().sequence(), after);
 }
 
 TEST_F(Reports, LogLinesGoToTheirRun) {

@@ -59,7 +59,7 @@ TEST(Restart, RunningGoesOnWhenTheWorkersAreBack) {
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 0);
   // Steps went by while nobody listened.
   c.Steps(kAb, "tiny-1", 4);
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 4u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 4u);
   c.Finished("a", "tiny-1", 4);
   c.Finished("b", "tiny-1", 4);
   EXPECT_EQ(c.StateOf("tiny-1"), "done");
@@ -156,10 +156,10 @@ TEST(Restart, StepsOfTheTimeAwayAreAllOnRecord) {
   // One stage tells all that it has kept before the other is back.
   c.Join(Busy("a", 0));
   for (uint64_t step = 1; step <= 300; ++step) c.Step("a", "tiny-1", c.Report(step, 0, 2));
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 0u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 0u);
   c.Join(Busy("b", 1));
   for (uint64_t step = 1; step <= 300; ++step) c.Step("b", "tiny-1", c.Report(step, 1, 2));
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 300u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 300u);
   EXPECT_EQ(c.steps["tiny-1"].size(), 300u);
 }
 
@@ -198,7 +198,7 @@ TEST(Restart, OtherRunsDoNotTakeTheWorkersThatComeBack) {
   EXPECT_EQ(c.StateOf("other-1"), "queued");
   c.Join("z");
   EXPECT_EQ(c.StateOf("other-1"), "planning");
-  EXPECT_EQ(c.state->Run("other-1")->stages(0).worker_name(), "z");
+  EXPECT_EQ(c.views().RunOf("other-1")->stages(0).worker_name(), "z");
 }
 
 TEST(Restart, AWorkerOnAnotherEpochIsFreed) {
@@ -231,7 +231,7 @@ TEST(Restart, RunsAreInTheOrderOfTheStoreWhateverTheClockSaid) {
   c.Join("a");
   EXPECT_EQ(c.StateOf("first-1"), "planning");
   std::vector<std::string> names;
-  for (const v1::RunStatus& run : c.state->Runs()) names.push_back(run.name());
+  for (const v1::RunStatus& run : c.views().Runs()) names.push_back(run.name());
   EXPECT_EQ(names, (std::vector<std::string>{"third", "second", "first"}));
 }
 
@@ -246,7 +246,7 @@ TEST(Restart, ARunThatCannotBeReadIsSaid) {
   }
   EXPECT_THAT(said, HasSubstr("run bad-1 is set aside, its row in the store stays as it is: its "
                               "plan cannot be read"));
-  EXPECT_EQ(state.Runs().size(), 1u);
+  EXPECT_EQ(state.views().Runs().size(), 1u);
 }
 
 TEST(Restart, WhatWasRecoveringGoesOnRecovering) {
@@ -259,7 +259,7 @@ TEST(Restart, WhatWasRecoveringGoesOnRecovering) {
   c.Join("a");
   c.Join("b");
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
-  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->epoch(), 2u);
 }
 
 TEST(Restart, EndedRunsStayAsTheyAre) {

@@ -51,8 +51,8 @@ TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
   EXPECT_EQ(reply.resume_step(), 2u);
   EXPECT_EQ(reply.notes(0), "goes on from the checkpoint of step 2");
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
-  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->epoch(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 2u);
   c.ToPreparing(kAb, "tiny-1");
   const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
   EXPECT_EQ(assign.assignment().start_step(), 2u);
@@ -63,7 +63,7 @@ TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
   c.Ready("b", "tiny-1", 2);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
   c.Steps(kAb, "tiny-1", 3);
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 3u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 3u);
   EXPECT_EQ(c.steps["tiny-1"][3].epoch(), 2u);
 }
 
@@ -74,7 +74,7 @@ TEST_F(Resume, FromScratchWithoutACheckpoint) {
             "no checkpoint was committed: starts from scratch");
   c.ToRunning(kAb, "tiny-1");
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->epoch(), 2u);
 }
 
 TEST_F(Resume, KeepsTheSplitAndWaitsForItsWorkers) {
@@ -125,7 +125,7 @@ TEST_F(Resume, ADoneRunGoesOnForMoreSteps) {
             "was that over 4");
   c.ToRunning(kAb, "tiny-1", 4);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->epoch(), 2u);
   for (uint64_t step = 5; step <= 9; ++step) c.Steps(kAb, "tiny-1", step);
   c.Finished("a", "tiny-1", 9);
   c.Finished("b", "tiny-1", 9);
@@ -265,7 +265,7 @@ TEST(ResumeOfRanks, KeepsTheNumberThatTheFirstPlanChose) {
   EXPECT_EQ(chosen.forward, GroupCollective::kAuto);
   EXPECT_THAT(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),
               HasSubstr("tensor: 2"));
-  EXPECT_EQ(c.state->Run("tiny-1")->stages(0).tensor_ranks(), 2u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->stages(0).tensor_ranks(), 2u);
 
   for (uint64_t step = 1; step <= 3; ++step) c.Steps(kAb, "tiny-1", step);
   c.Shards(kAb, "tiny-1", 2);
@@ -317,7 +317,7 @@ TEST(ResumeOfRanks, KeepsThePartsOfExpertsUnlessTheFileHasOtherRanks) {
   c.ToRunning(kAb, "tiny-1");
   // Two parts were not timed.
   EXPECT_EQ(c.records.at("tiny-1").spec.group, (GroupSpec{.tensor = 2}));
-  EXPECT_EQ(c.state->Run("tiny-1")->stages(0).expert_ranks(), 1u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->stages(0).expert_ranks(), 1u);
   c.Error("a", "tiny-1", "boom");
   c.Forget();
   c.Tick(SubmitOf(spec, "unused", 7, true));

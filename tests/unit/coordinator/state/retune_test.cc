@@ -297,7 +297,7 @@ TEST_F(RetuneState, StepsGoOnWhileABetterPlanIsComputed) {
   Wait(absl::Hours(1));
   RunSlowSteps(kSteps);
   EXPECT_EQ(c.LastReply<command::ComputeRetune>(), nullptr) << "one at a time";
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), step_);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), step_);
   EXPECT_EQ(SettingsOfPlan(), kShallow);
 }
 

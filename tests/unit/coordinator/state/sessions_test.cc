@@ -57,7 +57,7 @@ TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
                       HasSubstr(fmt::format("(version 0.9) speaks {} to {}", min, max)),
                       HasSubstr("install the same version on both")));
     EXPECT_TRUE(Closed(c, session));
-    EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
+    EXPECT_EQ(c.views().Workers(c.now).size(), 2u);
   }
 }
 
@@ -76,7 +76,7 @@ TEST_F(Sessions, AStageThatAWorkerKeepsIsShownAsLongAsItSaysSo) {
   hello.mutable_resident()->set_memory_bytes(300);
   c.Join(hello);
   const auto resident = [&]() -> std::string {
-    for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
+    for (const v1::WorkerStatus& worker : c.views().Workers(c.now)) {
       if (worker.name() != "z" || !worker.has_resident()) continue;
       return fmt::format("{} {}", worker.resident().run_id(), worker.resident().memory_bytes());
     }
@@ -146,7 +146,7 @@ TEST_F(Sessions, AClockThatIsAnHourOffIsSaid) {
                         "not depend on it"));
   EXPECT_THAT(join("y", -3'600'000), HasSubstr("the clock of worker y is 1h00m behind"));
   EXPECT_THAT(join("z", 2'000), Not(HasSubstr("clock")));
-  for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
+  for (const v1::WorkerStatus& worker : c.views().Workers(c.now)) {
     const double ahead = worker.name() == "x"   ? 3600
                          : worker.name() == "y" ? -3600
                          : worker.name() == "z" ? 2
@@ -174,7 +174,7 @@ TEST_F(Sessions, AnUnusableHelloIsRefused) {
     const SessionId session = c.Join(hello);
     EXPECT_TRUE(Closed(c, session));
   }
-  EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
+  EXPECT_EQ(c.views().Workers(c.now).size(), 2u);
 }
 
 TEST_F(Sessions, SilenceEndsASession) {
@@ -194,8 +194,8 @@ TEST_F(Sessions, SilenceEndsASession) {
               HasSubstr("worker b (stage 1) has no connection to the coordinator (no sign of life "
                         "for 10 s)"));
   EXPECT_TRUE(Closed(c, lost));
-  EXPECT_FALSE(c.state->Workers(c.now)[1].connected());
-  EXPECT_EQ(c.state->Workers(c.now)[0].memory_used_bytes(), 77u);
+  EXPECT_FALSE(c.views().Workers(c.now)[1].connected());
+  EXPECT_EQ(c.views().Workers(c.now)[0].memory_used_bytes(), 77u);
 }
 
 TEST_F(Sessions, ANewIncarnationLosesTheRun) {
@@ -206,7 +206,7 @@ TEST_F(Sessions, ANewIncarnationLosesTheRun) {
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) was lost: it was started anew"));
   EXPECT_TRUE(Closed(c, old));
   c.Tick(event::WorkerLeft{old, "closed"});  // the shell tells of the old stream's end
-  EXPECT_TRUE(c.state->Workers(c.now)[1].connected());
+  EXPECT_TRUE(c.views().Workers(c.now)[1].connected());
 }
 
 TEST_F(Sessions, ANewSessionOfTheSameIncarnationGoesOnRunning) {
@@ -371,9 +371,9 @@ TEST_F(Sessions, AWorkerSpeaksForItsOwnStageOnly) {
     c.Tick(c.Said(liar, message));
   }
   c.Step("a", "tiny-1", c.Report(1, 0, 2));
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 0u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 0u);
   c.Step("b", "tiny-1", c.Report(1, 1, 2));
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 1u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 1u);
 }
 
 TEST_F(Sessions, SameNamesAreToldApart) {
@@ -382,7 +382,7 @@ TEST_F(Sessions, SameNamesAreToldApart) {
   c.Join(twin);
   c.Tick(event::WorkerLeft{c.sessions["a"], "closed"});
   EXPECT_EQ(c.LastEvent("worker"), "worker a (01234567) left: closed");
-  EXPECT_EQ(c.state->Workers(c.now).size(), 3u);
+  EXPECT_EQ(c.views().Workers(c.now).size(), 3u);
 }
 
 TEST_F(Sessions, GoneWorkersAreForgottenAtSomePoint) {
@@ -390,7 +390,7 @@ TEST_F(Sessions, GoneWorkersAreForgottenAtSomePoint) {
     c.Join(fmt::format("guest{}", i));
     c.Tick(event::WorkerLeft{c.sessions[fmt::format("guest{}", i)], "closed"});
   }
-  EXPECT_LE(c.state->Workers(c.now).size(), 260u);
+  EXPECT_LE(c.views().Workers(c.now).size(), 260u);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Every phase of a change is safe beside the one before, whichever cells are how far.
-#include "coordinator/state/setting_change.h"
+#include "coordinator/state/life/setting_change.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

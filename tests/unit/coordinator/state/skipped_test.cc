@@ -100,7 +100,7 @@ TEST_F(Skipped, AFileThatCannotBeLookedAtIsNotDamaged) {
   c.Tick(SubmitOf(spec, "unused", 4, /*resume=*/true));
   c.Checked("a");
   c.Checked("b");
-  EXPECT_EQ(c.state->Run("tiny-1")->step(), 4u);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 4u);
   EXPECT_EQ(Drops("a"), 0);
 }
 

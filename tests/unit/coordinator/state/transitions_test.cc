@@ -1,4 +1,4 @@
-#include "coordinator/state/transitions.h"
+#include "coordinator/state/ledger/transitions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

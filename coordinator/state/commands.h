@@ -1,0 +1,152 @@
+// What goes out of the state machine: writes for the store, then commands for the shell. Plain
+// data.
+#ifndef LONGHAUL_COORDINATOR_STATE_COMMANDS_H_
+#define LONGHAUL_COORDINATOR_STATE_COMMANDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/planner/retune.h"
+#include "coordinator/state/ids.h"
+#include "coordinator/state/run_record.h"
+#include "longhaul/v1/control.pb.h"
+#include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+namespace write {
+struct Run {
+  RunRecord record;
+};
+struct LogEvent {
+  v1::Event event;
+};  // sequence is given by the state
+struct StepDone {
+  RunId run;
+  v1::StepRecord step;
+};
+struct WorkerLog {
+  RunId run;
+  std::string worker_name;
+  v1::LogLine line;
+};
+// Nothing of the run is left.
+struct RemoveRun {
+  RunId run;
+};
+}  // namespace write
+using Write =
+    std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog, write::RemoveRun>;
+
+namespace command {
+struct ToWorker {
+  SessionId session;
+  v1::WorkerCommand message;
+};
+// Ends the stream after what was sent before.
+struct CloseSession {
+  SessionId session;
+  std::string why;
+};
+// Tokenize; answer with DataPrepared. Doing it twice gives the same file.
+struct PrepareData {
+  RunId run;
+  std::vector<v1::DataFile> files;
+  std::string tokenizer;
+  double validation_share;
+  // Instead of files and a tokenizer: the list of a mixture of data sets (run/data/data_set.h), by
+  // its content address, read in windows of `context` tokens. Empty: none.
+  std::string list_sha256 = {};
+  uint32_t context = 0;
+};
+// Each takes a while, off the state machine's thread; answer with PlanComputed, RetuneComputed.
+struct ComputePlan {
+  ComputationId id;
+  PlanRequest request;
+};
+struct ComputeRetune {
+  ComputationId id;
+  RunSpec spec;
+  Plan plan;
+  Seen seen;
+};
+// Nobody waits for it any more: it need not be answered.
+struct CancelComputation {
+  ComputationId id;
+};
+// Hash the coordinator's copies of these shards; answer with CopiesChecked.
+struct CheckCopies {
+  uint64_t check;
+  std::vector<v1::CheckpointFile> files;
+};
+struct DropCopies {
+  std::vector<std::string> sha256;
+};
+// Delete the blobs and copies that are not named here and that nobody has asked about lately, and
+// the step records of these runs but for the newest; answers its caller.
+struct CollectGarbage {
+  RequestId request;
+  bool dry_run = false;
+  std::set<std::string> named;     // blobs that runs name
+  std::vector<std::string> lists;  // blobs that they name and that name others
+  std::set<std::string> copies;    // shards of which the coordinator is a holder, or will be
+  std::vector<RunId> trimmed;
+  uint64_t keep_steps = 0;
+  v1::CollectGarbageReply reply;  // what the state has done already
+};
+struct ReplyRemove {
+  RequestId request;
+  StatusOr<v1::RemoveRunReply> reply;
+};
+struct ReplySubmit {
+  RequestId request;
+  StatusOr<v1::SubmitReply> reply;
+};
+struct ReplyPlan {
+  RequestId request;
+  StatusOr<v1::PlanReply> reply;
+};
+struct ReplyStop {
+  RequestId request;
+  StatusOr<v1::StopReply> reply;
+};
+struct ReplyReplicas {
+  RequestId request;
+  StatusOr<v1::ReplicasReply> reply;
+};
+struct ReplyCheckpoints {
+  RequestId request;
+  StatusOr<v1::CheckpointsReply> reply;
+};
+struct ReplyTrace {
+  RequestId request;
+  StatusOr<v1::TraceReply> reply;
+};
+}  // namespace command
+using Command = std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
+                             command::CheckCopies, command::DropCopies, command::ReplySubmit,
+                             command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints,
+                             command::ReplyTrace, command::ComputePlan, command::ComputeRetune,
+                             command::CancelComputation, command::ReplyReplicas,
+                             command::CollectGarbage, command::ReplyRemove>;
+
+struct TickResult {
+  std::vector<Write> writes;
+  std::vector<Command> commands;
+  // When tick must be called again though nothing happened.
+  std::optional<MonoTime> wake_at;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_COMMANDS_H_

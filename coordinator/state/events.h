@@ -1,0 +1,130 @@
+// What comes into the state machine. Plain data.
+#ifndef LONGHAUL_COORDINATOR_STATE_EVENTS_H_
+#define LONGHAUL_COORDINATOR_STATE_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "coordinator/state/ids.h"
+#include "longhaul/v1/control.pb.h"
+#include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+// Who submits a run, which then is his.
+struct Submitter {
+  std::string name = {};  // of a member; empty: of a coordinator without TLS
+  bool may_all = true;    // go on with the runs of others
+};
+
+namespace event {
+struct WorkerJoined {
+  SessionId session;
+  v1::Hello hello;
+};
+struct WorkerSaid {
+  SessionId session;
+  v1::WorkerMessage message;
+};
+struct WorkerLeft {
+  SessionId session;
+  std::string why;
+  bool for_good = false;  // it is no member any more: nobody waits for it
+};
+// The request was validated by the shell with ParseRunSpec; its data blobs are there.
+struct Submitted {
+  RequestId request;
+  RunSpec spec;
+  v1::SubmitRequest submit;
+  RunId new_id;             // used when it makes a new run
+  std::string link_secret;  // 32 random bytes
+  Submitter by = {};
+};
+// As Submitted, but only plans and replies.
+struct PlanAsked {
+  RequestId request;
+  RunSpec spec;
+  v1::SubmitRequest submit;
+  RunId new_id;
+  std::string link_secret;
+};
+struct StopAsked {
+  RequestId request;
+  std::string run;
+  bool now;
+};
+// So many replicas are to train from the next steps on.
+struct ReplicasAsked {
+  RequestId request;
+  std::string run;
+  uint32_t replicas = 0;
+};
+// Answer to command::PrepareData.
+struct DataPrepared {
+  RunId run;
+  StatusOr<DataSet> data;
+};
+// Answers to command::ComputePlan and command::ComputeRetune. What is not waited for any more is
+// dropped.
+struct PlanComputed {
+  ComputationId id;
+  StatusOr<Plan> plan;
+};
+struct RetuneComputed {
+  ComputationId id;
+  StatusOr<std::optional<Plan>> plan;  // nullopt: the one that there is stays
+};
+struct CheckpointsAsked {
+  RequestId request;
+  std::string run;
+  bool verify = false;  // all files are hashed first
+  // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: of the
+  // newest that is whole.
+  std::optional<uint64_t> gather_step = std::nullopt;
+};
+struct TraceAsked {
+  RequestId request;
+  std::string run;
+  uint32_t steps;  // the last so many; 0 = all that are kept
+};
+// `longhaul rm`: a run that has ended is forgotten.
+struct RemoveAsked {
+  RequestId request;
+  std::string run;
+};
+// `longhaul gc`.
+struct GarbageAsked {
+  RequestId request;
+  v1::CollectGarbageRequest ask;
+};
+// Answer to command::CheckCopies: of each file what is wrong with its copy; empty: it is whole.
+struct CopiesChecked {
+  uint64_t check;
+  std::vector<std::string> problems;
+  // Of which the disk did not let it look: that says nothing of the copy. Empty: of none.
+  std::vector<bool> unreadable = {};
+};
+// All bytes of a shard have come to the coordinator, with this hash.
+struct CopyStored {
+  std::optional<WorkerId> from;  // nullopt: some worker, which nobody knows without encryption
+  std::string sha256;
+};
+}  // namespace event
+
+using Event =
+    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
+                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
+                 event::CopiesChecked, event::TraceAsked, event::PlanComputed,
+                 event::RetuneComputed, event::ReplicasAsked, event::RemoveAsked,
+                 event::GarbageAsked, event::CopyStored>;
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_EVENTS_H_

@@ -1,0 +1,40 @@
+// What takes too long for a tick is computed beside it: asked for, given up, and answered with an
+// event. Answers that nobody waits for any more are dropped.
+#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_COMPUTATIONS_H_
+#define LONGHAUL_COORDINATOR_STATE_LEDGER_COMPUTATIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "coordinator/state/ledger/ledger.h"
+
+namespace longhaul::coordinator {
+
+class Computations {
+ public:
+  explicit Computations(Ledger& ledger) : ledger_(ledger) {}
+
+  // T is command::ComputePlan or command::ComputeRetune; its id is set here.
+  template <class T>
+  ComputationId Ask(T command) {
+    command.id = ComputationId(next_++);
+    const ComputationId id = command.id;
+    ledger_.Do(std::move(command));
+    return id;
+  }
+  // Nobody waits for it any more.
+  void Cancel(std::optional<ComputationId>& computation) {
+    if (!computation) return;
+    ledger_.Do(command::CancelComputation{*computation});
+    computation.reset();
+  }
+
+ private:
+  Ledger& ledger_;
+  uint64_t next_ = 1;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_COMPUTATIONS_H_

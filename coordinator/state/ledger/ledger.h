@@ -1,0 +1,137 @@
+// What all components of the state machine share: workers, runs, the time of the tick, and the
+// outbox. A component sends, logs and looks up here; it changes a run's state by Moves alone.
+//
+// Pointers to workers are valid until the end of the tick, pointers to runs until a run is removed.
+// Not thread-safe.
+#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_LEDGER_H_
+#define LONGHAUL_COORDINATOR_STATE_LEDGER_LEDGER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "coordinator/state/commands.h"
+#include "coordinator/state/ids.h"
+#include "coordinator/state/ledger/fault_counts.h"
+#include "coordinator/state/ledger/run.h"
+#include "coordinator/state/ledger/worker.h"
+#include "coordinator/state/options.h"
+
+namespace longhaul::coordinator {
+
+// A worker's answer to a question with a limit may take longer than that by this.
+inline constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
+
+class Ledger {
+ public:
+  Ledger(const StateOptions& options, uint64_t next_event_sequence, MonoTime now);
+
+  // ---- The tick
+  void BeginTick(MonoTime now, int64_t unix_ms);
+  // `wake`: when a component has to act though nothing happens; MonoTime::max(): never.
+  TickResult EndTick(MonoTime wake);
+  // The time for which the coordinator was awake: all times of the model are on that clock.
+  MonoTime now() const { return now_; }
+  absl::Duration asleep() const { return asleep_; }
+  int64_t unix_ms() const { return unix_ms_; }
+  MonoTime created() const { return created_; }
+  const StateOptions& options() const { return options_; }
+  // Where numbers of questions to workers begin. An earlier coordinator began elsewhere, because
+  // workers may still answer what it asked.
+  uint64_t FirstNumber(std::string_view of_what) const;
+
+  // ---- What goes out
+  template <class T>
+  void Do(T command) {
+    out_.commands.emplace_back(std::move(command));
+  }
+  template <class T>
+  void Write(T write) {
+    out_.writes.emplace_back(std::move(write));
+  }
+  // `run` may be null: the event is of no run.
+  void Log(const Run* run, std::string_view kind, std::string text);
+  v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
+  // The worker is connected.
+  void Send(const Worker& worker, v1::WorkerCommand command);
+  void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason,
+                 bool finished = false);
+  void Count(FaultKind kind) { faults_.Add(kind); }
+  const FaultCounts& faults() const { return faults_; }
+
+  // ---- Changes. The sequence grows with every change that people may see.
+  void Changed(Run& run);  // visible, not stored
+  void Store(Run& run);    // visible and stored
+  void ListChanged() { ++sequence_; }
+  uint64_t sequence() const { return sequence_; }
+  // Counts a message that does not belong to the run's epoch, and logs the first one.
+  void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
+                   std::string_view why);
+
+  // ---- Workers
+  std::map<WorkerId, Worker>& workers() { return workers_; }
+  const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  const Worker* FindWorker(const WorkerId& id) const;
+  Worker* FindWorker(const WorkerId& id);
+  Worker* WorkerOf(SessionId session);
+  // The worker that is this very incarnation and connected; null: there is none.
+  Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
+  // By name, in the order in which people count.
+  const std::set<Worker*, NameLess>& connected() const { return connected_; }
+  void Connect(Worker& worker, SessionId session);
+  void Disconnect(Worker& worker);
+  // "b", or "b (1f3c9a20)" where two connected workers are called so.
+  std::string Label(const Worker& worker) const;
+  std::string Label(const StageRecord& stage) const;  // "worker b (stage 1)"
+
+  // ---- Runs
+  std::map<RunId, Run>& runs() { return runs_; }
+  const std::map<RunId, Run>& runs() const { return runs_; }
+  // A run as the store has it; it is the newest of the ledger.
+  Run& Load(RunRecord record);
+  Run* FindRun(const RunId& id);
+  // By id, else the newest run of that name.
+  const Run* FindRunByText(std::string_view id_or_name) const;
+  std::vector<Run*> RunsInOrder();  // oldest first
+  StageRecord* StageOf(Run& run, const Worker& worker);
+  uint64_t NextOrder() { return next_order_++; }
+
+  // Aborts the process where workers, sessions and names contradict each other.
+  void CheckInvariants() const;
+
+ private:
+  MonoTime AwakeAt(MonoTime now);
+
+  const StateOptions options_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<SessionId, WorkerId> sessions_;
+  std::set<Worker*, NameLess> connected_;  // into workers_
+  std::map<RunId, Run> runs_;
+  FaultCounts faults_;
+  uint64_t next_order_ = 1;
+  uint64_t next_event_;
+  uint64_t sequence_;
+  const MonoTime created_;
+  // A process that was stopped for a while has heard nobody, for no fault of theirs: time limits
+  // count the time for which it was awake.
+  absl::Duration asleep_;
+  MonoTime last_tick_;
+  std::optional<MonoTime> wake_at_;  // what the last tick asked for
+  bool was_late_ = false;
+
+  // Of the tick under way.
+  TickResult out_;
+  MonoTime now_;
+  int64_t unix_ms_ = 0;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_LEDGER_H_

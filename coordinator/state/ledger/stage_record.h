@@ -1,0 +1,103 @@
+// What is known of one cell of a run's present epoch. Plain data with two small state machines;
+// private to coordinator/state.
+#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_STAGE_RECORD_H_
+#define LONGHAUL_COORDINATOR_STATE_LEDGER_STAGE_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+// How far a stage has come in its epoch.
+enum class StagePhase : uint8_t {
+  kPreparing,  // it builds its model, fetches shards and opens links
+  kReady,      // it may be told to start
+  kTraining,
+  kFinished,  // after the last step of the run
+  kStopped,   // before that, because it was told to stop
+};
+std::string_view ToString(StagePhase phase);
+
+// Whether the worker of a stage is in touch with the coordinator.
+enum class Presence : uint8_t {
+  kAway,      // no session, and nobody waits for one
+  kAttached,  // a session
+  // No session. It is not lost yet: it trains on without the coordinator and keeps its cell for a
+  // while (life/detached.cc).
+  kDetached,
+};
+std::string_view ToString(Presence presence);
+
+enum class StageTrigger : uint8_t {
+  kSaidReady,
+  kSaidStarted,  // or reported a step
+  kSaidFinished,
+  kSaidStopped,
+  kForgotten,  // its worker came back without it
+  kEpochEnded,
+  kSessionBegan,
+  kSessionEnded,
+  kCoordinatorRestarted,  // nobody has come back yet
+  kLost,                  // its worker, or the wait for it, is over
+};
+std::string_view ToString(StageTrigger trigger);
+
+// One row of the tables. A trigger without a row means nothing in that state.
+template <class T>
+struct StageTransition {
+  T from, to;
+  StageTrigger trigger;
+  std::string_view why;
+};
+std::span<const StageTransition<StagePhase>> PhaseTransitions();
+std::span<const StageTransition<Presence>> PresenceTransitions();
+// Mermaid state diagrams of both tables.
+std::string DumpStageTransitions();
+
+// Why and until when a detached stage keeps its cell.
+struct Detachment {
+  std::string why;
+  MonoTime since;
+  MonoTime until;           // it keeps its cell until then, unless it is seen to be dead before
+  bool by_restart = false;  // the coordinator restarted, and the worker has not come back since
+};
+
+struct StageRecord {
+  CellId id;
+  size_t place = 0;                        // in Run::stages, which are as the assignment's cells
+  bool is_first = false, is_last = false;  // in the order in which activations pass the stages
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string name;
+  StagePhase phase = StagePhase::kPreparing;
+  Presence presence = Presence::kAway;
+  std::optional<Detachment> detached;  // where the presence is kDetached
+  uint64_t finished_step = 0;
+
+  bool IsReady() const { return phase != StagePhase::kPreparing; }
+  bool HasStarted() const { return phase >= StagePhase::kTraining; }
+  bool HasFinished() const { return phase >= StagePhase::kFinished; }
+  bool IsAttached() const { return presence == Presence::kAttached; }
+
+  // The only places where phase and presence change. False: the trigger means nothing now.
+  bool MovePhase(StageTrigger trigger);
+  bool MovePresence(StageTrigger trigger);
+  // Moves the presence to kDetached.
+  void Detach(StageTrigger trigger, Detachment detachment);
+};
+
+// The stages of an epoch that nobody has heard of yet, in the order of its cells.
+std::vector<StageRecord> StagesOf(const Assignment& assignment);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_STAGE_RECORD_H_

@@ -1,0 +1,64 @@
+// The life of a run as one table. Moves::Move is the only code that changes a run's state, and it
+// does what the row says; a move without a row is a bug.
+#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_TRANSITIONS_H_
+#define LONGHAUL_COORDINATOR_STATE_LEDGER_TRANSITIONS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "coordinator/state/run_record.h"
+
+namespace longhaul::coordinator {
+
+enum class Trigger : uint8_t {
+  kWorkersFree,
+  kPlanMade,
+  kAllReady,
+  kStageFinished,
+  kAllFinished,
+  kAllStopped,
+  kEndAsked,   // `stop`: after the step under way
+  kStopAsked,  // `stop --now`, or a stop before there is a step under way
+  kFailure,
+  kInterrupted,  // a loss or an error that the run may recover from
+  kResized,      // stopped for another number of replicas
+  kReplaced,     // every cell has a worker again
+  kNobodyThere,  // a cell has no worker, so the run has to be planned anew
+  kCoordinatorRestarted,
+  kResumed,
+};
+std::string_view ToString(Trigger trigger);
+
+// What is done after the state has changed.
+enum class Action : uint8_t {
+  kNone,
+  kMeasure,          // reserve the workers; PrepareData; Measure to each
+  kAssign,           // Assign to each stage
+  kStart,            // Start to each stage
+  kStop,             // StopAfterStep to the first stage
+  kAbort,            // Abort to each reserved worker that is connected; they stay reserved
+  kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
+};
+std::string_view ToString(Action action);
+
+struct Transition {
+  RunState from;
+  RunState to;
+  Trigger trigger;
+  std::string_view condition;
+  Action action;
+  std::string_view why;
+};
+
+std::span<const Transition> Transitions();
+// (from, trigger) names at most one row; nullptr: this trigger means nothing in that state.
+const Transition* FindTransition(RunState from, Trigger trigger);
+
+// A Mermaid state diagram of the table.
+std::string DumpTransitions();
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_TRANSITIONS_H_

@@ -1,0 +1,83 @@
+// The stages of a run's epoch: they become ready, end, report errors, and lose and find their
+// workers. `longhaul stop` is here, too.
+#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_STAGES_H_
+#define LONGHAUL_COORDINATOR_STATE_LIFE_STAGES_H_
+
+#include <optional>
+#include <string>
+
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/life/link_troubles.h"
+#include "coordinator/state/life/standstill.h"
+#include "coordinator/state/life/tuning.h"
+#include "coordinator/state/workers/health.h"
+#include "coordinator/state/workers/orders.h"
+
+namespace longhaul::coordinator {
+
+class Stages : public MoveListener {
+ public:
+  Stages(Ledger& ledger, Moves& moves, Failures& failures, Health& health, Orders& orders,
+         LinkTroubles& troubles, Standstill& standstill, Tuning& tuning)
+      : ledger_(ledger),
+        moves_(moves),
+        failures_(failures),
+        health_(health),
+        orders_(orders),
+        troubles_(troubles),
+        standstill_(standstill),
+        tuning_(tuning) {}
+
+  // ---- What stages say
+  void OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready);
+  void OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& finished);
+  void OnError(Run& run, StageRecord& stage, const v1::RunError& error);
+  void On(event::StopAsked& asked);
+
+  // ---- Sessions of their workers
+  // The worker has a session, and this stage is its own: it hears what it may have missed.
+  void Attach(Worker& worker, Run& run, StageRecord& stage);
+  // The session has ended. The worker keeps its stage for a while, because training goes on without
+  // the coordinator.
+  void Detach(Run& run, StageRecord& stage, const std::string& why);
+  // The worker, or its process, is gone for good.
+  void OnLost(Run& run, StageRecord& stage, const std::string& why);
+  // The coordinator restarted: nobody of the run has come back yet.
+  void DetachAll(Run& run);
+
+  // ---- Time
+  void CheckTimers(Run& run);
+  MonoTime NextWake(const Run& run) const;
+
+  void OnMove(Run& run, const Transition& row) override;
+  void OnRemove(const RunId& id) override { ready_until_.Forget(id); }
+  void CheckInvariants(const Run& run) const;
+
+ private:
+  void BeginIfAllReady(Run& run);
+  void Reattach(Run& run, StageRecord& stage);
+  // The plan has the stage's addresses as its worker says them now, and whoever dials them hears of
+  // it.
+  void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
+  // From when on a detached stage counts as dead; nullopt: nothing shows that.
+  std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;
+  // True: a stage is lost by now, and the run was interrupted for that.
+  bool CheckDetached(Run& run);
+
+  Ledger& ledger_;
+  Moves& moves_;
+  Failures& failures_;
+  Health& health_;
+  Orders& orders_;
+  LinkTroubles& troubles_;
+  Standstill& standstill_;
+  Tuning& tuning_;
+  PerRun<std::optional<MonoTime>> ready_until_;  // preparing: all stages must be ready by then
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_STAGES_H_

@@ -1,0 +1,44 @@
+// Runs that stand still though all their workers are there and all links are well. A worker sees
+// for itself that a thread of its stage is stuck; this is for what nobody sees.
+#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_STANDSTILL_H_
+#define LONGHAUL_COORDINATOR_STATE_LIFE_STANDSTILL_H_
+
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/life/link_troubles.h"
+#include "coordinator/state/life/steps.h"
+
+namespace longhaul::coordinator {
+
+class Standstill : public MoveListener {
+ public:
+  Standstill(Ledger& ledger, Failures& failures, const LinkTroubles& troubles, const Steps& steps)
+      : ledger_(ledger), failures_(failures), troubles_(troubles), steps_(steps) {}
+
+  // A stage of the run has done a piece of work.
+  void NoteProgress(const Run& run) { progressed_at_[run] = ledger_.now(); }
+  // What a heartbeat says that the worker is at.
+  void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
+  // True: the run stood still for too long, and was interrupted for that. Needs no wake-up of its
+  // own, because sessions have one within a heartbeat.
+  bool Check(Run& run);
+
+  void OnMove(Run& run, const Transition& /*row*/) override { NoteProgress(run); }
+  void OnRemove(const RunId& id) override { progressed_at_.Forget(id); }
+
+ private:
+  absl::Duration Limit(const Run& run) const;
+  // Something explains why nothing moves, or says that something does.
+  bool IsExcused(const Run& run) const;
+
+  Ledger& ledger_;
+  Failures& failures_;
+  const LinkTroubles& troubles_;
+  const Steps& steps_;
+  PerRun<MonoTime> progressed_at_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_STANDSTILL_H_

@@ -1,0 +1,73 @@
+// Steps and validations that the stages of a run report. A step is finished when every stage has
+// reported it. A step that is trained again after a loss must give the same numbers.
+#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_STEPS_H_
+#define LONGHAUL_COORDINATOR_STATE_LIFE_STEPS_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/books/step_book.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/life/tuning.h"
+
+namespace longhaul::coordinator {
+
+class Steps : public MoveListener {
+ public:
+  Steps(Ledger& ledger, Failures& failures, Tuning& tuning)
+      : ledger_(ledger), failures_(failures), tuning_(tuning) {}
+
+  // The store's newest steps of a run that has not ended.
+  void Load(const Run& run, std::span<const v1::StepRecord> rows) { of_[run].book.Load(rows); }
+
+  // False: the report does not belong to the time that the run is at, and counts for nothing.
+  bool OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
+  void OnValidation(Run& run, const v1::ValidationReport& report);
+
+  // Finished steps of the newest epoch, oldest first; kept when the run has ended.
+  const std::deque<v1::StepRecord>& Recent(const Run& run) const { return of_.Of(run).recent; }
+  const std::optional<v1::ValidationReport>& Validation(const Run& run) const {
+    return of_.Of(run).validation;
+  }
+  // The stage's newest report; null: there is none.
+  const v1::StepReport* LastOf(const Run& run, const StageRecord& stage) const;
+
+  void OnMove(Run& run, const Transition& row) override;
+  void OnRemove(const RunId& id) override { of_.Forget(id); }
+
+ private:
+  // Reports of one step, by place, until all are in.
+  using Reports = std::vector<std::optional<v1::StepReport>>;
+  struct OfRun {
+    StepBook book;  // until the run has ended
+    std::map<uint64_t, Reports> partial;
+    std::deque<v1::StepRecord> recent;
+    std::map<uint64_t, v1::ValidationReport> validation_early;  // their steps are not finished yet
+    std::optional<v1::ValidationReport> validation;
+    Reports last;  // the newest, by place
+  };
+
+  void Finish(Run& run, uint64_t step, const Reports& reports);
+  void LogIfSkipped(const Run& run, uint64_t step, const Reports& reports);
+  // Files a step that all stages have finished, and says how it compares where it was trained
+  // before. False: it must have given the same numbers and did not, so the run has failed.
+  bool File(Run& run, v1::StepRecord* row, const Reports& reports);
+  std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
+                            const RepeatedStep& repeated) const;
+
+  Ledger& ledger_;
+  Failures& failures_;
+  Tuning& tuning_;
+  PerRun<OfRun> of_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_STEPS_H_

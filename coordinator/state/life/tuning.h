@@ -1,0 +1,66 @@
+// The numbers of microbatches in flight and the order of data follow what is measured while a run
+// trains: what was seen of its steps is put to the planner, and the cells are brought to what that
+// chooses (setting_change.h).
+#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_TUNING_H_
+#define LONGHAUL_COORDINATOR_STATE_LIFE_TUNING_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "coordinator/planner/retune.h"
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/computations.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/setting_change.h"
+
+namespace longhaul::coordinator {
+
+// Says so where the search for the plan was cut short.
+void LogCutShort(Ledger& ledger, const Run& run, const Plan& plan);
+
+class Tuning : public MoveListener {
+ public:
+  Tuning(Ledger& ledger, Computations& computations);
+
+  // The coordinator restarted while the run was running.
+  void Restart(Run& run);
+  // Every stage has reported a step.
+  void Consider(Run& run, std::span<const std::optional<v1::StepReport>> reports);
+  void On(event::RetuneComputed& computed);
+  void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
+  // What the stage is asked for and has not said that it has.
+  void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
+
+  void OnMove(Run& run, const Transition& row) override;
+  void OnRemove(const RunId& id) override { of_.Forget(id); }
+  // For runs with stages.
+  void CheckInvariants(const Run& run) const;
+
+ private:
+  struct OfRun {
+    std::vector<Seen> steps;         // newest last
+    std::optional<Seen> considered;  // what the plan was considered with last
+    MonoTime not_before;             // the next time
+    absl::Duration pause;
+    std::optional<ComputationId> computation;  // whether there is a better plan
+    SettingChange change;
+  };
+
+  void Begin(const Run& run);
+  void OnFailed(const Run& run, const Status& why);
+  void Adopt(Run& run, Plan better);
+  void BeginChange(Run& run);
+  void AdvanceChange(Run& run);
+
+  Ledger& ledger_;
+  Computations& computations_;
+  PerRun<OfRun> of_;  // running
+  uint64_t next_retune_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_TUNING_H_

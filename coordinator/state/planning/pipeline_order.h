@@ -1,0 +1,31 @@
+// Workers in pipeline order, replica by replica, and the edges between them.
+#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_PIPELINE_ORDER_H_
+#define LONGHAUL_COORDINATOR_STATE_PLANNING_PIPELINE_ORDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "coordinator/state/ledger/worker.h"
+#include "run/file/run_spec.h"
+#include "run/plan/chain.h"
+
+namespace longhaul::coordinator {
+
+inline uint32_t StagesWith(const RunSpec& spec, const std::vector<Worker*>& workers) {
+  return static_cast<uint32_t>(workers.size()) / spec.replicas.count;
+}
+
+inline std::vector<Edge> EdgesFor(const RunSpec& spec, const std::vector<Worker*>& workers) {
+  return chain::MakeEdges(spec.replicas.count, StagesWith(spec, workers),
+                          spec.model.TrainsTiedMatrix());
+}
+
+// Who is to hold a cell.
+inline Worker& WorkerAt(const RunSpec& spec, const std::vector<Worker*>& workers,
+                        const CellId& cell) {
+  return *workers[chain::PlaceOf(cell, StagesWith(spec, workers))];
+}
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_PIPELINE_ORDER_H_

@@ -1,0 +1,133 @@
+// Plans in the making: layers and links are measured, shards of the checkpoint are checked and
+// moved, the plan is computed, and the run adopts it. For runs, and for `longhaul plan`, whose
+// drafts are called jobs.
+#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_PLANNING_H_
+#define LONGHAUL_COORDINATOR_STATE_PLANNING_PLANNING_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/computations.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/planning/draft.h"
+#include "coordinator/state/planning/probing.h"
+#include "coordinator/state/shards/shards.h"
+#include "coordinator/state/workers/orders.h"
+#include "coordinator/state/workers/worker_links.h"
+
+namespace longhaul::coordinator {
+
+class Planning : public MoveListener {
+ public:
+  Planning(Ledger& ledger, Moves& moves, Failures& failures, WorkerLinks& links, Orders& orders,
+           Shards& shards, Computations& computations)
+      : ledger_(ledger),
+        moves_(moves),
+        failures_(failures),
+        links_(links),
+        orders_(orders),
+        shards_(shards),
+        computations_(computations),
+        probing_(ledger, links) {}
+
+  // ---- Drafts
+  // Reserves the workers.
+  Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
+                 std::string link_secret, const Candidates& candidates);
+  // The run is planned by this draft when it moves to that state.
+  void Add(Draft draft);
+  // The answer to the request is the plan of this draft.
+  void BeginJob(RequestId request, Draft draft);
+  // Null: neither a run nor a job of this id is being planned.
+  Draft* Find(const RunId& id);
+  const Draft* Find(const RunId& id) const { return const_cast<Planning*>(this)->Find(id); }
+  bool IsJob(const RunId& id) const { return jobs_.contains(id); }
+  // Jobs first. `visit` must not end a draft.
+  void EachDraft(const std::function<void(const Draft&)>& visit) const;
+
+  // ---- Facts
+  void On(event::DataPrepared& prepared);
+  void On(event::PlanComputed& computed);
+  void OnMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
+  // A worker of these drafts has a new session.
+  void Attach(Worker& worker, Draft& draft);
+  // The same for all jobs. True: `said` is one of them that the worker has a part in.
+  bool AttachToJobs(Worker& worker, const RunId& said);
+  // It is another process, or is reached elsewhere.
+  void ForgetLinksOf(const Worker& worker);
+  // It has no session any more. `label`: its name when it had one.
+  void Lose(const RunId& id, const std::string& label, const std::string& why);
+  // Checks of shards for a draft have ended.
+  void OnShards(const RunId& id, const std::string& failure);
+
+  // ---- Time
+  void CheckProbes();
+  void CheckTimers();
+  // For drafts that wait for workers who try to reach each other.
+  void Advance();
+  MonoTime NextWake() const;
+
+  void OnMove(Run& run, const Transition& row) override;
+  void Act(Run& run, Action action) override;
+  void CheckInvariants(const Run& run) const;
+
+ private:
+  struct Job {
+    RequestId request;
+    Draft draft;
+  };
+
+  void Begin(Draft& draft);
+  // Takes layer times of workers of a resumed run that have timed these very layers before.
+  void ReuseLayerTimes(Draft& draft);
+  // Logs how long it took, once all are in: where planning is slow, people ask what it waits for.
+  void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
+  // Drops a candidate that a plan can do without. False: it cannot.
+  bool Drop(Draft& draft, Worker& worker, const std::string& why);
+  void CheckTimer(const RunId& id);
+  bool IsTryingReach(const Draft& draft) const;
+  bool IsComplete(const Draft& draft) const;
+  PlanRequest RequestOf(const Draft& draft) const;
+  void Advance(const RunId& id);
+  // The plan that there is, or that is being computed, is of something that is not so any more.
+  void DropPlan(Draft& draft);
+  void Fail(const RunId& id, const std::string& sentence);
+  void Interrupt(const RunId& id, const std::string& cause);
+  void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
+
+  // adopt.cc: the run and its checkpoint.
+  // True: the draft's checkpoint is whole. Else an older one is being looked at, or the draft
+  // failed.
+  bool SettleOnCheckpoint(Run& run, Draft& draft);
+  // True: every stage of the plan has its shards at hand, on its disk or at the coordinator. Else
+  // they are on their way.
+  bool ShardsAreInPlace(const Run& run, const Plan& plan);
+  void Adopt(Run& run, const Draft& draft, Plan plan);
+  // The choices that the run file left to the plan are the plan's from now on.
+  void SettleGroup(Run& run, const Group& chosen);
+  void SettleReplicas(Run& run, uint32_t chosen);
+  void SettleCodecs(Run& run, const Assignment& assignment);
+
+  Ledger& ledger_;
+  Moves& moves_;
+  Failures& failures_;
+  WorkerLinks& links_;
+  Orders& orders_;
+  Shards& shards_;
+  Computations& computations_;
+  Probing probing_;
+  std::map<RunId, Job> jobs_;      // by the id that the request brought
+  std::map<RunId, Draft> drafts_;  // of runs in the state planning
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_PLANNING_H_

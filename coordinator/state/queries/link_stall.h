@@ -1,0 +1,48 @@
+// What the directions of links wait for, and how much of the planned rate of workers' interfaces is
+// in use: from the stages' reports of a step. Pure functions.
+#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_
+#define LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::coordinator {
+
+// One direction of a link in a step. Stages are numbered by the caller, as in the two spans of
+// rates.
+struct DirectionInUse {
+  size_t from = 0, to = 0;
+  const v1::StepReport* sender = nullptr;  // of stage `from`
+  const v1::LinkUse* use = nullptr;        // of this direction, in that report
+};
+
+// Of the planned rates of a stage's interface. Nullopt: no rate is known, or nobody reported.
+struct InterfaceUse {
+  std::optional<double> egress, ingress;
+  friend bool operator==(const InterfaceUse&, const InterfaceUse&) = default;
+};
+
+// The use of each stage's interface by all `directions`. Rates in bits a second, by stage; 0 or
+// missing: unknown.
+std::vector<InterfaceUse> UseOfInterfaces(size_t stages, std::span<const DirectionInUse> directions,
+                                          std::span<const double> egress_rates,
+                                          std::span<const double> ingress_rates);
+
+// What kept the direction from sending more in the step:
+//   "credits"  the receiver took no more, longer than anything else
+//   "egress"   it was sending, and of the two interfaces the sender's is the busier one
+//   "ingress"  it was sending, and the receiver's is
+//   "compute"  there was nothing to send: the sender computed
+//   "codec"    there was nothing to send: the sender waited for its own codec
+//   "input"    there was nothing to send: the sender waited for tensors itself
+// "" where the report does not say.
+std::string_view StallOf(const DirectionInUse& direction, std::span<const InterfaceUse> interfaces);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_

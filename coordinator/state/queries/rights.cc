@@ -1,0 +1,78 @@
+#include "coordinator/state/queries/rights.h"
+
+#include <algorithm>
+
+#include "coordinator/state/blob_names.h"
+#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/ledger/ledger.h"
+
+namespace longhaul::coordinator {
+
+namespace {
+
+// Whether the coordinator has what a list names. Else its owner need not have sent it, and must not
+// get by the list what somebody else has sent.
+bool IsForWorkers(const RunSpec& spec, const std::string& list) {
+  return list == spec.weights.sha256 ? spec.weights.upload : spec.data.upload;
+}
+
+void AddNaming(const RunRecord& record, const std::string& sha256, Naming* naming) {
+  const auto name = [&](const std::string& one) { naming->named |= one == sha256; };
+  const auto list = [&](const std::string& one) {
+    name(one);
+    if (!one.empty() && IsForWorkers(record.spec, one)) naming->lists.push_back(one);
+  };
+  for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+    for (const v1::CheckpointFile& file : manifest.files()) {
+      naming->copied |= file.sha256() == sha256 && IsCopied(file);
+    }
+  }
+  EachBlobName(record.spec, record.data_files, record.data, name, list);
+}
+
+}  // namespace
+
+bool HoldsCell(const Worker& worker, const Run& run) {
+  return worker.held == run.record.id ||
+         std::ranges::any_of(run.stages,
+                             [&](const StageRecord& stage) { return stage.worker == worker.id; });
+}
+
+Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::string& sha256) {
+  Naming naming;
+  const auto found = ledger.workers().find(worker);
+  naming.connected = found != ledger.workers().end() && found->second.session.has_value();
+  if (found == ledger.workers().end()) return naming;
+  for (const auto& [id, run] : ledger.runs()) {
+    if (IsActive(run.record.state) && HoldsCell(found->second, run)) {
+      AddNaming(run.record, sha256, &naming);
+    }
+  }
+  return naming;
+}
+
+Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::string& sha256) {
+  Naming naming;
+  for (const auto& [id, run] : ledger.runs()) {
+    if (run.record.owner == owner) AddNaming(run.record, sha256, &naming);
+  }
+  return naming;
+}
+
+OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner) {
+  OwnNames names;
+  for (const auto& [id, run] : ledger.runs()) {
+    const RunRecord& record = run.record;
+    if (record.owner != owner) continue;
+    const auto name = [&](const std::string& one) { names.blobs.insert(one); };
+    const auto list = [&](const std::string& one) {
+      name(one);
+      if (!one.empty() && IsForWorkers(record.spec, one)) names.lists.insert(one);
+    };
+    EachBlobName(record.spec, record.data_files, record.data, name, list);
+  }
+  names.blobs.erase("");
+  return names;
+}
+
+}  // namespace longhaul::coordinator

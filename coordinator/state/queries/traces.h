@@ -1,0 +1,33 @@
+// `longhaul trace`: the book puts together what every stage did when; here stages are asked and the
+// user is answered.
+#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_TRACES_H_
+#define LONGHAUL_COORDINATOR_STATE_QUERIES_TRACES_H_
+
+#include <cstdint>
+
+#include "coordinator/state/books/trace_book.h"
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/ledger.h"
+
+namespace longhaul::coordinator {
+
+class Traces {
+ public:
+  explicit Traces(Ledger& ledger) : ledger_(ledger) {}
+
+  void On(event::TraceAsked& asked);
+  void OnTrace(const Worker& worker, const v1::WorkerMessage& message);
+  // Gives up traces for which stages have not answered in time.
+  void CheckTimers();
+  MonoTime NextWake() const { return book_.NextWake(); }
+
+ private:
+  void End(uint64_t id, const Status& why);
+
+  Ledger& ledger_;
+  TraceBook book_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_TRACES_H_

@@ -1,0 +1,83 @@
+// What people and other parts of the coordinator see of runs and workers, between ticks.
+#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_VIEWS_H_
+#define LONGHAUL_COORDINATOR_STATE_QUERIES_VIEWS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "coordinator/state/ledger/fault_counts.h"
+#include "coordinator/state/queries/rights.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::coordinator {
+
+class Health;
+class Ledger;
+class LinkTroubles;
+class Planning;
+class Shards;
+class Spares;
+class Steps;
+class WorkerLinks;
+struct Draft;
+struct InterfaceUse;
+struct Run;
+
+class Views {
+ public:
+  struct Sources {
+    const Ledger& ledger;
+    const Health& health;
+    const WorkerLinks& links;
+    const Spares& spares;
+    const LinkTroubles& troubles;
+    const Steps& steps;
+    const Shards& shards;
+    const Planning& planning;
+  };
+  explicit Views(const Sources& of) : of_(of) {}
+
+  // Newest first, without plans; without those that ended before then.
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
+  // With its plan. By id, else the newest of that name.
+  StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
+  std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
+  // Newest measurements between connected workers.
+  std::vector<v1::MeasuredLink> Links(MonoTime now) const;
+  // The relays that are there now.
+  std::vector<v1::RelayStatus> Relays() const;
+
+  // A worker was asked to send a copy of this shard and has not answered yet; `from`: this worker.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
+                   const std::optional<WorkerId>& from = std::nullopt) const;
+  // A shard that this worker was asked for has come for its run already.
+  bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
+  // rights.h
+  Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
+  Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  OwnNames NamesOfOwner(std::string_view owner) const;
+
+  const FaultCounts& faults() const;
+  // Grows with every change of any run.
+  uint64_t sequence() const;
+
+ private:
+  v1::RunStatus Render(const Run& run) const;
+  void RenderDraft(const Draft& draft, v1::RunStatus* status) const;
+  void RenderStages(const Run& run, const std::vector<InterfaceUse>& interfaces,
+                    v1::RunStatus* status) const;
+  void RenderLinks(const Run& run, const std::vector<InterfaceUse>& interfaces,
+                   v1::RunStatus* status) const;
+
+  const Sources of_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_VIEWS_H_

@@ -1,0 +1,75 @@
+// A run goes on by itself after a loss: a worker that died, a link that could not be made again, an
+// error of a stage. The first time in place: the next epoch of the same assignment, from the newest
+// whole checkpoint, as soon as every cell has its worker again, or a new process of it; workers
+// that were not hurt keep their models. Where that was in vain, or a worker stays away, the run is
+// planned anew with whoever is there.
+#ifndef LONGHAUL_COORDINATOR_STATE_RECOVERY_RECOVERY_H_
+#define LONGHAUL_COORDINATOR_STATE_RECOVERY_RECOVERY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/life/stages.h"
+#include "coordinator/state/life/tuning.h"
+#include "coordinator/state/recovery/crews.h"
+#include "coordinator/state/shards/shards.h"
+#include "coordinator/state/workers/health.h"
+#include "coordinator/state/workers/spares.h"
+
+namespace longhaul::coordinator {
+
+class Recovery : public MoveListener {
+ public:
+  Recovery(Ledger& ledger, Moves& moves, Failures& failures, const Health& health, Spares& spares,
+           Shards& shards, Stages& stages, Tuning& tuning, Crews& crews)
+      : ledger_(ledger),
+        moves_(moves),
+        failures_(failures),
+        health_(health),
+        spares_(spares),
+        shards_(shards),
+        stages_(stages),
+        tuning_(tuning),
+        crews_(crews) {}
+
+  // The coordinator has restarted: every run goes on from what the store has.
+  void Restart();
+  void Advance();
+  // Shards did not get to a new worker of a run that recovers.
+  void OnMoveFailed(const Run& run, const std::string& failure) { move_failure_[run] = failure; }
+
+  void OnMove(Run& run, const Transition& /*row*/) override { move_failure_.Forget(run.record.id); }
+  void OnRemove(const RunId& id) override { move_failure_.Forget(id); }
+
+ private:
+  void Restart(Run& run);
+  void Advance(Run& run);
+  void NoteWhoIsThere(Run& run);
+  std::vector<std::string> Away(const Run& run) const;
+  std::string WhomItWaitsFor(const Run& run) const;
+  std::string ChangesTo(const Run& run, const Assignment& next) const;
+  void BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t step);
+  absl::Duration PatienceFor(const Run& run, const v1::CheckpointManifest* newest,
+                             const v1::CheckpointManifest* within_reach, bool at_once) const;
+  void Wait(Run& run, const std::string& sentence);
+  void PlanAnew(Run& run, const std::string& why);
+
+  Ledger& ledger_;
+  Moves& moves_;
+  Failures& failures_;
+  const Health& health_;
+  Spares& spares_;
+  Shards& shards_;
+  Stages& stages_;
+  Tuning& tuning_;
+  Crews& crews_;
+  PerRun<std::string> move_failure_;  // ""; the shards did get there, or may yet
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_RECOVERY_RECOVERY_H_

@@ -1,0 +1,55 @@
+// What workers say goes to the component that it concerns. Messages of another epoch, or of a
+// worker that has no part in the run, are dropped.
+#ifndef LONGHAUL_COORDINATOR_STATE_SESSIONS_MESSAGES_H_
+#define LONGHAUL_COORDINATOR_STATE_SESSIONS_MESSAGES_H_
+
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/life/link_troubles.h"
+#include "coordinator/state/life/stages.h"
+#include "coordinator/state/life/standstill.h"
+#include "coordinator/state/life/steps.h"
+#include "coordinator/state/life/tuning.h"
+#include "coordinator/state/planning/planning.h"
+#include "coordinator/state/queries/traces.h"
+#include "coordinator/state/shards/commits.h"
+#include "coordinator/state/shards/shards.h"
+#include "coordinator/state/workers/health.h"
+#include "coordinator/state/workers/spares.h"
+#include "coordinator/state/workers/worker_links.h"
+
+namespace longhaul::coordinator {
+
+// The components that messages go to.
+struct Receivers {
+  Health& health;
+  WorkerLinks& links;
+  Spares& spares;
+  LinkTroubles& troubles;
+  Tuning& tuning;
+  Steps& steps;
+  Standstill& standstill;
+  Stages& stages;
+  Shards& shards;
+  Commits& commits;
+  Planning& planning;
+  Traces& traces;
+};
+
+class Messages {
+ public:
+  Messages(Ledger& ledger, const Receivers& to) : ledger_(ledger), to_(to) {}
+
+  void On(event::WorkerSaid& said);
+
+ private:
+  void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
+  void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
+
+  Ledger& ledger_;
+  const Receivers to_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_SESSIONS_MESSAGES_H_

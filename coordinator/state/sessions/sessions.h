@@ -1,0 +1,64 @@
+// Workers come, go, and come back. A worker that comes is reserved for the run, or the request to
+// plan, that it has a part in, and hears again what it may have missed.
+#ifndef LONGHAUL_COORDINATOR_STATE_SESSIONS_SESSIONS_H_
+#define LONGHAUL_COORDINATOR_STATE_SESSIONS_SESSIONS_H_
+
+#include <optional>
+#include <string>
+
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/life/stages.h"
+#include "coordinator/state/planning/planning.h"
+#include "coordinator/state/shards/copies.h"
+#include "coordinator/state/shards/shards.h"
+#include "coordinator/state/workers/health.h"
+#include "coordinator/state/workers/worker_links.h"
+
+namespace longhaul::coordinator {
+
+class Sessions {
+ public:
+  Sessions(Ledger& ledger, Health& health, WorkerLinks& links, Stages& stages, Planning& planning,
+           Shards& shards, Copies& copies)
+      : ledger_(ledger),
+        health_(health),
+        links_(links),
+        stages_(stages),
+        planning_(planning),
+        shards_(shards),
+        copies_(copies) {}
+
+  void On(event::WorkerJoined& joined);
+  void On(event::WorkerLeft& left);
+  // Ends sessions of workers that are silent.
+  void CheckTimers();
+  MonoTime NextWake() const;
+
+ private:
+  std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
+  void RefuseTwin(const Worker& worker, const event::WorkerJoined& joined);
+  void Refuse(SessionId session, const std::string& refusal);
+  // Takes over what the hello says. True: the worker is another process than before.
+  bool Renew(Worker& worker, const event::WorkerJoined& joined);
+  void SendWelcome(const Worker& worker);
+  void NoteClock(Worker& worker, bool is_new);
+  // Finds what this incarnation is reserved for and repeats what it may have missed.
+  void Attach(Worker& worker);
+  // The session has ended. `for_good`: and the process.
+  void Lose(Worker& worker, const std::string& why, bool for_good = false);
+  void ForgetOldWorkers();
+  absl::Duration TimeoutOf(const Worker& worker) const;
+
+  Ledger& ledger_;
+  Health& health_;
+  WorkerLinks& links_;
+  Stages& stages_;
+  Planning& planning_;
+  Shards& shards_;
+  Copies& copies_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_SESSIONS_SESSIONS_H_

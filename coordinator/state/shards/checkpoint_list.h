@@ -1,0 +1,33 @@
+// `longhaul checkpoints`: what is known of a run's checkpoints, or what a look at all shards says.
+#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_CHECKPOINT_LIST_H_
+#define LONGHAUL_COORDINATOR_STATE_SHARDS_CHECKPOINT_LIST_H_
+
+#include <cstdint>
+
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/shards/shards.h"
+
+namespace longhaul::coordinator {
+
+class CheckpointList {
+ public:
+  CheckpointList(Ledger& ledger, Shards& shards);
+
+  void On(event::CheckpointsAsked& asked);
+
+ private:
+  // Has the parameters of a checkpoint sent to the coordinator; `step` 0: of the newest whole one.
+  void Gather(const Run& run, RequestId request, uint64_t step);
+  // Answers, unless the request waits for checks.
+  void AnswerVerified(const Run& run, RequestId request);
+  // `verified`: what was hashed for this reply; nullptr: nothing was asked for.
+  v1::CheckpointsReply Render(const Run& run, const VerifiedShards* verified) const;
+
+  Ledger& ledger_;
+  Shards& shards_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_CHECKPOINT_LIST_H_

@@ -1,0 +1,53 @@
+// Checkpoints that stages have written. One is committed when every stage has reported its shard.
+// One that a stage cannot write, such as on a full disk, is skipped: training goes on, and the
+// older ones stay as they are.
+#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_COMMITS_H_
+#define LONGHAUL_COORDINATOR_STATE_SHARDS_COMMITS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/life/failures.h"
+#include "coordinator/state/shards/copies.h"
+#include "coordinator/state/workers/health.h"
+
+namespace longhaul::coordinator {
+
+class Commits : public MoveListener {
+ public:
+  Commits(Ledger& ledger, Failures& failures, Health& health, Copies& copies)
+      : ledger_(ledger), failures_(failures), health_(health), copies_(copies) {}
+
+  void OnShard(Run& run, StageRecord& stage, const Worker& worker,
+               const v1::WorkerMessage& message);
+
+  void OnMove(Run& run, const Transition& row) override;
+  void OnRemove(const RunId& id) override { of_.Forget(id); }
+
+ private:
+  // Reports of one checkpoint, by place, until all are in.
+  using Reports = std::vector<std::optional<v1::ShardReport>>;
+  struct OfRun {
+    std::map<uint64_t, Reports> partial;
+    std::set<uint64_t> skipped;  // a stage could not write them
+  };
+
+  void Commit(Run& run, uint64_t step, const Reports& reports);
+  // True: this checkpoint is skipped, because of this report or an earlier one.
+  bool Skip(Run& run, const StageRecord& stage, const v1::ShardReport& report);
+
+  Ledger& ledger_;
+  Failures& failures_;
+  Health& health_;
+  Copies& copies_;
+  PerRun<OfRun> of_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_COMMITS_H_

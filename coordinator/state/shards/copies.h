@@ -1,0 +1,65 @@
+// Copies of what the stages of a run know, at another worker or the coordinator, so that no machine
+// takes its stage with it. One set at a time is copied, the newest first. A set counts when every
+// file of it is held twice; older ones are dropped only then.
+#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_COPIES_H_
+#define LONGHAUL_COORDINATOR_STATE_SHARDS_COPIES_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/shards/shards.h"
+#include "coordinator/state/workers/spares.h"
+#include "coordinator/state/workers/worker_links.h"
+
+namespace longhaul::coordinator {
+
+class Copies : public MoveListener {
+ public:
+  Copies(Ledger& ledger, const WorkerLinks& links, const Spares& spares, Shards& shards);
+
+  // Begins the copies that runs with stages need and that are not under way.
+  void Advance();
+  // Copies to the coordinator, where the run file asks for them.
+  void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest);
+  // The same for the files of a worker that has come back. `copying`: checkpoints whose files it is
+  // sending already.
+  void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
+  // Drops checkpoints. Keeps the newest ones, as many as the user asked for, the newest set of all,
+  // the newest that is held twice, the one that is being copied, and the one that the run goes on
+  // from.
+  void DropOutdated(Run& run);
+
+  void OnMove(Run& run, const Transition& row) override;
+  void OnRemove(const RunId& id) override { of_.Forget(id); }
+
+ private:
+  // Begins to copy the newest checkpoint, unless an older one is still being copied.
+  void Begin(Run& run);
+  // Who is to hold what `source`, which has a stage, knows; null: the coordinator.
+  Worker* HolderFor(Run& run, const Worker& source);
+  void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest,
+                         const std::string& only_of_worker);
+  void AfterCopy(Run& run, const ShardCheck& check, const std::string& failure);
+
+  struct OfRun {
+    uint64_t begun = 0;             // up to which step copies were asked for
+    std::optional<MonoTime> again;  // that step is copied again, because some did not get there
+    bool fail = false;              // the last ones did
+    std::string with;               // whom events name as their holders
+  };
+
+  Ledger& ledger_;
+  const WorkerLinks& links_;
+  const Spares& spares_;
+  Shards& shards_;
+  PerRun<OfRun> of_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_COPIES_H_

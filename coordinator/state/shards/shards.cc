@@ -1,0 +1,291 @@
+#include "coordinator/state/shards/shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/units.h"
+#include "coordinator/state/ledger/manifests.h"
+#include "coordinator/state/ledger/within_reach.h"
+#include "coordinator/state/text.h"
+
+namespace longhaul::coordinator {
+
+namespace {
+
+// Null: it was dropped meanwhile.
+v1::CheckpointFile* FindFile(Run& run, uint64_t step, const v1::CheckpointFile& like) {
+  for (v1::CheckpointManifest& manifest : run.record.checkpoints) {
+    if (manifest.step() != step) continue;
+    for (v1::CheckpointFile& file : *manifest.mutable_files()) {
+      if (file.name() == like.name() && file.sha256() == like.sha256()) return &file;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Shards::Shards(Ledger& ledger, const WorkerLinks& links)
+    : ledger_(ledger), links_(links), book_(ledger.FirstNumber("first check of shards")) {}
+
+void Shards::WhenDone(ShardCheck::Purpose purpose, Done done) {
+  done_[static_cast<size_t>(purpose)] = std::move(done);
+}
+
+void Shards::OnMove(Run& run, const Transition& row) {
+  if (row.to != RunState::kPlanning) book_.DropResumeChecks(run.record.id);
+}
+
+void Shards::Start(ShardCheck check) {
+  const uint64_t id = book_.Begin(std::move(check), ledger_.now());
+  const ShardCheck& started = *book_.Find(id);
+  if (started.worker) {
+    Send(*ledger_.FindWorker(*started.worker), id, started);
+  } else {
+    ledger_.Do(command::CheckCopies{id, started.files});
+  }
+}
+
+ConnectedWorkers Shards::Connected() const {
+  return [this](const WorkerId& id) -> std::optional<Incarnation> {
+    const Worker* worker = ledger_.FindWorker(id);
+    if (worker == nullptr || !worker->session) return std::nullopt;
+    return worker->incarnation;
+  };
+}
+
+void Shards::Send(const Worker& worker, uint64_t id, const ShardCheck& check) {
+  v1::WorkerCommand command = ledger_.CommandFor(check.run, check.epoch);
+  v1::CheckShards& wanted = *command.mutable_check_shards();
+  wanted.set_check(id);
+  wanted.set_step(check.step);
+  wanted.set_copy(check.copy);
+  for (const v1::CheckpointFile& file : check.files) *wanted.add_files() = file;
+  if (check.to) {
+    SendTransfer(id, check, std::move(command));
+  } else {
+    ledger_.Send(worker, std::move(command));
+  }
+}
+
+void Shards::Check(const Run& run, const v1::CheckpointManifest& manifest,
+                   ShardCheck::Purpose purpose, RequestId request) {
+  const ShardCheck about{.purpose = purpose,
+                         .request = request,
+                         .run = run.record.id,
+                         .epoch = run.record.epoch,
+                         .step = manifest.step()};
+  for (ShardCheck& check : ChecksOf(manifest, about, Connected())) Start(std::move(check));
+}
+
+void Shards::AskForCopies(const Run& run, uint64_t step,
+                          const std::vector<v1::CheckpointFile>& files, ShardCheck::Purpose purpose,
+                          RequestId request) {
+  const ShardCheck about{.purpose = purpose,
+                         .request = request,
+                         .run = run.record.id,
+                         .epoch = run.record.epoch,
+                         .step = step};
+  for (ShardCheck& check : CopyChecksOf(files, about, Connected())) Start(std::move(check));
+}
+
+void Shards::OnChecked(Worker& worker, const v1::WorkerMessage& message) {
+  const v1::ShardsChecked& answer = message.shards_checked();
+  const std::optional<ShardCheck> taken =
+      book_.TakeAnswered(worker.id, worker.incarnation, message);
+  if (!taken) return;  // given up
+  const ShardCheck& check = *taken;
+  Run& run = *ledger_.FindRun(check.run);
+  std::string failure;
+  for (const v1::CheckpointFile& asked : check.files) {
+    v1::CheckpointFile* file = FindFile(run, check.step, asked);
+    if (file == nullptr) continue;
+    const auto said =
+        std::find_if(answer.shards().begin(), answer.shards().end(),
+                     [&](const v1::ShardState& one) { return one.name() == asked.name(); });
+    if (said != answer.shards().end() && said->unreadable()) {
+      failure =
+          fmt::format("worker {} cannot look at {} of the checkpoint of step {}: {}",
+                      ledger_.Label(worker), asked.name(), check.step, Quoted(said->problem()));
+      continue;
+    }
+    const std::string problem = said == answer.shards().end() ? "its worker did not say how it is"
+                                                              : Quoted(said->problem());
+    NoteProblem(run, check.step, *file, worker, problem);
+    if (!problem.empty()) continue;
+    book_.NoteVerified(check, asked);
+    if (!check.copy) continue;
+    if (said->copied() && check.to) {
+      const Worker* holder = ledger_.FindWorker(*check.to);
+      AddHolder(check.to->value(), holder == nullptr ? "" : holder->hello.name(), file);
+    } else if (said->copied() && IsCopied(*file)) {
+      // It was noted when it came.
+    } else if (said->copied()) {
+      failure = fmt::format(
+          "worker {} says that it has sent {} of the checkpoint of step {}, and it has not come",
+          ledger_.Label(worker), asked.name(), check.step);
+    } else {
+      const Worker* holder = check.to ? ledger_.FindWorker(*check.to) : nullptr;
+      failure = fmt::format("worker {} could not send {} of the checkpoint of step {}{}: {}",
+                            ledger_.Label(worker), asked.name(), check.step,
+                            holder == nullptr ? "" : " to worker " + ledger_.Label(*holder),
+                            Quoted(said->copy_error()));
+    }
+  }
+  ledger_.Store(run);
+  End(check, failure);
+}
+
+// The bytes count, not the worker's word: whoever has made up a shard of somebody else's
+// hash could otherwise fetch what that hash is of. Noted at once, so that a check that is given up
+// need not begin from anew.
+void Shards::On(event::CopyStored& stored) {
+  for (const ShardCheck* check : book_.ExpectingCopy(stored.sha256, stored.from)) {
+    Run& run = *ledger_.FindRun(check->run);
+    bool is_new = false;
+    for (const v1::CheckpointFile& asked : check->files) {
+      if (asked.sha256() != stored.sha256) continue;
+      v1::CheckpointFile* file = FindFile(run, check->step, asked);
+      if (file == nullptr || IsCopied(*file)) continue;
+      AddHolder("", "", file);
+      is_new = true;
+    }
+    if (is_new) ledger_.Store(run);
+  }
+}
+
+bool Shards::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
+  return std::ranges::any_of(book_.ExpectingCopy(sha256, from), [&](const ShardCheck* check) {
+    const v1::CheckpointManifest* manifest =
+        FindCheckpoint(ledger_.runs().at(check->run).record, check->step);
+    return manifest != nullptr && std::ranges::any_of(manifest->files(), [&](const auto& file) {
+             return file.sha256() == sha256 && IsCopied(file);
+           });
+  });
+}
+
+void Shards::On(event::CopiesChecked& checked) {
+  const std::optional<ShardCheck> taken = book_.TakeAnsweredByCopies(checked.check);
+  if (!taken) return;
+  const ShardCheck& check = *taken;
+  Run& run = *ledger_.FindRun(check.run);
+  std::string failure;
+  for (size_t i = 0; i < check.files.size() && i < checked.problems.size(); ++i) {
+    v1::CheckpointFile* file = FindFile(run, check.step, check.files[i]);
+    if (file == nullptr) continue;
+    if (checked.problems[i].empty()) {
+      book_.NoteVerified(check, check.files[i]);
+      continue;
+    }
+    if (i < checked.unreadable.size() && checked.unreadable[i]) {
+      failure = fmt::format(
+          "the coordinator cannot look at its copy of {} of the checkpoint of step {}: {}",
+          file->name(), check.step, checked.problems[i]);
+      continue;
+    }
+    RemoveHolder("", file);
+    ledger_.Log(&run, "checkpoint",
+                fmt::format("the coordinator's copy of {} of the checkpoint of step {} is lost: {}",
+                            file->name(), check.step, checked.problems[i]));
+  }
+  ledger_.Store(run);
+  End(check, failure);
+}
+
+void Shards::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,
+                         const std::string& problem) {
+  auto& holders = *file.mutable_holders();
+  const auto holder = std::find_if(holders.begin(), holders.end(), [&](const auto& one) {
+    return one.worker_id() == worker.id.value();
+  });
+  if (holder == holders.end() || holder->problem() == problem) return;
+  holder->set_problem(problem);
+  if (!problem.empty()) ledger_.Count(FaultKind::kShardDamaged);
+  ledger_.Log(&run, "checkpoint",
+              problem.empty()
+                  ? fmt::format("worker {}: {} of the checkpoint of step {} is whole again",
+                                ledger_.Label(worker), file.name(), step)
+                  : fmt::format("worker {}: {} of the checkpoint of step {} is damaged: {}",
+                                ledger_.Label(worker), file.name(), step, problem));
+}
+
+void Shards::End(const ShardCheck& check, const std::string& failure) {
+  const Done& done = done_[static_cast<size_t>(check.purpose)];
+  if (done) done(*ledger_.FindRun(check.run), check, failure);
+}
+
+// `why`: the worker's session has ended, or it said nothing.
+void Shards::GiveUp(uint64_t id, const std::string& why) {
+  const std::optional<ShardCheck> taken = book_.Take(id);
+  if (!taken) return;
+  const ShardCheck& check = *taken;
+  const Worker* worker = check.worker ? ledger_.FindWorker(*check.worker) : nullptr;
+  End(check, fmt::format("{} did not finish looking at its shards of the checkpoint of step "
+                         "{}: {}",
+                         worker == nullptr ? "the coordinator" : "worker " + ledger_.Label(*worker),
+                         check.step, why));
+}
+
+void Shards::Lose(const Worker& worker, const std::string& why) {
+  for (const uint64_t id : book_.AskedOf(worker.id)) GiveUp(id, why);
+}
+
+void Shards::CheckTimers() {
+  for (const uint64_t id : book_.Late(ledger_.now())) GiveUp(id, "no answer; look at its log");
+}
+
+std::set<std::pair<RunId, uint64_t>> Shards::Repeat(const Worker& worker) {
+  std::set<std::pair<RunId, uint64_t>> copying;
+  for (const uint64_t id : book_.AskedOf(worker.id)) {
+    const ShardCheck& check = *book_.Find(id);
+    Send(worker, id, check);
+    if (check.copy) copying.insert({check.run, check.step});
+  }
+  return copying;
+}
+
+void Shards::DropAfter(Run& run, uint64_t step) {
+  std::vector<v1::CheckpointManifest>& checkpoints = run.record.checkpoints;
+  while (!checkpoints.empty() && checkpoints.back().step() > step) {
+    ledger_.Log(&run, "checkpoint",
+                fmt::format("the checkpoint of step {} is given up: the run goes on from step {}",
+                            checkpoints.back().step(), step));
+    const v1::CheckpointManifest dropped = std::move(checkpoints.back());
+    checkpoints.pop_back();
+    Drop(run, dropped);
+  }
+}
+
+bool Shards::IsNamedCopy(const std::string& sha256) const {
+  for (const auto& [id, run] : ledger_.runs()) {
+    for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
+      for (const v1::CheckpointFile& file : manifest.files()) {
+        if (file.sha256() == sha256 && IsCopied(file)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void Shards::Drop(const Run& run, const v1::CheckpointManifest& manifest) {
+  const std::set<std::string> holders = HoldersOf(manifest);
+  for (const Worker* worker : ledger_.connected()) {
+    // The run's own workers may have files of a copy that was given up.
+    if (!holders.contains(worker->id.value()) && worker->held != run.record.id) continue;
+    v1::WorkerCommand command = ledger_.CommandFor(run.record.id, run.record.epoch);
+    v1::DropCheckpoint& drop = *command.mutable_drop_checkpoint();
+    drop.set_step(manifest.step());
+    for (const v1::CheckpointManifest& kept : run.record.checkpoints) drop.add_kept(kept.step());
+    ledger_.Send(*worker, std::move(command));
+  }
+  command::DropCopies copies;
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    // Two runs that are alike to the bit have one copy of what both have.
+    if (IsCopied(file) && !IsNamedCopy(file.sha256())) copies.sha256.push_back(file.sha256());
+  }
+  if (!copies.sha256.empty()) ledger_.Do(std::move(copies));
+}
+
+}  // namespace longhaul::coordinator

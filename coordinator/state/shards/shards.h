@@ -1,0 +1,93 @@
+// Shards of committed checkpoints: hashed, sent to the coordinator or to other workers, and
+// dropped. A run goes on from a checkpoint only when all of its shards have been hashed.
+#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_SHARDS_H_
+#define LONGHAUL_COORDINATOR_STATE_SHARDS_SHARDS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/events.h"
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/ledger/moves.h"
+#include "coordinator/state/workers/worker_links.h"
+
+namespace longhaul::coordinator {
+
+class Shards : public MoveListener {
+ public:
+  Shards(Ledger& ledger, const WorkerLinks& links);
+
+  // Whoever starts checks of one purpose hears of the end of each. `failure`: why it could not be
+  // done, a sentence; "": it was done.
+  using Done = std::function<void(Run& run, const ShardCheck& check, const std::string& failure)>;
+  void WhenDone(ShardCheck::Purpose purpose, Done done);
+
+  // ---- Asking
+  // Has everybody who can be asked hash what they have of this checkpoint.
+  void Check(const Run& run, const v1::CheckpointManifest& manifest, ShardCheck::Purpose purpose,
+             RequestId request = RequestId(0));
+  // Has workers that hold `files` send copies to the coordinator.
+  void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
+                    ShardCheck::Purpose purpose, RequestId request = RequestId(0));
+  // Has `source` send files to the worker `to`, or to the coordinator.
+  void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
+                     const WorkerId& source, const std::optional<WorkerId>& to,
+                     std::vector<v1::CheckpointFile> files);
+  // Has shards sent straight to the workers that need them. Where there is no way to one of these,
+  // to the coordinator, for all.
+  void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
+
+  // ---- Answers
+  void OnChecked(Worker& worker, const v1::WorkerMessage& message);
+  void On(event::CopiesChecked& checked);
+  void On(event::CopyStored& stored);
+  // The worker has come back: it hears again what it was asked for. The runs and steps whose shards
+  // it is sending.
+  std::set<std::pair<RunId, uint64_t>> Repeat(const Worker& worker);
+  // The session of the worker has ended.
+  void Lose(const Worker& worker, const std::string& why);
+  void CheckTimers();
+  MonoTime NextWake() const { return book_.NextWake(); }
+
+  // ---- Dropping
+  // Drops the checkpoints behind the step from which the run goes on.
+  void DropAfter(Run& run, uint64_t step);
+  // `manifest` is one of the run's no more.
+  void Drop(const Run& run, const v1::CheckpointManifest& manifest);
+
+  // Whether a shard that this worker was asked for has come for its run already.
+  bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
+  const ShardBook& book() const { return book_; }
+  ShardBook& book() { return book_; }
+
+  void OnMove(Run& run, const Transition& row) override;
+
+ private:
+  void Start(ShardCheck check);
+  void Send(const Worker& worker, uint64_t id, const ShardCheck& check);
+  void SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand to_source);
+  ConnectedWorkers Connected() const;
+  void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,
+                   const std::string& problem);
+  void End(const ShardCheck& check, const std::string& failure);
+  void GiveUp(uint64_t id, const std::string& why);
+  double LineBetween(const Run& run, const Worker& source, const Worker& holder) const;
+  // The coordinator holds this content for a checkpoint of some run.
+  bool IsNamedCopy(const std::string& sha256) const;
+
+  Ledger& ledger_;
+  const WorkerLinks& links_;
+  ShardBook book_;
+  std::array<Done, 3> done_;  // by purpose
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_SHARDS_H_

@@ -1,0 +1,140 @@
+// Files on their way to a worker that needs them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/units.h"
+#include "coordinator/planner/links.h"
+#include "coordinator/state/ledger/within_reach.h"
+#include "coordinator/state/shards/shards.h"
+#include "proto/wire/transfer_word.h"
+#include "run/plan/proto/plan_proto.h"
+
+namespace longhaul::coordinator {
+
+namespace {
+
+// Files that a run waits for get there at this share of the line, or it is tried otherwise.
+constexpr double kLeastMoveShare = 0.1;
+// Beside the bytes: to open a link, to hash.
+constexpr absl::Duration kTransferSlack = absl::Minutes(10);
+constexpr absl::Duration kLongestTransfer = absl::Hours(23);
+// The worker's time is over before ours.
+constexpr absl::Duration kAnswerSlack = absl::Minutes(1);
+
+}  // namespace
+
+void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves) {
+  if (moves.empty()) return;
+  uint64_t bytes = 0;
+  std::map<std::pair<WorkerId, WorkerId>, std::vector<v1::CheckpointFile>> direct;
+  std::map<std::string, v1::CheckpointFile> others;
+  for (const ShardMove& move : moves) {
+    bytes += move.file.bytes();
+    const Worker* source = SourceOf(ledger_, move.file);
+    const Worker* to = ledger_.FindWorker(move.to);
+    if (source != nullptr && to != nullptr && to->session &&
+        links_.PathBetween(run, *source, *to).ok()) {
+      direct[{source->id, to->id}].push_back(move.file);
+    } else {
+      others[move.file.name()] = move.file;
+    }
+  }
+  ledger_.Log(&run, "checkpoint",
+              fmt::format("{} shards of the checkpoint of step {} ({}) move to other workers",
+                          moves.size(), step, FormatBytes(static_cast<double>(bytes))));
+  for (auto& [ends, files] : direct) {
+    StartTransfer(run, step, ShardCheck::Purpose::kResume, ends.first, ends.second,
+                  std::move(files));
+  }
+  std::vector<v1::CheckpointFile> files;
+  for (auto& [name, file] : others) files.push_back(std::move(file));
+  AskForCopies(run, step, files, ShardCheck::Purpose::kResume);
+}
+
+void Shards::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
+                           const WorkerId& source, const std::optional<WorkerId>& to,
+                           std::vector<v1::CheckpointFile> files) {
+  ShardCheck check{
+      .purpose = purpose, .run = run.record.id, .epoch = run.record.epoch, .step = step};
+  check.worker = source;
+  check.incarnation = ledger_.FindWorker(source)->incarnation;
+  check.files = std::move(files);
+  check.copy = true;
+  check.to = to;
+  if (to) {
+    double bytes = 0;
+    for (const v1::CheckpointFile& file : check.files) bytes += static_cast<double>(file.bytes());
+    const double line = LineBetween(run, *ledger_.FindWorker(source), *ledger_.FindWorker(*to));
+    const double share =
+        purpose == ShardCheck::Purpose::kCopy ? wire::kLeastCopyShare : kLeastMoveShare;
+    const absl::Duration under_way =
+        absl::Seconds(8 * bytes / (share * (line > 0 ? line : wire::kAssumedLineBitsPerSecond)));
+    check.limit = std::min(kLongestTransfer, kTransferSlack + under_way) + kAnswerSlack;
+  }
+  Start(std::move(check));
+}
+
+// Both ends hear of it. Where one of them has just gone, nothing is sent, and Lose ends the check.
+void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand to_source) {
+  const Run& run = *ledger_.FindRun(check.run);
+  const Worker* source = ledger_.FindWorker(*check.worker);
+  const Worker* holder = ledger_.FindWorker(*check.to);
+  if (source == nullptr || !source->session || holder == nullptr || !holder->session) return;
+  const StatusOr<LinkEnds> ends = links_.PathBetween(run, *source, *holder);
+  if (!ends.ok()) return;
+  const bool paced = check.purpose == ShardCheck::Purpose::kCopy;
+  v1::ShardPath path;
+  path.set_transport(std::string(ToString(ends->transport)));
+  path.set_link_secret(HmacSha256(run.record.link_secret, fmt::format("shards of check {}", id)));
+  const std::vector<Endpoint> both[] = {FromProto(source->hello.endpoints()),
+                                        FromProto(holder->hello.endpoints())};
+  path.set_sealed(run.assignment().sealed || !ends->relays.empty() ||
+                  SealsLinks(run.record.spec, both));
+  for (std::string& way : links_.WaysThrough(ends->relays, run.record.link_secret,
+                                             fmt::format("shards of check {}", id))) {
+    path.add_addresses(std::move(way));
+  }
+  path.set_limit_seconds(absl::ToDoubleSeconds(check.limit - kAnswerSlack));
+  path.set_paced(paced);
+  path.set_line_bits_per_second(LineBetween(run, *source, *holder));
+  v1::WorkerCommand to_holder = ledger_.CommandFor(check.run, check.epoch);
+  v1::TakeShards& take = *to_holder.mutable_take_shards();
+  take.set_check(id);
+  take.set_step(check.step);
+  for (const v1::CheckpointFile& file : check.files) *take.add_files() = file;
+  *take.mutable_from() = path;
+  *to_source.mutable_check_shards()->mutable_to() = path;
+  const auto fill = [&](const Worker& peer, bool dials, v1::ShardPath* one) {
+    one->set_peer_name(peer.hello.name());
+    one->set_dial(dials);
+    if (!dials) return;
+    for (const Endpoint& endpoint : FromProto(peer.hello.endpoints())) {
+      if (endpoint.transport != path.transport()) continue;
+      for (const std::string& address : endpoint.addresses) one->add_addresses(address);
+    }
+  };
+  fill(*source, ends->downstream_dials, take.mutable_from());
+  fill(*holder, !ends->downstream_dials, to_source.mutable_check_shards()->mutable_to());
+  ledger_.Send(*holder, std::move(to_holder));
+  ledger_.Send(*source, std::move(to_source));
+}
+
+// What the plan knows of the slower interface; 0: nothing.
+double Shards::LineBetween(const Run& run, const Worker& source, const Worker& holder) const {
+  double rate = 0;
+  for (const StageRecord& stage : run.stages) {
+    if (stage.place >= run.record.plan->cells.size()) continue;
+    const CellEstimate& cell = run.record.plan->cells[stage.place];
+    double known = 0;
+    if (stage.worker == source.id) known = cell.egress_bits_per_second;
+    if (stage.worker == holder.id) known = cell.ingress_bits_per_second;
+    if (known > 0) rate = rate > 0 ? std::min(rate, known) : known;
+  }
+  return rate;
+}
+
+}  // namespace longhaul::coordinator

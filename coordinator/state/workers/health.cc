@@ -1,0 +1,48 @@
+#include "coordinator/state/workers/health.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace longhaul::coordinator {
+
+bool Health::MayTake(const Worker& worker, const RunId* run) const {
+  return worker.session && !worker.restarts &&
+         (!worker.held || (run != nullptr && *worker.held == *run)) &&
+         !book_.LeftOutUntil(worker.id, ledger_.now());
+}
+
+// Without the time that is left: a sentence that changes all the time is a new event every time.
+std::string Health::LeftOutText(const WorkerId& id) const {
+  if (!book_.LeftOutUntil(id, ledger_.now())) return "";
+  const uint32_t losses = book_.Losses(id, ledger_.now());
+  return losses > 1 ? fmt::format(" (left out after {} losses)", losses)
+                    : " (left out for a while)";
+}
+
+void Health::NoteFault(const Run* run, const WorkerId& id, const Incarnation& incarnation,
+                       HealthBook::Fault fault) {
+  const Worker* worker = ledger_.FindWorker(id);
+  const auto verdict = book_.Lost(id, incarnation, fault, ledger_.now());
+  if (!verdict) return;
+  const std::string what = verdict->losses == 1
+                               ? "lost its GPU"
+                               : fmt::format("was lost {} times in {}", verdict->losses,
+                                             longhaul::FormatDuration(verdict->within));
+  const absl::Time until = absl::FromUnixMillis(ledger_.unix_ms()) + verdict->pause;
+  ledger_.Log(run, "worker",
+              fmt::format("worker {} {}; it is left out of runs for {}, until {}",
+                          worker == nullptr ? id.value() : ledger_.Label(*worker), what,
+                          longhaul::FormatDuration(verdict->pause),
+                          absl::FormatTime("%H:%M:%S UTC", until, absl::UTCTimeZone())));
+}
+
+void Health::OnRestart(Worker& worker, const v1::WorkerMessage& message) {
+  worker.restarts = true;
+  const bool device_lost = message.error().restarts_for() == v1::WORKER_FAULT_DEVICE_LOST;
+  ledger_.Count(device_lost ? FaultKind::kDeviceLost : FaultKind::kWorkerHung);
+  NoteFault(ledger_.FindRun(RunId(message.run_id())), worker.id, worker.incarnation,
+            device_lost ? HealthBook::Fault::kDeviceLost : HealthBook::Fault::kDied);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,43 @@
+// Which workers runs may take: neither about to end, nor left out because their processes ended
+// again and again by a fault of their own.
+#ifndef LONGHAUL_COORDINATOR_STATE_WORKERS_HEALTH_H_
+#define LONGHAUL_COORDINATOR_STATE_WORKERS_HEALTH_H_
+
+#include <string>
+
+#include "coordinator/state/books/health_book.h"
+#include "coordinator/state/ledger/ledger.h"
+
+namespace longhaul::coordinator {
+
+class Health {
+ public:
+  explicit Health(Ledger& ledger) : ledger_(ledger), book_(ledger.options().health) {}
+
+  // Connected, reserved by nobody or by `run` (may be null), and neither about to end nor left out.
+  bool MayTake(const Worker& worker, const RunId* run = nullptr) const;
+  bool IsLeftOut(const WorkerId& id) const {
+    return book_.LeftOutUntil(id, ledger_.now()).has_value();
+  }
+  // " (left out after 3 losses)", or "".
+  std::string LeftOutText(const WorkerId& id) const;
+  // This process was lost for a fault of the worker's own while it worked for `run` (may be null).
+  void NoteFault(const Run* run, const WorkerId& id, const Incarnation& incarnation,
+                 HealthBook::Fault fault);
+  // The worker says that its process ends by itself.
+  void OnRestart(Worker& worker, const v1::WorkerMessage& message);
+  // The worker had a part in a checkpoint, which cannot be lost any more.
+  void DidWell(const WorkerId& id) { book_.DidWell(id); }
+  void Forget(const WorkerId& id) { book_.Forget(id); }
+
+  const HealthBook& book() const { return book_; }
+  MonoTime NextWake() const { return book_.NextWake(ledger_.now()); }
+
+ private:
+  Ledger& ledger_;
+  HealthBook book_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_WORKERS_HEALTH_H_

@@ -1,0 +1,49 @@
+// Spares: connected workers that a run reserves beside those of its stages. They time its layers,
+// which loads and warms all that a stage needs, hold copies of its checkpoints, and take the place
+// of a worker that is lost. Whoever waits in the queue comes first.
+#ifndef LONGHAUL_COORDINATOR_STATE_WORKERS_SPARES_H_
+#define LONGHAUL_COORDINATOR_STATE_WORKERS_SPARES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/ledger/ledger.h"
+#include "coordinator/state/workers/health.h"
+#include "coordinator/state/workers/orders.h"
+#include "coordinator/state/workers/worker_links.h"
+
+namespace longhaul::coordinator {
+
+class Spares {
+ public:
+  Spares(Ledger& ledger, const Health& health, const WorkerLinks& links, Orders& orders)
+      : ledger_(ledger), health_(health), links_(links), orders_(orders) {}
+
+  bool IsSpareOf(const Worker& worker, const Run& run) const;
+  std::vector<Worker*> SparesOf(const Run& run) const;
+  // As many as the run file asks for, and the workers of replicas that are missing.
+  size_t SparesWanted(const Run& run) const;
+  // "" where as many replicas train as are wanted.
+  std::string WhyFewerReplicas(const Run& run) const;
+
+  // Reserves spares for runs that lack some.
+  void Advance();
+  // Frees all but `wanted` spares, such as one that was to take a place whose worker came back.
+  void ReleaseBeyond(const Run& run, size_t wanted);
+  // A spare has timed the layers.
+  void OnTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);
+
+ private:
+  void AskForTimes(const Run& run);
+
+  Ledger& ledger_;
+  const Health& health_;
+  const WorkerLinks& links_;
+  Orders& orders_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_WORKERS_SPARES_H_

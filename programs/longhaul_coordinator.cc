@@ -26,6 +26,7 @@
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/follower.h"
 #include "coordinator/standby/leadership.h"
+#include "coordinator/state/ledger/stage_record.h"
 #include "coordinator/state/ledger/transitions.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
@@ -264,7 +265,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kOk : kWrongUsage;
   }
   if (flags.dump_states) {
-    fmt::print("{}", DumpTransitions());
+    fmt::print("{}\n{}\n{}", DumpTransitions(), DumpPhases(), DumpPresences());
     return kOk;
   }
   if (flags.state_dir.empty()) {

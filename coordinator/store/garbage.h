@@ -1,5 +1,5 @@
 // Deletes what no run names: blobs, copies of shards, old step records. What the state machine
-// decides before that is in coordinator/state/garbage.cc.
+// decides before that is in coordinator/state/queries/garbage.h.
 #ifndef LONGHAUL_COORDINATOR_STORE_GARBAGE_H_
 #define LONGHAUL_COORDINATOR_STORE_GARBAGE_H_
 

@@ -127,9 +127,12 @@ std::span<const StageTransition<Presence>> PresenceTransitions() {
   return kPresences;
 }
 
-std::string DumpStageTransitions() {
-  return Dump(PhaseTransitions(), StagePhase::kPreparing) + "\n" +
-         Dump(PresenceTransitions(), Presence::kAway);
+std::string DumpPhases() {
+  return Dump(PhaseTransitions(), StagePhase::kPreparing);
+}
+
+std::string DumpPresences() {
+  return Dump(PresenceTransitions(), Presence::kAway);
 }
 
 bool StageRecord::MovePhase(StageTrigger trigger) {

@@ -60,8 +60,9 @@ struct StageTransition {
 };
 std::span<const StageTransition<StagePhase>> PhaseTransitions();
 std::span<const StageTransition<Presence>> PresenceTransitions();
-// Mermaid state diagrams of both tables.
-std::string DumpStageTransitions();
+// Mermaid state diagrams of the tables.
+std::string DumpPhases();
+std::string DumpPresences();
 
 // Why and until when a detached stage keeps its cell.
 struct Detachment {

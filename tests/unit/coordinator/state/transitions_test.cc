@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "base/file.h"
+#include "coordinator/state/ledger/stage_record.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -67,8 +70,51 @@ TEST(Transitions, TheDiagramInTheDocumentationIsThisOne) {
   const StatusOr<std::string> page =
       ReadFile(LONGHAUL_SOURCE_DIR "/docs/design/states.md", 1 << 20);
   ASSERT_TRUE(page.ok()) << page.status();
-  EXPECT_THAT(*page, HasSubstr("```mermaid\n" + DumpTransitions() + "```\n"))
-      << "put what `longhaul-coordinator --dump-states` prints into docs/design/states.md";
+  for (const std::string& diagram : {DumpTransitions(), DumpPhases(), DumpPresences()}) {
+    EXPECT_THAT(*page, HasSubstr("```mermaid\n" + diagram + "```\n"))
+        << "put what `longhaul-coordinator --dump-states` prints into docs/design/states.md";
+  }
+}
+
+template <class T>
+void ExpectOneRowEach(std::span<const StageTransition<T>> rows) {
+  std::set<std::pair<T, StageTrigger>> seen;
+  for (const StageTransition<T>& row : rows) {
+    EXPECT_TRUE(seen.insert({row.from, row.trigger}).second)
+        << ToString(row.from) << " " << ToString(row.trigger);
+    EXPECT_FALSE(row.why.empty());
+  }
+}
+
+TEST(StageTransitions, StateAndTriggerNameOneRow) {
+  ExpectOneRowEach(PhaseTransitions());
+  ExpectOneRowEach(PresenceTransitions());
+}
+
+TEST(StageTransitions, ATriggerWithoutARowChangesNothing) {
+  StageRecord stage;
+  EXPECT_FALSE(stage.MovePhase(StageTrigger::kSaidFinished)) << "it is not ready";
+  EXPECT_EQ(stage.phase, StagePhase::kPreparing);
+  EXPECT_TRUE(stage.MovePhase(StageTrigger::kSaidReady));
+  EXPECT_TRUE(stage.MovePhase(StageTrigger::kSaidStarted));
+  EXPECT_TRUE(stage.MovePhase(StageTrigger::kSaidStopped));
+  EXPECT_TRUE(stage.HasFinished());
+  EXPECT_FALSE(stage.MovePhase(StageTrigger::kSaidStarted)) << "it has ended";
+  EXPECT_TRUE(stage.MovePhase(StageTrigger::kEpochEnded));
+  EXPECT_EQ(stage.phase, StagePhase::kPreparing);
+}
+
+TEST(StageTransitions, OnlyADetachedStageHasADetachment) {
+  StageRecord stage;
+  stage.Detach(StageTrigger::kSessionEnded, {.why = "it had no session"});
+  EXPECT_FALSE(stage.detached.has_value());
+  EXPECT_TRUE(stage.MovePresence(StageTrigger::kSessionBegan));
+  stage.Detach(StageTrigger::kSessionEnded, {.why = "its session ended"});
+  ASSERT_TRUE(stage.detached.has_value());
+  EXPECT_EQ(stage.presence, Presence::kDetached);
+  EXPECT_TRUE(stage.MovePresence(StageTrigger::kLost));
+  EXPECT_FALSE(stage.detached.has_value());
+  EXPECT_EQ(stage.presence, Presence::kAway);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
   list(spec.weights.sha256);
   list(spec.data.list_sha256);
   if (!data) return;
-  // Of sets it says where their chunks are; else it is the text itself, which names nothing.
+  // For data sets the token file lists their chunks; else it is the text itself and names nothing.
   if (spec.data.list_sha256.empty()) {
     name(data->token_file_sha256);
   } else {

@@ -30,7 +30,7 @@ struct Run {
 };
 struct LogEvent {
   v1::Event event;
-};  // sequence is given by the state
+};
 struct StepDone {
   RunId run;
   v1::StepRecord step;
@@ -40,7 +40,7 @@ struct WorkerLog {
   std::string worker_name;
   v1::LogLine line;
 };
-// Nothing of the run is left.
+// Removes all rows of the run.
 struct RemoveRun {
   RunId run;
 };
@@ -53,7 +53,7 @@ struct ToWorker {
   SessionId session;
   v1::WorkerCommand message;
 };
-// Ends the stream after what was sent before.
+// Ends the worker's stream after what was sent before.
 struct CloseSession {
   SessionId session;
   std::string why;
@@ -69,7 +69,7 @@ struct PrepareData {
   std::string list_sha256 = {};
   uint32_t context = 0;
 };
-// Each takes a while, off the state machine's thread; answer with PlanComputed, RetuneComputed.
+// Each takes a while, off the state machine's thread. Answer with PlanComputed, RetuneComputed.
 struct ComputePlan {
   ComputationId id;
   PlanRequest request;

@@ -18,7 +18,7 @@
 
 namespace longhaul::coordinator {
 
-// Who submits a run, which then is his.
+// Who submits a run, and then owns it.
 struct Submitter {
   std::string name = {};  // of a member; empty: of a coordinator without TLS
   bool may_all = true;    // go on with the runs of others
@@ -38,7 +38,8 @@ struct WorkerLeft {
   std::string why;
   bool for_good = false;  // it is no member any more: nobody waits for it
 };
-// The request was validated by the shell with ParseRunSpec; its data blobs are there.
+// `longhaul submit`. The shell has validated the request with ParseRunSpec; its data blobs are
+// there.
 struct Submitted {
   RequestId request;
   RunSpec spec;
@@ -47,7 +48,7 @@ struct Submitted {
   std::string link_secret;  // 32 random bytes
   Submitter by = {};
 };
-// As Submitted, but only plans and replies.
+// `longhaul plan`: as Submitted, but only plans and replies.
 struct PlanAsked {
   RequestId request;
   RunSpec spec;
@@ -55,12 +56,13 @@ struct PlanAsked {
   RunId new_id;
   std::string link_secret;
 };
+// `longhaul stop`.
 struct StopAsked {
   RequestId request;
   std::string run;
   bool now;
 };
-// So many replicas are to train from the next steps on.
+// `longhaul replicas`: this many replicas are to train from the next steps on.
 struct ReplicasAsked {
   RequestId request;
   std::string run;
@@ -71,8 +73,8 @@ struct DataPrepared {
   RunId run;
   StatusOr<DataSet> data;
 };
-// Answers to command::ComputePlan and command::ComputeRetune. What is not waited for any more is
-// dropped.
+// Answers to command::ComputePlan and command::ComputeRetune. An answer that nobody waits for any
+// more is dropped.
 struct PlanComputed {
   ComputationId id;
   StatusOr<Plan> plan;
@@ -81,18 +83,20 @@ struct RetuneComputed {
   ComputationId id;
   StatusOr<std::optional<Plan>> plan;  // nullopt: the one that there is stays
 };
+// `longhaul checkpoints`.
 struct CheckpointsAsked {
   RequestId request;
   std::string run;
   bool verify = false;  // all files are hashed first
-  // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: of the
-  // newest that is whole.
+  // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: the
+  // newest checkpoint that is whole.
   std::optional<uint64_t> gather_step = std::nullopt;
 };
+// `longhaul trace`.
 struct TraceAsked {
   RequestId request;
   std::string run;
-  uint32_t steps;  // the last so many; 0 = all that are kept
+  uint32_t steps;  // how many of the last steps; 0: all that are kept
 };
 // `longhaul rm`: a run that has ended is forgotten.
 struct RemoveAsked {
@@ -104,11 +108,11 @@ struct GarbageAsked {
   RequestId request;
   v1::CollectGarbageRequest ask;
 };
-// Answer to command::CheckCopies: of each file what is wrong with its copy; empty: it is whole.
+// Answer to command::CheckCopies: what is wrong with the copy of each file; empty: it is whole.
 struct CopiesChecked {
   uint64_t check;
   std::vector<std::string> problems;
-  // Of which the disk did not let it look: that says nothing of the copy. Empty: of none.
+  // Files that the disk did not let it read, which says nothing of the copy. Empty: none.
   std::vector<bool> unreadable = {};
 };
 // All bytes of a shard have come to the coordinator, with this hash.

@@ -30,11 +30,11 @@ enum class RunState : uint8_t {
 std::string_view ToString(RunState state);
 bool HasEnded(RunState state);  // done, stopped, failed
 
-// How often a run has begun again by itself.
+// How often a run has begun again by itself after an interruption.
 struct Attempts {
   uint32_t in_a_row = 0;   // without a step that no epoch had finished before
-  uint64_t best_step = 0;  // that any epoch had finished at the last interruption
-  std::string error;       // that a stage reported then; "": it was no stage's error
+  uint64_t best_step = 0;  // the newest that any epoch had finished at the last interruption
+  std::string error;       // what a stage reported then; "": it was no stage's error
   friend bool operator==(const Attempts&, const Attempts&) = default;
 };
 
@@ -72,7 +72,7 @@ struct UnreadableRun {
 struct StoredRuns {
   std::vector<RunRecord> runs;  // in the order in which they were submitted
   std::vector<UnreadableRun> unreadable;
-  // The newest steps of those that have not ended, back to their oldest checkpoints, in order; at
+  // The newest steps of runs that have not ended, back to their oldest checkpoints, in order; at
   // most kKeptSteps of each.
   std::map<RunId, std::vector<v1::StepRecord>> steps;
 };

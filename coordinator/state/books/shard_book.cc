@@ -26,7 +26,7 @@ uint32_t ReplicasIn(const Cells& cells) {
   return replicas;
 }
 
-// Of what the codec of a boundary knows: not of parameters.
+// A table of what the codec of a boundary has learned, not of parameters.
 bool HoldsTables(const v1::CheckpointFile& file) {
   return file.name().ends_with(".tables.safetensors");
 }

@@ -45,8 +45,7 @@ struct ShardCheck {
   std::vector<v1::CheckpointFile> files;
   bool copy = false;           // also send copies of them
   std::optional<WorkerId> to;  // whom; nullopt: the coordinator
-  // Hashing and sending shards takes as long as it takes; a worker that says nothing for so long
-  // never will.
+  // Hashing and sending shards takes long; a worker that says nothing for this long never will.
   absl::Duration limit = absl::Minutes(30);
   MonoTime until;  // the book's
 };
@@ -56,9 +55,9 @@ using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId
 
 // ---- Where a file lies. Workers are named by their ids; "" is the coordinator. ----------------
 
-// nullptr: not there.
+// The holder of this id; nullptr: it does not hold the file.
 const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder);
-// And nothing is known to be wrong with it.
+// The holder has the file, and nothing is known to be wrong with it.
 bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
 inline bool IsCopied(const v1::CheckpointFile& file) {
   return IsHeldBy(file, "");
@@ -74,19 +73,19 @@ std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
 // Everybody who can be asked hashes what they have: the coordinator first, then each worker.
 std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
                                  const ConnectedWorkers& connected);
-// Of each file a connected worker that holds it, the one that wrote it if it can, hashes it and
-// sends a copy.
+// For each file a connected worker that holds it hashes it and sends a copy: the one that wrote it
+// where that is connected.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
-// That wrote it.
+// How many replicas wrote the checkpoint.
 uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
 // The files of a checkpoint with tensors of this cell, whichever split wrote them, and with tables
 // of its boundaries. `replicas`: of the run that goes on. Where as many with the same split wrote
 // the checkpoint, each goes on with its own part of the state; else all parts are needed.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell, uint32_t replicas = 1);
-// What a cell of a new plan needs, and its worker has neither whole on its own disk nor can fetch
-// from the coordinator.
+// A file that a cell of a new plan needs, and that its worker neither has whole on its own disk nor
+// can fetch from the coordinator.
 struct ShardMove {
   v1::CheckpointFile file;
   WorkerId to;
@@ -115,13 +114,13 @@ class ShardBook {
   void DropResumeChecks(const RunId& run);
 
   std::vector<uint64_t> Late(MonoTime now) const;
-  // In which the worker has a part.
+  // Checks in which the worker has a part.
   std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
   bool IsCheckingToResume(const RunId& run) const {
     return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kResume);
   }
   bool IsInUse(const RunId& run) const;
-  // Of the checkpoint of `step`; without it, of any.
+  // A copy of the checkpoint of `step` is under way; without `step`, of any checkpoint.
   bool IsCopying(const RunId& run, std::optional<uint64_t> step = std::nullopt) const {
     return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
   }
@@ -133,7 +132,7 @@ class ShardBook {
   // `from`: as above. Valid until the book changes.
   std::vector<const ShardCheck*> ExpectingCopy(const std::string& sha256,
                                                const std::optional<WorkerId>& from) const;
-  // Of all of them.
+  // The contents of all copies that are expected.
   std::vector<std::string> ExpectedCopies() const;
   // MonoTime::max(): never.
   MonoTime NextWake() const;

@@ -25,7 +25,7 @@ RepeatedStep Compare(const v1::StepRecord& before, const v1::StepRecord& now) {
                         .promised = now.numerics() != 0 && now.numerics() == before.numerics(),
                         .same_loss = SameBits(before.loss(), now.loss()),
                         .same_norm = SameBits(before.gradient_norm(), now.gradient_norm())};
-  // Of another split they are not comparable, and of an older version they are not there.
+  // Those of another split are not comparable.
   if (before.squared_norms_size() != now.squared_norms_size()) return repeated;
   for (int i = 0; i < now.squared_norms_size(); ++i) {
     if (SameBits(before.squared_norms(i), now.squared_norms(i))) continue;

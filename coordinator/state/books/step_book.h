@@ -20,7 +20,7 @@
 
 namespace longhaul::coordinator {
 
-// So many of a run are kept.
+// How many steps of a run are kept.
 inline constexpr size_t kKeptSteps = 8192;
 
 // A step that was finished before, by an older epoch.
@@ -46,17 +46,18 @@ struct RepeatedSteps {
 
 class StepBook {
  public:
-  // Of a run that was stored.
+  // The steps of a stored run.
   void Load(std::span<const v1::StepRecord> rows);
 
-  // `row`, whose epoch has finished it, gets its numerics, of its stages' (v1::StepReport), and is
-  // filed. Where another epoch had finished this step: how the two compare.
+  // Files `row`, a step that its epoch has finished, and sets its numerics from those that its
+  // stages reported (v1::StepReport). Where another epoch had finished this step: how the two
+  // compare.
   std::optional<RepeatedStep> File(v1::StepRecord* row, std::span<const uint64_t> of_stages);
 
-  // Once, when the newest step that an older epoch had finished is repeated.
+  // Returns a value once, when the newest step that an older epoch had finished is repeated.
   std::optional<RepeatedSteps> TakeRepeated();
 
-  // Null: it is not known.
+  // Null: the step is not known.
   const v1::StepRecord* Find(uint64_t step) const;
 
   // Nobody goes back behind `step`.
@@ -66,7 +67,7 @@ class StepBook {
   uint64_t NumericsOf(const v1::StepRecord& row, std::span<const uint64_t> of_stages) const;
   void Count(const RepeatedStep& repeated, const v1::StepRecord& row);
 
-  // Those behind the present step are of older epochs.
+  // Rows behind the present step are of older epochs.
   std::map<uint64_t, v1::StepRecord> rows_;
   std::optional<RepeatedSteps> repeated_;  // by the newest epoch
 };

@@ -173,7 +173,7 @@ Run* Ledger::FindRun(const RunId& id) {
   return it == runs_.end() ? nullptr : &it->second;
 }
 
-const Run* Ledger::FindRunByText(std::string_view id_or_name) const {
+StatusOr<const Run*> Ledger::RunCalled(std::string_view id_or_name) const {
   if (const auto it = runs_.find(RunId(std::string(id_or_name))); it != runs_.end()) {
     return &it->second;
   }
@@ -182,7 +182,14 @@ const Run* Ledger::FindRunByText(std::string_view id_or_name) const {
     if (run.record.spec.name != id_or_name) continue;
     if (newest == nullptr || run.order > newest->order) newest = &run;
   }
-  return newest;
+  if (newest != nullptr) return newest;
+  return absl::NotFoundError(
+      fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
+}
+
+StatusOr<Run*> Ledger::RunCalled(std::string_view id_or_name) {
+  LH_ASSIGN_OR_RETURN(const Run* run, std::as_const(*this).RunCalled(id_or_name));
+  return const_cast<Run*>(run);
 }
 
 std::vector<Run*> Ledger::RunsInOrder() {

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/status.h"
 #include "coordinator/state/commands.h"
 #include "coordinator/state/ids.h"
 #include "coordinator/state/ledger/fault_counts.h"
@@ -97,8 +98,9 @@ class Ledger {
   // A run as the store has it; it is the newest of the ledger.
   Run& Load(RunRecord record);
   Run* FindRun(const RunId& id);
-  // By id, else the newest run of that name.
-  const Run* FindRunByText(std::string_view id_or_name) const;
+  // By id, else the newest run of that name. kNotFound: there is none.
+  StatusOr<Run*> RunCalled(std::string_view id_or_name);
+  StatusOr<const Run*> RunCalled(std::string_view id_or_name) const;
   std::vector<Run*> RunsInOrder();  // oldest first
   StageRecord* StageOf(Run& run, const Worker& worker);
   uint64_t NextOrder() { return next_order_++; }
@@ -126,7 +128,7 @@ class Ledger {
   std::optional<MonoTime> wake_at_;  // what the last tick asked for
   bool was_late_ = false;
 
-  // Of the tick under way.
+  // The tick under way.
   TickResult out_;
   MonoTime now_;
   int64_t unix_ms_ = 0;

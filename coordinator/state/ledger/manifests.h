@@ -1,4 +1,4 @@
-// What a manifest says about the state of its shards. Pure.
+// What the manifest of a checkpoint says about the state of its shards. Pure functions.
 #ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_MANIFESTS_H_
 #define LONGHAUL_COORDINATOR_STATE_LEDGER_MANIFESTS_H_
 
@@ -13,19 +13,19 @@ namespace longhaul::coordinator {
 // The workers in whose stores the file lies: "worker b", "worker b or c".
 std::string HoldersText(const v1::CheckpointFile& file);
 
-// Worker, file and what is wrong with it, of the first shard that is known to be nowhere whole;
-// empty: there is none.
+// The first shard that is known to be whole nowhere: worker, file, and what is wrong with it.
+// Empty: there is no such shard.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
 
-// Of a stage; the others hold what its optimizer knows.
+// The file holds parameters; other files hold the state of the optimizer.
 inline bool HoldsParameters(const v1::CheckpointFile& file) {
   return file.name().ends_with(".params.safetensors");
 }
 
-// Null: there is none of this step.
+// The checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// Whether it is held twice, or by the coordinator, as far as is known.
+// The file is held twice, or by the coordinator, as far as is known.
 bool IsSafe(const v1::CheckpointFile& file);
 // The step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);

@@ -1,5 +1,6 @@
-// A change of the depths and leads of a running epoch, from what its cells have to what its plan
-// says, in phases of which each is safe beside the one before. Pure; not thread-safe.
+// A change of the depths (microbatches in flight) and leads of a running epoch, from those of its
+// cells to those of its plan, in phases. A cell in one phase is safe beside a cell in the phase
+// before. Pure; not thread-safe.
 //
 // No cell may wait for more activations than a cell above it keeps in flight, in any step, or both
 // would wait for each other; and cells begin a step at times of their own. So depths that are to
@@ -65,7 +66,7 @@ class SettingChange {
   std::vector<AskedSetting> target_;
   std::vector<uint32_t> most_depths_;
   Phase phase_ = Phase::kNone;
-  // Of the phase under way.
+  // The phase under way.
   uint64_t id_ = 0;
   std::vector<AskedSetting> asked_;
   std::vector<std::optional<uint64_t>> since_;  // by place

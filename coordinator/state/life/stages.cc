@@ -71,14 +71,12 @@ void Stages::OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& f
 }
 
 void Stages::On(event::StopAsked& asked) {
-  const Run* found = ledger_.FindRunByText(asked.run);
-  if (found == nullptr) {
-    ledger_.Do(command::ReplyStop{
-        asked.request, absl::NotFoundError(fmt::format(
-                           "there is no run '{}'; `longhaul ps` lists the runs", asked.run))});
-    return;
-  }
-  Run& run = *ledger_.FindRun(found->record.id);
+  ledger_.Do(command::ReplyStop{asked.request, Stop(asked)});
+}
+
+StatusOr<v1::StopReply> Stages::Stop(const event::StopAsked& asked) {
+  LH_ASSIGN_OR_RETURN(Run* const found, ledger_.RunCalled(asked.run));
+  Run& run = *found;
   const std::string& id = run.record.id.value();
   std::string message;
   if (HasEnded(run.record.state)) {
@@ -108,7 +106,7 @@ void Stages::On(event::StopAsked& asked) {
   }
   v1::StopReply reply;
   reply.set_message(message);
-  ledger_.Do(command::ReplyStop{asked.request, std::move(reply)});
+  return reply;
 }
 
 void Stages::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "coordinator/state/events.h"
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/ledger/moves.h"
@@ -58,6 +59,7 @@ class Stages : public MoveListener {
 
  private:
   void BeginIfAllReady(Run& run);
+  StatusOr<v1::StopReply> Stop(const event::StopAsked& asked);
   void Reattach(Run& run, StageRecord& stage);
   // The plan has the stage's addresses as its worker says them now, and whoever dials them hears of
   // it.

@@ -226,7 +226,7 @@ void Steps::OnMove(Run& run, const Transition& row) {
     of.partial.clear();
   }
   if (!EndsEpoch(row)) return;
-  // What it had finished may be finished again.
+  // Steps that the epoch had finished may be finished again.
   StepBook book = std::move(of.book);
   of = OfRun();
   of.book = std::move(book);

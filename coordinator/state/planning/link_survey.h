@@ -1,5 +1,5 @@
-// What a plan that chooses among candidates wants to know of the links between them, in the order
-// in which it is measured: round trips of all pairs, which are cheap; goodput of the pairs that
+// Which links between candidates are measured for a plan that chooses among them, in this order:
+// round trips of all pairs, which are cheap; goodput of the pairs that
 // tell the most (planner/link_estimates.h); then of those that a plan would use and nobody has
 // measured, until a plan uses none of these. Few candidates measure all their pairs at once.
 //
@@ -7,8 +7,8 @@
 //   plan = ...;
 //   if (!(edges = survey.NotMeasured(plan)).empty()) ...        // measure them, and plan anew
 //
-// A plan likes guesses that are too good, so one that is not followed by another is to use none:
-// then the survey is settled.
+// The planner prefers guesses that are too good. So the last plan uses measured links alone: the
+// survey is settled then.
 //
 // Pure data; not thread-safe.
 #ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_LINK_SURVEY_H_
@@ -26,18 +26,18 @@
 
 namespace longhaul::coordinator {
 
-// So many candidates measure the goodput of every pair.
+// Up to this many candidates measure the goodput of every pair.
 inline constexpr size_t kFewCandidates = 4;
-// Plans that are made for one run, each after links of the one before were measured, before the
-// last.
+// How many plans are made for one run before the last one. Links of each are measured before the
+// next.
 inline constexpr uint32_t kMostSurveyedPlans = 4;
 
 class LinkSurvey {
  public:
-  // Of candidates with what is known of their links; empty: a plan may be made.
+  // Links to measure now, by what is known of the candidates' links. Empty: a plan may be made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Edges of a plan whose links this survey has not asked for; empty: the plan is good, or as many
-  // again did not do without guesses. After kMostSurveyedPlans it is settled.
+  // Edges of a plan whose links this survey has not asked for; empty: the plan is good, or the
+  // survey is settled. It is settled after kMostSurveyedPlans.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
   // The next plan is the last one, and is to use nothing but what was asked for.
   bool IsSettled() const { return is_settled_; }

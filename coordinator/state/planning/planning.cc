@@ -58,7 +58,7 @@ Draft Planning::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
   for (const Edge& edge : EdgesFor(spec, workers)) {
     const ProbeEdge one{edge.id, WorkerAt(spec, workers, edge.from).id,
                         WorkerAt(spec, workers, edge.to).id, edge.kind};
-    // Of two stages the tied edge joins those that another one joins.
+    // The tied edge of two stages joins workers that another edge joins.
     const bool known = std::ranges::any_of(edges, [&](const ProbeEdge& other) {
       return other.from == one.from && other.to == one.to;
     });

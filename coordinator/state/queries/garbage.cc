@@ -31,16 +31,13 @@ void Garbage::On(event::RemoveAsked& asked) {
 }
 
 StatusOr<v1::RemoveRunReply> Garbage::Remove(const std::string& id_or_name) {
-  const Run* found = ledger_.FindRunByText(id_or_name);
-  if (found == nullptr) {
+  const StatusOr<Run*> found = ledger_.RunCalled(id_or_name);
+  if (!found.ok()) {
     const RunId set_aside(id_or_name);
-    if (std::ranges::count(unreadable_, set_aside, &UnreadableRun::id) > 0) {
-      return RemoveUnreadable(set_aside);
-    }
-    return absl::NotFoundError(
-        fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
+    if (std::ranges::count(unreadable_, set_aside, &UnreadableRun::id) == 0) return found.status();
+    return RemoveUnreadable(set_aside);
   }
-  Run& run = *ledger_.FindRun(found->record.id);
+  Run& run = **found;
   const RunId id = run.record.id;
   if (!HasEnded(run.record.state)) {
     return absl::FailedPreconditionError(fmt::format("{} is {}; end it first: longhaul stop {}",

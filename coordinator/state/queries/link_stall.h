@@ -1,5 +1,5 @@
 // What the directions of links wait for, and how much of the planned rate of workers' interfaces is
-// in use: from the stages' reports of a step. Pure functions.
+// in use, by the stages' reports of a step. Pure functions.
 #ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_
 #define LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_
 
@@ -21,7 +21,8 @@ struct DirectionInUse {
   const v1::LinkUse* use = nullptr;        // of this direction, in that report
 };
 
-// Of the planned rates of a stage's interface. Nullopt: no rate is known, or nobody reported.
+// Shares of the planned rates of a stage's interface. Nullopt: no rate is known, or nobody
+// reported.
 struct InterfaceUse {
   std::optional<double> egress, ingress;
   friend bool operator==(const InterfaceUse&, const InterfaceUse&) = default;

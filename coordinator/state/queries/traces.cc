@@ -8,37 +8,29 @@
 namespace longhaul::coordinator {
 
 void Traces::On(event::TraceAsked& asked) {
-  const auto refuse = [&](const Status& status) {
-    ledger_.Do(command::ReplyTrace{asked.request, status});
-  };
-  const Run* run = ledger_.FindRunByText(asked.run);
-  if (run == nullptr) {
-    refuse(absl::NotFoundError(
-        fmt::format("there is no run '{}'; `longhaul ps` lists the runs", asked.run)));
-    return;
+  const Status begun = Begin(asked);
+  if (!begun.ok()) ledger_.Do(command::ReplyTrace{asked.request, begun});
+}
+
+Status Traces::Begin(const event::TraceAsked& asked) {
+  LH_ASSIGN_OR_RETURN(const Run* const run, ledger_.RunCalled(asked.run));
+  const RunRecord& record = run->record;
+  if (!record.plan || run->stages.empty() || record.state == RunState::kPlanning) {
+    return absl::FailedPreconditionError(
+        fmt::format("run {} has not begun to train; there is nothing to trace", record.id.value()));
   }
-  if (!run->record.plan || run->stages.empty() || run->record.state == RunState::kPlanning) {
-    refuse(absl::FailedPreconditionError(fmt::format(
-        "run {} has not begun to train; there is nothing to trace", run->record.id.value())));
-    return;
-  }
-  if (const Status may = book_.MayBegin(); !may.ok()) {
-    refuse(may);
-    return;
-  }
+  LH_RETURN_IF_ERROR(book_.MayBegin());
   std::vector<CellId> cells;
   std::vector<const Worker*> workers;
   for (const StageRecord& stage : run->stages) {
     const Worker* worker = ledger_.LiveWorkerOf(stage.worker, stage.incarnation);
     if (worker == nullptr) {
-      refuse(absl::UnavailableError(
-          fmt::format("{} is not connected, and a trace needs every stage", ledger_.Label(stage))));
-      return;
+      return absl::UnavailableError(
+          fmt::format("{} is not connected, and a trace needs every stage", ledger_.Label(stage)));
     }
     cells.push_back(stage.id);
     workers.push_back(worker);
   }
-  const RunRecord& record = run->record;
   const uint64_t id = book_.Begin(asked.request, record.id, record.epoch, cells, ledger_.now());
   for (const Worker* worker : workers) {
     v1::WorkerCommand command = ledger_.CommandFor(record.id, record.epoch);
@@ -46,6 +38,7 @@ void Traces::On(event::TraceAsked& asked) {
     command.mutable_send_trace()->set_steps(asked.steps);
     ledger_.Send(*worker, std::move(command));
   }
+  return absl::OkStatus();
 }
 
 void Traces::OnTrace(const Worker& worker, const v1::WorkerMessage& message) {

@@ -22,6 +22,8 @@ class Traces {
   MonoTime NextWake() const { return book_.NextWake(); }
 
  private:
+  // Asks the stages; their answers are the reply.
+  Status Begin(const event::TraceAsked& asked);
   void End(uint64_t id, const Status& why);
 
   Ledger& ledger_;

@@ -133,11 +133,7 @@ std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms) const {
 }
 
 StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name) const {
-  const Run* run = of_.ledger.FindRunByText(id_or_name);
-  if (run == nullptr) {
-    return absl::NotFoundError(
-        fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
-  }
+  LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name));
   v1::RunStatus status = Render(*run);
   if (run->record.plan) *status.mutable_plan() = ToProto(*run->record.plan);
   return status;

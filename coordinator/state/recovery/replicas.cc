@@ -49,12 +49,8 @@ void Replicas::On(event::ReplicasAsked& asked) {
 }
 
 StatusOr<v1::ReplicasReply> Replicas::Set(const event::ReplicasAsked& asked) {
-  const Run* found = ledger_.FindRunByText(asked.run);
-  if (found == nullptr) {
-    return absl::NotFoundError(
-        fmt::format("there is no run '{}'; `longhaul ps` lists the runs", asked.run));
-  }
-  Run& run = *ledger_.FindRun(found->record.id);
+  LH_ASSIGN_OR_RETURN(Run* const found, ledger_.RunCalled(asked.run));
+  Run& run = *found;
   const std::string& id = run.record.id.value();
   if (HasEnded(run.record.state)) {
     return absl::FailedPreconditionError(

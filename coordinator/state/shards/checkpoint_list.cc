@@ -15,13 +15,12 @@ CheckpointList::CheckpointList(Ledger& ledger, Shards& shards) : ledger_(ledger)
 }
 
 void CheckpointList::On(event::CheckpointsAsked& asked) {
-  const Run* found = ledger_.FindRunByText(asked.run);
-  if (found == nullptr) {
-    ledger_.Do(command::ReplyCheckpoints{
-        asked.request, absl::NotFoundError(fmt::format(
-                           "there is no run '{}'; `longhaul ps` lists the runs", asked.run))});
+  const StatusOr<Run*> run = ledger_.RunCalled(asked.run);
+  if (!run.ok()) {
+    ledger_.Do(command::ReplyCheckpoints{asked.request, run.status()});
     return;
   }
+  const Run* const found = *run;
   if (shards_.book().IsVerifying(asked.request)) return;  // the same request again
   if (!asked.verify && !asked.gather_step) {
     ledger_.Do(command::ReplyCheckpoints{asked.request, Render(*found, nullptr)});

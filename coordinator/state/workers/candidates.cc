@@ -9,8 +9,8 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// Of the first one's kind, which is timed; their memory is that of the smallest among those that a
-// group takes.
+// Adds the devices of the first one's kind, which is timed. Their memory is that of the smallest
+// among those that a group takes.
 void AddDevices(const RunSpec& spec, const v1::Hello& hello, CandidateWorker* worker) {
   for (int i = 0; i < hello.devices_size(); ++i) {
     const v1::Device& device = hello.devices(i);
@@ -33,10 +33,10 @@ CandidateWorker WorkerLinks::CandidateOf(const RunSpec& spec, const Worker& work
   one.incarnation = worker.incarnation;
   one.name = worker.hello.name();
   if (spec.replay) {
-    // It takes next to none of its worker's memory; it is planned for another machine.
+    // A replay takes next to none of its worker's memory; it is planned for another machine.
     one.memory_bytes = spec.replay->memory_bytes;
   } else if (!worker.hello.devices().empty()) {
-    // It computes on the first that it names.
+    // A worker computes on the first device that it names.
     const v1::Device& device = worker.hello.devices(0);
     one.memory_bytes = device.memory_bytes();
     one.on_gpu = device.kind() == "cuda";

@@ -31,7 +31,7 @@ void Orders::SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, co
   v1::WorkerCommand command = ledger_.CommandFor(run, epoch);
   v1::Measure& measure = *command.mutable_measure();
   measure.set_run_yaml(ToYaml(spec));
-  // Known before the data are prepared: it is the tokenizer's.
+  // The tokenizer says the vocabulary before the data are prepared.
   const auto tokenizer = Tokenizer::Create(spec.data.tokenizer);
   measure.set_vocabulary(!spec.data.sets.empty() ? spec.data.vocabulary
                          : tokenizer.ok()        ? (*tokenizer)->vocabulary()
@@ -45,8 +45,8 @@ void Orders::SendAssign(const Worker& worker, const Run& run, const StageRecord&
   const Assignment& assignment = run.assignment();
   *assign.mutable_assignment() = ToProto(assignment);
   *assign.mutable_cell() = ToProto(stage.id);
-  // Others for each epoch: who knew those of an older epoch can open no link of this one. And for
-  // each edge: who is at its end can open no other.
+  // Each epoch has secrets of its own, so that a worker of an older epoch can open no link of this
+  // one, and so has each edge, so that a worker at its end can open no other.
   const uint64_t epoch = run.record.epoch.value();
   assign.set_link_secret(
       HmacSha256(run.record.link_secret, fmt::format("links of epoch {}", epoch)));

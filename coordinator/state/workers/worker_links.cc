@@ -70,7 +70,7 @@ bool WorkerLinks::IsTrying(const RunSpec& spec, const Worker& upper, const Worke
       LinkTransport(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
   if (!transport.ok()) return false;
   if (reach_.IsAsking(upper.id, lower.id, std::string(ToString(*transport)))) return true;
-  // A relay is for those that reach each other over neither.
+  // A relay is for workers that reach each other over no transport.
   const auto ends = EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
   return !ends.ok() && !RelaysNow().empty() &&
          std::ranges::any_of(kTransports, [&](const TransportTraits& one) {

@@ -430,7 +430,7 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
     return;
   }
   if (command.has_welcome()) CheckWelcome(live->second);
-  // Of no run.
+  // An event of no run.
   if (command.has_welcome() || command.has_reject() || command.has_try_reach()) return;
   if (command.has_abort()) {
     CheckAbort(command, live->second);

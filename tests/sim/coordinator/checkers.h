@@ -26,14 +26,14 @@ class Checkers {
   void Sees(const Event& event);
   void Restarted();  // sessions and waiting requests died with the process
 
-  // What it does. A transaction; then the commands that go with it, one by one.
+  // What the coordinator does: a transaction; then the commands that go with it, one by one.
   void Stored(const std::vector<Write>& writes);
   void Executes(const Command& command);
 
   // What a user was told; whatever happens, it stays so.
   void ToldAccepted(const v1::SubmitReply& reply);
 
-  // Of the end, when all faults are over: what is recorded of a run is whole.
+  // At the end, when all faults are over: the record of a run is whole.
   void CheckRecords();
 
   const std::map<RunId, RunRecord>& records() const { return records_; }
@@ -68,7 +68,7 @@ class Checkers {
 
   World* const world_;
   RecoveryChecker recovery_;
-  // Of the process at hand.
+  // Facts of the process at hand.
   std::map<SessionId, std::string> live_;                     // -> incarnation
   std::map<std::string, std::string> id_of_;                  // incarnation -> worker id
   std::map<std::string, std::vector<std::string>> welcomed_;  // worker id -> incarnations
@@ -79,7 +79,7 @@ class Checkers {
   std::map<RunId, RunRecord> records_;
   std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
   std::vector<v1::Event> events_;
-  // Of all time.
+  // Facts of all time.
   std::set<std::pair<std::string, uint64_t>> stops_told_;
   std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // run, epoch, step
   std::map<RequestId, std::string> resumes_;                       // not answered yet -> name

@@ -13,7 +13,7 @@ constexpr absl::Duration kHealLookEvery = absl::Seconds(1);
 // anew.
 constexpr absl::Duration kLongestWayBack = absl::Seconds(240);
 
-// Of a run that may go on with fewer replicas: until it knows that a worker is away, and until the
+// For a run that may go on with fewer replicas: until it knows that a worker is away, and until the
 // files that it needs are where it needs them. Together shorter than runs wait for a worker that
 // they miss (reattach_timeout), after which they are planned anew.
 constexpr absl::Duration kLongestDetection = absl::Seconds(10);

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,10 @@
 namespace longhaul::coordinator::sim {
 namespace {
 
-constexpr int kViolation = 1;
+// A checker has found something, or a check of the state machine itself.
+constexpr int kViolation = 3;
+// The simulation ended otherwise: an exception, a signal.
+constexpr int kBroken = 4;
 
 // A check of the state machine itself ends the process.
 void OnAbort(int) {
@@ -66,6 +70,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--go-on", go_on, "a line for each violation, instead of ending at the first");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGABRT, OnAbort);
+  std::set_terminate([] { std::_Exit(kBroken); });
   if (seed != 0) {
     first = seed;
     count = 1;
@@ -88,7 +93,9 @@ int Main(int argc, char** argv) {
       int status = 0;
       std::erase(children, wait(&status));
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-      ++failed;
+      const bool is_violation = WIFEXITED(status) && WEXITSTATUS(status) == kViolation;
+      // The others are ended by a signal after the first violation.
+      if (failed != kViolation) failed = is_violation ? kViolation : kBroken;
       if (go_on) continue;
       for (const pid_t child : children) kill(child, SIGTERM);  // one violation is enough
     }
@@ -100,7 +107,7 @@ int Main(int argc, char** argv) {
                 static_cast<unsigned long long>(count), static_cast<unsigned long long>(first),
                 seconds);
   }
-  return failed == 0 ? 0 : kViolation;
+  return failed;
 }
 
 }  // namespace

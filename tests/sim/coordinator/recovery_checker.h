@@ -23,13 +23,13 @@ class RecoveryChecker {
   // The process of the coordinator died: it does not remember what it tried.
   void Restarted();
 
-  // Of one transaction: the steps, then the rows, then each step with its run's row. `resumed`: by
+  // One transaction: the steps, then the rows, then each step with its run's row. `resumed`: by
   // a user.
   void Finished(const RunId& run, uint64_t step);
   void Stored(const RunRecord& before, const RunRecord& record, bool resumed);
   // Checkpoints keep up with the steps.
   void CheckCheckpoints(const RunRecord& record, const v1::StepRecord& step) const;
-  // Of any epoch.
+  // Facts of any epoch.
   uint64_t best_step(const RunId& run) const;
 
  private:

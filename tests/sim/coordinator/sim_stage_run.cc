@@ -281,7 +281,7 @@ bool SimWorker::MayStep() const {
                           : member != truth().members.end()  ? member->second.step
                                                              : 0;
     // The first stage needs everybody's gradients of the step before, the others its decisions.
-    // Of replicas the first one decides for all.
+    // The first replica decides for all.
     const bool decides =
         above == nullptr ? peer.id < run_->cell && peer.roles.embedding : above->from == peer.id;
     if (step + 1 < next || (decides && step < next)) return false;
@@ -394,7 +394,7 @@ void SimWorker::SubmitCheckpoint(bool interim) {
         });
 }
 
-// Of replicas each has a file of its own: no two have the same state.
+// Each replica has a file of its own, because no two have the same optimizer state.
 void SimWorker::SyncShard(const EpochKey& key, const ShardName& name, bool of_replicas,
                           bool interim) {
   disk().Sync(name);

@@ -25,7 +25,7 @@ constexpr absl::Duration kHealLimit = absl::Seconds(400);
 // By then every end has noticed what the last faults did to it.
 constexpr absl::Duration kLongestRecovery = absl::Seconds(40);
 constexpr absl::Duration kIdleLimit = absl::Seconds(60);
-// Of one short run that nothing disturbs.
+// One short run that nothing disturbs.
 constexpr absl::Duration kRunLimit = absl::Seconds(200);
 // From a loss until the replicas that are left train. Shorter than a run waits for a worker that it
 // misses (reattach_timeout), after which it is planned anew.

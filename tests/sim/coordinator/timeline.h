@@ -46,7 +46,7 @@ class Timeline {
     std::string& slot = last_[notes_ % kLast];
     slot = line_;
   }
-  // Of all notes so far: two simulations with equal hashes went the same way.
+  // The hash of all notes so far: two simulations with equal hashes went the same way.
   uint64_t hash() const { return hash_; }
   uint64_t notes() const { return notes_; }
   // The newest notes, oldest first.

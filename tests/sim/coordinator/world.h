@@ -41,33 +41,34 @@ struct EpochTruth {
   std::map<CellId, uint64_t> finished;  // cell -> its last step
   std::map<CellId, bool> left;          // cell -> it said goodbye
   std::set<CellId> failed;              // cells that reported an error
-  // Of the newest steps.
+  // Rates of the newest steps.
   std::map<uint64_t, std::map<CellId, Setting>> settings;
   std::optional<uint64_t> stop_at;
 };
 
 // Per second of virtual time, or per occasion. All zero: nothing goes wrong.
 struct Faults {
-  // Of workers.
+  // Faults of workers.
   double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0, move = 0;
   double miscompute = 0;
-  // Of workers too: a stage makes no progress until somebody ends its process; a process that dies
-  // again and again; a second process with the same identity.
+  // More faults of workers: a stage makes no progress until somebody ends its process; a process
+  // that dies again and again; a second process with the same identity.
   double hang = 0, flap = 0, twin = 0;
-  // Of disks: a shard, or a copy at the coordinator, changes; a machine is lost with its disk.
+  // Faults of disks: a shard, or a copy at the coordinator, changes; a machine is lost with its
+  // disk.
   double rot = 0, machine_lost = 0;
   // Whether the second stage of each run called kDoomed fails in every epoch, with another text.
   bool doom = false;
-  // Of all there are, only moves: a run goes on, so none may be blamed on them.
+  // Only moves, and no other faults: a run goes on, so none may be blamed on them.
   bool moves_alone = false;
   // Only sessions end, and the coordinator dies: what trains goes on without both.
   bool sessions_alone = false;
   // Only what a run recovers from, as often as it takes: none may fail.
   bool curable_alone = false;
-  // Of connections to the coordinator, and of data links. `late`: what was under way when a
+  // Faults of connections to the coordinator, and of data links. `late`: what was under way when a
   // connection broke arrives after all, when the worker may have opened another session.
   double cut = 0, silent_cut = 0, cut_one_way = 0, delay = 0, twice = 0, late = 0, data_cut = 0;
-  // Of the coordinator.
+  // Faults of the coordinator.
   double coordinator_crash = 0, coordinator_stall = 0, crash_at_write = 0, slow_store = 0;
   double data_failure = 0, wall_jump = 0;
 };

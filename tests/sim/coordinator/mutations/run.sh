@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Shows that the simulation finds bugs: makes each mutation (*.patch beside this file, its first line says
 # what it breaks) in a copy of the tree, builds only coordinator-sim there, and expects a violation within
-# SEEDS seeds. Prints a table. Fails where a mutation is not caught, or does not apply or build any more.
+# SEEDS seeds. A mutation is caught when a checker says so, not when the simulation ends in another way: by a
+# signal, an exception or the time limit. Prints a table. Fails where a mutation is not caught, or does not
+# apply or build any more.
 set -euo pipefail
 
 usage() {
@@ -12,6 +14,7 @@ usage: tests/sim/coordinator/mutations/run.sh [MUTATION...] [-- CMAKE_ARGUMENT..
   SEEDS=N   environment: how many seeds may pass before a mutation counts as not caught (5000)
   JOBS=N    environment: processes side by side (all cores)
   SCRATCH=F environment: make the copy in this folder and keep it, so that the next time builds little
+  LIMIT=N   environment: seconds that the simulation of a mutation may take (1800)
 USAGE
 }
 
@@ -64,8 +67,13 @@ build() {
   echo "run.sh: $1 does not build" >&2
   exit 2
 }
-# A mutation may also go round in circles.
-sim() { timeout 1800 build/release/bin/coordinator-sim --count "$1" --jobs "$jobs" >out.log 2>&1; }
+# The exit code of coordinator-sim when a checker has found a violation.
+readonly violation=3
+sim() { timeout "${LIMIT:-1800}" build/release/bin/coordinator-sim --count "$1" --jobs "$jobs" >out.log 2>&1; }
+# What the checkers said, or a check of the state machine itself; nothing where neither did.
+finding() {
+  grep -E '^seed [0-9]+: |check failed' out.log | head -n 1 | sed -E 's/^seed [0-9]+: //' | cut -c 1-120 || true
+}
 
 cmake --preset release "$@" >cmake.log 2>&1 || { cat cmake.log >&2; exit 2; }
 build "the tree without a mutation"
@@ -77,13 +85,16 @@ for name in "${names[@]}"; do
   patch --quiet -p1 <"$mutations/$name.patch"
   build "mutation $name"
   begin=$(date +%s.%N)
-  if sim "$seeds"; then
-    seed=MISSED
-    what=$(head -n 1 "$mutations/$name.patch")
-    missed=$((missed + 1))
-  else
+  code=0
+  sim "$seeds" || code=$?
+  what=$(finding)
+  if [ "$code" = "$violation" ] && [ -n "$what" ]; then
     seed=$(sed -nE 's/^(in the simulation of )?seed ([0-9]+).*/\2/p' out.log | head -n 1)
-    what=$(grep -E '^seed [0-9]|check failed' out.log | head -n 1 | sed -E 's/^seed [0-9]+: //' | cut -c 1-120)
+  else
+    seed=MISSED
+    missed=$((missed + 1))
+    what=$(head -n 1 "$mutations/$name.patch")
+    [ "$code" = 0 ] || what="the simulation ended with code $code, and no checker said why: $what"
   fi
   seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
   printf '%-40s %8s %8s  %s\n' "$name" "${seed:-?}" "$seconds" "$what"

@@ -253,7 +253,7 @@ TEST_F(Checkpoints, AnAnswerThatNeverComesFailsTheResume) {
 TEST_F(Checkpoints, AnOlderReachableOneIsOfferedWhileAWorkerIsAwaited) {
   spec.checkpoint.keep_copy = true;
   Train('b');
-  // Of step 1 there are copies, of step 2 not yet.
+  // There are copies of step 1, and not yet of step 2.
   std::vector<v1::WorkerCommand> asked;
   for (const Command& command : c.commands) {
     const auto* to = std::get_if<command::ToWorker>(&command);

@@ -57,7 +57,7 @@ TEST_F(Life, HappyPath) {
   // One for this epoch, made of the run's; the other stage has the same.
   EXPECT_EQ(assign.link_secret(), HmacSha256("secret of tiny-1", "links of epoch 1"));
   EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().link_secret(), assign.link_secret());
-  // Of their edge both have the same, which follows from no other.
+  // Both have the same secret for their edge, which follows from no other.
   ASSERT_EQ(assign.edge_secrets_size(), 1);
   EXPECT_EQ(assign.edge_secrets().at(0), HmacSha256("secret of tiny-1", "edge 0 of epoch 1"));
   EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().edge_secrets().at(0),

@@ -84,7 +84,7 @@ class Reach : public ::testing::Test {
     }
     return reply->reply.status();
   }
-  // Of two workers whose layers have been timed for it.
+  // Two workers have timed their layers for it.
   void Plan(const std::string& id) {
     event::PlanAsked asked;
     asked.request = RequestId(++request_);

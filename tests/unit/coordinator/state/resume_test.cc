@@ -232,7 +232,7 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
                     HasSubstr("pipeline.threads_per_stage"), HasSubstr("pipeline.slices is 1")));
 }
 
-// Whose other workers might be of another kind.
+// Its other workers might be of another kind.
 TEST_F(Resume, AFileThatLeavesTheDtypeOpenTakesTheRuns) {
   FailAtStep3(true);
   RunSpec spec = SmallSpec("tiny", 2);
@@ -244,7 +244,7 @@ TEST_F(Resume, AFileThatLeavesTheDtypeOpenTakesTheRuns) {
   EXPECT_THAT(yaml, HasSubstr("dtype: fp32"));
 }
 
-// Of the workers that a resume finds, others may have more devices.
+// Other workers that a resume finds may have more devices.
 TEST(ResumeOfRanks, KeepsTheNumberThatTheFirstPlanChose) {
   Coordinator c;
   for (const char* name : {"a", "b"}) {

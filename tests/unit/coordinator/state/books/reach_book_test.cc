@@ -108,7 +108,7 @@ TEST_F(ReachBookTest, TheLowerOneDialsUnlessItIsKnownNotToReachTheUpperOne) {
   const Question &to_b = news.questions[0], &to_a = news.questions[1];
   EXPECT_TRUE(book.IsAsking(a, b, "grpc"));
   EXPECT_FALSE(book.IsAsking(a, b, "ucx"));
-  // Of a above b the word of b decides: it reached a, so the other answer is not waited for.
+  // The word of b, which is below a, decides: it reached a, so the other answer is not waited for.
   Answer(to_a, "");
   EXPECT_FALSE(book.IsAsking(a, b, "grpc"));
   EXPECT_TRUE(book.IsAsking(b, a, "grpc"));

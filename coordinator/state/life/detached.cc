@@ -65,7 +65,7 @@ void Stages::NoteAddresses(const Worker& worker, Run& run, const StageRecord& st
                 fmt::format("{} has moved: {}", ledger_.Label(stage), Quoted(where)));
   }
   for (const Edge& edge : run.assignment().edges) {
-    // Where it dials itself: what it may have missed while it was away.
+    // It may have missed new addresses of neighbours while it was away.
     if (edge.dialler() == stage.id || (has_moved && edge.dialled() == stage.id)) {
       orders_.SendReaddress(run, edge);
     }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr absl::Duration kLongestPause = absl::Seconds(60);
 
-// Before the nth attempt in a row.
+// The pause before the nth attempt in a row.
 absl::Duration PauseBefore(uint32_t attempt) {
   if (attempt <= 1) return absl::ZeroDuration();
   return std::min(kLongestPause, absl::Seconds(1) * (1 << std::min(attempt - 2, 10U)));
@@ -74,7 +74,7 @@ bool Failures::CountAttempt(Run& run, const std::string& cause, const std::strin
 
 // By value: `cause` may be that of the suspicion, which is forgotten.
 void Failures::Interrupt(Run& run, std::string cause, bool is_error) {
-  // A user has asked for its end, and has it.
+  // A user has asked for the end of the run.
   if (nonfinite(run) || run.record.stop_asked) return Fail(run, cause);
   if (!CountAttempt(run, cause, is_error ? cause : "")) return;
   of_[run].pause = {

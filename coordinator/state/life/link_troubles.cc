@@ -68,7 +68,7 @@ void LinkTroubles::OnLink(Run& run, const StageRecord& stage, const v1::LinkEven
   ledger_.Changed(run);
 }
 
-// One event for both sides, when the last that missed the other has it again.
+// Logs one event for both sides, when the last side that missed the other has it again.
 void LinkTroubles::OnHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
                             const std::string& pair) {
   std::map<EdgeId, LinkTrouble>& troubles = of_[run];

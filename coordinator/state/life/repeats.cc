@@ -1,6 +1,6 @@
-// Steps that a run trains again after a loss. What decides their numbers was stored with them
-// (books/step_book.h): where that is the same, so must the numbers be. If they are not, a device
-// computes wrongly, and the run fails however often it may recover.
+// Steps that a run trains again after a loss. Everything that decides their numbers was stored with
+// them (books/step_book.h): where that is the same, so must the numbers be. If they are not, a
+// device computes wrongly, and the run fails however often it may recover.
 #include <fmt/format.h>
 
 #include <vector>
@@ -61,8 +61,8 @@ std::string Steps::BrokenPromise(const Run& run, const v1::StepRecord& row,
   std::vector<std::string> suspects;
   for (const size_t place : repeated.other_parts)
     suspects.push_back(ledger_.Label(run.stages[place]));
-  // Gradients go from the head to the embedding: who is nearest to the head began it. A loss that
-  // differs came of a forward, before all gradients.
+  // Gradients go from the head to the embedding, so the stage nearest to the head began it. A loss
+  // that differs came of a forward, before all gradients.
   std::string where = "in some stage";
   if (!suspects.empty() && (repeated.same_loss || run.stages.size() == 1)) {
     const int place = static_cast<int>(repeated.other_parts.back());

@@ -167,7 +167,7 @@ void Stages::CheckTimers(Run& run) {
   } else if (CheckDetached(run)) {
     // The run has been interrupted.
   } else if (standstill_.Check(run)) {
-    // Likewise.
+    // It has been interrupted, too.
   } else if (failures_.suspicion(run) && ledger_.now() >= failures_.suspicion(run)->until) {
     failures_.Interrupt(run, failures_.suspicion(run)->sentence);
   } else if (ready_until && ledger_.now() >= *ready_until) {

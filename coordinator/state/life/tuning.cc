@@ -14,8 +14,8 @@ namespace {
 
 // Medians of this many steps count.
 constexpr size_t kRetuneSteps = 8;
-// After each change it waits twice as long: where the simulator is wrong about a pipeline it must
-// not change it to and fro.
+// The pause doubles with each change. Where the simulator is wrong about a pipeline, changes would
+// go to and fro for ever.
 constexpr absl::Duration kFirstRetunePause = absl::Seconds(10);
 constexpr absl::Duration kLongestRetunePause = absl::Hours(1);
 

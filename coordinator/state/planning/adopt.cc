@@ -113,7 +113,7 @@ void Planning::SettleReplicas(Run& run, uint32_t chosen) {
                                  : ""));
 }
 
-// Later plans keep them, so that a run loses by its codecs what it did before.
+// Later plans keep the codecs, so that the losses of a run depend on the same ones.
 void Planning::SettleCodecs(Run& run, const Assignment& assignment) {
   LinksSpec& links = run.record.spec.links;
   if (!links.HasAutoCodecs()) return;

@@ -264,7 +264,7 @@ void Planning::Advance(const RunId& id) {
   // A plan that relies on guesses is made again with what they turn out to be.
   if (draft->plan && probing_.SurveyGoesOn(*draft)) draft->plan.reset();
   if (!probing_.AreMeasured(*draft)) return;
-  // While it was computed its checkpoint may have turned out to be damaged.
+  // The checkpoint may have turned out to be damaged while the plan was computed.
   if (draft->plan && draft->plan->assignment.start_step != draft->resume_step) draft->plan.reset();
   if (!draft->plan) {
     if (!draft->computation) {

@@ -105,7 +105,7 @@ StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait) {
 
 namespace {
 
-// Where the learning rate depends on the number of steps: what that of the steps to come follows.
+// Says how the learning rate goes on where it depends on the number of steps. "": it does not.
 std::string ScheduleNote(const TrainSpec& before, const TrainSpec& now) {
   if (before.steps == now.steps || now.schedule.kind == LrScheduleKind::kConstant) return "";
   return fmt::format(
@@ -153,7 +153,7 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
   if (newest == done) LH_RETURN_IF_ERROR(CheckGoesFurther(record, submitted.spec));
   const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
                                         submitted.submit.data_files().end());
-  // What the first plan settled stays, here and below.
+  // Choices that the first plan made stay, here and below.
   const RunSpec& was = record.spec;
   if (submitted.spec.replicas.count_auto && !was.replicas.count_auto &&
       submitted.spec.train.microbatches % was.replicas.count == 0) {
@@ -201,7 +201,7 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
   record.attempts = {};
   record.ended_unix_ms = 0;
   record.plan.reset();
-  // Files may have been put back; they are looked at anew.
+  // Damaged files may have been put back. They are checked anew.
   for (v1::CheckpointManifest& manifest : record.checkpoints) {
     for (v1::CheckpointFile& file : *manifest.mutable_files()) {
       for (v1::ShardHolder& holder : *file.mutable_holders()) holder.clear_problem();
@@ -249,8 +249,8 @@ void Queue::Advance() {
   for (Run* run : queue) {
     RunRecord& record = run->record;
     if (ledger_.now() < failures_.PauseOf(*run).not_before) continue;
-    // A queued run is at the step of the checkpoint that it goes on from. One that nobody has asked
-    // to go on does with what is within reach, when others had time to come back.
+    // A queued run is at the step of the checkpoint that it goes on from. A run that goes on by
+    // itself takes the newest one within reach, when workers had time to come back.
     uint64_t step = record.step;
     if (record.attempts.in_a_row > 0 && !run->resume_exactly &&
         ledger_.now() >= failures_.PauseOf(*run).until) {

@@ -64,8 +64,8 @@ std::vector<Worker*> WorkerChoice::FreeFor(const RunSpec& spec) const {
 
 StatusOr<Candidates> WorkerChoice::Any(const RunSpec& spec) const {
   std::vector<Worker*> free = FreeFor(spec);
-  // Spares are set apart where the count of stages or replicas is left to us, but for them no run
-  // waits.
+  // Spares are set apart where the number of stages or replicas is left to the plan. No run waits
+  // for spares.
   const bool is_fixed = spec.pipeline.stages && !spec.replicas.count_auto;
   const size_t least = spec.pipeline.stages.value_or(1);
   const size_t apart = is_fixed || free.size() <= least
@@ -80,8 +80,8 @@ StatusOr<Candidates> WorkerChoice::Any(const RunSpec& spec) const {
     free.resize(needed);
     return Candidates{std::move(free), std::nullopt};
   }
-  // Where there are enough of the better kind none of the other one are considered: those decide
-  // what type a run computes in, and whether it may have its ranks.
+  // Where enough workers are of the better kind the others are not considered: one of them would
+  // decide what type the run computes in, and whether a stage may have its ranks.
   const auto keep = [&](const auto& is_good) {
     const auto rest = std::ranges::stable_partition(free, is_good);
     if (static_cast<size_t>(rest.begin() - free.begin()) >= needed) {
@@ -102,8 +102,8 @@ StatusOr<Candidates> WorkerChoice::Any(const RunSpec& spec) const {
   return Candidates{std::move(free), needed};
 }
 
-// Every shard must be within reach. Those who hold some come first, in their old places where there
-// are as many stages as before.
+// Every shard must be within reach. Workers that hold some come first, in their old places where
+// there are as many stages as before.
 StatusOr<Candidates> WorkerChoice::ForResume(const RunSpec& spec, const RunRecord& record,
                                              const v1::CheckpointManifest& manifest) const {
   if (const v1::CheckpointFile* file = UnreachableFile(ledger_, manifest)) {

@@ -132,9 +132,9 @@ void Garbage::On(event::GarbageAsked& asked) {
   ledger_.Do(std::move(collect));
 }
 
-// A resume takes the newest checkpoint that turns out to be whole, or an older one that is asked
-// for because the newest is out of reach. What is held once may turn out damaged, or never come
-// back.
+// A resume takes the newest checkpoint that turns out to be whole, or an older one that a user asks
+// for because the newest is out of reach. A file that is held once may turn out damaged, or never
+// come back.
 void Garbage::TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply) {
   const v1::CheckpointManifest* near = NewestWithinReach(ledger_, run.record);
   const uint64_t safe = NewestSafe(run.record);

@@ -10,8 +10,8 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// Whether the coordinator has what a list names. Else its owner need not have sent it, and must not
-// get by the list what somebody else has sent.
+// Whether the coordinator has the blobs that a list names. Else the owner need not have sent them,
+// and must not get by the list what somebody else has sent.
 bool IsForWorkers(const RunSpec& spec, const std::string& list) {
   return list == spec.weights.sha256 ? spec.weights.upload : spec.data.upload;
 }

@@ -77,7 +77,8 @@ std::string_view LinkQuality(const LinkTroubles& troubles, const Run& run,
   return worst;
 }
 
-// What the plan counts with: the slowest of the sender's interface, the link and the receiver's.
+// The rate that the plan counts with: the slowest of the sender's interface, the link and the
+// receiver's.
 double RateOf(const Run& run, const Flow& flow, const StageRecord& from, const StageRecord& to) {
   const std::vector<CellEstimate>& cells = run.record.plan->cells;
   double rate = 0;

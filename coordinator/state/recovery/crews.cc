@@ -120,14 +120,15 @@ bool Crews::HasMemory(const Run& run, const CellId& id, const Worker& worker,
   const CandidateWorker candidate = links_.CandidateOf(run.record.spec, worker);
   const CellMemory needs =
       MemoryOfCell(run.record.spec.WithReplicas(replicas), assignment, id.stage, candidate.on_gpu);
-  // What the plan has found to fit fits.
+  // The plan has found that the cell fits.
   const Cell* cell = assignment.Find(id);
   const bool as_planned = cell != nullptr && replicas == ReplicasOf(assignment);
   return Holds(candidate.memory_bytes, as_planned ? cell->memory_bytes : needs.device) &&
          Holds(candidate.host_memory_bytes, needs.host);
 }
 
-// Its device is of the same kind and large enough, and its neighbours are within reach.
+// Whether the worker's device is of the same kind and large enough, and the neighbours are within
+// reach.
 bool Crews::CanTake(const Run& run, const CellId& id, const Worker& worker,
                     const Crew& crew) const {
   const Assignment& assignment = run.assignment();

@@ -99,7 +99,7 @@ bool Sessions::Renew(Worker& worker, const event::WorkerJoined& joined) {
   const WorkerId id(hello.worker_id());
   const Incarnation incarnation(hello.incarnation());
   const bool is_new = worker.incarnation != incarnation;
-  // Also where its session had ended: it may come back.
+  // Also where its session had ended: the old process may come back.
   if (is_new && !worker.incarnation.value().empty()) {
     worker.replaced.push_back(worker.incarnation);
     if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
@@ -149,8 +149,8 @@ void Sessions::NoteClock(Worker& worker, bool is_new) {
                   worker.clock_ahead > absl::ZeroDuration() ? "ahead of" : "behind"));
 }
 
-// A worker that was started anew does not come back as what it was before. Who does is another
-// process with the same identity, which has gone on all the while: each would throw the other out.
+// A process that comes back after a newer one of its identity is a twin, because a worker that was
+// started anew has another incarnation. Let in, each of the two would throw the other out for ever.
 void Sessions::RefuseTwin(const Worker& worker, const event::WorkerJoined& joined) {
   const std::string refusal = fmt::format(
       "two workers have the identity {}: this one{} and worker {}{}, which is newer. Each needs a "

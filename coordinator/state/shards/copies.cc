@@ -15,7 +15,7 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// After a copy that failed.
+// How long to wait after a copy that failed.
 constexpr absl::Duration kCopyPause = absl::Seconds(30);
 
 }  // namespace
@@ -48,7 +48,7 @@ void Copies::Begin(Run& run) {
   if (manifest.step() <= of.begun && !again) return;
   of.begun = manifest.step();
   of.again.reset();
-  // By who has them and who takes them; nullopt: the coordinator.
+  // By source and receiver; nullopt: the coordinator.
   std::map<std::pair<WorkerId, std::optional<WorkerId>>, std::vector<v1::CheckpointFile>> transfers;
   for (const v1::CheckpointFile& file : manifest.files()) {
     if (IsCopied(file) || HoldersWithinReach(ledger_, file) >= 2) continue;

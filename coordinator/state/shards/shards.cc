@@ -138,9 +138,9 @@ void Shards::OnChecked(Worker& worker, const v1::WorkerMessage& message) {
   End(check, failure);
 }
 
-// The bytes count, not the worker's word: whoever has made up a shard of somebody else's
-// hash could otherwise fetch what that hash is of. Noted at once, so that a check that is given up
-// need not begin from anew.
+// The bytes count, not the worker's word. A worker that reports a shard with the hash of somebody
+// else's blob could otherwise fetch that blob. Noted at once, so that the copy counts even where
+// the check is given up.
 void Shards::On(event::CopyStored& stored) {
   for (const ShardCheck* check : book_.ExpectingCopy(stored.sha256, stored.from)) {
     Run& run = *ledger_.FindRun(check->run);

@@ -17,12 +17,12 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// Files that a run waits for get there at this share of the line, or it is tried otherwise.
+// Files that a run waits for move at this share of the line at least, or the transfer fails.
 constexpr double kLeastMoveShare = 0.1;
-// Beside the bytes: to open a link, to hash.
+// Time beside that of the bytes, to open a link and to hash.
 constexpr absl::Duration kTransferSlack = absl::Minutes(10);
 constexpr absl::Duration kLongestTransfer = absl::Hours(23);
-// The worker's time is over before ours.
+// The worker's time is over before the coordinator's.
 constexpr absl::Duration kAnswerSlack = absl::Minutes(1);
 
 }  // namespace

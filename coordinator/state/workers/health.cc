@@ -12,7 +12,7 @@ bool Health::MayTake(const Worker& worker, const RunId* run) const {
          !book_.LeftOutUntil(worker.id, ledger_.now());
 }
 
-// Without the time that is left: a sentence that changes all the time is a new event every time.
+// Does not say the time that is left: each change of the sentence would be a new event.
 std::string Health::LeftOutText(const WorkerId& id) const {
   if (!book_.LeftOutUntil(id, ledger_.now())) return "";
   const uint32_t losses = book_.Losses(id, ledger_.now());

@@ -1,4 +1,4 @@
-// Who carries links between workers that do not reach each other, and the tickets for that.
+// Relays, which carry links between workers that do not reach each other, and the tickets for that.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// Longer than an epoch trains without a link that has to open anew, as a rule. Else it recovers.
+// An epoch rarely trains for longer without a link that opens anew. Where it does, the run
+// recovers.
 constexpr uint64_t kTicketSeconds = uint64_t{7} * 24 * 3600;
 
 bool Carries(const v1::Hello& hello) {

@@ -13,7 +13,7 @@ namespace longhaul::coordinator {
 
 bool Spares::IsSpareOf(const Worker& worker, const Run& run) const {
   if (worker.held != run.record.id) return false;
-  // While it is planned it has reserved candidates alone.
+  // A run that is planned has reserved candidates alone.
   if (run.record.state == RunState::kPlanning) return false;
   return std::ranges::none_of(run.stages, [&](const auto& one) { return one.worker == worker.id; });
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "codec/registry.h"
+
 namespace longhaul::codec {
 namespace {
 

@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <cstring>
 
+#include "codec/registry.h"
+
 namespace longhaul::codec {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "blobs are written as the memory is");
 
-constexpr std::string_view kUnknownCodec = "unknown codec";
 constexpr std::array<char, 4> kMagic = {'L', 'H', 'B', 'L'};
 
 // As the table in the header file; no padding.
@@ -54,32 +55,6 @@ std::string_view ToString(Dtype dtype) {
       return "bf16";
   }
   return "unknown dtype";
-}
-
-std::string_view ToString(CodecId id) {
-  switch (id) {
-    case CodecId::kNone:
-      return "none";
-    case CodecId::kBf16:
-      return "bf16";
-    case CodecId::kFp16:
-      return "fp16";
-    case CodecId::kFixed:
-      return "fixed";
-    case CodecId::kTah:
-      return "tah";
-    case CodecId::kGauss:
-      return "gauss";
-    case CodecId::kAqsgd:
-      return "aqsgd";
-    case CodecId::kZip:
-      return "zip";
-    case CodecId::kTaco:
-      return "taco";
-    case CodecId::kPredict:
-      return "predict";
-  }
-  return kUnknownCodec;
 }
 
 Status CheckShape(const Shape& shape) {
@@ -132,7 +107,7 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t 
                     "that wrote it)",
                     raw.version, kBlobVersion));
   }
-  if (ToString(static_cast<CodecId>(raw.codec)) == kUnknownCodec) {
+  if (FindFamily(static_cast<CodecId>(raw.codec)) == nullptr) {
     return Bad(
         fmt::format("the blob's codec has number {}, which this program does not know", raw.codec));
   }

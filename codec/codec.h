@@ -13,12 +13,13 @@
 // blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
 // hostile. A codec with state also gives the errors of its store.
 //
-// Codecs with state are immutable too: what aqsgd remembers of a training sample is in
-// Context.messages, what predict knows of tokens in Context.tables. Two calls with the same state
-// must not overlap, and both sides of a boundary must see the same tensors in the same order.
+// Codecs with state are immutable too: aqsgd finds what it remembers of a training sample in
+// Context.messages, predict what it knows of tokens in Context.tables. Two calls with the same
+// state must not overlap, and both sides of a boundary must see the same tensors in the same order.
 #ifndef LONGHAUL_CODEC_CODEC_H_
 #define LONGHAUL_CODEC_CODEC_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,6 +42,16 @@ enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
 size_t BytesPerElement(Dtype dtype);
 std::string_view ToString(Dtype dtype);
 
+// A family's number in headers of blobs. Each family's format.h has its own.
+enum class CodecId : uint8_t {};
+// A family's parameters as headers of blobs have them.
+using CodecParameters = std::array<std::byte, 16>;
+struct CodecKind {
+  CodecId id{};
+  CodecParameters parameters{};
+  friend bool operator==(const CodecKind&, const CodecKind&) = default;
+};
+
 // (samples, tokens, channels), channels contiguous, no gaps. A zero in any place: an empty tensor.
 struct Shape {
   uint32_t samples = 0, tokens = 0, channels = 0;
@@ -62,8 +73,8 @@ struct MutableTensorView {
   size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
 };
 
-// Which tensor of a run this is. Stochastic rounding is keyed by it (tah, fixed), and codecs with
-// state find their state by it (sample_ids). Two tensors of a run never share a context.
+// Which tensor of a run this is. It keys stochastic rounding (tah, fixed), and codecs with state
+// find their state by it (sample_ids). Two tensors of a run never share a context.
 struct Context {
   uint64_t seed = 0;
   Step step{0};
@@ -71,20 +82,20 @@ struct Context {
   EdgeId edge{0};
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
-  // Global sample numbers, one per sample of the tensor, or empty: then a codec with state sends
+  // Global sample numbers, one per sample of the tensor. Without them a codec with state sends
   // everything as if for the first time and remembers nothing. Not owned.
   std::span<const uint64_t> sample_ids;
-  // Where a codec with state finds the records of sample_ids. Not owned.
+  // The records of sample_ids, for a codec with state. Not owned.
   MessageStore* messages = nullptr;
-  // What predict knows of tokens; null: it predicts nothing. Not owned.
+  // The means by which predict predicts. Null: it predicts nothing. Not owned.
   predict::Tables* tables = nullptr;
-  // With tables, the ids of the tensor's tokens, sample by sample. A decoder needs none; where it
-  // has some, the blob must have the same. Not owned.
+  // With tables, the ids of the tensor's tokens, sample by sample. A decoder needs none. If it has
+  // some, the blob must have the same. Not owned.
   std::span<const uint32_t> token_ids;
-  // The tables learn of this tensor.
+  // Whether the tables learn from this tensor.
   bool learns = false;
-  // Threads that may help with this call; null: the calling one does it alone. Not owned. The bytes
-  // are the same.
+  // Threads that may help with this call. The bytes are the same without them. Null: the calling
+  // thread works alone. Not owned.
   Parallel* parallel = nullptr;
 };
 
@@ -100,19 +111,26 @@ class Codec {
   // The canonical codec string with every parameter:
   // "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest".
   virtual const std::string& name() const = 0;
+  // Family and parameters, as headers of this codec's blobs have them.
+  virtual CodecKind kind() const = 0;
 
-  // Bytes that `out` of Encode must have. When fixed_size(), exactly what every Encode writes.
+  // Bytes that `out` of Encode must have. When fixed_size(), every Encode writes exactly as many.
   virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
   virtual bool fixed_size() const = 0;
-  // No blob of this shape is smaller; with state, what it writes once it remembers every sample.
+  // Size of the smallest blob of this shape. A codec with state writes it once it remembers every
+  // sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // What a tensor of a network takes as a rule, where the contents of one tensor decide it.
+  // Size that a network's tensors usually take. It differs from the largest only where a tensor's
+  // contents decide the size.
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Of a sample's record in Context.messages; 0 for a codec without state.
+  // Size of a sample's record in Context.messages. 0 for a codec that remembers no samples.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
-  // Of Context.tables, for ids below `vocabulary`; 0 for a codec without (predict/tables.h).
+  // Rows of Context.tables for ids below `vocabulary` (predict/tables.h). 0 for a codec that does
+  // not predict by tokens.
   virtual uint64_t TableRows(uint32_t /*vocabulary*/) const { return 0; }
-  // Scratch that Encode and Decode need; aligned to 64 bytes by the caller.
+  bool remembers_samples() const { return MessageBytes({1, 1, 1}) > 0; }
+  bool predicts_by_tokens() const { return TableRows(1) > 0; }
+  // Scratch memory that Encode and Decode need. The caller aligns it to 64 bytes.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 
   // Writes a self-describing blob (blob.h) at the start of `out`.

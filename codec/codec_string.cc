@@ -27,8 +27,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-StatusOr<CodecString> SplitCodecString(std::string_view text) {
-  CodecString result;
+StatusOr<CodecText> SplitCodecString(std::string_view text) {
+  CodecText result{.text = std::string(text)};
   const size_t colon = text.find(':');
   result.name = std::string(text.substr(0, colon));
   if (result.name.empty()) {

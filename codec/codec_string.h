@@ -13,18 +13,22 @@
 
 namespace longhaul::codec {
 
-struct CodecString {
+struct CodecText {
+  std::string text;  // all of it
   std::string name;
   std::vector<std::pair<std::string, std::string>> parameters;
+  // The codec string behind a '/', for a family that leaves work to another codec (family.h).
+  std::string other = {};
 };
 
-// kInvalidArgument for text that is not name[:key=value[,key=value...]] or names a key twice.
-StatusOr<CodecString> SplitCodecString(std::string_view text);
+// kInvalidArgument for text that is not name[:key=value[,key=value...]] or has a key twice. Does
+// not look for a '/'.
+StatusOr<CodecText> SplitCodecString(std::string_view text);
 
-// The candidate nearest to `word`, if near enough to be a typing mistake; else "".
+// The candidate that `word` may be a typing mistake of. "": none is near enough.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
 
-// Whole decimal numbers; false for anything else.
+// False for text that is not one number as a whole.
 bool ParseUnsigned(std::string_view text, uint32_t* value);
 bool ParseReal(std::string_view text, double* value);
 

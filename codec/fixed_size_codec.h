@@ -13,6 +13,7 @@ namespace longhaul::codec {
 class FixedSizeCodec : public Codec {
  public:
   const std::string& name() const final { return name_; }
+  CodecKind kind() const final { return {id_, parameters_}; }
   bool fixed_size() const final { return true; }
   // SIZE_MAX for a shape that CheckShape refuses; Encode then says why.
   size_t MaxEncodedBytes(const Shape& shape) const final;

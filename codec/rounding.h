@@ -22,6 +22,8 @@ namespace longhaul::codec {
 
 enum class Rounding : uint8_t { kNearest = 0, kStochastic = 1 };
 std::string_view ToString(Rounding rounding);
+// False for text that ToString does not give.
+bool ParseRounding(std::string_view text, Rounding* rounding);
 
 class RoundingNoise {
  public:

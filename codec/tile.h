@@ -17,6 +17,11 @@ constexpr uint64_t AlignSection(uint64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
 
+// Sizes of a tile that kernels are compiled for.
+constexpr bool PossibleTile(uint32_t elements) {
+  return elements == 32 || elements == 64 || elements == 128;
+}
+
 // Tiles [first, end) of a sample.
 struct TileRange {
   uint32_t sample = 0;

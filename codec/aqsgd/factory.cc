@@ -58,6 +58,7 @@ class AqsgdCodec final : public Codec {
   explicit AqsgdCodec(const Params& params) : params_(params), name_(CodecString(params)) {}
 
   const std::string& name() const override { return name_; }
+  CodecKind kind() const override { return {kId, ToHeader(params_)}; }
   bool fixed_size() const override { return false; }
   size_t MaxEncodedBytes(const Shape& shape) const override {
     if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
@@ -170,7 +171,7 @@ Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
                                                   MaxEncodedBytes(in.shape), out.size()));
   }
   BlobHeader header;
-  header.codec = CodecId::kAqsgd;
+  header.codec = kId;
   header.source_dtype = in.dtype;
   header.shape = in.shape;
   header.parameters = ToHeader(params_);
@@ -249,7 +250,7 @@ Status AqsgdCodec::Decode(std::span<const std::byte> blob, const Context& contex
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(out.shape)));
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  LH_RETURN_IF_ERROR(CheckBlob(header, CodecId::kAqsgd, ToHeader(params_), name_, out.shape));
+  LH_RETURN_IF_ERROR(CheckBlob(header, kId, ToHeader(params_), name_, out.shape));
   if (Empty(out.shape)) {
     if (header.payload_bytes == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
@@ -267,10 +268,52 @@ Status AqsgdCodec::Decode(std::span<const std::byte> blob, const Context& contex
   return ReadBodies(payload.data(), messages, scratch, differences > 0, out);
 }
 
+StatusOr<CodecPtr> Parse(const CodecText& text) {
+  Params params;
+  for (const auto& [key, value] : text.parameters) {
+    if (!ParseUnsigned(value, &params.bits) || params.bits < kMinBits || params.bits > kMaxBits) {
+      return OutOfRange(text, key);
+    }
+  }
+  return Create(params);
+}
+
+StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
+  return Create(params);
+}
+
+std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> payload) {
+  const StatusOr<Params> params = FromHeader(header.parameters);
+  if (!params.ok()) return {};
+  const Layout layout = MakeLayout(header.shape, *params);
+  const auto kinds = payload.subspan(layout.kinds, header.shape.samples);
+  const bool scales =
+      std::ranges::find(kinds, static_cast<std::byte>(Kind::kDifference)) != kinds.end();
+  std::vector<Section> sections = {{"samples", layout.samples},
+                                   {"checks", layout.checks},
+                                   {"kinds", layout.kinds},
+                                   {"exponents", layout.exponents}};
+  if (scales) sections.push_back({"scales", layout.variable});
+  sections.push_back({"bodies", layout.variable + (scales ? layout.scales_bytes : 0)});
+  return sections;
+}
+
 }  // namespace
 
 std::unique_ptr<const Codec> Create(const Params& params) {
   return std::make_unique<AqsgdCodec>(params);
+}
+
+Family Row() {
+  return {.id = kId,
+          .name = "aqsgd",
+          .what = "AQ-SGD: differences to what was sent of the sample before; runs only",
+          .parameters = {{"bits", "2..8", "4"}},
+          .parse = Parse,
+          .from_header = FromBlob,
+          .sections = Sections,
+          .device = MakeDevice};
 }
 
 }  // namespace longhaul::codec::aqsgd

@@ -6,11 +6,16 @@
 
 #include "codec/aqsgd/format.h"
 #include "codec/codec.h"
+#include "codec/family.h"
 
 namespace longhaul::codec::aqsgd {
 
 // `params` are in range.
 std::unique_ptr<const Codec> Create(const Params& params);
+
+Family Row();
+// Its part for a GPU (cuda/device.cc).
+StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::aqsgd
 

@@ -51,6 +51,7 @@
 
 namespace longhaul::codec::aqsgd {
 
+inline constexpr CodecId kId{7};
 inline constexpr uint32_t kMinBits = 2, kMaxBits = 8;
 struct Params {
   uint32_t bits = 4;

@@ -1,5 +1,5 @@
-// The codecs on a GPU, from and to device memory on the caller's stream. Blobs are those of codec.h
-// to the byte.
+// The codecs on a GPU, from and to device memory on the caller's stream. Blobs are the same as
+// those of codec.h, to the byte.
 //
 //   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create("fixed:bits=6"));
 //   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
@@ -9,8 +9,8 @@
 // device memory (DeviceMessages), which message_staging.h copies there and back. Ids in the context
 // without these copies are an error.
 //
-// What predict knows of tokens is in device memory (DeviceTables), which also is told of each
-// tensor before the call.
+// predict's tables are in device memory (DeviceTables). They are told of each tensor before the
+// call.
 //
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
@@ -29,39 +29,22 @@
 #include <span>
 #include <string_view>
 
-#include "base/cuda/stream.h"
 #include "base/status.h"
-#include "codec/aqsgd/arithmetic.h"
 #include "codec/blob.h"
 #include "codec/codec.h"
+#include "codec/cuda/device_codec.h"
+#include "codec/cuda/kernel_queue.h"
 
 namespace longhaul::codec::cuda {
 
-// Device memory. Not owned.
-struct DeviceSpan {
-  void* data_dev = nullptr;
-  size_t bytes = 0;
-};
-
-// The records of a tensor's samples, in its order; none if `entries` is empty. Both spans are
-// aligned to 16 bytes.
-struct DeviceMessages {
-  DeviceSpan entries;  // an aqsgd::Entry a sample
-  // A record of MessageBytes for each sample. In: the old record, or any bytes. Out: the new
-  // record, where the blob says that the sample is remembered.
-  DeviceSpan records;
-};
-
-class DeviceTables;  // device_tables.h
-
 class CudaCodec {
  public:
-  // `text`: a codec string (registry.h) with kernels: all of them.
+  // Refuses a codec whose family has no part for GPUs.
+  static StatusOr<CudaCodec> Create(std::shared_ptr<const Codec> codec);
+  // The same for a codec string (registry.h).
   static StatusOr<CudaCodec> Create(std::string_view text);
 
   const Codec& cpu() const { return *cpu_; }
-  // The codec's number and parameters, as blobs have them.
-  const BlobHeader& kind() const { return kind_; }
   // As Codec has them; SIZE_MAX for a shape that CheckShape refuses.
   size_t MaxEncodedBytes(const Shape& shape) const { return cpu_->MaxEncodedBytes(shape); }
   // Device memory that Encode and Decode need, 0 for none; a multiple of 64.
@@ -72,8 +55,8 @@ class CudaCodec {
   // bytes; others write as many as the blob's header says. The header also counts non-finite tiles.
   // `blob` is aligned to 16 bytes, `workspace` to 64.
   Status Encode(const TensorView& in, const Context& context, DeviceSpan workspace, DeviceSpan blob,
-                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {},
-                const DeviceTables* tables = nullptr) const;
+                const KernelQueue& queue, const DeviceMessages& messages = {},
+                const TablesOnDevice& tables = {}) const;
 
   // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
   // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
@@ -81,24 +64,22 @@ class CudaCodec {
   // zeroed before, becomes nonzero, the samples concerned decode to NaN, and records are useless.
   // No blob makes a kernel touch memory outside its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
-                const MutableTensorView& out, uint32_t* fault_dev,
-                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {},
-                const DeviceTables* tables = nullptr) const;
+                const MutableTensorView& out, uint32_t* fault_dev, const KernelQueue& queue,
+                const DeviceMessages& messages = {}, const TablesOnDevice& tables = {}) const;
 
-  // The same for a blob whose header the host has not seen, for `zip` alone (kUnimplemented for
-  // others): it was made by a peer that is trusted, for this shape. `blob.bytes` of it are there; a
-  // longer one sets kFaultCut (kernel_table.h), and nothing is decoded.
+  // Queues the decoding of a blob whose header the host has not seen. A peer that is trusted made
+  // it for this shape. `blob.bytes` of it are there; a longer one sets kFaultCut (kernel_args.h),
+  // and nothing is decoded. kUnimplemented for all codecs but zip.
   Status DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, uint32_t* fault_dev,
-                      const longhaul::cuda::Stream& stream) const;
+                      const KernelQueue& queue) const;
 
  private:
-  CudaCodec(std::shared_ptr<const Codec> cpu, const BlobHeader& kind,
-            std::shared_ptr<const CudaCodec> within)
-      : cpu_(std::move(cpu)), kind_(kind), within_(std::move(within)) {}
+  CudaCodec(std::shared_ptr<const Codec> cpu, std::shared_ptr<const DeviceCodec> device)
+      : cpu_(std::move(cpu)), device_(std::move(device)) {}
+  Status CheckTables(const TablesOnDevice& tables, const Shape& shape) const;
 
   std::shared_ptr<const Codec> cpu_;
-  BlobHeader kind_;                          // codec and parameters
-  std::shared_ptr<const CudaCodec> within_;  // of predict's differences; else null
+  std::shared_ptr<const DeviceCodec> device_;
 };
 
 }  // namespace longhaul::codec::cuda

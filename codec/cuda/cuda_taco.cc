@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "codec/cuda/kernel_table.h"
-#include "codec/cuda/taco_args.h"
+#include "codec/cuda/kernel_queue.h"
 #include "codec/taco/checks.h"
+#include "codec/taco/cuda/flat_args.h"
+#include "codec/taco/cuda/kernels.h"
 
 namespace longhaul::codec::cuda {
 
@@ -21,10 +22,8 @@ Status TacoEncodeFlat(const void* in_dev, Dtype dtype, uint64_t elements,
       MakeTacoFlat(params, const_cast<void*>(in_dev), dtype, elements, payload.data_dev);
   static_assert(sizeof(uint64_t) == sizeof(unsigned long long));
   args.nonfinite_dev = reinterpret_cast<unsigned long long*>(nonfinite_dev);
-  const longhaul::cuda::Device& device = stream.device();
-  return device.Check(
-      device.table().codec_kernels->taco_encode_flat(device.index(), &args, stream.handle()),
-      "queueing the encoder of taco");
+  const KernelQueue queue(stream);
+  return queue.Run(queue.kernels<TacoKernels>().encode_flat, args, "queueing the encoder of taco");
 }
 
 Status TacoDecodeFlat(DeviceSpan payload, const taco::Params& params, void* out_dev, Dtype dtype,
@@ -33,10 +32,8 @@ Status TacoDecodeFlat(DeviceSpan payload, const taco::Params& params, void* out_
                                      payload.data_dev, payload.bytes));
   if (elements == 0) return absl::OkStatus();
   const TacoFlatArgs args = MakeTacoFlat(params, out_dev, dtype, elements, payload.data_dev);
-  const longhaul::cuda::Device& device = stream.device();
-  return device.Check(
-      device.table().codec_kernels->taco_decode_flat(device.index(), &args, stream.handle()),
-      "queueing the decoder of taco");
+  const KernelQueue queue(stream);
+  return queue.Run(queue.kernels<TacoKernels>().decode_flat, args, "queueing the decoder of taco");
 }
 
 Status TacoReduce(const TacoReduceArgs& args, const longhaul::cuda::Stream& stream) {
@@ -48,10 +45,9 @@ Status TacoReduce(const TacoReduceArgs& args, const longhaul::cuda::Stream& stre
   kernel_args.own = static_cast<uint32_t>(args.own);
   kernel_args.flat = MakeTacoFlat(args.params, args.out, args.dtype, args.elements,
                                   args.out_payload.empty() ? nullptr : args.out_payload.data());
-  const longhaul::cuda::Device& device = stream.device();
-  return device.Check(
-      device.table().codec_kernels->taco_reduce(device.index(), &kernel_args, stream.handle()),
-      "queueing the reduction of taco");
+  const KernelQueue queue(stream);
+  return queue.Run(queue.kernels<TacoKernels>().reduce, kernel_args,
+                   "queueing the reduction of taco");
 }
 
 }  // namespace longhaul::codec::cuda

@@ -6,8 +6,9 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "codec/cuda/kernel_table.h"
+#include "codec/cuda/device_codec.h"
 #include "codec/predict/context.h"
+#include "codec/predict/cuda/kernels.h"
 
 namespace longhaul::codec::cuda {
 namespace {
@@ -27,6 +28,17 @@ Status AwaitAll(Stream* stream) {
 }
 
 }  // namespace
+
+TablesOnDevice::TablesOnDevice(const DeviceTables* tables) {
+  if (tables == nullptr) return;
+  shape = tables->shape();
+  ids = tables->ids();
+  learns = tables->learns();
+  means_dev = tables->means_dev();
+  counts_dev = tables->counts_dev();
+  state_dev = tables->state_dev();
+  ids_dev = tables->ids_dev();
+}
 
 uint64_t DeviceTables::Bytes(const predict::TablesShape& shape, uint64_t tokens) {
   return shape.bytes() + sizeof(PredictState) + tokens * sizeof(uint32_t);

@@ -30,7 +30,8 @@ StatusOr<MessageStaging> MessageStaging::Create(const longhaul::cuda::Device& de
   }
   LH_ASSIGN_OR_RETURN(Buffers entries, MakeBuffers(device, shape.samples * sizeof(aqsgd::Entry)));
   LH_ASSIGN_OR_RETURN(Buffers records, MakeBuffers(device, shape.samples * record_bytes));
-  return MessageStaging(shape, codec.kind(), record_bytes, std::move(entries), std::move(records));
+  return MessageStaging(shape, codec.cpu().kind(), record_bytes, std::move(entries),
+                        std::move(records));
 }
 
 std::span<aqsgd::Entry> MessageStaging::entries() {
@@ -68,7 +69,7 @@ Status MessageStaging::Check(std::span<const std::byte> blob) const {
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
   LH_ASSIGN_OR_RETURN(const aqsgd::Params params, aqsgd::FromHeader(kind_.parameters));
   LH_RETURN_IF_ERROR(
-      CheckBlob(header, kind_.codec, kind_.parameters, aqsgd::CodecString(params), shape_));
+      CheckBlob(header, kind_.id, kind_.parameters, aqsgd::CodecString(params), shape_));
   const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);
   LH_RETURN_IF_ERROR(aqsgd::CheckSize(payload, payload.size(), shape_, params).status());
   const aqsgd::Layout layout = aqsgd::MakeLayout(shape_, params);

@@ -22,6 +22,7 @@
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
 #include "base/status.h"
+#include "codec/aqsgd/arithmetic.h"
 #include "codec/cuda/cuda_codec.h"
 
 namespace longhaul::codec::cuda {
@@ -50,7 +51,7 @@ class MessageStaging {
   };
   static StatusOr<Buffers> MakeBuffers(const longhaul::cuda::Device& device, size_t bytes);
 
-  MessageStaging(const Shape& shape, const BlobHeader& kind, size_t record_bytes, Buffers entries,
+  MessageStaging(const Shape& shape, const CodecKind& kind, size_t record_bytes, Buffers entries,
                  Buffers records)
       : shape_(shape),
         kind_(kind),
@@ -61,7 +62,7 @@ class MessageStaging {
   std::span<const aqsgd::Entry> entries() const;
 
   Shape shape_;
-  BlobHeader kind_;
+  CodecKind kind_;
   size_t record_bytes_;
   bool remembers_ = false;
   Buffers entries_, records_;

@@ -9,7 +9,7 @@ namespace {
 class FixedCodec final : public FixedSizeCodec {
  public:
   explicit FixedCodec(const Params& params)
-      : FixedSizeCodec(CodecId::kFixed, CodecString(params), ToHeader(params)), params_(params) {}
+      : FixedSizeCodec(kId, CodecString(params), ToHeader(params)), params_(params) {}
 
  private:
   uint64_t PayloadBytes(const Shape& shape) const override {
@@ -28,10 +28,52 @@ class FixedCodec final : public FixedSizeCodec {
   Params params_;
 };
 
+StatusOr<CodecPtr> Parse(const CodecText& text) {
+  Params params;
+  for (const auto& [key, value] : text.parameters) {
+    const bool right = key == "bits"   ? ParseUnsigned(value, &params.bits)
+                       : key == "tile" ? ParseUnsigned(value, &params.tile)
+                                       : ParseRounding(value, &params.rounding);
+    if (!right || !Possible(params)) return OutOfRange(text, key);
+  }
+  return Create(params);
+}
+
+StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
+  return Create(params);
+}
+
+std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> /*payload*/) {
+  const StatusOr<Params> params = FromHeader(header.parameters);
+  if (!params.ok()) return {};
+  const Layout layout = MakeLayout(header.shape, *params);
+  return {{"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
+}
+
 }  // namespace
 
 std::unique_ptr<const Codec> Create(const Params& params) {
   return std::make_unique<FixedCodec>(params);
+}
+
+Family Row() {
+  return {.id = kId,
+          .name = "fixed",
+          .what = "fixed point per tile",
+          .parameters = {{"bits", "3..10", "6"},
+                         {"tile", "32|64|128", "64"},
+                         {"rounding", "nearest|stochastic", "nearest"}},
+          .parse = Parse,
+          .from_header = FromBlob,
+          .sections = Sections,
+          .device = MakeDevice,
+          .for_activations = {{"fixed:bits=8,tile=64,rounding=nearest", 0.0059}},
+          .for_gradients = {{"fixed:bits=8,tile=64,rounding=stochastic", 0.0084},
+                            {"fixed:bits=6,tile=64,rounding=stochastic", 0.0343},
+                            {"fixed:bits=5,tile=64,rounding=stochastic", 0.0709},
+                            {"fixed:bits=4,tile=64,rounding=stochastic", 0.152},
+                            {"fixed:bits=3,tile=64,rounding=stochastic", 0.354}}};
 }
 
 }  // namespace longhaul::codec::fixed

@@ -5,12 +5,17 @@
 #include <memory>
 
 #include "codec/codec.h"
+#include "codec/family.h"
 #include "codec/fixed/format.h"
 
 namespace longhaul::codec::fixed {
 
 // `params` are in range.
 std::unique_ptr<const Codec> Create(const Params& params);
+
+Family Row();
+// Its part for a GPU (cuda/device.cc).
+StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::fixed
 

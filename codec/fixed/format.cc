@@ -29,6 +29,10 @@ std::string CodecString(const Params& params) {
                      ToString(params.rounding));
 }
 
+bool Possible(const Params& params) {
+  return params.bits >= kMinBits && params.bits <= kMaxBits && PossibleTile(params.tile);
+}
+
 CodecParameters ToHeader(const Params& params) {
   CodecParameters parameters{};
   parameters[0] = static_cast<std::byte>(params.bits);
@@ -42,8 +46,7 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters) {
   params.bits = static_cast<uint32_t>(parameters[0]);
   params.tile = LoadU16(&parameters[2]);
   const auto rounding = static_cast<uint32_t>(parameters[1]);
-  if (params.bits < kMinBits || params.bits > kMaxBits || rounding > 1 ||
-      (params.tile != 32 && params.tile != 64 && params.tile != 128)) {
+  if (!Possible(params) || rounding > 1) {
     return absl::InvalidArgumentError(
         fmt::format("the blob's parameters of fixed are impossible: bits {}, tile {}, rounding {}",
                     params.bits, params.tile, rounding));

@@ -39,6 +39,7 @@
 
 namespace longhaul::codec::fixed {
 
+inline constexpr CodecId kId{4};
 inline constexpr uint32_t kMinBits = 3, kMaxBits = 10;
 
 struct Params {
@@ -65,6 +66,8 @@ std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
 // kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
+// Whether codec strings and headers may have these values.
+bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::fixed
 

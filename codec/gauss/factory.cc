@@ -9,7 +9,7 @@ namespace {
 class GaussCodec final : public FixedSizeCodec {
  public:
   explicit GaussCodec(const Params& params)
-      : FixedSizeCodec(CodecId::kGauss, CodecString(params), ToHeader(params)), params_(params) {}
+      : FixedSizeCodec(kId, CodecString(params), ToHeader(params)), params_(params) {}
 
  private:
   uint64_t PayloadBytes(const Shape& shape) const override {
@@ -30,10 +30,47 @@ class GaussCodec final : public FixedSizeCodec {
   Params params_;
 };
 
+StatusOr<CodecPtr> Parse(const CodecText& text) {
+  Params params;
+  for (const auto& [key, value] : text.parameters) {
+    uint32_t* const target = key == "bits" ? &params.bits : &params.block;
+    if (!ParseUnsigned(value, target) || !Possible(params)) return OutOfRange(text, key);
+  }
+  return Create(params);
+}
+
+StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
+  return Create(params);
+}
+
+std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> /*payload*/) {
+  const StatusOr<Params> params = FromHeader(header.parameters);
+  if (!params.ok()) return {};
+  const Layout layout = MakeLayout(header.shape, *params);
+  return {{"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
+}
+
 }  // namespace
 
 std::unique_ptr<const Codec> Create(const Params& params) {
   return std::make_unique<GaussCodec>(params);
+}
+
+Family Row() {
+  return {.id = kId,
+          .name = "gauss",
+          .what = "quantizer of normal values after a Hadamard transform",
+          .parameters = {{"bits", "2..6", "4"}, {"block", "64|128|256|512", "128"}},
+          .parse = Parse,
+          .from_header = FromBlob,
+          .sections = Sections,
+          .device = MakeDevice,
+          .for_activations = {{"gauss:bits=6,block=128", 0.0253},
+                              {"gauss:bits=5,block=128", 0.0498},
+                              {"gauss:bits=4,block=128", 0.098},
+                              {"gauss:bits=3,block=128", 0.187},
+                              {"gauss:bits=2,block=128", 0.344}}};
 }
 
 }  // namespace longhaul::codec::gauss

@@ -55,6 +55,7 @@
 
 namespace longhaul::codec::gauss {
 
+inline constexpr CodecId kId{6};
 inline constexpr uint32_t kMinBits = 2, kMaxBits = 6;
 inline constexpr uint32_t kMinBlock = 64, kMaxBlock = 512;
 
@@ -83,7 +84,7 @@ std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
 // kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
-// In range? For codec strings and headers.
+// Whether codec strings and headers may have these values.
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::gauss

@@ -4,13 +4,18 @@
 
 #include <memory>
 
-#include "codec/blob.h"
 #include "codec/codec.h"
+#include "codec/family.h"
+#include "codec/plain/format.h"
 
 namespace longhaul::codec::plain {
 
 // `id` is kNone, kBf16 or kFp16.
 std::unique_ptr<const Codec> Create(CodecId id);
+
+Family Row(CodecId id);
+// Its part for a GPU (cuda/device.cc).
+StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::plain
 

@@ -3,8 +3,8 @@
 namespace longhaul::codec::plain {
 
 Dtype WireDtype(CodecId id) {
-  if (id == CodecId::kBf16 || id == CodecId::kZip) return Dtype::kBf16;
-  if (id == CodecId::kFp16) return Dtype::kF16;
+  if (id == kBf16) return Dtype::kBf16;
+  if (id == kFp16) return Dtype::kF16;
   return Dtype::kF32;
 }
 

@@ -14,8 +14,9 @@
 
 namespace longhaul::codec::plain {
 
-// The dtype on the wire: kF32 for none, whatever the tensor's dtype. zip sends elements as bf16
-// does where it does not make them smaller.
+inline constexpr CodecId kNone{1}, kBf16{2}, kFp16{3};
+
+// The dtype on the wire: kF32 for none, whatever the tensor's dtype.
 Dtype WireDtype(CodecId id);
 
 // Header and payload. The shape has passed CheckShape.

@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <limits>
 #include <utility>
 
-#include "base/check.h"
 #include "codec/arguments.h"
 #include "codec/predict/context.h"
 #include "codec/predict/cpu/kernels.h"
 #include "codec/predict/cpu/learn.h"
+#include "codec/registry.h"
 #include "codec/simd/elements.h"
 
 namespace longhaul::codec::predict {
@@ -19,15 +19,6 @@ namespace {
 
 uint64_t TokensOf(const Shape& shape) {
   return uint64_t{shape.samples} * shape.tokens;
-}
-
-CodecId IdOf(const Codec& codec) {
-  std::array<std::byte, kBlobHeaderBytes> blob{};
-  EncodeResult result;
-  const Status encoded = codec.Encode({nullptr, Dtype::kF32, {}}, {}, {}, blob, &result);
-  const StatusOr<BlobHeader> header = ParseBlobHeader(blob);
-  LH_CHECK(encoded.ok() && header.ok(), "no codec for predict: {}", codec.name());
-  return header->codec;
 }
 
 // A workspace: r, r' and x' one after the other; what learning needs; the other codec's.
@@ -57,13 +48,15 @@ struct Scratch {
 
 class PredictCodec final : public Codec {
  public:
-  PredictCodec(const Params& params, std::unique_ptr<const Codec> other)
+  PredictCodec(const Params& params, std::shared_ptr<const Codec> other)
       : params_(params),
         other_(std::move(other)),
-        parameters_(ToHeader(params, IdOf(*other_))),
+        parameters_(ToHeader(params, other_->kind().id)),
         name_(CodecString(params) + "/" + other_->name()) {}
 
   const std::string& name() const override { return name_; }
+  CodecKind kind() const override { return {kId, parameters_}; }
+  const std::shared_ptr<const Codec>& other() const { return other_; }
   bool fixed_size() const override { return false; }
   size_t MaxEncodedBytes(const Shape& shape) const override {
     return Around(shape, 4, other_->MaxEncodedBytes(shape));
@@ -112,7 +105,7 @@ class PredictCodec final : public Codec {
                       std::span<std::byte> out, EncodeResult* result) const;
 
   const Params params_;
-  const std::unique_ptr<const Codec> other_;
+  const std::shared_ptr<const Codec> other_;
   const CodecParameters parameters_;
   const std::string name_;
 };
@@ -165,7 +158,7 @@ Status PredictCodec::Encode(const TensorView& in, const Context& context,
                                                   MaxEncodedBytes(in.shape), out.size()));
   }
   BlobHeader header;
-  header.codec = CodecId::kPredict;
+  header.codec = kId;
   header.source_dtype = in.dtype;
   header.shape = in.shape;
   header.parameters = parameters_;
@@ -197,7 +190,7 @@ Status PredictCodec::Decode(std::span<const std::byte> blob, const Context& cont
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, shape));
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(shape)));
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  LH_RETURN_IF_ERROR(CheckBlob(header, CodecId::kPredict, parameters_, name_, shape));
+  LH_RETURN_IF_ERROR(CheckBlob(header, kId, parameters_, name_, shape));
   if (Empty(shape)) {
     if (header.payload_bytes == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
@@ -239,10 +232,84 @@ Status PredictCodec::Decode(std::span<const std::byte> blob, const Context& cont
   return absl::OkStatus();
 }
 
+bool ParsePairs(const std::string& text, uint32_t* log2_pairs) {
+  uint32_t pairs = 0;
+  if (!ParseUnsigned(text, &pairs) || pairs == 1 || (pairs != 0 && !std::has_single_bit(pairs))) {
+    return false;
+  }
+  *log2_pairs = pairs == 0 ? 0 : static_cast<uint32_t>(std::bit_width(pairs)) - 1;
+  return true;
+}
+
+StatusOr<CodecPtr> Over(const Params& params, CodecPtr other) {
+  if (!other->remembers_samples() && !other->predicts_by_tokens()) {
+    return Create(params, std::move(other));
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("expected a codec without state after predict's '/', got '{}'", other->name()));
+}
+
+StatusOr<CodecPtr> Parse(const CodecText& text) {
+  Params params;
+  for (const auto& [key, value] : text.parameters) {
+    double rate = params.rate;
+    const bool parsed = key == "pairs"   ? ParsePairs(value, &params.log2_pairs)
+                        : key == "prior" ? ParseUnsigned(value, &params.prior)
+                                         : ParseReal(value, &rate);
+    params.rate = static_cast<float>(rate);
+    if (!parsed || !Possible(params)) return OutOfRange(text, key);
+  }
+  if (text.other.substr(0, text.other.find_first_of(":/")) == text.name) {
+    return absl::InvalidArgumentError(fmt::format(
+        "'{}/{}': predict does not code the differences of predict", text.text, text.other));
+  }
+  LH_ASSIGN_OR_RETURN(CodecPtr other, ParseCodec(text.other));
+  return Over(params, std::move(other));
+}
+
+StatusOr<CodecPtr> FromPayload(const BlobHeader& header, std::span<const std::byte> payload) {
+  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
+  LH_ASSIGN_OR_RETURN(const Front front, ReadFront(payload, header.shape));
+  LH_ASSIGN_OR_RETURN(const BlobHeader within,
+                      ReadOther(payload.subspan(OtherOffset(header.shape, front.id_bytes))));
+  if (within.codec != OtherCodec(header.parameters) || within.codec == header.codec) {
+    return absl::InvalidArgumentError(
+        fmt::format("a blob of predict with one of {} within, which its header does not announce",
+                    ToString(within.codec)));
+  }
+  LH_ASSIGN_OR_RETURN(CodecPtr other, CodecOfHeader(within));
+  return Over(params, std::move(other));
+}
+
+std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> payload) {
+  const StatusOr<Front> front = ReadFront(payload, header.shape);
+  if (!front.ok()) return {};
+  return {{"front", 0}, {"ids", kFrontBytes}, {"blob", OtherOffset(header.shape, front->id_bytes)}};
+}
+
 }  // namespace
 
-std::unique_ptr<const Codec> Create(const Params& params, std::unique_ptr<const Codec> other) {
+std::unique_ptr<const Codec> Create(const Params& params, std::shared_ptr<const Codec> other) {
   return std::make_unique<PredictCodec>(params, std::move(other));
+}
+
+const std::shared_ptr<const Codec>& OtherOf(const Codec& codec) {
+  return static_cast<const PredictCodec&>(codec).other();
+}
+
+Family Row() {
+  return {
+      .id = kId,
+      .name = "predict",
+      .what = "differences to what tokens predict, coded by what follows a '/' (gauss); runs only",
+      .parameters = {{"pairs", "0 or a power of two up to 1048576", "65536"},
+                     {"rate", "0..1", "0.02"},
+                     {"prior", "0..1000", "0"}},
+      .parse = Parse,
+      .sections = Sections,
+      .device = MakeDevice,
+      .other = "gauss",
+      .from_payload = FromPayload};
 }
 
 }  // namespace longhaul::codec::predict

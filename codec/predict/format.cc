@@ -121,7 +121,7 @@ uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index) {
 std::vector<uint32_t> IdsOf(std::span<const std::byte> blob) {
   std::vector<uint32_t> ids;
   const StatusOr<BlobHeader> header = ParseBlobHeader(blob);
-  if (!header.ok() || header->codec != CodecId::kPredict || header->payload_bytes == 0) return ids;
+  if (!header.ok() || header->codec != kId || header->payload_bytes == 0) return ids;
   const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);
   const StatusOr<Front> front = ReadFront(payload, header->shape);
   if (!front.ok() || front->kind == Kind::kPlain) return ids;

@@ -57,6 +57,7 @@
 
 namespace longhaul::codec::predict {
 
+inline constexpr CodecId kId{10};
 inline constexpr uint32_t kMostLog2Pairs = 20, kMostPrior = 1000;
 
 struct Params {
@@ -65,7 +66,7 @@ struct Params {
   float rate = 0.02f;
   uint32_t pairs() const { return log2_pairs == 0 ? 0 : 1u << log2_pairs; }
 };
-// For codec strings and headers.
+// Whether codec strings and headers may have these values.
 bool Possible(const Params& params);
 // "predict:pairs=65536,rate=0.02,prior=0", without the other codec.
 std::string CodecString(const Params& params);

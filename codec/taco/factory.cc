@@ -9,7 +9,7 @@ namespace {
 class TacoCodec final : public FixedSizeCodec {
  public:
   explicit TacoCodec(const Params& params)
-      : FixedSizeCodec(CodecId::kTaco, CodecString(params), ToHeader(params)), params_(params) {}
+      : FixedSizeCodec(kId, CodecString(params), ToHeader(params)), params_(params) {}
 
  private:
   uint64_t PayloadBytes(const Shape& shape) const override {
@@ -29,10 +29,52 @@ class TacoCodec final : public FixedSizeCodec {
   Params params_;
 };
 
+bool ParseFormat(const std::string& text, Format* format) {
+  for (const Format one : {Format::kE4m3, Format::kE5m2, Format::kInt8}) {
+    if (text != ToString(one)) continue;
+    *format = one;
+    return true;
+  }
+  return false;
+}
+
+StatusOr<CodecPtr> Parse(const CodecText& text) {
+  Params params;
+  for (const auto& [key, value] : text.parameters) {
+    const bool right = key == "format" ? ParseFormat(value, &params.format)
+                                       : ParseUnsigned(value, &params.block) && Possible(params);
+    if (!right) return OutOfRange(text, key);
+  }
+  return Create(params);
+}
+
+StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
+  return Create(params);
+}
+
+std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> /*payload*/) {
+  const StatusOr<Params> params = FromHeader(header.parameters);
+  if (!params.ok()) return {};
+  return {{"scales", 0}, {"codes", MakeLayout(header.shape.elements(), *params).codes}};
+}
+
 }  // namespace
 
 std::unique_ptr<const Codec> Create(const Params& params) {
   return std::make_unique<TacoCodec>(params);
+}
+
+Family Row() {
+  return {
+      .id = kId,
+      .name = "taco",
+      .what = "TACO: 8-bit floating point after a Hadamard transform, for collectives",
+      .parameters = {{"format", "e4m3|e5m2|int8", "e4m3"}, {"block", "32|64|128|256|512", "256"}},
+      .parse = Parse,
+      .from_header = FromBlob,
+      .sections = Sections,
+      .device = MakeDevice};
 }
 
 }  // namespace longhaul::codec::taco

@@ -1,16 +1,21 @@
-// The codec taco (format.h). For collectives see flat.h.
+// The codec taco (format.h).
 #ifndef LONGHAUL_CODEC_TACO_FACTORY_H_
 #define LONGHAUL_CODEC_TACO_FACTORY_H_
 
 #include <memory>
 
 #include "codec/codec.h"
+#include "codec/family.h"
 #include "codec/taco/format.h"
 
 namespace longhaul::codec::taco {
 
 // `params` are in range.
 std::unique_ptr<const Codec> Create(const Params& params);
+
+Family Row();
+// Its part for a GPU (cuda/device.cc).
+StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::taco
 

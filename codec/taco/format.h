@@ -54,6 +54,7 @@
 
 namespace longhaul::codec::taco {
 
+inline constexpr CodecId kId{9};
 inline constexpr uint32_t kMinBlock = 32, kMaxBlock = 512;
 
 enum class Format : uint8_t { kE4m3 = 1, kE5m2 = 2, kInt8 = 3 };
@@ -77,7 +78,7 @@ std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
 // kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
-// In range? For codec strings and headers.
+// Whether codec strings and headers may have these values.
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::taco

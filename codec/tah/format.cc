@@ -79,9 +79,8 @@ std::string CodecString(const Params& params) {
 bool Possible(const Params& params) {
   const bool tau =
       (params.tau >= 0 && params.tau <= kMaxTau) || (std::isinf(params.tau) && params.tau > 0);
-  return params.p_65536 <= 65536 &&
-         (params.tile == 32 || params.tile == 64 || params.tile == 128) &&
-         params.alloc <= kMaxAlloc && params.alloc % params.tile == 0 && tau &&
+  return params.p_65536 <= 65536 && PossibleTile(params.tile) && params.alloc <= kMaxAlloc &&
+         params.alloc % params.tile == 0 && tau &&
          (params.rounding == Rounding::kNearest || params.rounding == Rounding::kStochastic);
 }
 

@@ -63,6 +63,7 @@
 
 namespace longhaul::codec::tah {
 
+inline constexpr CodecId kId{5};
 inline constexpr uint32_t kWholeToken = 0;
 inline constexpr uint32_t kMaxAlloc = 1u << 20;
 inline constexpr float kMaxTau = 1000;
@@ -100,7 +101,7 @@ std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
 // kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
-// In range? For codec strings and headers.
+// Whether codec strings and headers may have these values.
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::tah

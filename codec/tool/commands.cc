@@ -2,22 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
-#include "codec/aqsgd/format.h"
 #include "codec/blob.h"
-#include "codec/fixed/format.h"
-#include "codec/gauss/format.h"
 #include "codec/messages/memory_store.h"
-#include "codec/predict/format.h"
 #include "codec/registry.h"
-#include "codec/taco/format.h"
-#include "codec/tah/format.h"
 #include "codec/tool/files.h"
 #include "codec/tool/measure.h"
 
@@ -34,72 +27,22 @@ std::string FormatShape(const Shape& shape) {
   return fmt::format("{} x {} x {}", shape.samples, shape.tokens, shape.channels);
 }
 
-struct Section {
+struct FileSection {
   std::string_view name;
   uint64_t offset, end;  // in the file
 };
 
 // `blob` is as large as its codec writes blobs of its shape.
-std::vector<Section> SectionsOf(const BlobHeader& header, std::span<const std::byte> blob) {
-  const uint64_t file_bytes = blob.size();
-  std::vector<Section> sections = {{"header", 0, kBlobHeaderBytes}};
+std::vector<FileSection> SectionsOf(const BlobHeader& header, std::span<const std::byte> blob) {
+  std::vector<FileSection> sections = {{"header", 0, kBlobHeaderBytes}};
   if (header.payload_bytes == 0) return sections;
-  std::vector<std::pair<std::string_view, uint64_t>> starts;
-  if (header.codec == CodecId::kFixed) {
-    if (const auto params = fixed::FromHeader(header.parameters); params.ok()) {
-      const fixed::Layout layout = fixed::MakeLayout(header.shape, *params);
-      starts = {
-          {"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
-    }
-  } else if (header.codec == CodecId::kTah) {
-    if (const auto params = tah::FromHeader(header.parameters); params.ok()) {
-      const tah::Layout layout = tah::MakeLayout(header.shape, *params);
-      starts = {{"exponents", layout.exponents},
-                {"scales", layout.scales},
-                {"zeros", layout.zeros},
-                {"pivots", layout.pivots},
-                {"precision", layout.precision},
-                {"codes", layout.codes},
-                {"fourth bits", layout.fourth_bits}};
-    }
-  } else if (header.codec == CodecId::kGauss) {
-    if (const auto params = gauss::FromHeader(header.parameters); params.ok()) {
-      const gauss::Layout layout = gauss::MakeLayout(header.shape, *params);
-      starts = {
-          {"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
-    }
-  } else if (header.codec == CodecId::kTaco) {
-    if (const auto params = taco::FromHeader(header.parameters); params.ok()) {
-      starts = {{"scales", 0}, {"codes", taco::MakeLayout(header.shape.elements(), *params).codes}};
-    }
-  } else if (header.codec == CodecId::kAqsgd) {
-    if (const auto params = aqsgd::FromHeader(header.parameters); params.ok()) {
-      const aqsgd::Layout layout = aqsgd::MakeLayout(header.shape, *params);
-      const auto kinds = blob.subspan(kBlobHeaderBytes + layout.kinds, header.shape.samples);
-      const bool scales =
-          std::find(kinds.begin(), kinds.end(), static_cast<std::byte>(aqsgd::Kind::kDifference)) !=
-          kinds.end();
-      starts = {{"samples", layout.samples},
-                {"checks", layout.checks},
-                {"kinds", layout.kinds},
-                {"exponents", layout.exponents}};
-      if (scales) starts.emplace_back("scales", layout.variable);
-      starts.emplace_back("bodies", layout.variable + (scales ? layout.scales_bytes : 0));
-    }
-  } else if (header.codec == CodecId::kPredict) {
-    if (const auto front = predict::ReadFront(blob.subspan(kBlobHeaderBytes), header.shape);
-        front.ok()) {
-      starts = {{"front", 0},
-                {"ids", predict::kFrontBytes},
-                {"blob", predict::OtherOffset(header.shape, front->id_bytes)}};
-    }
-  } else {
-    starts = {{"elements", 0}};
-  }
+  const Family& family = *FindFamily(header.codec);
+  std::vector<Section> starts = {{"elements", 0}};
+  if (family.sections != nullptr) starts = family.sections(header, blob.subspan(kBlobHeaderBytes));
   for (size_t k = 0; k < starts.size(); ++k) {
     const uint64_t end =
-        k + 1 < starts.size() ? kBlobHeaderBytes + starts[k + 1].second : file_bytes;
-    sections.push_back({starts[k].first, kBlobHeaderBytes + starts[k].second, end});
+        k + 1 < starts.size() ? kBlobHeaderBytes + starts[k + 1].offset : blob.size();
+    sections.push_back({starts[k].name, kBlobHeaderBytes + starts[k].offset, end});
   }
   return sections;
 }
@@ -191,7 +134,7 @@ StatusOr<std::string> InspectFile(const ToolOptions& options) {
   const Shape& shape = header->shape;
   const uint64_t bytes = file.bytes().size();
   LH_RETURN_IF_ERROR(Annotate(CheckSize(**codec, shape, bytes), options.input));
-  const std::vector<Section> sections = SectionsOf(*header, file.bytes());
+  const std::vector<FileSection> sections = SectionsOf(*header, file.bytes());
   if (options.json) {
     Json json = {{"codec", (*codec)->name()},
                  {"version", kBlobVersion},
@@ -201,7 +144,7 @@ StatusOr<std::string> InspectFile(const ToolOptions& options) {
                  {"bits_per_element", BitsPerElement(bytes, shape)},
                  {"nonfinite_tiles", header->nonfinite_tiles},
                  {"sections", Json::array()}};
-    for (const Section& section : sections) {
+    for (const FileSection& section : sections) {
       json["sections"].push_back({{"name", section.name},
                                   {"offset", section.offset},
                                   {"bytes", section.end - section.offset}});
@@ -213,7 +156,7 @@ StatusOr<std::string> InspectFile(const ToolOptions& options) {
       "({:.3f} bits an element)\nnon-finite tiles {}\n\n{:<12} {:>14} {:>14}\n",
       (*codec)->name(), kBlobVersion, FormatShape(shape), ToString(header->source_dtype), bytes,
       BitsPerElement(bytes, shape), header->nonfinite_tiles, "section", "offset", "bytes");
-  for (const Section& section : sections) {
+  for (const FileSection& section : sections) {
     text += fmt::format("{:<12} {:>14} {:>14}\n", section.name, section.offset,
                         section.end - section.offset);
   }

@@ -15,6 +15,7 @@ namespace {
 class ZipCodec final : public Codec {
  public:
   const std::string& name() const override { return name_; }
+  CodecKind kind() const override { return {kId, {}}; }
   bool fixed_size() const override { return false; }
   size_t MaxEncodedBytes(const Shape& shape) const override {
     if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
@@ -41,7 +42,7 @@ class ZipCodec final : public Codec {
                                                     MaxEncodedBytes(in.shape), out.size()));
     }
     BlobHeader header;
-    header.codec = CodecId::kZip;
+    header.codec = kId;
     header.source_dtype = in.dtype;
     header.shape = in.shape;
     if (!Empty(in.shape)) {
@@ -58,7 +59,7 @@ class ZipCodec final : public Codec {
                 std::span<std::byte> /*workspace*/, const MutableTensorView& out) const override {
     LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
     LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-    LH_RETURN_IF_ERROR(CheckBlob(header, CodecId::kZip, CodecParameters{}, name_, out.shape));
+    LH_RETURN_IF_ERROR(CheckBlob(header, kId, CodecParameters{}, name_, out.shape));
     if (Empty(out.shape)) {
       if (header.payload_bytes == 0) return absl::OkStatus();
       return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
@@ -70,10 +71,26 @@ class ZipCodec final : public Codec {
   const std::string name_ = "zip";
 };
 
+StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
+  if (header.parameters != CodecParameters{}) {
+    return absl::InvalidArgumentError("the blob's parameters of zip are not zeros");
+  }
+  return Create();
+}
+
 }  // namespace
 
 std::unique_ptr<const Codec> Create() {
   return std::make_unique<ZipCodec>();
+}
+
+Family Row() {
+  return {.id = kId,
+          .name = "zip",
+          .what = "bfloat16 without loss, in about 11.3 bits",
+          .parse = [](const CodecText& /*text*/) -> StatusOr<CodecPtr> { return Create(); },
+          .from_header = FromBlob,
+          .device = MakeDevice};
 }
 
 }  // namespace longhaul::codec::zip

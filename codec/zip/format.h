@@ -41,6 +41,7 @@
 
 namespace longhaul::codec::zip {
 
+inline constexpr CodecId kId{8};
 // Of n elements, from the start of the payload.
 struct Layout {
   uint64_t groups = 0;

@@ -118,11 +118,12 @@ int64_t MaxEncodedBytes(at::IntArrayRef sizes, std::string_view text) {
   return static_cast<int64_t>(FindCodec(text)->MaxEncodedBytes(ShapeOf(sizes)));
 }
 
-// Not predict, which knows nothing without the tables of a run.
+// The families that have operators of their own. decode makes a codec of a blob's header, so the
+// header has to name the codec.
 std::vector<std::string> CodecNames() {
   std::vector<std::string> names;
-  for (const std::string_view name : codec::CodecNames()) {
-    if (name != ToString(codec::CodecId::kPredict)) names.emplace_back(name);
+  for (const codec::Family& family : codec::Families()) {
+    if (family.from_header != nullptr) names.emplace_back(family.name);
   }
   return names;
 }

@@ -84,7 +84,8 @@ HeaderBytes ReadHeader(const at::Tensor& blob) {
 
 HeaderBytes HeaderOfFixedSize(const at::Tensor& x, const codec::Shape& shape,
                               const codec::cuda::CudaCodec& codec) {
-  codec::BlobHeader header = codec.kind();
+  const codec::CodecKind kind = codec.cpu().kind();
+  codec::BlobHeader header = {.codec = kind.id, .parameters = kind.parameters};
   header.source_dtype = DtypeOf(x.scalar_type());
   header.shape = shape;
   header.payload_bytes = codec.MaxEncodedBytes(shape) - codec::kBlobHeaderBytes;

@@ -5,10 +5,9 @@
 #include <c10/util/Exception.h>
 
 #include <limits>
-#include <string_view>
 
+#include "codec/predict/factory.h"
 #include "codec/predict/format.h"
-#include "codec/registry.h"
 #include "python/ops/on_device.h"
 #include "python/ops/tensors.h"
 
@@ -29,11 +28,6 @@ uint32_t VocabularyOf(int64_t vocabulary) {
   return static_cast<uint32_t>(vocabulary);
 }
 
-bool OthersAreFixedSize(const std::string& name) {
-  return ValueOrThrow(codec::ParseCodec(std::string_view(name).substr(name.find('/') + 1)))
-      ->fixed_size();
-}
-
 }  // namespace
 
 PredictLink::PredictLink(const std::string& codec, int64_t vocabulary,
@@ -46,7 +40,7 @@ PredictLink::PredictLink(const std::string& codec, int64_t vocabulary,
                     codec_->cpu().name());
   TORCH_CHECK_VALUE(TokensOf(shape_) > 0 && shape_.channels > 0,
                     "expected messages with tokens and channels, got ", at::IntArrayRef(shape));
-  fixed_size_ = OthersAreFixedSize(codec_->cpu().name());
+  fixed_size_ = codec::predict::OtherOf(codec_->cpu())->fixed_size();
   const auto like = at::empty({0}, at::TensorOptions(device_).dtype(at::kByte));
   blob_ = NewBytes(codec_->MaxEncodedBytes(shape_), like);
   const TablesShape tables =
@@ -123,7 +117,8 @@ void PredictLink::TransferOnDevice(const at::Tensor& x, const at::Tensor& ids, b
   cuda::Stream stream = CurrentStream(x.device());
   // From pinned memory, which PyTorch keeps until the copy is done.
   const at::Tensor on_device = ids.pin_memory().to(x.device(), at::kInt, /*non_blocking=*/true);
-  codec::BlobHeader expected = codec_->kind();
+  const codec::CodecKind kind = codec_->cpu().kind();
+  codec::BlobHeader expected = {.codec = kind.id, .parameters = kind.parameters};
   expected.source_dtype = DtypeOf(x.scalar_type());
   expected.shape = shape_;
   expected.payload_bytes = static_cast<uint64_t>(EncodedBytes()) - codec::kBlobHeaderBytes;

@@ -105,7 +105,7 @@ Status Set(std::string_view key, std::string_view value, GradientOptions* option
 }  // namespace
 
 StatusOr<GradientOptions> ParseGradients(std::string_view text) {
-  LH_ASSIGN_OR_RETURN(const codec::CodecString parts, codec::SplitCodecString(text));
+  LH_ASSIGN_OR_RETURN(const codec::CodecText parts, codec::SplitCodecString(text));
   LH_ASSIGN_OR_RETURN(const size_t form, Find("gradients", parts.name, kGradientForms));
   GradientOptions options;
   options.form = static_cast<GradientForm>(form);
@@ -119,7 +119,7 @@ StatusOr<GradientOptions> ParseGradients(std::string_view text) {
 }
 
 StatusOr<ParameterForm> ParseParameters(std::string_view text) {
-  LH_ASSIGN_OR_RETURN(const codec::CodecString parts, codec::SplitCodecString(text));
+  LH_ASSIGN_OR_RETURN(const codec::CodecText parts, codec::SplitCodecString(text));
   LH_ASSIGN_OR_RETURN(const size_t form, Find("parameters", parts.name, kParameterForms));
   if (!parts.parameters.empty()) {
     return absl::InvalidArgumentError(

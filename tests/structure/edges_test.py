@@ -2,6 +2,7 @@
 
 usage: edges_test.py SOURCE_DIR
 """
+import fnmatch
 import pathlib
 import re
 import sys
@@ -145,7 +146,7 @@ FOREIGN = {
     r"curl/": ["base/http"],
     r"httplib\.h": ["coordinator/http"],
     r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
-    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module", "transport/collective/engine/module"],
+    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module", "codec/*/cuda", "transport/collective/engine/module"],
     # The coordinator and the CLI know no GPU.
     r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
                                "transport/collective/mapped", "transport/collective/nccl", "transport/collective/engine",
@@ -172,7 +173,8 @@ def folder_of(path):
 
 
 def under(path, folders):
-    return any(path == f or path.startswith(f + "/") for f in folders)
+    """Whether `path` is one of `folders`, which may have a *, or lies in one."""
+    return any(path == f or path.startswith(f + "/") or fnmatch.fnmatchcase(path, f + "/*") for f in folders)
 
 
 def check(root, relative, errors):

@@ -14,7 +14,7 @@
 #include "codec/blob.h"
 #include "codec/cuda/cuda_codec.h"
 #include "codec/cuda/device_tables.h"
-#include "codec/cuda/kernel_table.h"
+#include "codec/cuda/kernel_args.h"
 #include "codec/cuda/message_staging.h"
 #include "worker/pipeline/buffer_pool.h"
 

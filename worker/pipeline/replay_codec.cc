@@ -24,6 +24,7 @@ class ReplayCodec final : public codec::Codec {
         blob_bytes_(blob_bytes) {}
 
   const std::string& name() const override { return real_->name(); }
+  codec::CodecKind kind() const override { return real_->kind(); }
   size_t MaxEncodedBytes(const codec::Shape& /*shape*/) const override { return blob_bytes_; }
   bool fixed_size() const override { return true; }
   size_t WorkspaceBytes(const codec::Shape& /*shape*/) const override { return 0; }

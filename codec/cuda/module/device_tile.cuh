@@ -11,7 +11,7 @@
 
 #include "base/philox.h"
 #include "codec/convert.h"
-#include "codec/cuda/kernel_table.h"
+#include "codec/cuda/kernel_args.h"
 #include "codec/scale.h"
 
 namespace longhaul::codec::cuda {

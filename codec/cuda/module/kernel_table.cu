@@ -2,9 +2,17 @@
 
 #include <algorithm>
 
+#include "codec/aqsgd/cuda/kernels.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
+#include "codec/fixed/cuda/kernels.h"
+#include "codec/gauss/cuda/kernels.h"
+#include "codec/plain/cuda/kernels.h"
+#include "codec/predict/cuda/kernels.h"
+#include "codec/taco/cuda/kernels.h"
+#include "codec/tah/cuda/kernels.h"
+#include "codec/zip/cuda/kernels.h"
 
 namespace longhaul::codec::cuda {
 namespace {
@@ -65,29 +73,25 @@ int WriteHeader(int device, const HeaderArgs* header, unsigned char* blob_dev, v
   return Begin(beginning, static_cast<cudaStream_t>(stream));
 }
 
+namespace {
+
+template <class Kernels>
+constexpr FamilyKernels Row(const Kernels& kernels) {
+  return {Kernels::kName, &kernels};
+}
+
+constexpr FamilyKernels kFamilies[] = {
+    Row(kPlainKernels), Row(kFixedKernels), Row(kTahKernels),  Row(kGaussKernels),
+    Row(kAqsgdKernels), Row(kZipKernels),   Row(kTacoKernels), Row(kPredictKernels),
+};
+
+}  // namespace
+
 extern const KernelTable kKernelTable;
 const KernelTable kKernelTable = {
     .write_header = WriteHeader,
-    .encode_plain = EncodePlain,
-    .decode_plain = DecodePlain,
-    .encode_fixed = EncodeFixed,
-    .decode_fixed = DecodeFixed,
-    .encode_tah = EncodeTah,
-    .decode_tah = DecodeTah,
-    .encode_gauss = EncodeGauss,
-    .decode_gauss = DecodeGauss,
-    .encode_aqsgd = EncodeAqsgd,
-    .decode_aqsgd = DecodeAqsgd,
-    .encode_zip = EncodeZip,
-    .decode_zip = DecodeZip,
-    .encode_taco = EncodeTaco,
-    .decode_taco = DecodeTaco,
-    .begin_predict = BeginPredict,
-    .finish_predict = FinishPredict,
-    .learn_predict = LearnPredict,
-    .taco_encode_flat = EncodeTacoFlat,
-    .taco_decode_flat = DecodeTacoFlat,
-    .taco_reduce = ReduceTaco,
+    .families = kFamilies,
+    .family_count = sizeof(kFamilies) / sizeof(kFamilies[0]),
     .sdp4bit_encode = EncodeSdp4bit,
     .sdp4bit_decode = DecodeSdp4bit,
     .sdp4bit_transform = TransformSdp4bit,

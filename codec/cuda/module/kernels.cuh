@@ -11,26 +11,6 @@
 namespace longhaul::codec::cuda {
 
 int WriteHeader(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
-int EncodePlain(int device, const PlainArgs* args, void* stream);
-int DecodePlain(int device, const PlainArgs* args, void* stream);
-int EncodeFixed(int device, const FixedArgs* args, void* stream);
-int DecodeFixed(int device, const FixedArgs* args, void* stream);
-int EncodeTah(int device, const TahArgs* args, void* stream);
-int DecodeTah(int device, const TahArgs* args, void* stream);
-int EncodeGauss(int device, const GaussArgs* args, void* stream);
-int DecodeGauss(int device, const GaussArgs* args, void* stream);
-int EncodeAqsgd(int device, const AqsgdArgs* args, void* stream);
-int DecodeAqsgd(int device, const AqsgdArgs* args, void* stream);
-int EncodeZip(int device, const ZipArgs* args, void* stream);
-int DecodeZip(int device, const ZipArgs* args, void* stream);
-int EncodeTaco(int device, const TacoArgs* args, void* stream);
-int DecodeTaco(int device, const TacoArgs* args, void* stream);
-int BeginPredict(int device, const PredictArgs* args, void* stream);
-int FinishPredict(int device, const PredictArgs* args, void* stream);
-int LearnPredict(int device, const PredictArgs* args, void* stream);
-int EncodeTacoFlat(int device, const TacoFlatArgs* args, void* stream);
-int DecodeTacoFlat(int device, const TacoFlatArgs* args, void* stream);
-int ReduceTaco(int device, const TacoSumArgs* args, void* stream);
 int EncodeSdp4bit(int device, const Sdp4bitArgs* args, void* stream);
 int DecodeSdp4bit(int device, const Sdp4bitArgs* args, void* stream);
 int TransformSdp4bit(int device, float* values_dev, uint64_t count, bool back, void* stream);

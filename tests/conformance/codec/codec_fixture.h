@@ -19,41 +19,39 @@
 
 namespace longhaul::codec {
 
-// Every family with its default and with unusual parameters.
+// Every family with its defaults, and some with unusual parameters.
 inline std::vector<std::string> AllCodecs() {
-  return {"none",
-          "bf16",
-          "fp16",
-          "fixed:bits=3",
-          "fixed:bits=4,rounding=stochastic",
-          "fixed:bits=6",
-          "fixed:bits=8,tile=32",
-          "fixed:bits=10,tile=128,rounding=stochastic",
-          "tah",
-          "tah:rounding=stochastic",
-          "tah:p=0,tile=32",
-          "tah:p=1,tile=128",
-          "tah:p=0.37,tile=32,alloc=96",
-          "tah:p=0.5,alloc=token",
-          "tah:p=0.5,tau=0",
-          "tah:p=0.9,tau=inf",
-          "gauss",
-          "gauss:bits=2,block=64",
-          "gauss:bits=3,block=256",
-          "gauss:bits=5,block=128",
-          "gauss:bits=6,block=512",
-          "aqsgd:bits=2",
-          "aqsgd:bits=4",
-          "zip",
-          "predict/gauss",
-          "predict:pairs=0,rate=0.5/none",
-          "predict:pairs=1024,prior=4/fixed:bits=4,rounding=stochastic",
-          "predict:rate=0/zip",
-          "taco",
-          "taco:format=e4m3,block=32",
-          "taco:format=e5m2,block=64",
-          "taco:format=int8,block=128",
-          "taco:format=e5m2,block=512"};
+  std::vector<std::string> codecs;
+  for (const Family& family : Families()) {
+    codecs.push_back(std::string(family.name) + (family.other.empty() ? "" : "/") +
+                     std::string(family.other));
+  }
+  for (const char* const unusual : {"fixed:bits=3",
+                                    "fixed:bits=4,rounding=stochastic",
+                                    "fixed:bits=8,tile=32",
+                                    "fixed:bits=10,tile=128,rounding=stochastic",
+                                    "tah:rounding=stochastic",
+                                    "tah:p=0,tile=32",
+                                    "tah:p=1,tile=128",
+                                    "tah:p=0.37,tile=32,alloc=96",
+                                    "tah:p=0.5,alloc=token",
+                                    "tah:p=0.5,tau=0",
+                                    "tah:p=0.9,tau=inf",
+                                    "gauss:bits=2,block=64",
+                                    "gauss:bits=3,block=256",
+                                    "gauss:bits=5,block=128",
+                                    "gauss:bits=6,block=512",
+                                    "aqsgd:bits=2",
+                                    "predict:pairs=0,rate=0.5/none",
+                                    "predict:pairs=1024,prior=4/fixed:bits=4,rounding=stochastic",
+                                    "predict:rate=0/zip",
+                                    "taco:format=e4m3,block=32",
+                                    "taco:format=e5m2,block=64",
+                                    "taco:format=int8,block=128",
+                                    "taco:format=e5m2,block=512"}) {
+    codecs.emplace_back(unusual);
+  }
+  return codecs;
 }
 
 inline std::string TestName(const ::testing::TestParamInfo<std::string>& info) {

@@ -53,6 +53,7 @@ class CrookedCodec final : public Codec {
       : codec_(std::move(codec)), shift_(shift), factor_(shrinks ? 0.995f : 1.0f) {}
 
   const std::string& name() const override { return codec_->name(); }
+  CodecKind kind() const override { return codec_->kind(); }
   size_t MaxEncodedBytes(const Shape& shape) const override {
     return codec_->MaxEncodedBytes(shape);
   }

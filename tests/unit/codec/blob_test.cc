@@ -5,12 +5,14 @@
 #include <cstring>
 #include <vector>
 
+#include "codec/fixed/format.h"
+
 namespace longhaul::codec {
 namespace {
 
 BlobHeader Example() {
   BlobHeader header;
-  header.codec = CodecId::kFixed;
+  header.codec = fixed::kId;
   header.source_dtype = Dtype::kBf16;
   header.shape = {2, 3, 5};
   header.payload_bytes = 7;
@@ -28,7 +30,7 @@ std::vector<std::byte> Write(const BlobHeader& header) {
 TEST(BlobHeader, ComesBack) {
   const auto header = ParseBlobHeader(Write(Example()));
   ASSERT_TRUE(header.ok()) << header.status();
-  EXPECT_EQ(header->codec, CodecId::kFixed);
+  EXPECT_EQ(header->codec, fixed::kId);
   EXPECT_EQ(header->source_dtype, Dtype::kBf16);
   EXPECT_EQ(header->shape, (Shape{2, 3, 5}));
   EXPECT_EQ(header->payload_bytes, 7u);

@@ -78,6 +78,21 @@ TEST(Registry, ListsWhatItParses) {
   for (const std::string_view name : names) EXPECT_TRUE(CheckCodec(name).ok()) << name;
 }
 
+// Blobs are read by the number, strings by the name.
+TEST(Registry, FamiliesHaveNumbersAndNamesOfTheirOwn) {
+  for (const Family& family : Families()) {
+    EXPECT_EQ(FindFamily(family.id), &family) << family.name;
+    EXPECT_EQ(FindFamily(family.name), &family) << family.name;
+    const auto codec = ParseCodec(family.name);
+    ASSERT_TRUE(codec.ok()) << codec.status();
+    EXPECT_EQ((*codec)->kind().id, family.id) << family.name;
+    EXPECT_EQ(ToString(family.id), family.name);
+    EXPECT_TRUE(family.from_header != nullptr || family.from_payload != nullptr) << family.name;
+  }
+  EXPECT_EQ(FindFamily(CodecId{0}), nullptr);
+  EXPECT_EQ(ToString(CodecId{255}), "unknown codec");
+}
+
 TEST(Registry, NamesParametersAndRanges) {
   EXPECT_THAT(NameOf("fixed:bit=4"),
               AllOf(HasSubstr("no parameter 'bit'"), HasSubstr("mean 'bits'"), HasSubstr("3..10")));

@@ -11,8 +11,8 @@
 #include "base/cuda/stream.h"
 #include "codec/blob.h"
 #include "codec/cuda/cuda_codec.h"
-#include "codec/cuda/kernel_table.h"
-#include "codec/registry.h"
+#include "codec/cuda/kernel_args.h"
+#include "codec/zip/factory.h"
 #include "codec/zip/format.h"
 
 namespace longhaul::collective::zip {
@@ -132,10 +132,10 @@ StatusOr<uint64_t> BlobBytes(uint64_t elements, uint64_t size_word) {
 
 StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine) {
   if (engine->device() == nullptr) {
-    LH_ASSIGN_OR_RETURN(std::unique_ptr<const codec::Codec> codec, codec::ParseCodec("zip"));
-    return std::make_unique<HostCoder>(std::move(codec));
+    return std::make_unique<HostCoder>(codec::zip::Create());
   }
-  LH_ASSIGN_OR_RETURN(codec::cuda::CudaCodec codec, codec::cuda::CudaCodec::Create("zip"));
+  LH_ASSIGN_OR_RETURN(codec::cuda::CudaCodec codec,
+                      codec::cuda::CudaCodec::Create(codec::zip::Create()));
   LH_ASSIGN_OR_RETURN(cuda::PinnedBuffer fault,
                       cuda::PinnedBuffer::Create(*engine->device(), 2 * sizeof(uint32_t)));
   auto coder = std::make_unique<CudaCoder>(engine, std::move(codec), std::move(fault));

@@ -1,0 +1,68 @@
+// Kernels of aqsgd, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+#ifndef LONGHAUL_CODEC_AQSGD_CUDA_KERNELS_H_
+#define LONGHAUL_CODEC_AQSGD_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "codec/aqsgd/arithmetic.h"
+#include "codec/cuda/kernel_args.h"
+
+namespace longhaul::codec::cuda {
+
+struct AqsgdArgs {
+  TensorArgs tensor;
+  HeaderArgs header;  // encode: without the payload's bytes
+  uint32_t bits;
+  Divisor tiles_per_token, tokens;
+  // aqsgd::Layout
+  uint64_t checks, kinds, exponents, variable, scales_bytes, whole_bytes, difference_bytes;
+  uint64_t record_bytes;
+  uint64_t payload_bytes;  // decode: of the blob
+  unsigned char* blob_dev;
+  // Of the tensor's samples, in its order; null: nothing is remembered.
+  const aqsgd::Entry* entries_dev;
+  unsigned char* records_dev;
+  unsigned char* scratch_dev;  // AqsgdScratch, aligned to 64 bytes
+  uint32_t* fault_dev;         // decode: or-ed with 1 where the blob is not what a sender may send
+};
+
+struct AqsgdScratch {
+  constexpr AqsgdScratch(uint64_t samples, uint64_t channels)
+      : nonfinite(0),
+        largest(nonfinite + 8 * samples),
+        largest_difference(largest + 4 * samples),
+        maxima(largest_difference + 4 * samples),
+        zeroed(maxima + 4 * samples * channels),
+        bodies((zeroed + 7) / 8 * 8),
+        kinds(bodies + 8 * samples),
+        exponents(kinds + 4 * samples),
+        scales((exponents + 4 * samples + 15) / 16 * 16),
+        reciprocals(scales + 4 * Padded(channels)),
+        end(reciprocals + 4 * Padded(channels)) {}
+  static constexpr uint64_t Padded(uint64_t channels) {
+    return (channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile;
+  }
+  // One a sample: elements (uint64), bits of the largest finite |x| and of the largest |d|
+  // (uint32).
+  uint64_t nonfinite, largest, largest_difference;
+  uint64_t maxima;  // uint32, one a channel of each sample: bits of the largest |d|
+  uint64_t zeroed;
+  uint64_t bodies;               // uint64, one a sample: where in the payload it begins
+  uint64_t kinds, exponents;     // uint32 and int32, one a sample
+  uint64_t scales, reciprocals;  // float, one a channel and padding up to whole tiles
+  uint64_t end;
+};
+inline uint64_t AqsgdScratchBytes(uint32_t samples, uint32_t channels) {
+  return (AqsgdScratch(samples, channels).end + 63) / 64 * 64;
+}
+
+struct AqsgdKernels {
+  static constexpr const char* kName = "aqsgd";
+  int (*encode)(int device, const AqsgdArgs* args, void* stream);
+  int (*decode)(int device, const AqsgdArgs* args, void* stream);
+};
+extern const AqsgdKernels kAqsgdKernels;  // defined in the module alone
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_AQSGD_CUDA_KERNELS_H_

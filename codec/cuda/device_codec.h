@@ -1,0 +1,105 @@
+// The GPU part of a codec: how its kernels are called. One class for each family, in
+// codec/X/cuda/device.cc. cuda_codec.h checks arguments and blobs before it calls one.
+//
+// Threads: immutable; any. Errors: as in cuda_codec.h.
+#ifndef LONGHAUL_CODEC_CUDA_DEVICE_CODEC_H_
+#define LONGHAUL_CODEC_CUDA_DEVICE_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "codec/blob.h"
+#include "codec/codec.h"
+#include "codec/cuda/kernel_args.h"
+#include "codec/cuda/kernel_queue.h"
+#include "codec/predict/tables.h"
+#include "codec/rounding.h"
+
+namespace longhaul::codec::cuda {
+
+// Device memory. Not owned.
+struct DeviceSpan {
+  void* data_dev = nullptr;
+  size_t bytes = 0;
+  unsigned char* start() const { return static_cast<unsigned char*>(data_dev); }
+};
+
+// The records of a tensor's samples, in its order; none if `entries` is empty. Both spans are
+// aligned to 16 bytes.
+struct DeviceMessages {
+  DeviceSpan entries;  // an aqsgd::Entry a sample
+  // A record of MessageBytes for each sample. In: the old record, or any bytes. Out: the new
+  // record, where the blob says that the sample is remembered.
+  DeviceSpan records;
+};
+
+class DeviceTables;  // device_tables.h
+
+// What a codec sees of DeviceTables. Not owned.
+struct TablesOnDevice {
+  TablesOnDevice() = default;
+  // Null: no tables.
+  TablesOnDevice(const DeviceTables* tables);  // NOLINT(google-explicit-constructor)
+  explicit operator bool() const { return state_dev != nullptr; }
+
+  predict::TablesShape shape;
+  uint64_t ids = 0;  // of the tensor's tokens, at ids_dev
+  bool learns = false;
+  float* means_dev = nullptr;
+  uint32_t* counts_dev = nullptr;
+  void* state_dev = nullptr;
+  const uint32_t* ids_dev = nullptr;
+};
+
+struct EncodeCall {
+  const TensorView& in;  // device memory, with elements
+  const Context& context;
+  HeaderArgs header;  // of the blob, with the payload's largest size
+  DeviceSpan workspace, blob;
+  DeviceMessages messages;
+  TablesOnDevice tables;
+  const KernelQueue& queue;
+};
+struct DecodeCall {
+  const BlobHeader* header;  // has passed the codec's checks; null: the host has not seen it
+  DeviceSpan blob, workspace;
+  const MutableTensorView& out;  // device memory, with elements
+  uint32_t* fault_dev;
+  DeviceMessages messages;
+  TablesOnDevice tables;
+  const KernelQueue& queue;
+};
+
+class DeviceCodec {
+ public:
+  virtual ~DeviceCodec() = default;
+  // Device memory that Encode and Decode need for this shape, which has elements: a multiple of 64.
+  virtual uint64_t WorkspaceBytes(const Shape& /*shape*/) const { return 0; }
+  // Whether Decode takes a blob whose header the host has not seen.
+  virtual bool decodes_unseen() const { return false; }
+  // Whether the tables fit this codec and a tensor of this shape.
+  virtual Status CheckTables(const TablesOnDevice& /*tables*/, const Shape& /*shape*/) const {
+    return absl::OkStatus();
+  }
+  virtual Status Encode(const EncodeCall& call) const = 0;
+  virtual Status Decode(const DecodeCall& call) const = 0;
+};
+
+// Arguments of kernels. Encoders only read the tensor.
+inline TensorArgs MakeTensorArgs(const TensorView& view) {
+  const Shape& shape = view.shape;
+  return {const_cast<void*>(view.data), static_cast<uint32_t>(view.dtype), shape.samples,
+          shape.tokens, shape.channels};
+}
+inline TensorArgs MakeTensorArgs(const MutableTensorView& view) {
+  return MakeTensorArgs(TensorView{view.data, view.dtype, view.shape});
+}
+inline void SetNoise(const Context& context, uint32_t (&block)[4]) {
+  const RoundingNoise noise(context);
+  for (size_t k = 0; k < 4; ++k) block[k] = noise.block()[k];
+}
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_DEVICE_CODEC_H_

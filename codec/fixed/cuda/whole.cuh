@@ -1,0 +1,49 @@
+// What the encoder and the decoder of fixed for whole tiles share.
+#ifndef LONGHAUL_CODEC_FIXED_CUDA_WHOLE_CUH_
+#define LONGHAUL_CODEC_FIXED_CUDA_WHOLE_CUH_
+
+#include "codec/cuda/module/whole_tiles.cuh"
+#include "codec/fixed/cuda/fixed.cuh"
+
+namespace longhaul::codec::cuda {
+
+inline constexpr uint32_t kPlaneBytes = kWholeTile / 8;
+
+// Bit b of byte i of word j becomes bit 8 i + j of word b: with code 8 i + j of 32 codes at byte i
+// of word j, words become bit planes. Its own inverse.
+__device__ inline void TransposeEight(uint32_t (&words)[8]) {
+#pragma unroll
+  for (int k = 0; k < 8; k += 2) ExchangeBits<1, 0x55555555>(words[k], words[k + 1]);
+#pragma unroll
+  for (int k = 0; k < 8; k += 4) {
+    ExchangeBits<2, 0x33333333>(words[k], words[k + 2]);
+    ExchangeBits<2, 0x33333333>(words[k + 1], words[k + 3]);
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) ExchangeBits<4, 0x0f0f0f0f>(words[k], words[k + 4]);
+}
+
+// Kernel in which warps go through the runs; `next`: as LaunchNext does.
+template <class Kernel>
+int QueueForRuns(const FixedArgs& args, const Runs& runs, cudaStream_t stream, Kernel kernel,
+                 size_t shared_bytes, bool next) {
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(shared_bytes)) != cudaSuccess) {
+    return Launched();
+  }
+  unsigned blocks = 1;
+  if (const int error = ResidentBlocks(reinterpret_cast<const void*>(kernel),
+                                       (runs.all + kThreads / kWarp - 1) / (kThreads / kWarp),
+                                       &blocks, shared_bytes);
+      error != 0) {
+    return error;
+  }
+  const LaunchShape shape{blocks, kThreads, shared_bytes};
+  if (next) return LaunchNext(kernel, shape, stream, args, runs);
+  kernel<<<shape.blocks, shape.threads, shape.shared_bytes, stream>>>(args, runs);
+  return Launched();
+}
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_FIXED_CUDA_WHOLE_CUH_

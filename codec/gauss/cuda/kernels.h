@@ -1,0 +1,49 @@
+// Kernels of gauss, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+#ifndef LONGHAUL_CODEC_GAUSS_CUDA_KERNELS_H_
+#define LONGHAUL_CODEC_GAUSS_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "codec/cuda/kernel_args.h"
+
+namespace longhaul::codec::cuda {
+
+struct GaussArgs {
+  TensorArgs tensor;
+  HeaderArgs header;
+  uint32_t bits, block;
+  uint32_t last_block;  // elements of a token's last block
+  // Of the tensor: the blocks of `block` elements, and tokens' last ones where those are shorter.
+  uint64_t whole_blocks, last_blocks;
+  Divisor whole_of_token;  // the former in a token; 1 where there is none
+  Divisor blocks_of_token, tokens;
+  uint64_t token_bytes;
+  uint64_t scales, codes, end;
+  unsigned char* blob_dev;
+  unsigned char* scratch_dev;  // encode: GaussScratch, aligned to 64 bytes
+  uint32_t* fault_dev;         // decode: or-ed with 1 where a sample's exponent is out of range
+};
+
+struct GaussScratch {
+  constexpr GaussScratch(uint64_t samples, uint64_t blocks)
+      : largest(0), zeroed(MaximaBytes(samples)), indexes(zeroed), end(indexes + 2 * blocks) {}
+  // MaximaBytes: the largest q of a sample's blocks, with an offset; 0: none of them has a scale.
+  uint64_t largest;
+  uint64_t zeroed;
+  uint64_t indexes;  // int16, q of every block of the tensor
+  uint64_t end;
+};
+inline uint64_t GaussScratchBytes(uint32_t samples, uint64_t blocks) {
+  return (GaussScratch(samples, blocks).end + 63) / 64 * 64;
+}
+
+struct GaussKernels {
+  static constexpr const char* kName = "gauss";
+  int (*encode)(int device, const GaussArgs* args, void* stream);
+  int (*decode)(int device, const GaussArgs* args, void* stream);
+};
+extern const GaussKernels kGaussKernels;  // defined in the module alone
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_GAUSS_CUDA_KERNELS_H_

@@ -1,0 +1,16 @@
+// Elements as they are, on a GPU.
+#ifndef LONGHAUL_CODEC_PLAIN_CUDA_DEVICE_H_
+#define LONGHAUL_CODEC_PLAIN_CUDA_DEVICE_H_
+
+#include "base/status.h"
+#include "codec/codec.h"
+#include "codec/cuda/device_codec.h"
+
+namespace longhaul::codec::plain {
+
+// Decodes a payload that is the elements in the dtype `wire`.
+Status DecodeElements(const cuda::DecodeCall& call, Dtype wire);
+
+}  // namespace longhaul::codec::plain
+
+#endif  // LONGHAUL_CODEC_PLAIN_CUDA_DEVICE_H_

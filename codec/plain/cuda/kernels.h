@@ -1,0 +1,28 @@
+// Kernels of none, bf16 and fp16, and their arguments (codec/cuda/kernel_table.h says what all
+// kernels promise).
+#ifndef LONGHAUL_CODEC_PLAIN_CUDA_KERNELS_H_
+#define LONGHAUL_CODEC_PLAIN_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "codec/cuda/kernel_args.h"
+
+namespace longhaul::codec::cuda {
+
+struct PlainArgs {
+  TensorArgs tensor;
+  HeaderArgs header;
+  uint32_t wire_dtype;
+  unsigned char* blob_dev;
+};
+
+struct PlainKernels {
+  static constexpr const char* kName = "plain";
+  int (*encode)(int device, const PlainArgs* args, void* stream);
+  int (*decode)(int device, const PlainArgs* args, void* stream);
+};
+extern const PlainKernels kPlainKernels;  // defined in the module alone
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_PLAIN_CUDA_KERNELS_H_

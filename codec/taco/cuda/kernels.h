@@ -1,0 +1,52 @@
+// Kernels of taco, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+#ifndef LONGHAUL_CODEC_TACO_CUDA_KERNELS_H_
+#define LONGHAUL_CODEC_TACO_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "codec/cuda/kernel_args.h"
+
+namespace longhaul::codec::cuda {
+
+// Elements and a payload of taco, without a header around it.
+struct TacoFlatArgs {
+  void* elements_dev;
+  uint32_t dtype;
+  uint32_t format, block;      // taco::Params
+  uint64_t elements;           // more than 0
+  uint64_t blocks, codes;      // taco::Layout
+  float largest, unit;         // taco::LargestNumber, taco::UnitOf
+  unsigned char* payload_dev;  // aligned to 16
+  // encode: blocks with a NaN or an infinity are added to it; null: they are not counted.
+  unsigned long long* nonfinite_dev;
+};
+
+struct TacoArgs {
+  TacoFlatArgs flat;  // its payload follows the header; encode: counts into the header
+  HeaderArgs header;  // encode
+  unsigned char* blob_dev;
+};
+
+inline constexpr uint32_t kTacoMostParts = 64;
+struct TacoSumArgs {
+  // parts[own] are elements, all others payloads.
+  const void* parts_dev[kTacoMostParts];
+  uint32_t parts, own;
+  // elements_dev: the output; payload_dev: of the sum, null: it is not encoded.
+  TacoFlatArgs flat;
+};
+
+struct TacoKernels {
+  static constexpr const char* kName = "taco";
+  int (*encode)(int device, const TacoArgs* args, void* stream);
+  int (*decode)(int device, const TacoArgs* args, void* stream);
+  // Elements and payloads without headers (codec/taco/flat.h); cuda_taco.h checks the arguments.
+  int (*encode_flat)(int device, const TacoFlatArgs* args, void* stream);
+  int (*decode_flat)(int device, const TacoFlatArgs* args, void* stream);
+  int (*reduce)(int device, const TacoSumArgs* args, void* stream);
+};
+extern const TacoKernels kTacoKernels;  // defined in the module alone
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_TACO_CUDA_KERNELS_H_

@@ -64,8 +64,8 @@ struct Family {
   // What a plan may choose for activations and for gradients, if a run file leaves it to the plan.
   std::vector<Rung> for_activations = {}, for_gradients = {};
 
-  // Of a family that leaves part of the work to another codec: the default of that codec, which
-  // codec strings name behind a '/'.
+  // The default of the codec that codec strings name behind a '/', for a family that leaves part of
+  // the work to another codec. "": it does not.
   std::string_view other = {};
   // Replaces from_header where the header alone does not name the whole codec.
   StatusOr<CodecPtr> (*from_payload)(const BlobHeader& header,

@@ -13,7 +13,7 @@ namespace longhaul::codec {
 inline constexpr float kRoundMagic = 12582912.0f;
 inline constexpr uint32_t kRoundMagicBits = 0x4b400000;
 
-// Of Philox4x32, where rounding.h draws the numbers of stochastic rounding, and numbers of a block.
+// Rounds of Philox4x32 for stochastic rounding (rounding.h), and numbers that a block gives.
 inline constexpr unsigned kNoiseRounds = 7;
 inline constexpr int kNoisesOfBlock = 8;
 

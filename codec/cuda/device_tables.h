@@ -22,10 +22,10 @@ namespace longhaul::codec::cuda {
 
 class DeviceTables {
  public:
-  // That have learned nothing, for tensors of at most `tokens` tokens. Waits.
+  // Tables that have learned nothing, for tensors of at most `tokens` tokens. Waits.
   static StatusOr<DeviceTables> Create(longhaul::cuda::Stream* stream,
                                        const predict::TablesShape& shape, uint64_t tokens);
-  // Of device memory.
+  // Device memory that such tables take.
   static uint64_t Bytes(const predict::TablesShape& shape, uint64_t tokens);
 
   const predict::TablesShape& shape() const { return shape_; }

@@ -21,12 +21,12 @@ def density(x):
 
 
 def share(a, b):
-    """Of the distribution between a and b, 0 <= a < b."""
+    """The share of the distribution between a and b, 0 <= a < b."""
     return (math.erfc(a / math.sqrt(2)) - math.erfc(b / math.sqrt(2))) / 2
 
 
 def means(levels):
-    """Of the intervals between the thresholds; with the thresholds and the intervals' shares."""
+    """Means of the intervals between the thresholds, the thresholds, and the shares of the intervals."""
     inner = [(a + b) / 2 for a, b in zip(levels, levels[1:])]
     thresholds = [0.0] + inner + [math.inf]
     shares = [share(a, b) for a, b in zip(thresholds, thresholds[1:])]

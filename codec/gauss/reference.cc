@@ -45,7 +45,7 @@ struct Blocking {
     padded = (n - 1) * b + last;
   }
   uint64_t Size(uint64_t block) const { return block % n + 1 < n ? b : last; }
-  // Of the block's first channel in the sample.
+  // The place of the block's first channel in the sample.
   uint64_t First(uint64_t block) const { return block / n * channels + block % n * b; }
   uint64_t Count(uint64_t block) const { return std::min(b, channels - block % n * b); }
   uint64_t b, channels, n, last = 64, blocks = 0, padded = 0;

@@ -53,7 +53,7 @@ class FileStore final : public MessageStore {
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
 
-  // Of disk, without the journal.
+  // Disk that a store takes, without the journal.
   static uint64_t FileBytes(uint64_t samples, size_t record_bytes);
 
   uint64_t samples() const override { return options_.samples; }
@@ -69,7 +69,7 @@ class FileStore final : public MessageStore {
   Status Clear(Step step);
   // Nobody will roll back to before `step`.
   void Forget(Step step) const { journal_.Forget(step); }
-  // Of all records and their samples; 0 where there are none. Reads them all.
+  // A hash of all records and their samples; 0 where there are none. Reads them all.
   uint64_t Digest() const;
 
  private:

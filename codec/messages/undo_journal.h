@@ -40,7 +40,7 @@ class UndoJournal {
   UndoJournal(const UndoJournal&) = delete;
   UndoJournal& operator=(const UndoJournal&) = delete;
 
-  // Of disk, for one entry with its record.
+  // Disk that one entry takes with its record.
   static uint64_t EntryBytes(size_t record_bytes) { return 24 + uint64_t{record_bytes}; }
 
   // `before` is empty where the sample had no record. `step` is not before that of an earlier call.

@@ -20,7 +20,7 @@ class ReferenceTables {
   // `decoded`: x', NaN where it is not finite.
   void Learn(std::span<const uint32_t> ids, const Shape& shape, std::span<const double> decoded);
 
-  // Of a row that has never learned: zeros.
+  // A row's means; zeros where it has never learned.
   std::vector<double> TokenRow(uint32_t token) const { return RowOf(tokens_, token); }
   std::vector<double> PairRow(uint32_t pair) const { return RowOf(pairs_, pair); }
 

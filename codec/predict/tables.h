@@ -23,17 +23,17 @@ struct TablesShape {
   uint32_t vocabulary = 0, channels = 0;
   uint32_t pairs = 0;
   uint64_t rows() const { return uint64_t{vocabulary} + pairs; }
-  // Of the means and counts.
+  // Memory of the means and counts.
   uint64_t bytes() const { return rows() * (uint64_t{channels} + 1) * sizeof(float); }
   friend bool operator==(const TablesShape&, const TablesShape&) = default;
 };
 
-// Of the tables that a codec with some needs.
+// The shape of the tables that a codec needs which predicts by tokens.
 TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels);
 
 class Tables {
  public:
-  // That have learned nothing. kResourceExhausted.
+  // Tables that have learned nothing. kResourceExhausted.
   static StatusOr<Tables> Create(const TablesShape& shape);
 
   const TablesShape& shape() const { return shape_; }

@@ -21,7 +21,7 @@
 
 namespace longhaul::codec::sdp4bit {
 
-// Of gradients (4.25 bits an element) and of differences of weights (4.016 bits).
+// Groups of gradients (4.25 bits an element) and of differences of weights (4.016 bits).
 inline constexpr uint32_t kGradientGroup = 128, kDifferenceGroup = 2048;
 inline constexpr uint32_t kHadamard = 32;
 inline constexpr int kTop = 7, kCodeOffset = 8;

@@ -22,8 +22,8 @@ namespace {
 
 HWY_EXPORT(OwnTarget);
 
-// Those that were compiled and that this CPU has, the best (the lowest bit) first; whatever
-// UseKernelTarget says.
+// Instruction sets that were compiled and that this CPU has, whatever UseKernelTarget says. The
+// best one, which is the lowest bit, comes first.
 const std::vector<int64_t>& Available() {
   static const auto& targets = *new std::vector<int64_t>(hwy::SupportedAndGeneratedTargets());
   return targets;

@@ -55,7 +55,7 @@ struct Largest {
   }
 };
 
-// Of bits of magnitudes, which are ordered as integers are.
+// The largest of magnitudes, whose bits are ordered as integers are.
 struct LargestBits {
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {

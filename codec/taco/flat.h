@@ -57,7 +57,7 @@ struct TacoReduceArgs {
   Dtype dtype = Dtype::kF32;
   uint64_t elements = 0;
   taco::Params params;
-  // Of the sum. Empty: it is not encoded.
+  // The payload of the sum. Empty: the sum is not encoded.
   std::span<std::byte> out_payload;
   // `elements` numbers of `dtype`; may be parts[own].
   void* out = nullptr;

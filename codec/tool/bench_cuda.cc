@@ -14,6 +14,7 @@
 #include "base/cuda/memory.h"
 #include "base/cuda/module.h"
 #include "base/cuda/stream.h"
+#include "codec/aqsgd/arithmetic.h"
 #include "codec/cuda/cuda_codec.h"
 #include "codec/cuda/device_tables.h"
 #include "codec/predict/tables.h"

@@ -29,7 +29,7 @@ StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const C
 
 // Any array as fp32, exactly.
 StatusOr<NpyArray> Widen(const NpyArray& array);
-// Of an fp32 array.
+// The values of an fp32 array.
 std::span<const float> Floats(const NpyArray& array);
 
 }  // namespace longhaul::codec

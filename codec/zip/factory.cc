@@ -27,7 +27,7 @@ class ZipCodec final : public Codec {
   }
   size_t UsualEncodedBytes(const Shape& shape) const override {
     if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
-    // Of normal numbers the window leaves out one in forty.
+    // The window leaves out one in forty of normal numbers.
     const uint64_t elements = shape.elements();
     return kBlobHeaderBytes + PayloadBytes(MakeLayout(elements), elements / 40);
   }

@@ -42,7 +42,7 @@
 namespace longhaul::codec::zip {
 
 inline constexpr CodecId kId{8};
-// Of n elements, from the start of the payload.
+// Offsets from the start of the payload of n elements.
 struct Layout {
   uint64_t groups = 0;
   uint64_t lows = 0, signs = 0, codes = 0;  // the starts come first

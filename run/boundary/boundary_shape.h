@@ -1,4 +1,4 @@
-// What a run sends over its boundaries.
+// Shapes of the tensors that a run sends between its stages.
 #ifndef LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_
 #define LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_
 
@@ -15,8 +15,8 @@ inline uint32_t SharedChannels(const ModelSpec& model, const GroupSpec& group) {
   return static_cast<uint32_t>(std::lround(group.shared_channels * model.hidden));
 }
 
-// Of one microbatch's activation and of its gradient, between any two stages: the channels that
-// ranks share once, and every rank's own.
+// The shape of a microbatch's activation and gradient between any two stages. Channels that ranks
+// share are there once, the others once for each rank.
 inline codec::Shape BoundaryShape(const ModelSpec& model, const TrainSpec& train,
                                   const GroupSpec& group) {
   const uint32_t shared = SharedChannels(model, group);
@@ -26,7 +26,7 @@ inline codec::Shape BoundaryShape(const RunSpec& spec) {
   return BoundaryShape(spec.model, spec.train, spec.group);
 }
 
-// Of one slice of it, which is what travels; `slices` divides the context.
+// The shape of one sequence chunk (slice) of it: that travels. `slices` divides the context.
 inline codec::Shape SliceShape(const ModelSpec& model, const TrainSpec& train,
                                const GroupSpec& group, uint32_t slices) {
   codec::Shape shape = BoundaryShape(model, train, group);

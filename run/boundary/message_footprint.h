@@ -1,4 +1,4 @@
-// The disk that message buffers take, before there are any. Pure.
+// Predicts the disk that message buffers of a codec with state take. Pure.
 #ifndef LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_
 #define LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_
 
@@ -20,10 +20,10 @@ struct MessageFootprint {
   }
 };
 
-// Of one store (file_store.h) of a run over `windows` windows of training text.
+// For one store (file_store.h) of a run over `windows` windows of training text.
 MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
 
-// Of all visits of samples by the run, the share of first ones, which are sent whole.
+// The share of the run's visits of samples that are first ones, which are sent whole.
 double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
 
 }  // namespace longhaul

@@ -19,7 +19,7 @@ struct AqsgdArgs {
   uint64_t record_bytes;
   uint64_t payload_bytes;  // decode: of the blob
   unsigned char* blob_dev;
-  // Of the tensor's samples, in its order; null: nothing is remembered.
+  // One for each of the tensor's samples, in its order. Null: nothing is remembered.
   const aqsgd::Entry* entries_dev;
   unsigned char* records_dev;
   unsigned char* scratch_dev;  // AqsgdScratch, aligned to 64 bytes

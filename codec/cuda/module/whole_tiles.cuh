@@ -83,7 +83,7 @@ class TilesOf {
   __device__ uint4* At(uint32_t tile, uint32_t unit) const {
     return units_ + tile * kUnits + (unit ^ tile % 8);
   }
-  // Of this lane's tile.
+  // A unit of this lane's tile.
   __device__ uint4 Unit(uint32_t unit) const {
     return *At(threadIdx.x % kWarp, unit);
   }

@@ -94,7 +94,7 @@ class Encoder {
                                        stochastic_ ? ops::F32ToF16Up(exact) : ops::F32ToF16(exact),
                                        ops::Bits(kF16Nan));
       ops::StoreHalves(half, stored->at + tile);
-      // Of a NaN too: zeros are divided by it.
+      // A tile with a NaN has one, too: its zeros are divided by it.
       ops::Store(ops::Divisor(ops::F16ToF32(half)), divisor->at + tile);
     }
   }

@@ -66,8 +66,8 @@ class LaneTile {
   uint4 units_[kUnits];
 };
 
-// Of the codes of half a tile, 32, in words[j] that of element 8 i + j at byte i, or its lower
-// byte; bit 8 i + j of high[b] is its bit 8 + b.
+// The 32 codes of half a tile. Byte i of words[j] is the lower byte of the code of element 8 i + j;
+// bit 8 i + j of high[b] is bit 8 + b of that code.
 struct HalfCodes {
   uint32_t words[8];
   uint32_t high[2] = {0, 0};

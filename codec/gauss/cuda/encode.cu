@@ -269,7 +269,7 @@ __device__ inline bool NormalizeQuickly(const GaussPlace& place, int log2_size,
 template <int kBits>
 class Staging {
  public:
-  // Of a warp, whose blocks are the most where they have 64 elements.
+  // For a warp. It has the most blocks where these have 64 elements.
   static constexpr uint32_t kBytes = kWarp * kOfLane * kBits / 8 + 8 * kWarp * kOfLane / 64;
 
   __device__ Staging(const GaussPlace& place, unsigned char* memory)

@@ -13,7 +13,7 @@ struct GaussArgs {
   HeaderArgs header;
   uint32_t bits, block;
   uint32_t last_block;  // elements of a token's last block
-  // Of the tensor: the blocks of `block` elements, and tokens' last ones where those are shorter.
+  // The tensor's blocks of `block` elements, and the last ones of tokens where those are shorter.
   uint64_t whole_blocks, last_blocks;
   Divisor whole_of_token;  // the former in a token; 1 where there is none
   Divisor blocks_of_token, tokens;

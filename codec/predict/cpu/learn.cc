@@ -7,7 +7,7 @@
 namespace longhaul::codec::predict::cpu {
 namespace {
 
-// Of one table; gives its part of the sum.
+// What one table learns. Returns its part of the sum.
 uint32_t LearnTable(const Lesson& lesson, bool of_pairs, std::span<uint64_t> keys, float* sum,
                     Tables* tables) {
   // Sorted by row, then in the order of tokens.

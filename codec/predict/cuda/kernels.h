@@ -14,7 +14,7 @@ namespace longhaul::codec::cuda {
 struct PredictState {
   static constexpr uint32_t kSums = 64;
   uint64_t check;
-  // Of what was learned since `check`: the parts of NextCheck's sum. The next call adds them up.
+  // The parts of NextCheck's sum over what was learned since `check`. The next call adds them up.
   uint32_t learned;
   uint32_t sums[kSums];
 };
@@ -45,7 +45,7 @@ struct PredictArgs {
   uint32_t decodes;
 };
 
-// Of a tensor's tokens, and then of its pairs: arrays of two numbers a token.
+// Arrays of two numbers a token: first for the tensor's tokens, then for its pairs.
 struct PredictScratch {
   constexpr explicit PredictScratch(uint64_t tokens)
       : repeats(64),

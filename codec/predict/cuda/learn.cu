@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(kThreads, 8)
   if (all && (own.of_token || own.of_pair)) LearnOwnRows<kWidth>(args, rows, token, own);
 }
 
-// Of numbers that threads have, those that are `there`, in the order of threads, to `list`; gives
-// how many. By a whole block.
+// Writes the numbers of the threads for which `there` is true to `list`, in the order of threads,
+// and returns how many there are. Called by a whole block.
 __device__ uint32_t List(bool there, uint32_t number, uint32_t* list, uint32_t* of_warps) {
   const uint32_t warp = threadIdx.x / kWarp;
   const uint32_t votes = __ballot_sync(kAllLanes, there);

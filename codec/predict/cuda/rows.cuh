@@ -29,7 +29,7 @@ class PredictRows {
   __device__ uint32_t RowOf(uint32_t token, bool of_pairs) const {
     return of_pairs ? PairOf(token) : IdOf(token);
   }
-  // Of all rows; `row` is one of pairs, or an id below the vocabulary.
+  // The row's place among all rows. `row` is one of pairs, or an id below the vocabulary.
   __device__ uint64_t Place(uint32_t row, bool of_pairs) const {
     return row + (of_pairs ? uint64_t{args_.vocabulary} : 0);
   }

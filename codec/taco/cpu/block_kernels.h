@@ -7,7 +7,7 @@
 
 namespace longhaul::codec::taco::cpu {
 
-// Of blocks of one size and format; `values` are a block's elements, aligned to 64 bytes.
+// For blocks of one size and format. `values` are a block's elements, aligned to 64 bytes.
 struct BlockKernels {
   // Returns c. Destroys nothing but `scratch`, as large as `values`.
   float (*encode)(const float* values, float* scratch, std::byte* codes);

@@ -229,7 +229,7 @@ __device__ inline void FourNumbers(uint32_t word, float* values) {
   }
 }
 
-// Of a block: c, and whether it has a NaN or an infinity.
+// A block's c, and whether the block has a NaN or an infinity.
 struct TacoScale {
   float c;
   bool nonfinite;
@@ -396,7 +396,7 @@ __device__ inline void StoreDecoded(void* data, const TacoPlace& place, bool num
   StoreTaco<kDtype>(data, place, /*one_by_one=*/false, values);
 }
 
-// Of the usual blocks.
+// Lanes that share one of the usual blocks.
 inline constexpr uint32_t kTacoUsualLanes = 8;
 
 // Calls a functor's operator()<kFormat, kDtype, kLanes>() for what the arguments say; kLanes is 0

@@ -74,8 +74,8 @@ class FourthBits {
 
   uint64_t slot_bytes() const { return layout_.alloc_tiles * layout_.plane_bytes; }
 
-  // Of the next tile; null where it has 3 bits. *partial: it begins the slot of an allocation tile
-  // that has fewer tiles than the slot has room for.
+  // The fourth bits of the next tile; null where it has 3 bits. *partial: it begins the slot of an
+  // allocation tile that has fewer tiles than the slot has room for.
   Byte* Next(bool* partial) {
     *partial = false;
     if (left_ == 0) {

@@ -38,7 +38,7 @@ struct EntropyScales {
 HWY_INLINE void FindEntropyScales(const ops::PerTile<int32_t>& largest, EntropyScales* scales) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
     const auto bits = ops::Load(largest.at + tile);
-    // Those of no meaning (no finite value above 0) must not leave the range of exponents either.
+    // Tiles without a finite value above 0 must not leave the range of exponents either.
     const auto exponent =
         hn::Max(hn::Min(hn::Sub(ops::Int(1), ops::FloorLog2(bits)), ops::Int(150)), ops::Int(-126));
     ops::Store(ops::Pow2(hn::Min(exponent, ops::Int(127))), scales->first.at + tile);

@@ -135,8 +135,8 @@ class Chooser : public WholeEncoder {
     }
   }
 
-  // Those of the candidates in the place of the estimates, which other blocks may count until all
-  // have ended.
+  // Writes the candidates' entropies over the estimates. Until all blocks have ended, others may
+  // still count the estimates.
   __device__ void KeepEntropies(const SampleChoice& choice) const {
     const uint32_t candidates = __ldcg(choice.candidate_count_dev);
     for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {

@@ -41,7 +41,7 @@ class TahEncoder {
             .threshold_dev = Scratch<uint64_t>(scratch_.thresholds) + sample};
   }
 
-  // Of what a warp's lanes have seen.
+  // Records the largest magnitude that a warp's lanes have seen.
   __device__ void RecordLargest(uint32_t sample, uint32_t magnitude) const {
     const uint32_t largest = __reduce_max_sync(kAllLanes, magnitude);
     uint32_t* const maximum = Scratch<uint32_t>(scratch_.maxima) + sample;

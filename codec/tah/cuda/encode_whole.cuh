@@ -57,7 +57,7 @@ class WholeEncoder : public TahEncoder<kWholeTile> {
   __device__ TahGuess& GuessOf(uint32_t sample) const {
     return Scratch<TahGuess>(scratch_.guesses)[sample];
   }
-  // Of a run of the tensor.
+  // What was guessed of a run of the tensor.
   __device__ GuessedRun& Guessed(uint32_t index) const {
     return Scratch<GuessedRun>(scratch_.guessed)[index];
   }

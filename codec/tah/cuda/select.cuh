@@ -57,7 +57,7 @@ struct SampleChoice {
   // Sort keys.
   uint64_t* candidates_dev;
   uint32_t* candidate_count_dev;
-  // Of each group of group_size: how many get 4 bits; in the end how many before the group do.
+  // How many of each group of group_size get 4 bits; in the end how many before the group do.
   uint32_t group_size;
   uint32_t* group_counts_dev;
   uint64_t* threshold_dev;
@@ -114,7 +114,7 @@ __device__ inline uint32_t BlockScan(uint32_t value, uint32_t* words, uint32_t* 
   return before + sum - value;
 }
 
-// Of a histogram in memory.
+// Counts of a histogram in memory.
 struct BinCounts {
   __device__ uint32_t operator[](uint32_t bin) const {
     return __ldcg(histogram_dev + PlaceOfBin(bin));

@@ -108,7 +108,7 @@ class TileSurvey {
     const float b = fmaxf(parts[2], parts[3]);
     const float second =
         fmaxf(fminf(a, b), a > b ? fminf(parts[0], parts[1]) : fminf(parts[2], parts[3]));
-    // Of -least and most, a NaN if they are.
+    // The larger of -least and most; a NaN if they are.
     const float largest = most_ > -least_ ? most_ : -least_;
     return {least_ * factor, most_ * factor, largest * factor, second * factor};
   }
@@ -155,7 +155,7 @@ struct Quantizer {
   }
 };
 
-// Of the lane's tile, unscaled.
+// The smallest magnitude of the lane's tile, unscaled.
 __device__ inline float SmallestMagnitude(const WarpTiles& tiles) {
   uint32_t smallest = 0x7fff7fff;
 #pragma unroll

@@ -74,7 +74,7 @@ uint32_t LowOf(const Elements& elements) {
   return top - std::min(top, kWindow - 1);
 }
 
-// Of 8 bytes the lowest bits, the first one's lowest.
+// The lowest bits of 8 bytes, that of the first one lowest.
 uint8_t GatherBits(uint64_t bytes) {
   return static_cast<uint8_t>((bytes & 0x0101010101010101) * 0x0102040810204080 >> 56);
 }
@@ -114,7 +114,7 @@ struct Sections {
   uint8_t* Plane(uint32_t plane, uint64_t group) {
     return codes + plane * layout.plane_bytes + group * (kGroup / kEight);
   }
-  // Of lanes of a group with `count` elements: whose code is 0.
+  // The lanes of a group with `count` elements that have code 0.
   std::array<LaneMask, kLanes> Escaped(uint64_t group, uint32_t count) const {
     const uint32_t bytes = (count + kEight - 1) / kEight;
     std::array<LaneMask, kLanes> escaped{};

@@ -35,7 +35,7 @@ __device__ inline void StoreOne(const ZipArgs& args, uint64_t element, uint32_t 
   }
 }
 
-// Of a payload that is the elements themselves.
+// Decodes a payload that is the elements themselves.
 __device__ inline void CopyElements(const ZipArgs& args, uint64_t group) {
   const unsigned lane = threadIdx.x % kWarp;
 #pragma unroll
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) ZipDecodeKernel(const __grid_constan
     // Sections are padded to 16 bytes, so all eight are there.
     const uint2 signs = *reinterpret_cast<const uint2*>(payload + args.signs + first);
     uint32_t words[4];
-    // Of the row a byte a plane.
+    // The row's byte of each plane.
     const uint32_t two = __byte_perm(planes[0], planes[1], row | (row + 4) << 4);
     const uint32_t codes = CodesOf(__byte_perm(two, planes[2], 0x0010 | (row + 4) << 8) & 0xffffff);
 #pragma unroll

@@ -28,7 +28,7 @@ __device__ inline void LoadEight(const ZipArgs& args, uint64_t first, uint32_t (
   }
 }
 
-// Of the groups so many, from the first on, take the short way (kWhole).
+// How many groups, from the first on, take the short way (kWhole).
 uint64_t WholeGroups(const ZipArgs& args) {
   const bool aligned = reinterpret_cast<uintptr_t>(args.tensor.data_dev) % 16 == 0;
   return args.tensor.dtype == kBf16 && aligned ? args.elements / zip::kGroup : 0;
@@ -98,7 +98,7 @@ __device__ uint32_t WriteStatic(const ZipArgs& args, uint64_t group,
     }
     rows[row] = PlanesOf(EncodeEight(words[row], low));
   }
-  // Of each plane a byte a row.
+  // A byte of each plane for each row.
   const uint32_t first_pair = __byte_perm(rows[0], rows[1], 0x5140);
   const uint32_t second_pair = __byte_perm(rows[2], rows[3], 0x5140);
   const uint32_t planes[zip::kPlanes] = {
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kThreads)
   EncodeGroup<kWhole>(args, group, &at_hand[warp]);
 }
 
-// Of a value of each thread: the sum over the block, for all of them.
+// Sums a value of each thread over the block; all threads get the sum.
 __device__ uint64_t SumOverBlock(uint64_t value, uint64_t* of_warps) {
 #pragma unroll
   for (unsigned step = kWarp / 2; step > 0; step /= 2) {

@@ -13,14 +13,14 @@ namespace longhaul::codec::cuda {
 inline constexpr int kZipRows = zip::kGroup / zip::kRow;
 static_assert(kZipGroups * kWarp == kThreads);
 
-// Of the elements behind the last: how many a lane has in a row that begins at `first`.
+// How many elements a lane has in a row that begins at `first`.
 __device__ inline int CountAt(uint64_t first, uint64_t elements) {
   if (first >= elements) return 0;
   const uint64_t left = elements - first;
   return left < kAtATime ? static_cast<int>(left) : kAtATime;
 }
 
-// Of lanes before this one, and of the warp.
+// The sum over the lanes before this one, and over the warp.
 struct WarpSum {
   uint32_t before, all;
 };

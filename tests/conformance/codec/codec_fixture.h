@@ -22,9 +22,8 @@ namespace longhaul::codec {
 // Every family with its defaults, and some with unusual parameters.
 inline std::vector<std::string> AllCodecs() {
   std::vector<std::string> codecs;
-  for (const Family& family : Families()) {
-    codecs.push_back(std::string(family.name) + (family.other.empty() ? "" : "/") +
-                     std::string(family.other));
+  for (const std::string_view family : CodecNames()) {
+    codecs.push_back(ParseCodec(family).value()->name());
   }
   for (const char* const unusual : {"fixed:bits=3",
                                     "fixed:bits=4,rounding=stochastic",

@@ -144,7 +144,7 @@ TEST(ErrorBounds, FixedStaysWithinTheStep) {
   }
 }
 
-// Of the standard normal distribution, by the best quantizer of so many bits.
+// The error of the best quantizer of so many bits for the standard normal distribution.
 double SmallestError(uint32_t bits) {
   const std::vector<double> levels = gauss::LloydMax(bits);
   double kept = 0;

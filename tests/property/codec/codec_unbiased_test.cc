@@ -46,7 +46,7 @@ Drift MeasureDrift(const Codec& codec, uint64_t draws) {
   return {.upward = upward / std::sqrt(squares), .outward = outward / std::sqrt(squares)};
 }
 
-// What it decodes is off by `shift`, and then a two-hundredth nearer to zero where `shrinks`.
+// Decodes values that are off by `shift`, and a two-hundredth nearer to zero where `shrinks`.
 class CrookedCodec final : public Codec {
  public:
   CrookedCodec(std::unique_ptr<const Codec> codec, float shift, bool shrinks)
@@ -171,8 +171,8 @@ TEST(StochasticRounding, CodesAreThoseOfTheDefinition) {
   }
 }
 
-// Of the mean code over all draws, over some quotients: sums as above, in units of the bound of
-// formats.md.
+// Errors of the mean code over all draws, summed over some quotients as above, in units of the
+// bound of formats.md.
 template <class Code>
 Drift ErrorsOverAllDraws(uint32_t bits, Code&& code) {
   constexpr int kQuotients = 200;

@@ -189,7 +189,7 @@ TEST(CodecsOnGpu, ZipWritesAndReadsTheBytesOfTheCpu) {
     const Dtype in = random() % 3 == 0 ? AnyDtype(&random) : Dtype::kBf16;
     const Dtype out = random() % 3 == 0 ? AnyDtype(&random) : Dtype::kBf16;
     std::vector<std::byte> contents = Contents(&random, in, shape.elements());
-    // Of so many in 256 elements any bits.
+    // So many in 256 elements have any bits.
     const uint64_t wild = random() % 4 == 0 ? random() % 257 : random() % 12;
     const size_t element = BytesPerElement(in);
     for (size_t at = 0; at + element <= contents.size(); at += element) {

@@ -29,7 +29,7 @@ struct SourceWindows {
   uint64_t first = 0;       // its first one's number
   uint64_t training = 0;    // windows
   uint64_t validation = 0;  // windows, counted apart
-  // Of the source's training list; those behind are its validation where it has no list for that.
+  // In the source's training list; later tokens are its validation where it has no list for that.
   uint64_t training_tokens = 0;
 };
 // `validation_share`: of a source that has no validation list, cut off its end; 0: none.

@@ -19,8 +19,8 @@ inline constexpr std::string_view kNormEpsilonDoc = "Added to the variance in no
 inline constexpr Initial kZeros{.mean = 0, .deviation = 0};
 inline constexpr Initial kOnes{.mean = 1, .deviation = 0};
 inline constexpr Initial kNormal{.mean = 0, .deviation = 0.02};
-// Of what is added to the residual stream: each block adds two terms, and its variance must not
-// grow with depth.
+// For matrices whose product is added to the residual stream. Each block adds two terms, and the
+// stream's variance must not grow with the number of layers.
 inline Initial NormalOfResidual(const ModelSpec& spec) {
   return {.mean = 0, .deviation = kNormal.deviation / std::sqrt(2.0 * spec.layers)};
 }

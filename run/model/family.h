@@ -87,16 +87,16 @@ struct Family {
   ModelFamily id;
   std::string_view name;
   std::vector<Key> keys;
-  // Of a spec whose keys are each in range; empty: the model can be.
+  // What is wrong with a spec whose keys are each in range; empty: nothing.
   std::vector<Problem> (*problems)(const ModelSpec& spec);
-  // Of the model as it is published: in its order, blocks once, without adapters. A tied model has
-  // no matrix of the head's own.
+  // Parameters of the published model, in its order, a block's once, without adapters. A tied model
+  // has no matrix for the head.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
   // What lies between split matrices is split with them, what these multiply is whole on every
   // rank; sums and norms are whole, or of a rank's tokens.
   Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
-  // Of the keys of a token in a block, and as many of its values.
+  // Channels of a token's keys in a block; its values have as many.
   uint32_t (*kv_channels)(const ModelSpec& spec);
   // Begins the published names of all parameters but the head's matrix; published checkpoints of
   // the bare model leave it out.
@@ -112,7 +112,7 @@ inline const Family& FamilyOf(const ModelSpec& spec) {
   return FamilyOf(spec.family);
 }
 
-// Of all families.
+// The presets of all families.
 const std::vector<Preset>& Presets();
 
 // What cannot be of heads, hidden and the family's keys. For any spec with heads > 0.

@@ -10,7 +10,7 @@
 
 namespace longhaul::model {
 
-// Of a chunk's logits in fp32.
+// Maximum size of a chunk's logits in fp32.
 inline constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
 // Every chunk reads and writes the gradient of the head's matrix once, which costs more than its
 // products where they have fewer rows.

@@ -59,7 +59,7 @@ struct ModelSpec {
   double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
   RopeScaling rope_scaling = RopeScaling::kNone;
   double rope_factor = 1;
-  // Of llama3: wavelengths longer than rope_original_context / rope_low_frequency are stretched,
+  // For llama3: wavelengths longer than rope_original_context / rope_low_frequency are stretched,
   // those shorter than rope_original_context / rope_high_frequency stay.
   double rope_low_frequency = 1, rope_high_frequency = 4;
   uint32_t rope_original_context = 8192;

@@ -58,10 +58,10 @@ struct Parameter {
   // Every rank that has it has all of it, and uses it for its own heads or tokens: gradients are
   // parts of a sum over these ranks.
   bool for_own_part = false;
-  // Of LoRA: no published model has it, so it always begins with `initial`.
+  // LoRA's: no published model has it, so it always begins with `initial`.
   bool adapter = false;
-  // Of Balance::kBias: no gradient and no moments, but in checkpoints, as the stage itself moves
-  // it. No published model has it.
+  // The bias of Balance::kBias: it has no gradient and no optimizer state, because the stage itself
+  // moves it. It is in checkpoints, and in no published model.
   bool balances = false;
   // No gradient, no moments, in no checkpoint. Who makes a stage reads it where the run began.
   bool frozen = false;

@@ -11,9 +11,9 @@
 
 namespace longhaul::model {
 
-// Of a group.
+// The ranks of a group.
 struct Ranks {
-  uint32_t count = 1;         // that share a stage's matrices
+  uint32_t count = 1;         // ranks that share a stage's matrices
   uint32_t experts = 1;       // parts of a block's experts, each whole on count / experts ranks
   bool share_tokens = false;  // between split matrices each has a part of the tokens
 };

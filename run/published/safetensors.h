@@ -32,7 +32,7 @@ struct SafetensorsTable {
   std::vector<TensorEntry> tensors;  // in the order of their bytes
 };
 
-// Of a number of this type; 0: none that is known, such as one of less than a byte.
+// Bytes of a number of this type; 0: an unknown type, for example one of less than a byte.
 uint32_t BytesOfType(std::string_view type);
 
 // How many bytes of a file's beginning ParseSafetensorsTable needs. `start`: 8 bytes of it, or

@@ -117,7 +117,7 @@ void ExpectWholePlacement(const PlacementProblem& problem, const PlacedReplicas&
             problem.layers);
 }
 
-// Of the rows of workers that a search of all begins, none is too far down the names to be filled.
+// The exact search begins no row of workers that the remaining names cannot fill.
 TEST(PlacementOfReplicas, AlmostAsManyAsWorkersAreChosenOneByOne) {
   const PlacementProblem problem = RandomReplicas({22, 1, 4, 5}, 20, 1);
   const auto best = Place(problem, {.most_moves = 1});

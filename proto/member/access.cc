@@ -84,8 +84,7 @@ StatusOr<std::string> PendingKey(const AccessOptions& options, const Credentials
     return is_member ? std::string() : pending->key_pem;
   }
   if (!absl::IsNotFound(pending.status())) return pending.status();
-  // Earlier versions kept it in the credentials file itself.
-  return held.joined() ? std::string() : held.key_pem;
+  return std::string();
 }
 
 Role RoleToJoinAs(const AccessOptions& options, const JoinToken& token) {

@@ -4,9 +4,9 @@
 //   offset size  field
 //        0    8  squared_norm   float64: running (kNormUp) or final (kStepControl) sum of squared
 //                               gradients
-//        8    4  flags          kStepControl: bit 0 checkpoint, bit 1 stop after this step, bit 2
-//                               the norm is not finite (no optimizer step; the run ends, or
-//                               trains on, as train.on_nonfinite says)
+//        8    4  flags          kStepControl: bit 1 stop after this step, bit 2 the norm is not
+//                               finite (no optimizer step; the run ends, or trains on, as
+//                               train.on_nonfinite says); all others zero
 //       12    4  reserved, zero
 #ifndef LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_
 #define LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_
@@ -26,7 +26,6 @@ inline constexpr size_t kStepMessageBytes = 16;
 
 struct StepMessage {
   double squared_norm = 0;
-  bool checkpoint = false;
   bool stop = false;
   bool nonfinite = false;
   friend bool operator==(const StepMessage&, const StepMessage&) = default;
@@ -35,8 +34,7 @@ struct StepMessage {
 inline void EncodeStepMessage(const StepMessage& message,
                               std::span<std::byte, kStepMessageBytes> out) {
   static_assert(std::endian::native == std::endian::little);
-  const uint32_t flags =
-      (message.checkpoint ? 1u : 0u) | (message.stop ? 2u : 0u) | (message.nonfinite ? 4u : 0u);
+  const uint32_t flags = (message.stop ? 2u : 0u) | (message.nonfinite ? 4u : 0u);
   const uint32_t reserved = 0;
   std::memcpy(out.data(), &message.squared_norm, 8);
   std::memcpy(out.data() + 8, &flags, 4);
@@ -54,11 +52,10 @@ inline StatusOr<StepMessage> DecodeStepMessage(std::span<const std::byte> bytes)
   std::memcpy(&message.squared_norm, bytes.data(), 8);
   std::memcpy(&flags, bytes.data() + 8, 4);
   std::memcpy(&reserved, bytes.data() + 12, 4);
-  if (flags > 7 || reserved != 0) {
+  if ((flags & ~6u) != 0 || reserved != 0) {
     return absl::InvalidArgumentError(
         "step message: unknown flags; the peer is of another version");
   }
-  message.checkpoint = (flags & 1) != 0;
   message.stop = (flags & 2) != 0;
   message.nonfinite = (flags & 4) != 0;
   return message;

@@ -86,7 +86,6 @@ struct RetuneRequested {
   std::optional<uint32_t> activation_lead;  // nullopt: unchanged
 };
 struct StopRequested {};
-struct CheckpointRequested {};
 struct AbortRequested {
   Status reason;
 };
@@ -94,7 +93,7 @@ struct AbortRequested {
 using PipelineEvent =
     std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived, NormArrived,
                  StepControlArrived, ReplicaSaid, ReplicaAgrees, MergeReady, PeerGone, Failed,
-                 StopRequested, CheckpointRequested, RetuneRequested, AbortRequested>;
+                 StopRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

@@ -458,7 +458,6 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
 
 wire::StepMessage Executor::Decide(double squared_norm) {
   return {.squared_norm = squared_norm,
-          .checkpoint = std::exchange(checkpoint_requested_, false),
           .stop = std::exchange(stop_requested_, false),
           .nonfinite = !std::isfinite(squared_norm)};
 }

@@ -4,10 +4,9 @@
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as their inputs arrive
 //   sums        the tied matrix's gradient over the two stages that hold it; then gradients over
-//   the
-//               data-parallel replicas, each of which gets the mean of its shard
+//               the data-parallel replicas, each of which gets the mean of its shard
 //   agreement   the squared gradient norm goes from the last stage to the first, which sends the
-//               final norm back with the decisions to checkpoint and to stop; between the two,
+//               final norm back with the decision to stop; between the two,
 //               first stages send their norms to replica 0, which decides for all
 //   optimizer   every stage clips and steps, or all skip the step if the norm is not finite and the
 //               run file says so; each replica steps its shard, and all get all shards' parameters
@@ -20,7 +19,7 @@
 // executor would wait. Before a validation the pipeline drains.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
-// RequestCheckpoint, RequestRetune and Abort from any thread. `report` is called on the compute
+// RequestRetune and Abort from any thread. `report` is called on the compute
 // thread and on the checkpoint writer's thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
 #define LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
@@ -96,7 +95,6 @@ class Executor {
   Status Run();
 
   void RequestStop() { events_->Push(StopRequested{}); }
-  void RequestCheckpoint() { events_->Push(CheckpointRequested{}); }
   // Answered by a Retuned report.
   void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
@@ -205,7 +203,7 @@ class Executor {
   std::optional<StepControlArrived> control_;
   // By step and replica: for the current step, and for the next one in which replicas agree.
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
-  bool stop_requested_ = false, checkpoint_requested_ = false;
+  bool stop_requested_ = false;
   // A neighbour that left in good order is an error only if something is still needed from it.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;

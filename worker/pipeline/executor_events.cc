@@ -136,10 +136,6 @@ Status Executor::Handle(PipelineEvent& event) {
             stop_requested_ = true;
             return absl::OkStatus();
           },
-          [&](CheckpointRequested&) -> Status {
-            checkpoint_requested_ = true;
-            return absl::OkStatus();
-          },
           [&](RetuneRequested& retune) -> Status {
             if (retuned_ && retuned_->first == retune.id) {
               ReportRetuned();  // it was not heard

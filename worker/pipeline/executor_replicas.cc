@@ -83,7 +83,7 @@ StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
   const size_t expected = decides ? options_.replica_ports.size() : 1;
   if (!decides) {
     // Who is asked through this replica is asked through the first one, too.
-    stop_requested_ = checkpoint_requested_ = false;
+    stop_requested_ = false;
     PortTo(0).SendAgreement(wire::TensorKind::kNormUp, step_, own);
   }
   const auto said = [this] {

@@ -10,7 +10,7 @@ namespace longhaul::worker {
 Status Executor::SaveState(const wire::StepMessage& agreed) {
   const uint64_t every = options_.spec.checkpoint.every;
   const bool wanted =
-      agreed.checkpoint || agreed.stop ||
+      agreed.stop ||
       (options_.spec.checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
       (every > 0 && step_.value() % every == 0);
   const uint64_t copies = options_.copy_every;

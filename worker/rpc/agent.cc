@@ -107,9 +107,6 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
     case v1::WorkerCommand::kStop:
       if (IsCurrent(command)) run_->RequestStop();
       return true;
-    case v1::WorkerCommand::kCheckpoint:
-      if (IsCurrent(command)) run_->RequestCheckpoint();
-      return true;
     case v1::WorkerCommand::kRetune:
       if (IsCurrent(command)) run_->RequestRetune(command.retune());
       return true;

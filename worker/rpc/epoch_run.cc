@@ -211,9 +211,6 @@ void EpochRun::Start() {
 void EpochRun::RequestStop() {
   events_->Push(StopRequested{});
 }
-void EpochRun::RequestCheckpoint() {
-  events_->Push(CheckpointRequested{});
-}
 
 void EpochRun::RequestRetune(const v1::Retune& retune) {
   RetuneRequested request{retune.retune(), retune.depth(), std::nullopt};

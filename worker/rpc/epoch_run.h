@@ -45,7 +45,6 @@ class EpochRun {
 
   void Start();
   void RequestStop();
-  void RequestCheckpoint();
   void RequestRetune(const v1::Retune& retune);
   void Readdress(const v1::Readdress& moved);
   // `finished`: every stage has finished its part.

@@ -26,15 +26,12 @@ std::array<std::byte, kStepMessageBytes> Encode(const StepMessage& message) {
 
 // A bit for each flag, the first the lowest.
 StepMessage WithFlags(unsigned flags) {
-  return {.squared_norm = 1234.0625,
-          .checkpoint = (flags & 1) != 0,
-          .stop = (flags & 2) != 0,
-          .nonfinite = (flags & 4) != 0};
+  return {.squared_norm = 1234.0625, .stop = (flags & 1) != 0, .nonfinite = (flags & 2) != 0};
 }
 
 TEST(StepMessageTest, GoldenBytes) {
   std::vector<std::byte> bytes;
-  for (unsigned flags = 0; flags < 8; ++flags) {
+  for (unsigned flags = 0; flags < 4; ++flags) {
     const auto message = Encode(WithFlags(flags));
     bytes.insert(bytes.end(), message.begin(), message.end());
   }
@@ -42,7 +39,7 @@ TEST(StepMessageTest, GoldenBytes) {
 }
 
 TEST(StepMessageTest, RoundTrip) {
-  for (unsigned flags = 0; flags < 8; ++flags) {
+  for (unsigned flags = 0; flags < 4; ++flags) {
     const auto message = DecodeStepMessage(Encode(WithFlags(flags)));
     ASSERT_TRUE(message.ok()) << message.status();
     EXPECT_EQ(*message, WithFlags(flags));
@@ -50,7 +47,7 @@ TEST(StepMessageTest, RoundTrip) {
 }
 
 TEST(StepMessageTest, RefusesOtherSizesAndUnknownFlags) {
-  const auto good = Encode(WithFlags(7));
+  const auto good = Encode(WithFlags(3));
   for (size_t size = 0; size < good.size(); ++size) {
     EXPECT_FALSE(DecodeStepMessage(std::span(good).first(size)).ok()) << size;
   }

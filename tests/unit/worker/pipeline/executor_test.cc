@@ -35,7 +35,7 @@ TEST_F(ExecutorTest, TheFirstStageDecidesAndTheLastStepIsCheckpointed) {
     const auto control = PeerHears<StepControlArrived>();
     EXPECT_EQ(control.step, Step(step));
     EXPECT_GT(control.message.squared_norm, 1);  // its own gradients' came on top
-    EXPECT_FALSE(control.message.stop || control.message.checkpoint || control.message.nonfinite);
+    EXPECT_FALSE(control.message.stop || control.message.nonfinite);
   }
   EXPECT_EQ(Result(), absl::OkStatus());
   EXPECT_EQ(shards_.steps.Take(), 3u);
@@ -126,23 +126,6 @@ TEST_F(ExecutorTest, AStageReportsItsOwnPartOfTheNormAndItsNumerics) {
   EXPECT_GT(norm, 0);
   EXPECT_EQ(step.squared_norm(), norm);
   EXPECT_EQ(step.numerics(), kNumerics);
-}
-
-TEST_F(ExecutorTest, ACheckpointIsTakenOnceWhenAskedFor) {
-  Begin(0);
-  PeerIsTheLastStage(1);
-  EXPECT_FALSE(PeerHears<StepControlArrived>().message.checkpoint);
-  EXPECT_TRUE(PeerHears<TensorArrived>().slice == Microbatch(0));  // step 2 is under way
-  executor_->RequestCheckpoint();
-  PeerSends(2, 0);
-  EXPECT_TRUE(PeerHears<TensorArrived>().slice == Microbatch(1));
-  PeerSends(2, 1);
-  peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(2), {.squared_norm = 1});
-  EXPECT_TRUE(PeerHears<StepControlArrived>().message.checkpoint);
-  EXPECT_EQ(shards_.steps.Take(), 2u);
-  PeerIsTheLastStage(3);
-  EXPECT_FALSE(PeerHears<StepControlArrived>().message.checkpoint);
-  EXPECT_EQ(Result(), absl::OkStatus());
 }
 
 TEST_F(ExecutorTest, AnAbortEndsTheWaitForAStep) {
@@ -253,7 +236,7 @@ TEST_F(ExecutorTest, ASnapshotThatCannotBeTakenEndsTheStage) {
   spec_ = TinySpec();
   Take(std::make_unique<FailingStage>(BoundaryShape()));
   Begin(1);
-  PeerDecides(1, {.squared_norm = PeerIsTheFirstStage(1), .checkpoint = true});
+  PeerDecides(1, {.squared_norm = PeerIsTheFirstStage(1), .stop = true});
   EXPECT_EQ(Result(), absl::ResourceExhaustedError("snapshot: no memory"));
   EXPECT_TRUE(shards_.steps.empty());
 }

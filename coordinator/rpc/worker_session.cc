@@ -77,7 +77,7 @@ Status WorkerSession::TakeHello() {
         fmt::format("the certificate of {} is for another worker's id than this hello has",
                     caller_.member->name));
   }
-  // What it calls itself may be somebody else's name; a certificate's is nobody else's.
+  // A worker can choose its own name in the hello, so the certificate's name replaces it.
   if (caller_.member) incoming_.mutable_hello()->set_name(caller_.member->name);
   LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
   ReadNextLocked();

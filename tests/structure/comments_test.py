@@ -29,7 +29,12 @@ NOT_YET = (
     "coordinator/planner/",
     "coordinator/state/",
     "run/",
-    "tests/",
+    "tests/bench/e2e/",
+    "tests/sim/",
+    "tests/unit/codec/",
+    "tests/unit/coordinator/planner/",
+    "tests/unit/coordinator/state/",
+    "tests/unit/run/file/",
 )
 
 

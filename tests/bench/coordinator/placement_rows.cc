@@ -32,7 +32,7 @@ T Need(StatusOr<T> value) {
   std::exit(1);
 }
 
-// Of this process: a search has one thread, and others may use the machine.
+// CPU time of this process: a search has one thread, and others may use the machine.
 double CpuSeconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }

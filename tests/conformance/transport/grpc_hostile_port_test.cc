@@ -154,7 +154,7 @@ class HostilePortTest : public LinkTest {
  protected:
   void SetUp() override {
     LinkTest::SetUp();
-    // Of this process: both ends of a thousand connections, and the listener's second descriptors.
+    // This process has both ends of a thousand connections, and the listener's second descriptors.
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 8192);

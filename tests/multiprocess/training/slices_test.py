@@ -9,7 +9,7 @@ import tempfile
 from training_test import (DEFAULT, GPT, LLAMA, NONE, Cluster, expect_equal, expect_learnt,
                            rounding, text_for_training, wait_for)
 
-# Of a loss, in each of 50 steps: rounding that AdamW has made larger.
+# Largest relative difference of a loss in each of 50 steps: rounding that AdamW has amplified.
 ROUNDING = rounding(2e-6)
 
 

@@ -144,7 +144,7 @@ TEST(ErrorBounds, FixedStaysWithinTheStep) {
   }
 }
 
-// Of the standard normal distribution, by the best quantizer of so many bits.
+// Error of the best quantizer with this many bits on the standard normal distribution.
 double SmallestError(uint32_t bits) {
   const std::vector<double> levels = gauss::LloydMax(bits);
   double kept = 0;

@@ -46,7 +46,8 @@ Drift MeasureDrift(const Codec& codec, uint64_t draws) {
   return {.upward = upward / std::sqrt(squares), .outward = outward / std::sqrt(squares)};
 }
 
-// What it decodes is off by `shift`, and then a two-hundredth nearer to zero where `shrinks`.
+// A codec whose decoded values are off by `shift`, and then closer to zero by a two-hundredth if
+// `shrinks`.
 class CrookedCodec final : public Codec {
  public:
   CrookedCodec(std::unique_ptr<const Codec> codec, float shift, bool shrinks)
@@ -170,7 +171,7 @@ TEST(StochasticRounding, CodesAreThoseOfTheDefinition) {
   }
 }
 
-// Of the mean code over all draws, over some quotients: sums as above, in units of the bound of
+// The mean code over all draws, over some quotients: sums as above, in units of the bound in
 // formats.md.
 template <class Code>
 Drift ErrorsOverAllDraws(uint32_t bits, Code&& code) {

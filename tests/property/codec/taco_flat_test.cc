@@ -66,7 +66,7 @@ struct Parts {
         params(with),
         own(Below(random, 4) == 0 ? TacoReduceArgs::kNoneIsOwn
                                   : Below(random, static_cast<uint32_t>(count))) {
-    // Of one size, as the parts of a sum are, or wild ones.
+    // Equally large numbers, as the parts of a sum are, or wild ones.
     const bool wild = Below(random, 3) == 0;
     for (size_t k = 0; k < count; ++k) {
       const Tensor plain(dtype, Flat(elements),

@@ -14,8 +14,8 @@
 namespace longhaul::model {
 namespace {
 
-// Of a model. Each is named in lists of parameters, which a file of a few bytes must not make as
-// large as it likes.
+// Maximum number of experts of a model. Lists of parameters name each expert, and a file of a few
+// bytes must not make these lists arbitrarily large.
 constexpr uint64_t kMostExperts = 1u << 16;
 
 uint32_t UsualExperts(uint32_t /*hidden*/) {

@@ -112,7 +112,7 @@ struct Cell {
 // One direction of an edge.
 struct Flow {
   std::string codec;  // canonical codec string
-  // Of one encoded microbatch, as a rule, without frame headers; over a tied edge of a step.
+  // Usual size of one encoded microbatch without frame headers. Over a tied edge: of a step.
   uint64_t bytes = 0;
   // Between the two workers, as the plan took them. 0: nothing is known.
   double bits_per_second = 0;  // goodput

@@ -26,13 +26,12 @@ SKIPPED = {".git", ".ci", ".deps", "build", "docs"}
 # Folders whose comments are not rewritten yet.
 NOT_YET = (
     "codec/",
-    "coordinator/planner/",
     "coordinator/state/",
-    "run/",
+    "run/boundary/",
+    "run/file/",
     "tests/bench/e2e/",
     "tests/sim/",
     "tests/unit/codec/",
-    "tests/unit/coordinator/planner/",
     "tests/unit/coordinator/state/",
     "tests/unit/run/file/",
 )

@@ -178,7 +178,7 @@ TEST(CodecChoice, IsKeptByLaterPlans) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->links.chosen, (std::vector<std::vector<CodecPair>>{chosen}));
   EXPECT_EQ(spec->links.codecs.forward, kAutoCodec);
-  // Of the same run on slower lines.
+  // The same run on slower lines.
   request.spec = *spec;
   SetLines(&request, 1e6);
   const auto second = MakePlan(request);
@@ -224,7 +224,7 @@ TEST(CodecChoice, IsMadeForEachReplicaAndKeptWhereTheirNumberChanges) {
   ASSERT_EQ(chosen.size(), 2u);
   EXPECT_LT(ErrorOf(chosen[0][0].forward), ErrorOf(chosen[1][0].forward));
   EXPECT_EQ(ParseRunSpec(plan->assignment.run_yaml, "plan", {}, nullptr)->links.chosen, chosen);
-  // Of the second replica alone, of three, and planned anew.
+  // Only the second of three replicas, planned again.
   request.spec.links.chosen = chosen;
   const auto one =
       ResizePlan(*plan, request.spec.WithReplicas(1), {request.workers[2], request.workers[3]});

@@ -34,7 +34,7 @@ TEST(MakePlan, CodecsAreThoseOfTheSender) {
   EXPECT_THAT(plan->explanation, HasSubstr("an exception for worker w9, which has no stage here"));
 }
 
-// Of a codec whose blobs are as long as their contents want.
+// A codec may have blobs whose length depends on their contents.
 TEST(MakePlan, CountsWhatTensorsTakeAsARule) {
   PlanRequest request = Request(2);
   request.spec.links.codecs = {"zip", "bf16"};

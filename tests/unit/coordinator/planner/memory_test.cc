@@ -50,7 +50,7 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
              StageParameters(model, 256, layers - 9, false, true);
     };
     EXPECT_EQ(split(), StageParameters(model, 256, layers, true, true)) << preset.name;
-    // Of a tied model both ends hold the matrix.
+    // Both ends of a tied model hold the matrix.
     model.tied = true;
     EXPECT_EQ(split(), StageParameters(model, 256, layers, true, true) +
                            uint64_t{model.VocabularyOver(256)} * model.hidden)
@@ -193,7 +193,7 @@ TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
   EXPECT_EQ(StageStateBytes(lora, 256, 3, true, true), 12 * adapters);
   EXPECT_EQ(MemoryOf(full, 256, 3, false, false).fixed - MemoryOf(lora, 256, 3, false, false).fixed,
             (8 + 8 + 24 + 2) * (all - adapters) - 2 * (all - norms) - 4 * norms);
-  // Of each block and token the two adapters' numbers.
+  // Two adapters add their numbers for each block and token.
   EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight -
                 MemoryOf(full, 256, 3, false, false).per_flight,
             3 * 512 * (8 + 8) * 2);
@@ -299,7 +299,7 @@ TEST(MemoryOf, ARanksNormsAndBoundariesAreWhole) {
   spec.group.tensor = 4;
   const StageMemory rank = MemoryOf(spec, 256, 3, false, false, /*on_gpu=*/true);
   const uint64_t tokens = 1024, hidden = 768;
-  // Of a block 12 of 16 hidden states lie between split matrices.
+  // In a block, 12 of 16 hidden states lie between split matrices.
   EXPECT_EQ(one.per_flight - rank.per_flight, 3 * tokens * 12 * hidden * 4 * 3 / 4);
   const uint64_t parameters = StageParameters(spec.model, 256, 3, false, false) -
                               RankParameters(spec, 256, 3, false, false);

@@ -117,7 +117,8 @@ void ExpectWholePlacement(const PlacementProblem& problem, const PlacedReplicas&
             problem.layers);
 }
 
-// Of the rows of workers that a search of all begins, none is too far down the names to be filled.
+// Every row of workers with which the exhaustive search begins can be filled with the names after
+// it.
 TEST(PlacementOfReplicas, AlmostAsManyAsWorkersAreChosenOneByOne) {
   const PlacementProblem problem = RandomReplicas({22, 1, 4, 5}, 20, 1);
   const auto best = Place(problem, {.most_moves = 1});

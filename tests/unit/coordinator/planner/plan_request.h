@@ -71,7 +71,7 @@ inline PlanRequest Groups(uint32_t workers, uint32_t devices, uint32_t ranks, ui
   return request;
 }
 
-// Of every interface, both ways.
+// Sets the rate of every interface in both directions.
 inline void SetLines(PlanRequest* request, double bits_per_second) {
   for (CandidateWorker& worker : request->workers) {
     worker.egress_bits_per_second = worker.ingress_bits_per_second = bits_per_second;

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 
-// Of workers with four devices: 2 ranks are faster than one, 3 cannot be, 4 take `four` a block.
+// Workers with four devices: 2 ranks are faster than one, 3 are impossible, 4 take `four` a block.
 PlanRequest Auto(double four) {
   PlanRequest request = Groups(2, /*devices=*/4, /*ranks=*/1);
   request.spec.group.tensor_auto = true;
@@ -88,7 +88,7 @@ TEST(Ranks, TakesMoreRanksThanAreFastestWhereMemoryWantsThem) {
                     HasSubstr("; 3 ranks: 3 ranks on worker w0: 3 do not divide its 8 heads")));
 }
 
-// Of workers with four devices: how long a block takes for each number of ranks and of parts.
+// Workers with four devices, and the time of a block for each number of ranks and of parts.
 PlanRequest OfExperts() {
   PlanRequest request = Groups(2, /*devices=*/4, /*ranks=*/1);
   ModelSpec& model = request.spec.model;
@@ -181,7 +181,7 @@ TEST(Ranks, NumbersThatPartsDoNotDivideCannotBe) {
             "of a block (model.experts), got 2; choose another number, or auto");
 }
 
-// Of a worker that does not know of parts.
+// A worker may report times that name no number of parts.
 TEST(Ranks, TimesWithoutPartsAreThoseOfOne) {
   PlanRequest request = OfExperts();
   for (CandidateWorker& worker : request.workers) {

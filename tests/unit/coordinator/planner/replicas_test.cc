@@ -78,7 +78,8 @@ TEST(PlanOfReplicas, AStepEndsWithTheExchange) {
   EXPECT_GT(exact->prediction.step_seconds, exact->prediction.exchange_seconds);
 }
 
-// Of the first stage beside its last backward, where it is on a CPU; and in a delay's steps.
+// The exchange hides beside the last backward of the first stage, if it is on a CPU, and in the
+// steps of a delay.
 TEST(PlanOfReplicas, AnExchangeHides) {
   PlanRequest request = RequestOf(2, 2);
   request.spec.model.hidden = 1024;  // several buckets a stage
@@ -130,7 +131,7 @@ TEST(PlanOfReplicas, ReplicasCanBeSimulatedOneByOne) {
   }
 }
 
-// Of an interface: what it carries of the passes and of the exchange. Nothing is faster than that.
+// An interface carries the passes' and the exchange's bytes, and no step is faster than that.
 TEST(PlanOfReplicas, BoundAndFloorKnowTheExchange) {
   PlanRequest request = RequestOf(3, 2);
   request.assumed_line_bits_per_second = 10'000'000;
@@ -195,7 +196,7 @@ TEST(PlanOfReplicas, SharesMomentsInMemory) {
   EXPECT_EQ(with_residual - MemoryOf(spec, 256, 4, true, false).fixed, 8 * parameters);
 }
 
-// Of 2 replicas of 2 stages, on workers of two devices each that all have timed 2 ranks.
+// Asks for 2 replicas of 2 stages, on workers of two devices each that have all timed 2 ranks.
 PlanRequest RequestOfGroups() {
   PlanRequest request = Groups(4, /*devices=*/2, /*ranks=*/2);
   request.spec.replicas.count = 2;
@@ -268,8 +269,9 @@ TEST(PlanOfReplicas, CountWhatRanksExchangeInTheHostsMemory) {
     return StageStateBytes(spec, 256, 4, true, false);
   };
   const uint64_t parameters = StageParameters(spec.model, 256, 4, true, false);
-  // Of ranks the exchange is in the host's memory: parameters and gradients of each, whole ones,
-  // and of the own half gradients, masters and moments. Snapshots of ranks have no moments.
+  // With ranks the exchange is in the host's memory: whole parameters and gradients of each rank,
+  // and for the own half gradients, masters and optimizer state. Snapshots of ranks have no
+  // optimizer state.
   const uint64_t more = (host(2, 2) - host(2, 1)) - (host(1, 2) - host(1, 1));
   spec.group.tensor = 2;
   const uint64_t of_ranks = 2 * RankParameters(spec, 256, 4, true, false);

@@ -21,7 +21,7 @@ constexpr double kLine = 1e9;
 
 class Retuning : public ::testing::Test {
  protected:
-  // Of three stages over lines of 1 Gbit/s.
+  // A plan of three stages over lines of 1 Gbit/s.
   void MakeThePlan(absl::Duration latency) {
     PlanRequest request = Request(3);
     spec_ = request.spec;
@@ -152,7 +152,7 @@ TEST_F(Retuning, WhatWasNotSeenStays) {
   EXPECT_EQ(Better(seen), std::nullopt);
 }
 
-// Whose edges have numbers that are not those of their places.
+// An assignment whose edges have ids that differ from their places in the list.
 Assignment AssignmentOf(uint32_t stages) {
   Assignment assignment;
   for (uint32_t s = 0; s < stages; ++s) assignment.cells.push_back({.id = {.stage = s}});

@@ -1,4 +1,4 @@
-// The project's ids (docs/design/architecture.md).
+// The project's ids (docs/design/folders.md).
 #ifndef LONGHAUL_BASE_IDS_H_
 #define LONGHAUL_BASE_IDS_H_
 

@@ -1,4 +1,4 @@
-"""Checks every #include of the project against the dependency graph of docs/design/architecture.md.
+"""Checks every #include of the project against the dependency graph of docs/design/folders.md.
 
 usage: edges_test.py SOURCE_DIR
 """

@@ -1,5 +1,5 @@
-// The loopback backend behind the seam of core/channel.h: messages are copied and posted to the
-// peer's loop.
+// The loopback backend of core/connection.h, for links within one process: messages are copied and
+// posted to the peer's EventLoop. The transport owns it and calls it on its own EventLoop.
 #ifndef LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
 #define LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
 

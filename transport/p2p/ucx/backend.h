@@ -1,4 +1,4 @@
-// The UCX backend behind the seam of core/channel.h.
+// The UCX backend of core/connection.h. The transport owns it and calls it on its EventLoop.
 #ifndef LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_
 #define LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_
 

@@ -1,4 +1,4 @@
-// Bytes aligned to 64, uninitialised. Move-only.
+// A buffer aligned to 64 bytes, uninitialised. Move-only.
 #ifndef LONGHAUL_BASE_ALIGNED_BUFFER_H_
 #define LONGHAUL_BASE_ALIGNED_BUFFER_H_
 

@@ -1,9 +1,9 @@
-// LH_CHECK: what must hold whatever a user, a peer or the network does. A violation is a bug of
-// this program, so the process says what it found and aborts, in all builds.
+// LH_CHECK asserts what must hold whatever a user, a peer or the network does. A violation is a bug
+// of this program: the process says what it found and aborts, in all builds.
 //
 //   LH_CHECK(stages.size() == plan.stages_size(), "run {} has {} stages", id, stages.size());
 //
-// Never for input: foreign bytes and requests get a Status. Thread-safe.
+// Never use it for input: foreign bytes and requests get a Status. Thread-safe.
 #ifndef LONGHAUL_BASE_CHECK_H_
 #define LONGHAUL_BASE_CHECK_H_
 

@@ -1,5 +1,5 @@
-// One thread that runs tasks of any thread, timers, callbacks of file descriptors, and one poller.
-// The poller is for libraries such as UCX that make progress only when called.
+// A thread that runs tasks posted by any thread, timers, callbacks of file descriptors, and one
+// poller. The poller is for libraries such as UCX that make progress only when called.
 //
 // Threads: Post from any thread; everything else on the loop's own thread.
 // Ownership: EventLoopThread is the running thread. It stops when the last shared_ptr to it goes;
@@ -31,9 +31,9 @@ class Poller {
  public:
   virtual ~Poller() = default;
   virtual int fd() const = 0;
-  // True if something was done (so: call again).
+  // True if something was done, so call it again.
   virtual bool Progress() = 0;
-  // Before sleeping on fd(). False: there is work already; call Progress instead.
+  // Call it before sleeping on fd(). False: there is work already; call Progress instead.
   virtual bool Arm() = 0;
 };
 
@@ -55,16 +55,16 @@ class EventLoop {
   // The clock of the loop's timers: Now(), or the time that a ManualLoop was set to.
   MonoTime now() const { return manual_now_ ? *manual_now_ : Now(); }
 
-  // Once, at `time` or later.
+  // Runs `task` once, at `time` or later.
   TimerId AddTimer(MonoTime time, Task task);
-  // Harmless if the timer has run.
+  // Does nothing if the timer has run.
   void CancelTimer(TimerId id) { timers_.erase(id); }
 
-  // `callback(epoll events)` whenever `fd` is ready (level-triggered).
+  // Calls `callback(epoll events)` whenever `fd` is ready (level-triggered).
   Status Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
   void Unwatch(int fd);
 
-  // Null takes it away again.
+  // Null removes the poller.
   Status SetPoller(Poller* poller);
 
  private:
@@ -84,7 +84,7 @@ class EventLoop {
   const int wake_fd_;
   std::atomic<std::thread::id> thread_id_;
 
-  std::mutex mutex_;  // the three below
+  std::mutex mutex_;  // guards the three below
   std::vector<Task> tasks_;
   bool stop_ = false;
   bool ended_ = false;
@@ -104,7 +104,7 @@ class EventLoopThread {
   EventLoopThread& operator=(const EventLoopThread&) = delete;
 
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
-  // Runs `task` on the loop and waits for it. Not from the loop.
+  // Runs `task` on the loop and waits for it. Do not call it on the loop.
   void RunAndWait(EventLoop::Task task);
 
  private:
@@ -118,7 +118,7 @@ class EventLoopThread {
 class ManualLoop {
  public:
   static StatusOr<std::unique_ptr<ManualLoop>> Create(MonoTime now);
-  // What has not run is dropped.
+  // Drops what has not run.
   ~ManualLoop();
   ManualLoop(const ManualLoop&) = delete;
   ManualLoop& operator=(const ManualLoop&) = delete;

@@ -1,4 +1,4 @@
-// Files: whole reads, atomic writes, read-only mappings.
+// Reads whole files, writes files atomically, and maps files read-only.
 #ifndef LONGHAUL_BASE_FILE_H_
 #define LONGHAUL_BASE_FILE_H_
 

@@ -1,4 +1,4 @@
-// The identities of the project (docs/design/architecture.md).
+// The project's ids (docs/design/folders.md).
 #ifndef LONGHAUL_BASE_IDS_H_
 #define LONGHAUL_BASE_IDS_H_
 
@@ -12,7 +12,8 @@ namespace longhaul {
 
 // A run's id as people see it: "<name>-<6 characters>".
 using RunId = Strong<struct RunIdTag, std::string>;
-// One assignment of stages to worker incarnations. Starts at 1; 0 is "none".
+// Number of an attempt at a run: one assignment of stages to worker processes. Starts at 1; 0 is
+// "none". Not an epoch of the data.
 using Epoch = Strong<struct EpochTag, uint64_t>;
 // A worker's persistent id (UUID text in its state directory).
 using WorkerId = Strong<struct WorkerIdTag, std::string>;
@@ -20,7 +21,7 @@ using WorkerId = Strong<struct WorkerIdTag, std::string>;
 using Incarnation = Strong<struct IncarnationTag, std::string>;
 // Position in the pipeline, 0 = the stage that holds the embedding.
 using StageIndex = Strong<struct StageIndexTag, uint32_t>;
-// What two cells of a run send each other: an edge of its plan (run/plan/plan.h).
+// Number of an edge of the plan: what two cells of a run send each other (run/plan/plan.h).
 using EdgeId = Strong<struct EdgeIdTag, uint32_t>;
 
 // Optimizer step. The first one is 1; "step 0" is the untrained model.
@@ -33,12 +34,12 @@ enum class Direction : uint8_t {
   kBackward = 1,  // activation gradients, from stage s + 1 to s
 };
 
-// What stages compute and pass on at a time: a run of a microbatch's tokens. Every microbatch has
-// equally many slices (`pipeline.slices`). A microbatch converts to its first slice, which is all
-// of it where there is one.
+// A sequence chunk: consecutive tokens of a microbatch, the unit that stages compute and pass on.
+// Every microbatch has the same number of slices (`pipeline.slices`). A microbatch converts to its
+// first slice, which is the whole microbatch if there is one.
 struct Slice {
   Microbatch microbatch;
-  uint32_t index = 0;  // in its microbatch, in the order of tokens
+  uint32_t index = 0;  // within the microbatch, in token order
 
   constexpr Slice() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): where there is one slice they are the same
@@ -46,13 +47,13 @@ struct Slice {
   friend constexpr auto operator<=>(const Slice&, const Slice&) = default;
 };
 
-// The order in which slices come: microbatch by microbatch, forward from the first slice to the
-// last, and backward from the last to the first, as later tokens have looked at earlier ones.
+// The order of slices: microbatch by microbatch; forward from the first slice to the last, backward
+// from the last to the first, as later tokens attend to earlier ones.
 class SliceOrder {
  public:
   constexpr explicit SliceOrder(uint32_t slices) : slices_(slices) {}
   constexpr uint32_t slices() const { return slices_; }  // of a microbatch
-  // How many slices come before this one.
+  // Number of slices before this one.
   constexpr uint32_t PlaceOf(const Slice& slice, Direction direction) const {
     return slice.microbatch.value() * slices_ + Turned(slice.index, direction);
   }

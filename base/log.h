@@ -1,11 +1,10 @@
-// Logging, for all programs: time, level, message on standard error, and a copy to a callback.
-// Lines are made printable (base/printable.h) and cut at 16 KiB. Lines that a peer can cause go
-// through base/peer_log.h.
+// Logging for all programs: time, level and message on standard error, and a copy to a callback.
+// Lines are made printable (base/printable.h) and cut at 16 KiB. Log lines that a peer can cause by
+// base/peer_log.h instead.
 //
 //   LogInfo("worker {} of {} has joined", name, count);
 //
-// spdlog does it, in log.cc alone: its headers and templates cost each file that includes them
-// three seconds to compile.
+// Only log.cc includes spdlog, whose headers take three seconds to compile in every file.
 #ifndef LONGHAUL_BASE_LOG_H_
 #define LONGHAUL_BASE_LOG_H_
 
@@ -23,14 +22,14 @@ namespace longhaul {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
 
-// `level`: trace, debug, info, warn, error or off. Call once, first in main(). Lines from before it
-// go to standard output.
+// `level`: trace, debug, info, warn, error or off. Call it once, first in main(). Earlier lines go
+// to standard output.
 Status InitLogging(const std::string& level);
 // Whether lines of this level are written.
 bool LogsAt(LogLevel level);
 // Thread-safe.
 void WriteLog(LogLevel level, std::string_view line);
-// What was written is out, and nothing is written any more.
+// Flushes, and drops later lines.
 void EndLogging();
 
 template <class... Args>
@@ -54,8 +53,8 @@ void LogError(fmt::format_string<Args...> format, Args&&... args) {
   Log(LogLevel::kError, format, std::forward<Args>(args)...);
 }
 
-// `sink` gets every line from now on ("info", "message"), on the thread that logs; it must not log.
-// An empty function takes it away again.
+// Calls `sink` for every line from now on ("info", "message"), on the logging thread; it must not
+// log. An empty function removes it.
 void SetLogTap(std::function<void(std::string_view level, std::string_view message)> sink);
 
 }  // namespace longhaul

@@ -1,5 +1,5 @@
-// An event that happens once, to wait for. Made of std parts: ThreadSanitizer does not see into
-// Abseil's shared library and would report every wait as a race.
+// A one-time event to wait for. Uses std types: ThreadSanitizer does not see into Abseil's shared
+// library, and would report every wait as a race.
 #ifndef LONGHAUL_BASE_NOTIFICATION_H_
 #define LONGHAUL_BASE_NOTIFICATION_H_
 

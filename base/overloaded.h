@@ -1,4 +1,4 @@
-// One visitor out of several lambdas, for std::visit.
+// Makes one visitor of several lambdas, for std::visit.
 #ifndef LONGHAUL_BASE_OVERLOADED_H_
 #define LONGHAUL_BASE_OVERLOADED_H_
 
@@ -8,7 +8,7 @@ template <class... Fs>
 struct Overloaded : Fs... {
   using Fs::operator()...;
 };
-// Said aloud for clang 14, which does not find it by itself.
+// clang 14 does not deduce it by itself.
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 

@@ -21,25 +21,25 @@ namespace longhaul {
 // `peer`: a name that the peer cannot choose at will, such as its address without the port.
 // Thread-safe.
 void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message);
-// Writes the counts of lines left out about peers that are quiet now. Daemons call this now and
-// then.
+// Writes how many lines were left out about peers that are quiet now. Daemons call it regularly.
 void LogWhatWasLeftOut();
 
-// The rule of both functions, without log and clock. Not thread-safe.
+// The rate limit behind both functions, without log and clock. Not thread-safe.
 class PeerLines {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);
   // Peers counted separately. Further peers share one line a second.
   static constexpr size_t kMaxPeers = 256;
 
-  // The line to write, or nothing.
+  // The line to write; nullopt: none.
   std::optional<std::string> Line(std::string_view peer, std::string_view message, MonoTime now);
-  // One line for each peer with lines left out and none written for a second. Forgets quiet peers.
+  // One line for each peer with left-out lines and no written line for a second. Forgets quiet
+  // peers.
   std::vector<std::string> Overdue(MonoTime now);
 
  private:
   struct Peer {
-    MonoTime written;  // the newest line
+    MonoTime written;  // time of the newest line
     uint64_t left_out = 0;
   };
   std::map<std::string, Peer, std::less<>> peers_;

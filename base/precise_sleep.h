@@ -1,4 +1,4 @@
-// Precise sleep, for stand-ins of work whose length is known.
+// Precise sleep, for replays of work whose duration is known.
 #ifndef LONGHAUL_BASE_PRECISE_SLEEP_H_
 #define LONGHAUL_BASE_PRECISE_SLEEP_H_
 

@@ -1,6 +1,7 @@
-// Authenticated encryption between two who share a secret: keys by X25519, messages by AES-256-GCM.
+// Authenticated encryption between two sides that share a secret: keys by X25519, messages by
+// AES-256-GCM.
 //
-// Threads: an object is used by one at a time.
+// Threads: one at a time per object.
 #ifndef LONGHAUL_BASE_SEAL_H_
 #define LONGHAUL_BASE_SEAL_H_
 
@@ -19,7 +20,7 @@ inline constexpr size_t kSealKeyBytes = 32;
 inline constexpr size_t kSealTagBytes = 16;
 inline constexpr size_t kPublicKeyBytes = 32;
 
-// A key pair for one conversation. Its public half is 32 bytes that nobody can foresee.
+// A key pair for one conversation. Its public half is 32 unpredictable bytes.
 class EphemeralKey {
  public:
   EphemeralKey();
@@ -28,8 +29,8 @@ class EphemeralKey {
   EphemeralKey& operator=(EphemeralKey&&) noexcept;
 
   const std::string& public_key() const { return public_key_; }
-  // What only the two ends of a conversation can compute, 32 bytes. kInvalidArgument: not a public
-  // key, or one that has the same result with everybody.
+  // The 32-byte secret that only the two sides can compute. kInvalidArgument: not a public key, or
+  // one that gives everybody the same result.
   StatusOr<std::string> Agree(std::string_view peer_public_key) const;
 
  private:
@@ -38,8 +39,8 @@ class EphemeralKey {
   std::string public_key_;
 };
 
-// One direction of a conversation, at either end. Both count the messages: one that is lost,
-// repeated, out of order or changed does not open.
+// One direction of a conversation, at either end. Both ends count messages: a message that was
+// lost, repeated, reordered or changed does not open.
 class Sealer {
  public:
   explicit Sealer(std::string_view key);  // kSealKeyBytes
@@ -47,13 +48,13 @@ class Sealer {
   Sealer(const Sealer&) = delete;
   Sealer& operator=(const Sealer&) = delete;
 
-  // The next message: `head` and `body`, one after the other, encrypted into `out`, which is as
-  // long as both. `open` stays readable and is authenticated with it.
+  // Encrypts the next message, `head` followed by `body`, into `out` of the same length. `open`
+  // stays readable and is authenticated as well.
   void Seal(std::span<const std::byte> open, std::span<const std::byte> head,
             std::span<const std::byte> body, std::byte* out,
             std::span<std::byte, kSealTagBytes> tag);
-  // False: it is not the next message that the other end has sealed; `out` then holds nothing that
-  // may be used, and neither does any message after it. `out` is as long as `sealed`.
+  // False: it is not the next message from the other end. Then `out` is unusable, and no later
+  // message opens. `out` is as long as `sealed`.
   bool Open(std::span<const std::byte> open, std::span<const std::byte> sealed,
             std::span<const std::byte, kSealTagBytes> tag, std::byte* out);
 

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as something to wait for.
+// Turns SIGINT and SIGTERM into something to wait for.
 #ifndef LONGHAUL_BASE_SHUTDOWN_H_
 #define LONGHAUL_BASE_SHUTDOWN_H_
 
@@ -6,11 +6,11 @@
 
 namespace longhaul {
 
-// Blocks SIGINT, SIGTERM (and SIGPIPE) in this thread and in those it starts later. Call first in
-// main().
+// Blocks SIGINT, SIGTERM and SIGPIPE in this thread and in threads that it starts later. Call it
+// first in main().
 void BlockShutdownSignals();
-// Waits for SIGINT or SIGTERM, at most `limit`; the signal's number, or 0 when the limit passed.
-// From one thread.
+// Waits for SIGINT or SIGTERM, at most `limit`. Gives the signal's number, or 0 at the limit. One
+// thread only.
 int WaitForShutdownSignal(absl::Duration limit);
 
 }  // namespace longhaul

@@ -1,5 +1,5 @@
-// absl::Status is how modules of this project report errors to each other; exceptions of libraries
-// are converted where they enter (FromException). Codes tell the caller what may be done:
+// absl::Status, by which modules of this project report errors. Exceptions of libraries are
+// converted where they enter (FromException). The code tells the caller what to do:
 //
 //   kUnavailable         retry this call
 //   kAborted             the epoch is over; restart above
@@ -25,19 +25,19 @@ namespace longhaul {
 using absl::Status;
 using absl::StatusOr;
 
-// The message. Debian builds Abseil so that absl::string_view is a type of its own, which neither
-// fmt nor std::string_view know; so the project formats text with fmt and reads messages with this.
+// The message as std::string_view. In Debian's Abseil absl::string_view is a type of its own, which
+// neither fmt nor std::string_view convert.
 inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
-// The same code and payloads, with "<context>: " before the message. OK stays OK.
+// Puts "<context>: " before the message; keeps code and payloads. OK stays OK.
 Status Annotate(const Status& status, std::string_view context);
 
 // kInternal "<what>: <exception's message>".
 Status FromException(std::string_view what, const std::exception& error);
 
-// kUnavailable/kNotFound/... by errno, "<what>: <strerror>".
+// A code that fits errno, with "<what>: <strerror>".
 Status FromErrno(std::string_view what, int error_number);
 
 }  // namespace longhaul

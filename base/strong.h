@@ -1,4 +1,4 @@
-// Strong<Tag, Rep>: an integer or string that only mixes with its own kind.
+// Strong<Tag, Rep>: an integer or string that only mixes with values of the same Tag.
 #ifndef LONGHAUL_BASE_STRONG_H_
 #define LONGHAUL_BASE_STRONG_H_
 

@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner.
+// Owns a file descriptor and closes it on destruction.
 #ifndef LONGHAUL_BASE_UNIQUE_FD_H_
 #define LONGHAUL_BASE_UNIQUE_FD_H_
 

@@ -1,4 +1,4 @@
-// The version of longhaul, which all its programs show. It stands in the top CMakeLists.txt.
+// The version of longhaul, which all programs show. Set in the top CMakeLists.txt.
 #ifndef LONGHAUL_BASE_VERSION_H_
 #define LONGHAUL_BASE_VERSION_H_
 

@@ -1,5 +1,5 @@
-// `longhaul generate`: text out of a run's checkpoint, or of a folder as `longhaul export` writes
-// it.
+// `longhaul generate`: generates text with a run's checkpoint, or with a folder that `longhaul
+// export` wrote.
 #ifndef LONGHAUL_DEPLOY_GENERATE_COMMAND_H_
 #define LONGHAUL_DEPLOY_GENERATE_COMMAND_H_
 

@@ -28,7 +28,7 @@ links: {links}
 """
 NONE = "{ forward: none, backward: none }"
 DEFAULT = '{ forward: tah, backward: "fixed:bits=4,rounding=stochastic" }'
-# Of a loss, nats: what another order of sums makes of fp32, and of bf16.
+# Largest difference of a loss, in nats, that another order of sums makes in fp32 and in bf16.
 TOLERANCE = {"fp32": 5e-3, "bf16": 5e-2}
 
 
@@ -85,7 +85,7 @@ class Cluster:
 
 
 def text_for_training(folder):
-    """Of this machine's Python: what every machine has."""
+    """Text of this machine's Python library, which every machine has."""
     source = pathlib.Path(json.__file__).parent.parent
     text = "".join(path.read_text(errors="ignore") for path in sorted(source.glob("*.py"))[:30])
     (pathlib.Path(folder) / "text.txt").write_text(text[:500_000])

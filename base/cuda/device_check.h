@@ -1,4 +1,4 @@
-// Shows that a GPU works, from copy engines to kernels, before anything relies on it.
+// Tests a GPU, from copy engines to kernels, before anything relies on it.
 #ifndef LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_
 #define LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_
 

@@ -1,6 +1,6 @@
-// Errors of a GPU after which a process cannot use it any more: the CUDA context is dead, and every
-// call that follows gives the same error, or nonsense. Only another process helps. Running out of
-// memory is none of them.
+// Recognises GPU errors after which the process cannot use the GPU any more: the CUDA context is
+// dead, and every later call fails or gives nonsense. Only a new process helps. Running out of
+// memory is not such an error.
 #ifndef LONGHAUL_BASE_CUDA_DEVICE_LOST_H_
 #define LONGHAUL_BASE_CUDA_DEVICE_LOST_H_
 
@@ -10,12 +10,12 @@
 
 namespace longhaul::cuda {
 
-// The CUDA runtime's code.
+// `code`: the CUDA runtime's.
 bool LosesDevice(int code);
-// What a library says that throws instead of returning codes: "CUDA error: misaligned address ...".
+// `words`: the message of a library that throws, "CUDA error: misaligned address ...".
 bool LosesDevice(std::string_view words);
 
-// `status` marked as such an error. The mark stays through Annotate.
+// Marks `status` as such an error. Annotate keeps the mark.
 Status DeviceLost(Status status);
 bool IsDeviceLost(const Status& status);
 

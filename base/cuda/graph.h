@@ -1,4 +1,4 @@
-// Work that was queued once and is launched many times, at the cost of one launch.
+// A CUDA graph: work that is recorded once and launched many times, at the cost of one launch.
 //
 //   LH_ASSIGN_OR_RETURN(Graph graph, Graph::Capture(stream, [&] { return Encode(..., stream); }));
 //   LH_RETURN_IF_ERROR(graph.Launch(stream));

@@ -46,11 +46,11 @@ class PinnedBuffer {
   size_t size_;
 };
 
-// Host memory of somebody else's, pinned so that one device reads and writes it in place. It must
-// outlive this.
+// Pins host memory of another owner so that one device reads and writes it in place. The memory
+// must outlive this.
 class MappedMemory {
  public:
-  // kResourceExhausted when the host cannot pin that much. `memory` and `bytes` in whole pages.
+  // kResourceExhausted when the host cannot pin that much. `memory` and `bytes` are whole pages.
   static StatusOr<MappedMemory> Create(const Device& device, void* memory, size_t bytes);
 
   // The address on the device.

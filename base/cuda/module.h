@@ -13,8 +13,8 @@ namespace longhaul::cuda {
 // ../lib/liblonghaul_cuda.so, relative to the running program. No search path: a module of another
 // build must not be taken.
 std::string DefaultModulePath();
-// For a library that programs of others load: the module in the folder of the library (or program)
-// that has `address` in it.
+// For libraries that foreign programs load: the path of the module beside the library (or program)
+// that contains `address`.
 std::string ModulePathBeside(const void* address);
 
 // The module stays open to the end of the process. kFailedPrecondition if the module is missing,

@@ -1,5 +1,5 @@
-// What the command lines of all programs have in common: --help, --version, and sentences about
-// wrong usage that name the command and the word that was probably meant.
+// Common parts of all programs' command lines: --help, --version, and error messages that name the
+// command and the word that was probably meant.
 //
 //   CLI::App app("...", "longhaul-worker");
 //   SetUpCommandLine(app);
@@ -11,8 +11,7 @@
 
 #include <string>
 
-// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
-// to compile.
+// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 class Error;
@@ -21,14 +20,14 @@ class Validator;
 
 namespace longhaul {
 
-// Before any subcommand is added. The app's name is the program's.
+// Call it before any subcommand is added. The app's name is the program's.
 void SetUpCommandLine(CLI::App& app);
 
-// What is wrong with the arguments, for people: "longhaul cluster: unknown command 'upp'; did you
-// mean 'up'?". `app` is the program, after its parse threw `error`.
+// Says what is wrong with the arguments, for people: "longhaul cluster: unknown command 'upp'; did
+// you mean 'up'?". `app`: the program, whose parse threw `error`.
 std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
 
-// A check for options of unsigned types, because the library takes -1 for 2^64 - 1.
+// A check for options of unsigned types, because the library accepts -1 as 2^64 - 1.
 CLI::Validator WholeNumber();
 
 }  // namespace longhaul

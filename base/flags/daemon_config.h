@@ -10,8 +10,7 @@
 #ifndef LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
 #define LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
 
-// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
-// to compile.
+// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 }

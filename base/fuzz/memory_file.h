@@ -1,4 +1,4 @@
-// Bytes as a file that has a path, for fuzz targets of what reads files. Not for programs.
+// Gives bytes a file path, for fuzz targets that read files. Not for programs.
 #ifndef LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_
 #define LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_
 
@@ -22,7 +22,7 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  // In the place of what it held before.
+  // Replaces the contents.
   void Set(const void* data, size_t size) {
     if (::ftruncate(fd_, 0) != 0) std::abort();
     if (::pwrite(fd_, data, size, 0) != static_cast<ssize_t>(size)) std::abort();

@@ -1,7 +1,7 @@
-// Files on web servers, read by ranges. http and https; redirects are followed, and certificates
-// are checked against the system's authorities.
+// Reads files from web servers by ranges, over http and https. Follows redirects, and checks
+// certificates against the system's authorities.
 //
-// Thread-safe. Calls block, and end soon after `given_up` says so. Errors:
+// Thread-safe. Calls block, and return soon after `given_up` is true. Errors:
 //   kInvalidArgument     no address of a web server
 //   kNotFound            the server has no such file
 //   kPermissionDenied    it does not give it to us
@@ -21,19 +21,19 @@
 
 namespace longhaul::http {
 
-// "http://..." or "https://...".
+// Whether a text begins with "http://" or "https://".
 bool IsAddress(std::string_view text);
-// The address of `file`, a relative path, in the folder `address`.
+// The address of `file`, a path relative to the folder `address`.
 std::string AddressOf(std::string_view address, std::string_view file);
 
 using GivenUp = std::function<bool()>;
 
-// How many bytes the file has.
+// Size of the file in bytes.
 StatusOr<uint64_t> SizeOf(const std::string& address, const GivenUp& given_up = {});
-// All of it. kFailedPrecondition: it has more than `limit` bytes.
+// Reads the whole file. kFailedPrecondition: it is longer than `limit` bytes.
 StatusOr<std::string> ReadAll(const std::string& address, uint64_t limit,
                               const GivenUp& given_up = {});
-// `bytes` of it from `offset` on; at least one byte. kFailedPrecondition where it has less.
+// Reads `bytes` (at least one) from `offset` on. kFailedPrecondition: the file is shorter.
 StatusOr<std::vector<std::byte>> ReadRange(const std::string& address, uint64_t offset,
                                            uint64_t bytes, const GivenUp& given_up = {});
 

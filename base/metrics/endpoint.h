@@ -1,5 +1,5 @@
-// Where Prometheus scrapes a daemon: http://ADDRESS/metrics. Nobody authenticates there, and it
-// only reads. Two threads, which sleep until somebody asks.
+// Serves a daemon's metrics to Prometheus at http://ADDRESS/metrics: read-only and without
+// authentication. Uses two threads, which sleep between scrapes.
 #ifndef LONGHAUL_BASE_METRICS_ENDPOINT_H_
 #define LONGHAUL_BASE_METRICS_ENDPOINT_H_
 
@@ -15,14 +15,13 @@ namespace longhaul::metrics {
 class Endpoint {
  public:
   // `address`: numeric host and port, "127.0.0.1:9464"; port 0 takes any free one. `collect` runs
-  // on a thread of the endpoint's, once for each scrape, until the endpoint is gone.
-  // Logs where it is, and says loudly where others than this machine can reach it. kUnavailable:
-  // the address cannot be had.
+  // on one of the endpoint's threads, once a scrape, until the endpoint is destroyed. Logs the
+  // address, and warns if other machines can reach it. kUnavailable: the address is not available.
   static StatusOr<std::unique_ptr<Endpoint>> Open(const std::string& address,
                                                   std::function<Page()> collect);
   ~Endpoint();
 
-  // With the port that it really has.
+  // With the real port.
   const std::string& address() const;
 
  private:

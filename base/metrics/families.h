@@ -1,4 +1,4 @@
-// A page in the types of the library that serves it. Internal to base/metrics.
+// Converts a page to the types of prometheus-cpp. Internal to base/metrics.
 #ifndef LONGHAUL_BASE_METRICS_FAMILIES_H_
 #define LONGHAUL_BASE_METRICS_FAMILIES_H_
 

@@ -1,5 +1,5 @@
-// What a daemon tells Prometheus: families of samples, made anew for each scrape out of what the
-// daemon counts anyway. Plain data. A run or worker that is gone is simply not in the next page.
+// A page of Prometheus metrics: families of samples, made for each scrape from what the daemon
+// counts anyway. Plain data. The next page simply omits a run or worker that is gone.
 //
 //   std::optional<double> StepOf(const Run& run) { return run.step; }
 //
@@ -30,18 +30,18 @@ struct Family {
   Kind kind = Kind::kGauge;
   std::string help;  // one line
   std::vector<std::string> label_names;
-  std::vector<Sample> samples;  // none: the family is listed all the same
+  std::vector<Sample> samples;  // may be empty: the family is listed anyway
 };
 
 using Page = std::vector<Family>;
 
-// One family that says something of each T.
+// A family with one value for each T.
 template <class T>
 struct Row {
   std::string_view name;
   Kind kind;
   std::string_view help;
-  std::optional<double> (*value)(const T& thing);  // nullopt: nothing is known of this one
+  std::optional<double> (*value)(const T& thing);  // nullopt: unknown for this one
 };
 
 template <class T>
@@ -56,7 +56,7 @@ inline Family& AddFamily(Page* page, Kind kind, std::string_view name, std::stri
       Family{std::string(name), kind, std::string(help), std::move(label_names), {}});
 }
 
-// Every row becomes a family with a sample of each thing.
+// Makes a family of every row, with a sample for each thing.
 template <class T>
 void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::string>& label_names,
              const std::vector<Labelled<T>>& things) {

@@ -1,4 +1,5 @@
-// Files of the tree that are compiled into a program (lh_assets, cmake/LonghaulTargets.cmake).
+// Files of the source tree that are compiled into a program (lh_assets,
+// cmake/LonghaulTargets.cmake).
 #ifndef LONGHAUL_BASE_WEB_ASSETS_H_
 #define LONGHAUL_BASE_WEB_ASSETS_H_
 
@@ -8,7 +9,7 @@
 namespace longhaul {
 
 struct Asset {
-  std::string_view name;  // without its folder: "uPlot.min.css"
+  std::string_view name;  // file name without folder: "uPlot.min.css"
   std::string_view text;
 };
 

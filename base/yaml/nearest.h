@@ -1,4 +1,4 @@
-// "did you mean": the known word nearest to a given one.
+// Finds the known word nearest to a given one, for "did you mean".
 #ifndef LONGHAUL_BASE_YAML_NEAREST_H_
 #define LONGHAUL_BASE_YAML_NEAREST_H_
 

@@ -1,4 +1,4 @@
-// Texts of values for a run file. Parsing a text gives the same value.
+// Formats values for a run file, so that parsing the text gives the same value.
 #ifndef LONGHAUL_BASE_YAML_YAML_TEXT_H_
 #define LONGHAUL_BASE_YAML_YAML_TEXT_H_
 
@@ -11,7 +11,7 @@
 namespace longhaul::config {
 
 std::string Quote(std::string_view text);
-// In the largest exact unit: "20ms".
+// In the largest unit that is exact: "20ms".
 std::string Exact(absl::Duration duration);
 // "8GiB".
 std::string ExactBytes(uint64_t bytes);

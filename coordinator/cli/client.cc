@@ -37,7 +37,7 @@ std::string FlagOrVariable(const std::string& flag, const char* flag_name, const
   return value;
 }
 
-// Of a local cluster it goes with the cluster.
+// With a local cluster the file is the cluster's, and goes with it.
 std::string CredentialsFile(const std::string& address) {
   if (std::string file = Environment("LONGHAUL_IDENTITY"); !file.empty()) return file;
   if (const auto cluster = ClusterAt(address)) {

@@ -26,43 +26,45 @@ struct ClientFlags {
 };
 
 struct CoordinatorAccess {
-  // Of the coordinator, and of its standby if it has one; in the order in which they are tried.
+  // Addresses of the coordinator, and of its standby if there is one, in the order in which they
+  // are tried.
   std::vector<std::string> addresses;
   std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
   std::string token_file;      // "": none
   std::string token_source;    // "FILE (from --token-file)"
-  // Where this user's key and certificate are.
+  // File of this user's key and certificate.
   std::string credentials_file;
   bool insecure = false;
 };
 
-// --coordinator, --token-file and --insecure, else LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and
-// LONGHAUL_INSECURE, else the local cluster's state file. kFailedPrecondition, with what to do, if
-// none of them names a coordinator. Certificates are in LONGHAUL_IDENTITY, else under the
-// coordinator's first address in LONGHAUL_HOME, else longhaul in XDG_CONFIG_HOME or ~/.config.
+// Finds the coordinator: by --coordinator, --token-file and --insecure, else by
+// LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else by the local cluster's
+// state file. kFailedPrecondition, with what to do, if none of them names a coordinator. The
+// certificate is in LONGHAUL_IDENTITY, else under the coordinator's first address in LONGHAUL_HOME,
+// else in longhaul in XDG_CONFIG_HOME or ~/.config.
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags);
 
-// From one thread. `interrupt` must outlive the client. It cancels the call under way, which then
-// returns kCancelled.
+// The CLI's connection. Used from one thread. `interrupt` must outlive the client; it cancels the
+// current call, which then returns kCancelled.
 //
-// Of several coordinators, one that serves is looked for before the first call and before the one
-// after a call that found nobody there. A call that was under way is not made again: nobody knows
-// whether it was carried out.
+// With several coordinators, the client looks for one that serves before the first call, and again
+// after a call that found none. It does not repeat a call that had begun, as nobody knows whether
+// it was carried out.
 class Client {
  public:
-  // Joins where there is no certificate yet. Errors: as Explain has them.
+  // Joins first if there is no certificate yet. Errors: as Explain words them.
   static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
-  std::string address() const { return opened_->address(); }  // of the coordinator at hand
+  std::string address() const { return opened_->address(); }  // of the current coordinator
   bool alone() const { return opened_->alone(); }             // whether there is one address
-  // Inside Call: of the coordinator at hand.
+  // Use it inside Call: the current coordinator's stub.
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
-  // Works at the connection until there is one, at most so long. Between calls gRPC hardly does:
-  // whoever tries again and again, with calls that fail at once, may never get through. Of several
-  // coordinators each is dialled anew by the next call, and nothing is done here.
+  // Waits until the connection is up, at most `limit`. Between calls gRPC hardly works at a
+  // connection, so a caller that retries calls which fail at once may never get through. With
+  // several coordinators it returns at once: the next call dials each anew.
   void AwaitConnection(absl::Duration limit);
 
   // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
@@ -81,7 +83,7 @@ class Client {
     return reply;
   }
 
-  // The same of the members' service.
+  // The same for the members' service.
   template <class Request, class Reply>
   StatusOr<Reply> Get(grpc::Status (v1::MemberService::Stub::*method)(grpc::ClientContext*,
                                                                       const Request&, Reply*),
@@ -114,17 +116,17 @@ class Client {
 
  private:
   Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt);
-  // Makes sure that the coordinator at hand serves, if it is not alone.
+  // With several coordinators: makes sure that the current one serves.
   Status Reach();
   void Dial();
-  // Of a call to the coordinator at `address`; empty: to any of them.
+  // Words the error of a call to the coordinator at `address`; empty: to any of them.
   static Status Explain(const CoordinatorAccess& access, const std::string& address,
                         const grpc::Status& status, absl::Duration limit);
 
   CoordinatorAccess access_;
   std::shared_ptr<Access> opened_;
   Interrupt& interrupt_;
-  bool reached_ = false;  // the coordinator at hand serves, or is alone
+  bool reached_ = false;  // the current coordinator serves, or is the only one
   uint64_t generation_ = 0;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ControlService::Stub> stub_;

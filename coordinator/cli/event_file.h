@@ -20,11 +20,11 @@ struct Scalar {
   float value = 0;
 };
 
-// That a file begins with; seconds since 1970.
+// The record with which a file begins; seconds since 1970.
 std::string FirstRecord(double unix_seconds);
 std::string EventRecord(double unix_seconds, uint64_t step, std::span<const Scalar> scalars);
 
-// All that is known of a step.
+// All known values of a step.
 std::vector<Scalar> ScalarsOf(const v1::StepRecord& step);
 
 }  // namespace longhaul::cli

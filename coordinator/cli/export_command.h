@@ -11,16 +11,16 @@
 namespace longhaul::cli {
 
 struct ExportOptions {
-  std::string run;    // its id, or a name: its newest run
-  uint64_t step = 0;  // 0: the newest checkpoint that is not damaged
-  std::string out;    // the folder, which is not there yet
-  // "fp32", "bf16", "fp16", or that of the weights it began with, of adapters fp32.
+  std::string run;    // its id, or a name, which means its newest run
+  uint64_t step = 0;  // 0: the newest undamaged checkpoint
+  std::string out;    // the folder; must not exist
+  // "fp32", "bf16", "fp16" or "auto": the type of the original weights; fp32 for adapters.
   std::string type = "auto";
-  // Of a run with LoRA: the whole model with its adapters added, instead of these alone.
+  // A run with LoRA: exports the whole model with its adapters merged in; else the adapters alone.
   bool merged = false;
 };
 
-// Gives the exit code. Where it fails there is no new folder.
+// Gives the exit code. On failure it leaves no new folder.
 StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// The data sets that a run file names: their manifests, and whether their files are there.
+// Finds the data sets that a run file names, and checks that their files are there.
 #ifndef LONGHAUL_COORDINATOR_CLI_FIND_SETS_H_
 #define LONGHAUL_COORDINATOR_CLI_FIND_SETS_H_
 
@@ -10,9 +10,9 @@
 
 namespace longhaul::cli {
 
-// Folders are relative to `folder`; http(s) addresses of folders serve as well. Reads the manifests
-// and looks at the files' sizes, not at what they have. kInvalidArgument, a line for each problem;
-// also where the sets do not fit the rest of the spec.
+// Reads the manifests and checks the files' sizes, but not their contents. Relative folders are
+// relative to `folder`; http(s) addresses of folders work as well. kInvalidArgument has a line for
+// each problem, also if the sets do not fit the rest of the spec.
 StatusOr<data::Mixture> FindSets(const RunSpec& spec, const std::string& folder);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// Ctrl-C while a command waits for the coordinator. The call under way is cancelled, and the
+// Handles Ctrl-C while a command waits for the coordinator: cancels the current call, and the
 // command says what goes on without the program. A second Ctrl-C ends the program at once.
 #ifndef LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_
 #define LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_
@@ -12,7 +12,7 @@
 
 namespace longhaul::cli {
 
-// Create one before other threads start: it blocks SIGINT, SIGTERM and SIGPIPE in all of them. All
+// Create it before other threads start: it blocks SIGINT, SIGTERM and SIGPIPE in all of them. All
 // methods are thread-safe.
 class Interrupt {
  public:
@@ -24,7 +24,7 @@ class Interrupt {
   bool fired() const;
   // Waits at most `limit`. Returns whether the interrupt has come.
   bool WaitFor(absl::Duration limit);
-  // As if the signal had come.
+  // Acts as if the signal had come.
   void Fire();
 
   // While a Scope lives, `cancel` runs once when the interrupt comes, on another thread; at once if

@@ -1,6 +1,6 @@
-// How long a command that follows something tries again after the coordinator went away. A stream
-// may be quiet for hours, so the time counts from the first call that found nobody, not from the
-// last message. Pure.
+// Decides how long a command that follows something retries after the coordinator has gone. A
+// stream may be quiet for hours, so time counts from the first call that found no coordinator, not
+// from the last message. Pure.
 #ifndef LONGHAUL_COORDINATOR_CLI_PATIENCE_H_
 #define LONGHAUL_COORDINATOR_CLI_PATIENCE_H_
 
@@ -17,18 +17,18 @@ class Patience {
 
   // The coordinator has said something.
   void Heard() { lost_.reset(); }
-  // A call found nobody at `now`. False: so it has been for longer than the limit.
+  // A call found no coordinator at `now`. False: that has lasted longer than the limit.
   bool Lasts(MonoTime now) {
     if (!lost_) lost_ = now;
     return now - *lost_ <= limit_;
   }
-  // Whether the last call found nobody.
+  // Whether the last call found no coordinator.
   bool is_away() const { return lost_.has_value(); }
   absl::Duration limit() const { return limit_; }
 
  private:
   const absl::Duration limit_;
-  std::optional<MonoTime> lost_;  // when contact was lost; nullopt: it was not
+  std::optional<MonoTime> lost_;  // since when there is no contact
 };
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// A plan as text.
+// Prints a plan for people.
 #ifndef LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_
 #define LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_
 
@@ -8,8 +8,8 @@
 
 namespace longhaul::cli {
 
-// Stages and their ranks, links, where the predicted step's time goes, other codecs, and what
-// bounds the step. `spec`: of the run.
+// Prints stages and their ranks, links, where the predicted step's time goes, other codecs, and
+// what bounds the step. `spec`: the run's.
 void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec);
 
 }  // namespace longhaul::cli

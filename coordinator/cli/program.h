@@ -17,8 +17,7 @@
 #include "coordinator/cli/interrupt.h"
 #include "coordinator/cli/terminal.h"
 
-// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
-// to compile.
+// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 class Option;
@@ -40,10 +39,9 @@ class Invocation {
   const Terminal& terminal() const { return terminal_; }
   bool json() const { return json_; }
   Interrupt& interrupt() { return interrupt_; }
-  // Finds the coordinator. The connection itself is made by the first call. The client lives as
-  // long as the session.
+  // Finds the coordinator. The first call makes the connection. The client lives as long as this.
   StatusOr<Client*> Connect();
-  // Writes to standard output: one document, or one line of a stream.
+  // Write to standard output: one document, or one line of a stream.
   void PrintJson(const google::protobuf::Message& message);
   void PrintJsonLine(const google::protobuf::Message& message);
 
@@ -55,7 +53,7 @@ class Invocation {
   std::unique_ptr<Client> client_;
 };
 
-// The program's exit code, or the error that ended the command.
+// Gives the program's exit code, or the error that ended the command.
 using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
 
 class Program {
@@ -71,14 +69,14 @@ class Program {
   // may also stand before it. `body` runs the command. Its error becomes a message and exit code 1,
   // or 130 after Ctrl-C.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
-  // A word below another command, whose own body then does not run.
+  // Adds a subcommand. The parent's own body then does not run.
   CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& description,
                        CommandBody body);
 
-  // For a command that another library adds to app() and that stores its exit code in exit_code().
+  // For commands that other libraries add to app() and that store their exit code in exit_code().
   CLI::App& app() { return *app_; }
   int* exit_code() { return &exit_code_; }
-  // Refuses these flags before `command`; with `json_too` also --json.
+  // Refuses connection flags before `command`; with `json_too` also --json.
   void RefuseConnectionFlags(CLI::App* command, bool json_too);
 
  private:
@@ -90,7 +88,7 @@ class Program {
 
   Terminal terminal_;
   const std::unique_ptr<CLI::App> app_;
-  CommonFlags before_, after_;  // the command; flags after it win
+  CommonFlags before_, after_;  // flags before and after the command; the latter win
   std::vector<CLI::Option*> flags_before_;
   int exit_code_ = kDone;
 };

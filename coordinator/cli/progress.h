@@ -1,5 +1,5 @@
-// Progress of slow work: nothing for two seconds, then one line that changes in place on a
-// terminal, or a line every ten seconds elsewhere.
+// Shows the progress of slow work: nothing for two seconds, then one line that changes in place on
+// a terminal, or one line every ten seconds elsewhere.
 #ifndef LONGHAUL_COORDINATOR_CLI_PROGRESS_H_
 #define LONGHAUL_COORDINATOR_CLI_PROGRESS_H_
 
@@ -13,7 +13,7 @@
 
 namespace longhaul::cli {
 
-// From one thread. `now` for tests.
+// Used from one thread. Tests pass `now`.
 class Progress {
  public:
   Progress(const Terminal& terminal, std::string what, std::function<MonoTime()> now = Now);
@@ -21,9 +21,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // "uploading the data: 1.2 GB of 4 GB, 30%, 2m05s left". `total` 0: not known.
+  // "uploading the data: 1.2 GB of 4 GB, 30%, 2m05s left". `total` 0: unknown.
   void Bytes(uint64_t done, uint64_t total);
-  // "<what>: <text>", or what alone.
+  // "<what>: <text>", or `what` alone if the text is empty.
   void Say(std::string_view text);
 
  private:

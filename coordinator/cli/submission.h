@@ -1,4 +1,4 @@
-// A run file, its data and the weights that it begins with, checked here before anybody is dialled.
+// Reads and checks a run file with its data and initial weights, before any coordinator is called.
 #ifndef LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_
 #define LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_
 
@@ -20,30 +20,31 @@ struct Submission {
   RunSpec spec;
   v1::SubmitRequest request;       // data_files without hashes until HashData
   std::vector<std::string> paths;  // of request.data_files
-  // Of spec.weights.from, where the run begins with a published model.
+  // Set if spec.weights.from names a published model.
   std::optional<published::Weights> weights;
   std::optional<data::Mixture> mixture;  // of spec.data.sets
   std::string mixture_json;
-  std::string weights_json;  // what the workers get of them; "" until HashWeights
+  std::string weights_json;  // the weights' list for workers; "" until HashWeights
 };
 
-// The run file alone, with every error at once. kInvalidArgument.
+// Reads the run file only. kInvalidArgument has every error at once.
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides);
-// The run file and its data files, which can be read and are long enough. kInvalidArgument with
-// every error of both at once.
+// Reads the run file, and checks that its data files are readable and long enough. kInvalidArgument
+// has every error of both at once.
 StatusOr<Submission> ReadRunAndData(const std::string& file,
                                     const std::vector<std::string>& overrides);
-// The data files of a spec that was read already. kInvalidArgument with every error at once.
+// Finds the data files of a spec. kInvalidArgument has every error at once.
 Status FindData(Submission& submission);
-// Reads all data for its hashes. Progress goes to the terminal. kCancelled on Ctrl-C.
+// Reads all data and computes hashes. Shows progress on the terminal. kCancelled on Ctrl-C.
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// Reads all weights for their hashes; the request then says what they are. Nothing where there are
-// none. Otherwise as HashData.
+// Reads all weights, computes their hashes and puts them into the request. Does nothing without
+// weights. Otherwise as HashData.
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// The request says what the model is, and of its weights only where they lie: for a plan.
+// Puts the model's description and the weights' location into the request, without hashes: for a
+// plan.
 void DescribeModel(Submission& submission);
-// Uploads the data files, and the weights that were hashed, that the coordinator lacks.
+// Uploads the data files and hashed weights that the coordinator lacks.
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
 
 }  // namespace longhaul::cli

@@ -26,11 +26,11 @@ struct Column {
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // As many cells as columns. Texts are made printable; "" shows as "-".
+  // `cells`: one for each column. Texts are made printable; "" shows as "-".
   void AddRow(std::vector<TableCell> cells);
   bool empty() const { return rows_.empty(); }
 
-  // Lines of the aligned table, titles first, none wider than `width` columns (0: any width).
+  // Lines of the aligned table, titles first, at most `width` columns wide (0: unlimited).
   std::vector<std::string> Lines(int width, bool colour) const;
   // Titles and rows, cells separated by tabs.
   std::string Plain() const;

@@ -1,4 +1,4 @@
-// Where output goes, and what the terminal can show.
+// The output streams, and what the terminal can show.
 #ifndef LONGHAUL_COORDINATOR_CLI_TERMINAL_H_
 #define LONGHAUL_COORDINATOR_CLI_TERMINAL_H_
 
@@ -26,13 +26,13 @@ struct Terminal {
   std::function<WindowSize()> size = [] { return WindowSize{}; };
 };
 
-// Standard output and error of this process. No colour where the output is no terminal, NO_COLOR is
+// Standard output and error of this process. No colour if the output is no terminal, NO_COLOR is
 // set or TERM is "dumb".
 Terminal ProcessTerminal();
 
-// Columns that a printable text takes (one a character).
+// Number of columns of a printable text (one a character).
 int Columns(std::string_view text);
-// The first `columns` columns of `text` at most.
+// The first `columns` columns of `text`.
 std::string Shortened(std::string_view text, int columns);
 
 enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow };

@@ -1,4 +1,4 @@
-// The topology of a run file, for `submit` and `plan`.
+// Emulates the topology of a run file on a local cluster, for `submit` and `plan`.
 #ifndef LONGHAUL_COORDINATOR_CLI_TOPOLOGY_H_
 #define LONGHAUL_COORDINATOR_CLI_TOPOLOGY_H_
 
@@ -9,12 +9,12 @@
 
 namespace longhaul::cli {
 
-// kFailedPrecondition if the run names a topology and `access` is not of a local cluster on this
-// machine: nothing else can emulate one.
+// kFailedPrecondition if the run names a topology and `access` is no local cluster of this machine:
+// nothing else can emulate one.
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access);
 
-// Sets the links of the local cluster to the run's topology, and says so. Without a topology the
-// links stay.
+// Sets the local cluster's links to the run's topology, and says so. Without a topology the links
+// stay as they are.
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
                        const CoordinatorAccess& access);
 

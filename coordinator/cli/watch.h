@@ -10,9 +10,9 @@
 
 namespace longhaul::cli {
 
-// Shows the run until it has ended or Ctrl-C comes (which leaves it running). Returns kDone,
-// kFailed (failed or stopped) or kInterrupted. Waits for a coordinator that goes away: training
-// goes on without it.
+// Shows the run until it has ended or Ctrl-C comes, which leaves it running. Returns kDone, kFailed
+// (failed or stopped) or kInterrupted. While the coordinator is away it waits, as training goes on
+// without it.
 StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run);
 
 }  // namespace longhaul::cli

@@ -18,8 +18,8 @@
 
 namespace longhaul::coordinator {
 
-// An answer that many viewers ask for, a refusal too, is made once in `age`. Thread-safe: callers
-// who ask for the same wait for each other.
+// Caches answers (and refusals) that many viewers ask for: makes each at most once in `age`.
+// Thread-safe; callers who ask for the same answer wait for each other.
 class Remembered {
  public:
   explicit Remembered(absl::Duration age) : age_(age) {}
@@ -29,19 +29,19 @@ class Remembered {
  private:
   static constexpr size_t kMost = 64;
   struct Entry {
-    std::mutex mutex;  // of both below
+    std::mutex mutex;  // guards the next two
     std::optional<MonoTime> made;
     StatusOr<std::string> text;
   };
   const absl::Duration age_;
-  std::mutex mutex_;  // of entries_
+  std::mutex mutex_;  // guards entries_
   std::map<std::string, std::shared_ptr<Entry>> entries_;
 };
 
-// Every answer is one JSON object on one line. kNotFound: there is no such run. Thread-safe.
+// Every answer is one JSON object on one line. kNotFound: no such run. Thread-safe.
 class Api {
  public:
-  static constexpr size_t kEvents = 500;  // at most in an answer
+  static constexpr size_t kEvents = 500;  // maximum in one answer
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
   // `source` must outlive this.
@@ -59,8 +59,8 @@ class Api {
   Source* const source_;
   const std::string version_;
   CurveBook curves_;
-  Remembered quick_;  // what the state machine answers at once
-  Remembered slow_;   // what costs it more, or asks workers
+  Remembered quick_;  // answers that the state machine gives at once
+  Remembered slow_;   // answers that cost it more, or that ask workers
 };
 
 }  // namespace longhaul::coordinator

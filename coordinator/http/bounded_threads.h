@@ -1,4 +1,5 @@
-// The threads of the dashboard's server: so many and no more, and so few connections that wait.
+// The thread pool of the dashboard's server, with a bounded number of threads and of waiting
+// connections.
 #ifndef LONGHAUL_COORDINATOR_HTTP_BOUNDED_THREADS_H_
 #define LONGHAUL_COORDINATOR_HTTP_BOUNDED_THREADS_H_
 
@@ -14,20 +15,20 @@
 
 namespace longhaul::coordinator {
 
-// Where all threads are busy and `waiting` connections wait, the caller of enqueue waits: the next
-// ones then stay in the kernel's queue, and take none of the coordinator's descriptors.
+// If all threads are busy and `waiting` connections wait, enqueue blocks. Further connections then
+// stay in the kernel's queue and take none of the coordinator's descriptors.
 class BoundedThreads : public httplib::TaskQueue {
  public:
   BoundedThreads(size_t threads, size_t waiting);
   void enqueue(std::function<void()> task) override;
-  // Waits for tasks that run. Those that wait run, too: they close their connections.
+  // Waits for running tasks. Waiting tasks run as well: they close their connections.
   void shutdown() override;
 
  private:
   void Work();
 
   const size_t most_waiting_;
-  std::mutex mutex_;  // of tasks_ and ending_
+  std::mutex mutex_;  // guards tasks_ and ending_
   std::condition_variable changed_;
   std::list<std::function<void()>> tasks_;
   bool ending_ = false;

@@ -1,5 +1,5 @@
-// Serves the dashboard: one page, its JSON API and a stream of news, over HTTP and to this machine
-// alone. Nothing can be changed through it.
+// Serves the dashboard over HTTP to this machine alone: one page, its JSON API and a stream of
+// news. It cannot change anything.
 #ifndef LONGHAUL_COORDINATOR_HTTP_DASHBOARD_SERVER_H_
 #define LONGHAUL_COORDINATOR_HTTP_DASHBOARD_SERVER_H_
 
@@ -19,29 +19,29 @@ struct DashboardOptions {
   std::string version;  // shown
 };
 
-// kFailedPrecondition: an address that others could reach.
+// kFailedPrecondition: other machines could reach the address.
 Status CheckDashboardAddress(const std::string& listen);
 
 // Thread-safe.
 class DashboardServer {
  public:
-  // Viewers who follow news each hold one of the threads.
+  // A viewer who follows news occupies one thread.
   static constexpr size_t kThreads = 24;
-  static constexpr size_t kStreams = 16;  // at most, so that others are answered yet
+  static constexpr size_t kStreams = 16;  // maximum, so that other calls are still answered
   static constexpr size_t kWaiting = 32;  // connections; more wait in the kernel
 
-  // Serves when it returns. `source` must outlive it. What CheckDashboardAddress says;
-  // kUnavailable: the address cannot be had.
+  // Serves when it returns. `source` must outlive it. Errors: as CheckDashboardAddress;
+  // kUnavailable: the address is not available.
   static StatusOr<std::unique_ptr<DashboardServer>> Start(const DashboardOptions& options,
                                                           Source* source);
-  // Waits for what Stop left.
+  // Waits for what Stop left running.
   ~DashboardServer();
 
-  // "127.0.0.1:8080": the port that is really bound.
+  // The address that is really bound: "127.0.0.1:8080".
   const std::string& address() const;
-  // Something may have changed. Does not block.
+  // Tells viewers that something may have changed. Does not block.
   void OnNews();
-  // Ends streams and takes no more connections. False: a caller kept a thread beyond the deadline.
+  // Ends streams and takes no more connections. False: a thread was still busy at the deadline.
   bool Stop(Deadline deadline);
 
  private:

@@ -1,4 +1,4 @@
-// What the dashboard shows, and whence it comes.
+// The interface through which the dashboard reads the coordinator.
 #ifndef LONGHAUL_COORDINATOR_HTTP_SOURCE_H_
 #define LONGHAUL_COORDINATOR_HTTP_SOURCE_H_
 
@@ -19,19 +19,19 @@ namespace longhaul::coordinator {
 class Source {
  public:
   virtual ~Source() = default;
-  // Newest first, without their plans.
+  // All runs, newest first, without plans.
   virtual std::vector<v1::RunStatus> Runs() const = 0;
-  // With its plan. kNotFound.
+  // One run with its plan. kNotFound.
   virtual StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const = 0;
   virtual std::vector<v1::WorkerStatus> Workers() const = 0;
   virtual std::vector<v1::MeasuredLink> Links() const = 0;
-  // The newest `limit` events that come after `after`, oldest first. `run` empty: of all runs.
+  // The newest `limit` events after `after`, oldest first. `run` empty: of all runs.
   virtual StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                         size_t limit) const = 0;
-  // In ascending order, from `step` on.
+  // Steps from `step` on, ascending.
   virtual StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step,
                                                       size_t limit) const = 0;
-  // Both wait for the state machine, and traces for workers. kDeadlineExceeded.
+  // Both wait for the state machine; traces wait for workers as well. kDeadlineExceeded.
   virtual StatusOr<v1::CheckpointsReply> Checkpoints(const std::string& run, Deadline deadline) = 0;
   virtual StatusOr<v1::TraceReply> Trace(const std::string& run, Deadline deadline) = 0;
 };

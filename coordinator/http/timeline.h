@@ -1,4 +1,4 @@
-// A step of a run as a timeline: what each stage and each codec thread did when.
+// Shows one step of a run as a timeline: what each stage and each codec thread did when.
 #ifndef LONGHAUL_COORDINATOR_HTTP_TIMELINE_H_
 #define LONGHAUL_COORDINATOR_HTTP_TIMELINE_H_
 
@@ -8,9 +8,9 @@
 
 namespace longhaul::coordinator {
 
-// The newest step that every stage of the trace has, as JSON (docs/design/formats.md). All times
-// are by the clock of the first stage, in microseconds after the step's first begin. "step" is null
-// where there is no such step. Pure.
+// JSON (docs/design/formats.md) of the newest step that every stage's trace has. Times are
+// microseconds after the step's first beginning, on the first stage's clock. "step" is null if
+// there is no such step. Pure.
 std::string TimelineJson(const v1::TraceReply& trace);
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,5 @@
-// What the state asks for and takes long: tokenizing data, hashing copies of shards. Off the loop,
-// on threads that wait for disks.
+// Long work that the state machine asks for: tokenizing data, and hashing copies of shards. Runs
+// off the shell's loop, on threads that wait for disks.
 #ifndef LONGHAUL_COORDINATOR_RPC_CHORES_H_
 #define LONGHAUL_COORDINATOR_RPC_CHORES_H_
 
@@ -14,8 +14,8 @@ namespace longhaul::coordinator {
 
 class Chores {
  public:
-  // `done` runs on one of `threads`. `copies` and `threads` must outlive this, and `threads` must
-  // be stopped before this goes.
+  // `done` runs on one of `threads`. `copies` and `threads` must outlive this; stop `threads`
+  // before destroying this.
   Chores(DataPreparer preparer, const BlobStore* copies, WorkThreads* threads,
          std::function<void(Event)> done);
 

@@ -1,4 +1,4 @@
-// ControlService: what the CLI asks of the coordinator.
+// ControlService: the calls of the CLI.
 #ifndef LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_
 #define LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_
 
@@ -15,7 +15,7 @@ namespace longhaul::coordinator {
 
 class ControlServiceImpl : public v1::ControlService::CallbackService {
  public:
-  // All must outlive the server.
+  // All arguments must outlive the server.
   ControlServiceImpl(Gate* gate, std::string version, Shell* shell, const BlobStore* blobs,
                      const BlobStore* copies, OwnBlobs* own_blobs)
       : gate_(gate),

@@ -1,4 +1,4 @@
-// A reactor for a call that is refused at once.
+// A gRPC reactor that refuses a call at once.
 #ifndef LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_
 #define LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_
 
@@ -14,7 +14,7 @@ class FinishNowReactor : public Reactor {
   void OnDone() override { delete this; }
 };
 
-// `Reactor`: one of gRPC's reactor types. It owns itself until gRPC is done with it.
+// `Reactor`: one of gRPC's reactor types. The object owns itself until gRPC is done with it.
 template <class Reactor>
 Reactor* FinishNow(const Status& status) {
   return new FinishNowReactor<Reactor>(status);

@@ -1,8 +1,8 @@
-// Calls of StandbyService.Follow, on threads of their own.
+// Serves calls of StandbyService.Follow on threads of their own.
 //
-// gRPC serves all other calls with two threads on a small machine, and each may be held up where it
-// looks up a member or a run: who changes those holds a lock until the standby has the change, too.
-// So the standby's word that it has it must come by another way.
+// gRPC serves all other calls with two threads on a small machine. Each of these may block while it
+// looks up a member or a run, because a change to those holds a lock until the standby has
+// confirmed it. So the standby's confirmation must arrive on another thread.
 #ifndef LONGHAUL_COORDINATOR_RPC_FOLLOW_CALL_H_
 #define LONGHAUL_COORDINATOR_RPC_FOLLOW_CALL_H_
 
@@ -26,35 +26,35 @@
 
 namespace longhaul::coordinator {
 
-// What this service answers itself has a method of gRPC's callback API.
+// This service's own calls use gRPC's callback API; Follow uses the async API.
 using StandbyServiceBase = v1::StandbyService::WithAsyncMethod_Follow<
     v1::StandbyService::WithCallbackMethod_FetchCopy<v1::StandbyService::WithCallbackMethod_Fence<
         v1::StandbyService::WithCallbackMethod_GetTerm<v1::StandbyService::Service>>>>;
 
 class FollowPort;
 
-// One call. It owns itself until it has ended. Its Start... methods and Finish are for any thread,
-// each as gRPC has it: a read and a write at a time, nothing after Finish.
+// One call, which owns itself until it has ended. Start... and Finish may be called on any thread,
+// with gRPC's rules: one read and one write at a time, nothing after Finish.
 class FollowCall {
  public:
-  // Called by the one thread of all calls' messages.
+  // Called on the one thread that serves messages of all calls.
   class Handler {
    public:
     virtual ~Handler() = default;
     virtual void OnReadDone(bool ok) = 0;
     virtual void OnWriteDone(bool ok) = 0;
-    // After Finish, when nothing is under way. The call is gone when it returns.
+    // After Finish, when no operation is pending. The call is gone when this returns.
     virtual void OnDone() = 0;
   };
 
   grpc::ServerContext& context() { return context_; }
-  // Before anything else; `handler` lives until OnDone.
+  // Call it first; `handler` lives until OnDone.
   void Begin(Handler* handler) { handler_ = handler; }
   // The message belongs to gRPC until On...Done.
   void StartRead(v1::FollowerMessage* message);
   void StartWrite(const v1::FollowedMessage& message);
   void Finish(const Status& status);
-  // Without a handler: the end of a call that is refused.
+  // Refuses a call, without a handler, after a delay.
   void FinishAfter(absl::Duration delay, const Status& status);
 
  private:
@@ -65,7 +65,7 @@ class FollowCall {
     Event event;
   };
   explicit FollowCall(FollowPort* port) : port_(port), stream_(&context_) {}
-  // Counts an operation that gRPC gives back.
+  // Counts an operation that gRPC will complete.
   void* Under(Tag* tag);
   void Happened(Event event, bool ok);
 
@@ -83,14 +83,15 @@ class FollowCall {
 
 class FollowPort {
  public:
-  // `accept` begins or ends each call. It runs on a thread of its own, and may wait.
+  // Begins or refuses each call. Runs on a thread of its own, and may block.
   using Accept = std::function<void(FollowCall* call)>;
 
-  // Before the server is built. `service` must be registered with it, and outlive this.
+  // Call it before the server is built. `service` must be registered with it, and outlive this.
   FollowPort(StandbyServiceBase* service, grpc::ServerBuilder* builder, Accept accept);
-  // Once the server has started. Before, Stop is not needed.
+  // Call it once the server has started. Before that, Stop is not needed.
   void Start();
-  // After the server's Shutdown has returned, which ends all calls; before it is destroyed.
+  // Call it after the server's Shutdown has returned, which ends all calls, and before the server
+  // is destroyed.
   void Stop();
   ~FollowPort() { Stop(); }
 
@@ -107,7 +108,7 @@ class FollowPort {
   const std::unique_ptr<grpc::ServerCompletionQueue> calls_, messages_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  size_t open_ = 0;  // calls that have begun, and not ended
+  size_t open_ = 0;  // calls that have begun and not ended
   bool closing_ = false;
   std::thread accepts_, moves_messages_;
 };

@@ -28,14 +28,14 @@ StatusOr<std::string> ReadSecret(const std::string& path) {
   return secret;
 }
 
-// Once the standby can take over no more, its coordinator serves without asking it. Had the workers
-// come to it, it would have taken over, and they would not be here. Without workers it needs nobody
-// to come.
+// Lets the coordinator serve unasked once its standby is too stale to take over. Workers that are
+// connected here show that they did not go to the standby, which could not take over without most
+// of them. Without workers the standby needs no witnesses, so it is never stale for that reason.
 void NoteStaleLater(const Followed& followed, std::set<std::string> workers) {
   if (workers.empty()) return;
   Shell* const shell = followed.shell;
   shell->CallAfter(followed.standby_is_stale, [followed, workers = std::move(workers)] {
-    // Another session may have ended since, and has a call of its own.
+    // Another session may have followed since, and has a timer of its own.
     if (followed.leadership->standby_away() < followed.standby_is_stale) return;
     size_t here = 0;
     for (const v1::WorkerStatus& worker :
@@ -122,10 +122,12 @@ void FollowSession::TakeLocked() {
             followed_.version, incoming_.hello().version())));
         return;
       }
+      // Begin copies the store, which takes long: not on the thread that moves messages.
       followed_.shell->upload_threads().Add(
           fmt::format("standby {}", static_cast<const void*>(this)),
           [session = shared_from_this()] {
             if (const Status status = session->Begin(); !status.ok()) session->End(status);
+            // The session may have ended meanwhile, and its Unfollow may have come before Follow.
             const std::lock_guard lock(session->mutex_);
             if (session->end_) session->followed_.store->journal().Unfollow(session.get());
           });
@@ -142,7 +144,7 @@ void FollowSession::TakeLocked() {
       if (!begun_ || std::exchange(live_, true)) break;
       LogInfo("the standby {} has all that this coordinator has", address_);
       followed_.leadership->NoteStandby(address_);
-      // From then on it may take over, for which it has to know them.
+      // It may take over from now on, for which it must know the workers.
       v1::FollowedMessage workers, live;
       workers.mutable_beat()->mutable_worker_ids()->Add(workers_.begin(), workers_.end());
       PushLocked(std::move(workers));
@@ -160,6 +162,8 @@ Status FollowSession::Begin() {
   std::optional<StoreCopy> copy;
   v1::FollowedMessage message;
   v1::FollowedMessage::Begin& begin = *message.mutable_begin();
+  // The copy begins inside Follow, while no transaction runs, so the first change sent follows it
+  // without a gap.
   LH_RETURN_IF_ERROR(
       followed_.store->journal().Follow(shared_from_this(), [&](uint64_t number) -> Status {
         begin.set_change(number);
@@ -191,10 +195,12 @@ Status FollowSession::Begin() {
   return absl::OkStatus();
 }
 
-// Behind the store: what its runs name is there. What comes or goes meanwhile is told, too.
+// Listed after the store was copied, so every blob that its runs name is in the list. Blobs that
+// come or go meanwhile are reported as well.
 Status FollowSession::ListBlobs() {
   data_ = std::make_shared<Blobs>(v1::BLOB_FOLDER_DATA, weak_from_this());
   copies_ = std::make_shared<Blobs>(v1::BLOB_FOLDER_COPIES, weak_from_this());
+  // Before List, so that no blob falls between the two.
   followed_.blobs->SetFollower(data_);
   followed_.copies->SetFollower(copies_);
   for (const auto& [folder, blobs] : {std::pair(v1::BLOB_FOLDER_DATA, followed_.blobs),
@@ -242,7 +248,7 @@ void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, ui
   std::unique_lock lock(mutex_);
   sent_blobs_.insert({folder, sha256});
   PushLocked(std::move(message));
-  // However long it takes: Beat ends the session of a standby that is silent.
+  // Without a limit of its own: Beat ends the session of a silent standby.
   changed_.wait(lock, [&] {
     return !live_ || end_.has_value() || !sent_blobs_.contains({folder, sha256});
   });
@@ -336,7 +342,7 @@ void FollowSession::OnWriteDone(bool ok) {
   writing_.reset();
   if (!live_) heard_ = Now();  // it reads the copy, and has nothing to say
   if (end_) {
-    // It waited for this write.
+    // EndLocked left Finish to this call, as gRPC must not finish during a write.
     if (!std::exchange(finished_, true)) call_->Finish(*end_);
     return;
   }
@@ -367,7 +373,7 @@ void FollowSession::EndLocked(const Status& status) {
                Message(status));
   }
   if (writing_) {
-    // Finish has to wait for it, and the standby may never read it.
+    // Finish must wait for the write, and the standby may never read it: cancelling ends both.
     call_->context().TryCancel();
     return;
   }

@@ -1,11 +1,11 @@
-// A standby's stream, as the coordinator that it follows sees it: a copy of the store, then every
-// change, in order. Once the standby has all, whoever writes to the store waits for it, so that the
-// coordinator does nothing that its standby does not know of. One that does not keep up is sent
-// away, and begins anew.
+// The coordinator's side of a standby's stream: sends a copy of the store, then every change, in
+// order. Once the standby has everything, every write to the store waits for its confirmation, so
+// the coordinator never acts on what its standby does not know. A standby that does not keep up is
+// disconnected, and starts again.
 //
-// The thread of FollowCall calls OnReadDone, OnWriteDone and OnDone; it never waits for the state.
-// Changed, Await and the blobs' methods are for any thread. The object keeps itself alive until its
-// call has ended (OnDone).
+// FollowCall's thread calls OnReadDone, OnWriteDone and OnDone, and never waits for the state.
+// Changed, Await and the blobs' methods may be called on any thread. The object keeps itself alive
+// until its call has ended (OnDone).
 #ifndef LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
 #define LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
 
@@ -35,7 +35,7 @@
 
 namespace longhaul::coordinator {
 
-// What is followed. All must outlive the server.
+// What is followed. Everything must outlive the server.
 struct Followed {
   Shell* shell = nullptr;
   Store* store = nullptr;
@@ -52,11 +52,12 @@ class FollowSession : public FollowCall::Handler,
                       public Notifier::Subscriber,
                       public std::enable_shared_from_this<FollowSession> {
  public:
-  // The coordinator says something so often.
+  // Longest time between two messages of the coordinator.
   static constexpr absl::Duration kBeat = absl::Seconds(1);
-  // A standby that says nothing for so long, or has a change for so long, is sent away.
+  // A standby that is silent for this long, or takes this long to confirm a change, is
+  // disconnected.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
-  // Of what waits to be sent.
+  // Maximum size of messages that wait to be sent.
   static constexpr size_t kMaxOutgoingBytes = kMaxChangeBytes;
 
   static void Start(const Followed& followed, FollowCall* call);
@@ -76,7 +77,7 @@ class FollowSession : public FollowCall::Handler,
       : followed_(std::move(followed)), call_(call) {}
 
   void TakeLocked();
-  // Makes the copy. On a thread of the shell's for disks; it may still run after OnDone.
+  // Makes the copy, on one of the shell's threads for disks. It may still run after OnDone.
   Status Begin();
   Status ListBlobs();
   void Beat();
@@ -95,20 +96,20 @@ class FollowSession : public FollowCall::Handler,
   std::shared_ptr<Blobs> data_, copies_;  // from Begin
   v1::FollowerMessage incoming_;          // gRPC's while a read is under way
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::string address_;  // from hello
   bool greeted_ = false;
   std::optional<v1::FollowedMessage> begin_;  // until it is written
-  UniqueFd copy_;                             // of the store, until it is sent
-  bool begun_ = false;                        // begin_ was there
-  std::deque<v1::FollowedMessage> outgoing_;  // behind the copy
+  UniqueFd copy_;                             // the copy of the store, until it is sent
+  bool begun_ = false;                        // begin_ was set
+  std::deque<v1::FollowedMessage> outgoing_;  // to send after the copy
   std::optional<v1::FollowedMessage> writing_;
   size_t outgoing_bytes_ = 0;
-  bool live_ = false;  // it has all: it is waited for
+  bool live_ = false;  // it has everything: writes wait for it
   uint64_t has_change_ = 0;
-  std::set<std::string> workers_;  // who were connected at the last beat, by their ids
-  std::set<std::pair<int, std::string>> sent_blobs_;  // that it has not yet
+  std::set<std::string> workers_;  // ids of the workers that were connected at the last beat
+  std::set<std::pair<int, std::string>> sent_blobs_;  // sent, and not confirmed yet
   MonoTime heard_ = Now();
   std::optional<Status> end_;
   bool finished_ = false;

@@ -1,5 +1,5 @@
-// The one place where callers are let in: who they are (GuardedPort), whether they are members
-// still (Members), and whether their role may (rights.h). Thread-safe.
+// Decides whether a caller is let in: who it is (GuardedPort), whether it is still a member
+// (Members), and whether its role has the right (rights.h). Thread-safe.
 #ifndef LONGHAUL_COORDINATOR_RPC_GATE_H_
 #define LONGHAUL_COORDINATOR_RPC_GATE_H_
 
@@ -14,9 +14,9 @@
 
 namespace longhaul::coordinator {
 
-// In which stores a caller may look for a blob; at least one of them.
+// The stores in which a caller may look for a blob; at least one.
 struct MayBe {
-  bool blob = false;  // what was uploaded, and tokens made of it
+  bool blob = false;  // uploads, and token files made of them
   bool copy = false;  // shards
 };
 
@@ -26,14 +26,16 @@ class Gate {
   Gate(GuardedPort* port, const Members* members, const Shell* shell, BlobLists* lists)
       : port_(port), members_(members), shell_(shell), lists_(lists) {}
 
-  // First in every call. kUnauthenticated: nobody whom this coordinator knows; kPermissionDenied.
+  // Call it first in every call. kUnauthenticated: the coordinator does not know the caller.
+  // kPermissionDenied: its role lacks the right.
   StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
-  // Of a caller who was let in before. kUnauthenticated: revoked since.
+  // Checks again a caller that was let in before. kUnauthenticated: revoked since.
   Status StillMember(const Caller& caller) const;
-  // The id of a run that the caller may see and stop; for those who may all, `run` as it is.
+  // The id of a run that the caller may see and stop. Callers that may see all runs get `run`
+  // unchanged.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
-  // kPermissionDenied unless the blob is named as the caller's role needs it. kUnavailable of a
-  // worker that has no session here, as after a takeover or a restart: it may have a cell.
+  // kPermissionDenied unless the caller's role entitles it to this blob. kUnavailable for a worker
+  // without a session, as after a takeover or a restart: it may have a cell.
   StatusOr<MayBe> MayFetch(const Caller& caller, const std::string& sha256) const;
   // Ends every connection of a member.
   void Cut(const std::string& member) { port_->Cut(member); }

@@ -1,6 +1,6 @@
-// What may come in from workers and users: sizes, counts and texts, checked before the state sees
-// them. docs/design/limits.md lists them. Pure functions; errors are kInvalidArgument and say what
-// was expected and what came, without repeating it.
+// Limits on what workers and users send (sizes, counts and texts), checked before the state sees
+// it. Listed in docs/design/limits.md. Pure functions. Errors are kInvalidArgument and say what was
+// expected and what came, without repeating it.
 #ifndef LONGHAUL_COORDINATOR_RPC_INTAKE_H_
 #define LONGHAUL_COORDINATOR_RPC_INTAKE_H_
 
@@ -13,36 +13,36 @@
 
 namespace longhaul::coordinator {
 
-// A message of a worker, encoded.
+// An encoded message of a worker.
 inline constexpr size_t kMaxReportBytes = 64 << 10;
-inline constexpr int kMaxTraceSteps = 64;  // of its trace
-// Names, versions, ids, addresses: each of a hello's texts.
+inline constexpr int kMaxTraceSteps = 64;  // steps in a trace
+// Each text of a hello: names, versions, ids, addresses.
 inline constexpr size_t kMaxHelloTextBytes = 256;
 inline constexpr int kMaxDevices = 64;
 inline constexpr int kMaxEndpoints = 16;      // data transports
-inline constexpr int kMaxDataAddresses = 16;  // of each
-// Texts for people: of a log line and of an error. Longer ones are cut.
+inline constexpr int kMaxDataAddresses = 16;  // addresses of each endpoint
+// A log line or an error, for people. Longer ones are cut.
 inline constexpr size_t kMaxLineBytes = 4 << 10;
-// Messages of one worker in a second, and how many more at once (it sends what it kept while the
-// coordinator was away).
+// Messages of one worker a second, and the burst beyond that: after the coordinator was away, a
+// worker sends what it kept.
 inline constexpr double kReportsPerSecond = 1'000;
 inline constexpr double kReportBurst = 2'000;
 
 inline constexpr size_t kMaxRunFileBytes = 1 << 20;
-inline constexpr size_t kMaxNameBytes = 4 << 10;  // of files and of runs in requests
+inline constexpr size_t kMaxNameBytes = 4 << 10;  // names of files and runs in requests
 inline constexpr int kMaxOverrides = 1'000;
 inline constexpr int kMaxDataFiles = 10'000;
-// Asked for in one MissingBlobs.
+// Blobs asked for in one MissingBlobs.
 inline constexpr int kMaxBlobsAsked = 10'000;
-// What a user may assume of the network.
+// Assumptions of a user about the network.
 inline constexpr uint64_t kMaxAssumedBitsPerSecond = 1'000'000'000'000'000;
 inline constexpr double kMaxAssumedDelaySeconds = 3600;
-// Streams that follow a run, events or logs, all callers together.
+// Streams of all callers that follow a run, events or logs.
 inline constexpr size_t kMaxFollowers = 256;
 
-// Also makes printable what is shown and not compared: version, host, devices' names.
+// Also makes texts printable that are shown but not compared: version, host, devices' names.
 Status AdmitHello(v1::Hello* hello);
-// Makes texts for people printable and cuts them.
+// Also makes texts for people printable, and cuts them.
 Status AdmitReport(v1::WorkerMessage* message);
 Status AdmitSubmit(const v1::SubmitRequest& request);
 

@@ -1,5 +1,5 @@
-// MemberService: members come, renew their certificates, are listed and are sent away. Without TLS
-// there are none, and every call says so.
+// MemberService: members join, renew certificates, are listed and are revoked. Without TLS there
+// are no members, and every call says so.
 #ifndef LONGHAUL_COORDINATOR_RPC_MEMBER_SERVICE_H_
 #define LONGHAUL_COORDINATOR_RPC_MEMBER_SERVICE_H_
 

@@ -85,7 +85,7 @@ constexpr Row<v1::RunStatus> kRunRows[] = {
      }},
 };
 
-// Of a stage whose worker has reported a step.
+// The value, for a stage whose worker has reported a step.
 Value Reported(const v1::StageStatus& stage, double value) {
   return If(stage.step() > 0, value);
 }

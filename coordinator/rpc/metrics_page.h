@@ -1,4 +1,5 @@
-// What the coordinator tells Prometheus of itself, of runs and of workers (docs/guide/metrics.md).
+// The coordinator's metrics for Prometheus: of itself, of runs and of workers
+// (docs/guide/metrics.md).
 #ifndef LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
 #define LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
 
@@ -15,10 +16,10 @@
 
 namespace longhaul::coordinator {
 
-// A run that has ended is shown for so long, that its end is seen by whoever scrapes.
+// How long a run is shown after its end, so that a scrape sees the end.
 inline constexpr absl::Duration kShownAfterEnd = absl::Minutes(15);
 
-// All that the page is made of, at one moment.
+// Everything that the page shows, read at one moment.
 struct Reading {
   std::vector<v1::RunStatus> runs;
   std::vector<v1::WorkerStatus> workers;
@@ -31,11 +32,11 @@ struct Reading {
   std::string version;
 };
 
-// Of what the state machine knows anyway; `state_dir` has the store, whose size is asked for.
+// Reads what the state machine knows; `state_dir`: the folder of the store, whose size is read.
 Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
              const std::string& version);
 
-// Pure. Of links between workers only those are shown that a run uses: all pairs would be too many.
+// Pure. Shows only links between workers that a run uses: all pairs would be too many.
 metrics::Page PageOf(const Reading& reading);
 
 }  // namespace longhaul::coordinator

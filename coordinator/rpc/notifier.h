@@ -1,4 +1,4 @@
-// Tells streams that follow something that there may be news. Thread-safe.
+// Tells subscribed streams that there may be news. Thread-safe.
 #ifndef LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
 #define LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
 
@@ -15,22 +15,22 @@ class Notifier {
     virtual ~Subscriber() = default;
     // Something may have changed. Must not block.
     virtual void OnNews() = 0;
-    // The coordinator goes away: end the stream.
+    // The coordinator shuts down: end the stream.
     virtual void OnShutdown() = 0;
   };
 
-  // Until the subscriber is destroyed. After Shutdown(), it hears of that at once.
+  // Subscribes until the subscriber is destroyed. After Shutdown() it hears of that at once.
   void Add(const std::shared_ptr<Subscriber>& subscriber);
-  // Subscribers that are alive, or were when last counted.
+  // Number of live subscribers when last counted.
   size_t size();
-  // Call without locks that subscribers take.
+  // Call it without locks that subscribers take.
   void Notify();
   void Shutdown();
 
  private:
   std::vector<std::shared_ptr<Subscriber>> Live();
 
-  std::mutex mutex_;  // of both below
+  std::mutex mutex_;  // guards what follows
   std::vector<std::weak_ptr<Subscriber>> subscribers_;
   bool shut_down_ = false;
 };

@@ -1,9 +1,11 @@
-// Which blobs a member may name in a run: those that he uploaded, all of their bytes, and those
-// that a run of his names. Whoever knows only the hash of somebody's data gets nothing by it, nor
-// learns whether it is here. Admins may name all, and so may everybody without encryption.
+// Decides which blobs a member may name in a run: blobs of which it uploaded every byte, and blobs
+// that its own runs name. Knowing only the hash of another member's data gives no access, and does
+// not even tell whether the data is here. Admins may name all blobs; so may everybody without
+// encryption.
 //
-// Uploads are remembered in memory alone, for a day after they came or were asked for last, as
-// garbage collection leaves them; who submits after a restart sends again. Thread-safe.
+// Uploads are remembered in memory only, for a day after they arrived or were last asked for, which
+// is how long garbage collection keeps them. After a restart of the coordinator a submitter uploads
+// again. Thread-safe.
 #ifndef LONGHAUL_COORDINATOR_RPC_OWN_BLOBS_H_
 #define LONGHAUL_COORDINATOR_RPC_OWN_BLOBS_H_
 
@@ -23,16 +25,16 @@
 
 namespace longhaul::coordinator {
 
-// The last uploads of members. Each member has a bound of its own, so nobody pushes out what others
-// have sent.
+// The last uploads of each member. Each member has its own limit, so nobody evicts what others have
+// sent.
 class RecentUploads {
  public:
-  static constexpr size_t kMost = 200'000;  // of a member; the oldest are forgotten
+  static constexpr size_t kMost = 200'000;  // per member; the oldest are forgotten
   explicit RecentUploads(size_t most = kMost) : most_(most) {}
 
   void Add(const std::string& member, const std::string& sha256, MonoTime now);
   bool Has(const std::string& member, const std::string& sha256, MonoTime now) const;
-  // The member counts on a blob: where it is remembered, it is as if it came now.
+  // The member relies on a blob: if it is remembered, its day starts again.
   void Refresh(const std::string& member, const std::string& sha256, MonoTime now);
 
  private:
@@ -50,7 +52,7 @@ class RecentUploads {
 
   const size_t most_;
   mutable std::mutex mutex_;
-  std::map<std::string, OfMember> members_;  // that have any
+  std::map<std::string, OfMember> members_;  // members with uploads
 };
 
 class OwnBlobs {
@@ -58,12 +60,13 @@ class OwnBlobs {
   // All must outlive this.
   OwnBlobs(const Shell* shell, BlobLists* lists) : shell_(shell), lists_(lists) {}
 
-  // Whether a blob is his to name. Valid as long as this; the caller's runs are those of now.
+  // Whether the caller may name a blob. Valid as long as this object; considers the caller's runs
+  // of now.
   using Test = std::function<bool(const std::string& sha256)>;
   Test Of(const Caller& caller) const;
   // A member has sent all bytes of a blob.
   void Uploaded(const Caller& caller, const std::string& sha256);
-  // A member counts on a blob that is his, and is about to name it.
+  // A member relies on one of its blobs, which it is about to name.
   void Claimed(const Caller& caller, const std::string& sha256);
   BlobLists& lists() const { return *lists_; }
 

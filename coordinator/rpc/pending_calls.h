@@ -1,6 +1,6 @@
-// Calls of the CLI that wait for an answer of the state machine. Each is answered exactly once: by
-// Answer, by FailAll, or by whoever succeeded to Drop it. Thread-safe; callbacks run on the
-// caller's thread, without locks.
+// Calls of the CLI that wait for the state machine. Each is answered exactly once: by Answer, by
+// FailAll, or by whoever Drop returned true to. Thread-safe; callbacks run on the caller's thread,
+// without locks.
 #ifndef LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_
 #define LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_
 
@@ -24,7 +24,7 @@ class PendingCalls {
     calls_.emplace(id, std::move(done));
   }
 
-  // True: it was waiting, and its callback will not run.
+  // True: the call was waiting, and its callback will not run.
   bool Drop(RequestId id) {
     const std::lock_guard lock(mutex_);
     return calls_.erase(id) > 0;
@@ -57,7 +57,7 @@ class PendingCalls {
   }
 
  private:
-  mutable std::mutex mutex_;  // of calls_
+  mutable std::mutex mutex_;  // guards calls_
   std::map<RequestId, Done> calls_;
 };
 

@@ -1,6 +1,6 @@
-// Plans and retuned plans, computed off the loop: a search may take seconds. One thread, one
-// computation at a time, in the order in which they were asked for, but that plans, for which
-// workers are held, come before retuned ones.
+// Computes plans and retuned plans off the shell's loop, as a search may take seconds. One thread
+// computes one after the other, in the order of requests, except that plans go before retuned
+// plans, because workers are held for a plan.
 #ifndef LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_
 #define LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_
 
@@ -17,7 +17,7 @@
 
 namespace longhaul::coordinator {
 
-// What computes; tests put other functions here.
+// The functions that compute; tests replace them.
 struct Planner {
   std::function<StatusOr<Plan>(const PlanRequest&, const std::stop_token&)> plan = MakePlan;
   std::function<StatusOr<std::optional<Plan>>(const RunSpec&, const Plan&, const Seen&,
@@ -25,7 +25,7 @@ struct Planner {
       retune = Retune;
 };
 
-// What was computed since the start: plans, and other depths for plans that there are.
+// Totals since the start: plans, and plans retuned to another number of microbatches in flight.
 struct PlannerUse {
   uint64_t plans = 0, retunes = 0;
   double plan_seconds = 0, retune_seconds = 0;
@@ -34,17 +34,17 @@ struct PlannerUse {
 // Thread-safe.
 class PlannerThread {
  public:
-  // `done` runs on this thread, and for nothing that was cancelled before it ended.
+  // `done` runs on this thread, and never for a computation that was cancelled in time.
   PlannerThread(Planner planner, std::function<void(Event)> done);
-  // Waits for the computation under way, which is told to stop.
+  // Tells the current computation to stop, and waits for it.
   ~PlannerThread();
 
   void Add(command::ComputePlan asked);
   void Add(command::ComputeRetune asked);
-  // Ends it soon where it is under way, else it does not begin.
+  // Stops the computation soon if it runs; else it never begins.
   void Cancel(ComputationId id);
   PlannerUse Use() const;
-  // Cancels all, once and for ever. Does not wait.
+  // Cancels everything, for ever. Does not wait.
   void Stop();
 
  private:
@@ -60,10 +60,10 @@ class PlannerThread {
 
   const Planner planner_;
   const std::function<void(Event)> done_;
-  mutable std::mutex mutex_;  // of the next four
+  mutable std::mutex mutex_;  // guards the next four
   PlannerUse use_;
   std::condition_variable changed_;
-  std::list<Computation> computations_;  // the first one is under way
+  std::list<Computation> computations_;  // the first one runs
   bool stopping_ = false;
   std::thread thread_;
 };

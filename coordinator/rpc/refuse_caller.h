@@ -1,5 +1,5 @@
-// The end of a call without the right token: logged (once a second for each address) and answered
-// late, so that nobody tries tokens as fast as the network carries them.
+// Ends a call without valid credentials: logs it (once a second for each address) and answers late,
+// so that nobody can try tokens at the network's speed.
 #ifndef LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_
 #define LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_
 
@@ -20,7 +20,7 @@
 namespace longhaul::coordinator {
 
 inline constexpr std::chrono::milliseconds kRefusalDelay{500};
-// Refused calls that wait for their answer; further ones get it at once.
+// Maximum number of refusals that wait; further ones are answered at once.
 inline constexpr size_t kMaxWaitingRefusals = 1024;
 inline std::atomic<size_t> waiting_refusals{0};
 

@@ -1,4 +1,4 @@
-// Who may make which call: one table, and what has to be the caller's own. Pure.
+// The table of who may make which call, and what must belong to the caller. Pure.
 #ifndef LONGHAUL_COORDINATOR_RPC_RIGHTS_H_
 #define LONGHAUL_COORDINATOR_RPC_RIGHTS_H_
 
@@ -44,29 +44,30 @@ enum class Call : uint8_t {
   kFence,
 };
 
-// What a call is about, and has to be of the caller. Admins may do all that their roles may.
+// What a call is about, which must belong to the caller. Admins are exempt.
 enum class Owned : uint8_t {
   kNothing,
-  kRun,     // that he submitted
-  kBlob,    // that one of his runs names, or a run in which he has a cell
-  kWorker,  // whose id his certificate has
+  kRun,     // submitted by the caller
+  kBlob,    // named by one of the caller's runs, or by a run in which the caller has a cell
+  kWorker,  // with the id in the caller's certificate
 };
 
 struct Right {
   Call call;
-  std::string_view name;  // as the service has it
+  std::string_view name;  // as in the service
   bool worker, user, admin;
   Owned owned;
 };
 
-// Of every call, in the order of their numbers.
+// The rights of all calls, in the order of enum Call.
 std::span<const Right> Rights();
 const Right& RightOf(Call call);
-// kPermissionDenied: his role may not. A caller without encryption may all.
+// kPermissionDenied: the caller's role lacks the right. A caller without encryption may do
+// everything.
 Status CheckRole(const Caller& caller, Call call);
-// Whether everybody's runs are as his own: of admins, and without encryption.
+// Whether all runs count as the caller's own: for admins, and without encryption.
 bool MayAll(const Caller& caller);
-// kPermissionDenied: somebody else's.
+// kPermissionDenied: the run is somebody else's.
 Status CheckOwner(const Caller& caller, const v1::RunStatus& run);
 
 }  // namespace longhaul::coordinator

@@ -1,4 +1,5 @@
-// The coordinator as one object: store, state machine and gRPC server. What main() and tests start.
+// The whole coordinator as one object: store, state machine and gRPC server. main() and tests start
+// it.
 #ifndef LONGHAUL_COORDINATOR_RPC_SERVER_H_
 #define LONGHAUL_COORDINATOR_RPC_SERVER_H_
 
@@ -17,51 +18,50 @@
 namespace longhaul::coordinator {
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:7070";  // host:port; port 0: any
-  std::string state_dir;                  // made where it is missing
-  // Plain TCP. Without: TLS, with the authority of the state directory, which is made where there
-  // is none.
+  std::string listen = "127.0.0.1:7070";  // host:port; port 0: any free one
+  std::string state_dir;                  // created if missing
+  // Plain TCP. False: TLS with the state directory's authority, which is made if missing.
   bool insecure = false;
-  std::string token;  // insecure: that of every caller; empty: everybody may call, on loopback only
-  // TLS: gets a join token for admins where there is no such file; empty: <state_dir>/token.
+  std::string token;  // with `insecure`: every caller's token; empty: none needed, loopback only
+  // TLS: file that gets a join token for admins if it does not exist; empty: <state_dir>/token.
   std::string token_file;
-  std::string worker_token_file;  // TLS: likewise a join token for workers; empty: none
-  absl::Duration certificate_lifetime = kDefaultLifetime;  // of members
-  std::string http;     // host:port of the dashboard, on loopback; empty: none
-  std::string reports;  // of sweeps, which the dashboard links to; empty: none
-  std::string relay;    // host:port where links between workers are carried; empty: they are not
-  std::string relay_advertise;  // where workers reach that; empty: at the coordinator's host
+  std::string worker_token_file;                           // TLS: the same for workers; empty: none
+  absl::Duration certificate_lifetime = kDefaultLifetime;  // members' certificates
+  std::string http;             // host:port of the dashboard, on loopback; empty: none
+  std::string reports;          // folder of sweep reports for the dashboard; empty: none
+  std::string relay;            // host:port that relays links between workers; empty: no relay
+  std::string relay_advertise;  // address of the relay for workers; empty: the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
-  absl::Duration standby_is_stale = kStandbyIsStale;  // after it was heard last
+  absl::Duration standby_is_stale = kStandbyIsStale;  // time since it was last heard
   std::string metrics;        // numeric host:port for Prometheus; empty: none
-  Claim claim = Claim::kOwn;  // to the state directory; the others begin a new term
+  Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
   StateOptions state;
 };
 
-// Of a state directory that nobody serves now: its authority, and the join tokens of
-// ServerOptions, all made where they are missing. What was made, in sentences.
+// Makes the authority and the join tokens of ServerOptions in a state directory that nobody serves,
+// as far as they are missing. Says in sentences what it made.
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 
 // Thread-safe after Start.
 class CoordinatorServer {
  public:
-  // Serves when it returns. Writes the address to <state_dir>/address. kFailedPrecondition for an
-  // address that needs a token, a directory in use, a store that cannot be used, and where another
-  // coordinator commands; kUnavailable: it cannot be known whether one does; what
-  // GuardedPort::Open says of an address that cannot be had.
+  // Serves when it returns. Writes its address to <state_dir>/address. kFailedPrecondition: the
+  // address needs a token, the directory is in use, the store cannot be used, or another
+  // coordinator commands. kUnavailable: it cannot find out whether another one commands. Else the
+  // errors of GuardedPort::Open.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
-  // Stops and waits for what Stop left.
+  // Stops, and waits for what Stop left running.
   ~CoordinatorServer();
 
   // The address that is really bound: "127.0.0.1:43521".
   const std::string& address() const;
-  // That of the dashboard; empty: there is none.
+  // The dashboard's address; empty: no dashboard.
   std::string http_address() const;
-  // Not OK when the coordinator can do nothing any more; the process should end.
+  // Not OK when the coordinator can no longer work; the process should end.
   Status failure() const;
-  // Ends every stream and call and the loop, within `limit`. False: data was still being prepared,
-  // or a viewer of the dashboard keeps a thread; the process may exit as it is (what was under way
-  // is done again after the next start).
+  // Ends every stream, every call and the loop within `limit`. False: data is still being prepared,
+  // or a dashboard viewer keeps a thread. The process may exit anyway: unfinished work is repeated
+  // after the next start.
   bool Stop(absl::Duration limit);
 
  private:

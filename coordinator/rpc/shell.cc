@@ -17,9 +17,9 @@ namespace {
 constexpr absl::Duration kNotifyInterval = absl::Milliseconds(100);
 // However soon the state wants to be woken, the loop never spins.
 constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
-// So many users' texts and shards are read at once.
+// Maximum number of texts and shards that are read at once.
 constexpr size_t kDiskThreads = 4;
-// So many uploads are synced at once.
+// Maximum number of uploads that are synced at once.
 constexpr size_t kUploadThreads = 2;
 
 Status Stopping() {
@@ -54,7 +54,7 @@ Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, Data
       blobs_(blobs),
       copies_(copies),
       state_(std::move(state)),
-      // The state may want to be woken, or have something to do about what it found.
+      // Tick at once: the state may have to act on the runs that it found in the store.
       wake_at_(Now()),
       chores_(std::move(preparer), copies, &disk_threads_,
               [this](Event event) { Post(std::move(event)); }),
@@ -73,12 +73,14 @@ bool Shell::Stop(Deadline deadline) {
     stopping_ = true;
   }
   work_.notify_one();
+  // The loop ends first, so that no command reaches a session that is being closed.
   if (thread_.joinable()) thread_.join();
   std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions;
   {
     const std::lock_guard lock(mutex_);
     sessions.swap(sessions_);
   }
+  // Without the lock: a session that ends calls Leave, which takes it.
   for (const auto& [id, sink] : sessions) sink->Close("the coordinator is shutting down", true);
   notifier_.Shutdown();
   submits_.FailAll(Stopping());
@@ -106,6 +108,7 @@ StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::He
     return absl::ResourceExhaustedError(fmt::format(
         "this coordinator serves at most {} workers, and so many are connected", kMaxSessions));
   }
+  // One lock for both: the state must hear of the session before anything that the session says.
   const SessionId session(++last_session_);
   sessions_.emplace(session, sink);
   events_.push_back(event::WorkerJoined{session, std::move(hello)});
@@ -141,6 +144,7 @@ RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::D
         "{} calls of this kind are waiting already; try again later", kMaxPendingCalls)));
     return id;
   }
+  // Before the event: the loop may answer it at once.
   calls->Add(id, std::move(done));
   bool accepted = false;
   {
@@ -149,7 +153,7 @@ RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::D
     if (accepted) events_.push_back(make_event(id));
   }
   if (accepted) work_.notify_one();
-  // Stop() may have answered it between; then this does nothing.
+  // Stop() may have answered the call in between; Answer then does nothing.
   if (!accepted) calls->Answer(id, Stopping());
   return id;
 }
@@ -252,7 +256,7 @@ bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<vo
     }
     std::optional<MonoTime> until = wake_at_;
     if (!timers_.empty()) until = std::min(until.value_or(MonoTime::max()), timers_.begin()->first);
-    // One round of this loop for each notification, so a new timer or event is never missed.
+    // Checks everything again after each wake-up, so no new timer or event is missed.
     if (until.has_value()) {
       work_.wait_until(lock, *until);
     } else {
@@ -270,6 +274,7 @@ void Shell::Loop() {
     due.clear();
     const bool wake = wake_at_.has_value() && *wake_at_ <= Now();
     if (events.empty() && !wake) continue;
+    // Before the tick, so that sessions read on while it runs.
     TellTaken(events);
     std::vector<SessionId> left;
     for (const Event& event : events) {
@@ -287,6 +292,7 @@ void Shell::Loop() {
     events.clear();
     for (Command& command : commands) Execute(std::move(command));
     commands.clear();
+    // After the commands: some may still be for a session that has left.
     ForgetSessions(left);
   }
 }
@@ -307,6 +313,8 @@ Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands
     const std::lock_guard lock(state_mutex_);
     const MonoTime began = Now();
     TickResult result = state_->Tick(std::move(events), began, UnixMsNow());
+    // Stored before any command goes out: no worker may act on what a crash could make the
+    // coordinator forget.
     LH_RETURN_IF_ERROR(store_->Apply(result.writes));
     ++ticks_;
     in_ticks_ += Now() - began;

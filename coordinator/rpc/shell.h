@@ -1,9 +1,9 @@
-// The shell around the state machine: one thread that gathers events, ticks the state, has its
-// writes in the store before its commands go out, and tells followers of news. What takes longer
-// than a tick may has threads of its own: data and shards one, plans another.
+// The shell around the pure state machine: one thread collects events, ticks the state, stores its
+// writes, then carries out its commands, and notifies followers. Work that takes longer than a tick
+// may has threads of its own: for data and shards, and for plans.
 //
-// Every method may be called from any thread and does not block for long. Nothing is called with
-// the shell's locks held. docs/design/threading.md has the picture.
+// Every method may be called on any thread and does not block for long. The shell calls nothing
+// with its locks held. See docs/design/threading.md.
 #ifndef LONGHAUL_COORDINATOR_RPC_SHELL_H_
 #define LONGHAUL_COORDINATOR_RPC_SHELL_H_
 
@@ -32,56 +32,56 @@
 
 namespace longhaul::coordinator {
 
-// What the coordinator's own work took since its start, and how it stands now.
+// What the coordinator's own work took since its start, and its queues now.
 struct ShellUse {
   uint64_t ticks = 0;
-  double tick_seconds = 0;    // of all ticks, the store's transactions among them
+  double tick_seconds = 0;    // all ticks, with the store's transactions
   size_t events_waiting = 0;  // for the next tick
-  size_t sessions = 0;        // of workers
+  size_t sessions = 0;        // workers'
   PlannerUse planner;
 };
 
-// What the shell needs of a worker's stream. Calls return at once and do nothing after the stream's
+// The shell's view of a worker's stream. Calls return at once, and do nothing after the stream's
 // end.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
   virtual void Send(v1::WorkerCommand command) = 0;
-  // Ends the stream after what was sent before; `retry`: the worker should dial again.
+  // Ends the stream after everything sent before. `retry`: the worker should dial again.
   virtual void Close(const std::string& why, bool retry) = 0;
-  // The loop has taken this many of the messages that were handed to Say.
+  // The loop has processed this many of the messages passed to Say.
   virtual void Taken(size_t messages) = 0;
 };
 
 class Shell {
  public:
-  // The workers and the CLI's waiting calls that are served at once.
+  // Maximum number of workers, and of CLI calls that wait.
   static constexpr size_t kMaxSessions = 4096;
   static constexpr size_t kMaxPendingCalls = 1024;
 
-  // Reads the store. It, `blobs` and `copies` (of checkpoint shards) must outlive this.
+  // Reads the store, which must outlive this, as `blobs` and `copies` (of checkpoint shards) must.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
                                                  const BlobStore* blobs, const BlobStore* copies,
                                                  DataPreparer preparer, Planner planner = {});
   ~Shell();
-  // Ends the loop, then every stream and waiting call. The state does not hear of it: to a
-  // coordinator that starts again, its workers are just not there yet. False: data was still being
-  // prepared at the deadline (the destructor waits for it).
+  // Ends the loop, then every stream and waiting call. The state is not told, so after a restart
+  // its workers are just not there yet. False: data was still being prepared at the deadline; the
+  // destructor waits for it.
   bool Stop(Deadline deadline);
-  // Why the loop ended by itself: the store refused a write. Nothing is done after that.
+  // Why the loop ended by itself: the store refused a write. Nothing happens after that.
   Status failure() const;
 
   // ---- Workers
-  // kResourceExhausted with too many sessions, kUnavailable when stopping.
+  // kResourceExhausted: too many sessions. kUnavailable: stopping.
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
   void Say(SessionId session, v1::WorkerMessage message);
-  // A shard has come; `from`: whose upload it was, as far as is known. Before that worker hears of
-  // it, so that the state knows before the worker says that it has sent it.
+  // A shard was uploaded; `from`: by whom, as far as known. Call it before the worker gets its
+  // answer, so that the state knows of the shard before the worker reports it.
   void CopyStored(std::optional<WorkerId> from, std::string sha256);
-  // Once, last.
+  // The session's last call, exactly once.
   void Leave(SessionId session, std::string why, bool for_good = false);
 
-  // ---- Calls that the state answers. `done` runs once, unless Drop... returns true.
+  // ---- Calls that the state answers. `done` runs once, unless Drop returns true.
   using SubmitDone = PendingCalls<v1::SubmitReply>::Done;
   using PlanDone = PendingCalls<v1::PlanReply>::Done;
   using StopDone = PendingCalls<v1::StopReply>::Done;
@@ -98,7 +98,7 @@ class Shell {
   using TraceDone = PendingCalls<v1::TraceReply>::Done;
   RequestId ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done);
   RequestId TraceRun(std::string run, uint32_t steps, TraceDone done);
-  // True: it was still waiting, and its callback will not run.
+  // True: the call was still waiting, and its callback will not run.
   bool Drop(RequestId request);
 
   // ---- Queries
@@ -112,18 +112,17 @@ class Shell {
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
-  // For uploads that wait for disks; they do not wait for texts that are tokenized. Stopped with
-  // the shell.
+  // For uploads, which wait for disks but not for texts that are tokenized. Stopped with the shell.
   WorkThreads& upload_threads() { return upload_threads_; }
 
-  // Runs `call` on the loop's thread after `delay`; not at all when the loop has ended.
+  // Runs `call` on the loop's thread after `delay`; never if the loop has ended.
   void CallAfter(absl::Duration delay, std::function<void()> call);
 
  private:
   Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
         Planner planner, std::unique_ptr<State> state);
   void Loop();
-  // False when the loop shall end.
+  // False: the loop shall end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
   void Post(Event event);
   void TellTaken(const std::vector<Event>& events);
@@ -150,12 +149,12 @@ class Shell {
   PendingCalls<v1::CollectGarbageReply> garbage_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
-  mutable std::mutex state_mutex_;  // of the next three
+  mutable std::mutex state_mutex_;  // guards the next three
   std::unique_ptr<State> state_;
   uint64_t ticks_ = 0;
   absl::Duration in_ticks_;
 
-  mutable std::mutex mutex_;  // of all from here to failure_
+  mutable std::mutex mutex_;  // guards everything up to failure_
   std::condition_variable work_;
   std::vector<Event> events_;
   std::multimap<MonoTime, std::function<void()>> timers_;
@@ -165,14 +164,14 @@ class Shell {
   Status failure_;
   std::atomic<uint64_t> last_request_{0};
 
-  // The loop's own.
+  // Used by the loop only.
   std::optional<MonoTime> wake_at_;
   uint64_t seen_sequence_ = 0;
   MonoTime last_notified_{};
   bool notify_scheduled_ = false;
 
   Chores chores_;
-  WorkThreads disk_threads_;  // after what runs on them
+  WorkThreads disk_threads_;  // destroyed before what runs on them
   WorkThreads upload_threads_;
   PlannerThread planner_;
   std::thread thread_;

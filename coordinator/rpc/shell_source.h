@@ -1,4 +1,4 @@
-// The shell and its store, as the dashboard sees them.
+// The dashboard's Source over the shell and its store.
 #ifndef LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_
 #define LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_
 
@@ -17,7 +17,7 @@ namespace longhaul::coordinator {
 
 class ShellSource : public Source {
  public:
-  // Must outlive this.
+  // `shell` must outlive this.
   explicit ShellSource(Shell* shell) : shell_(shell) {}
 
   std::vector<v1::RunStatus> Runs() const override {
@@ -47,7 +47,7 @@ class ShellSource : public Source {
   Shell* const shell_;
 };
 
-// Tells a dashboard what its shell tells.
+// Passes the shell's news on to a dashboard.
 class NewsForDashboard : public Notifier::Subscriber {
  public:
   explicit NewsForDashboard(std::unique_ptr<DashboardServer> server) : server_(std::move(server)) {}

@@ -1,4 +1,4 @@
-// StandbyService: a standby follows this coordinator, and one that has taken over fences it.
+// StandbyService: a standby follows this coordinator, and a coordinator that took over fences it.
 #ifndef LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_
 #define LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_
 
@@ -17,7 +17,7 @@ class StandbyServiceImpl : public StandbyServiceBase {
   StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
 
   using Context = grpc::CallbackServerContext;
-  // FollowPort hands each call of Follow to this.
+  // FollowPort passes each call of Follow to this.
   void Accept(FollowCall* call);
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
                                                      const v1::FetchBlobRequest* request) override;

@@ -1,5 +1,5 @@
-// Streams from the coordinator to the CLI: the state of a run as it changes, and pages of the
-// store. The objects keep themselves alive until gRPC is done with them.
+// Streams from the coordinator to the CLI: a run's state as it changes, and pages of the store. The
+// objects keep themselves alive until gRPC is done with them.
 #ifndef LONGHAUL_COORDINATOR_RPC_STREAMS_H_
 #define LONGHAUL_COORDINATOR_RPC_STREAMS_H_
 
@@ -20,13 +20,12 @@
 
 namespace longhaul::coordinator {
 
-// Sends what `next` gives, one message after the other; when it has none, waits for news.
+// Sends what `next` gives, message by message, and waits for news when there is none.
 template <class Message>
 class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::Subscriber {
  public:
-  // What there is to send now. `more`: ask again when it is sent, not only when there is news.
-  // `end`: nothing will ever follow, or why not. Called by one thread at a time; must not block for
-  // long.
+  // What to send now. `more`: ask again once it is sent, without waiting for news. `end`: nothing
+  // will follow, or why not. `next` is called by one thread at a time and must not block for long.
   struct Step {
     std::vector<Message> messages;
     bool more = false;
@@ -94,9 +93,9 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
 
   const Next next_;
   std::shared_ptr<FollowStream> self_;
-  std::mutex mutex_;               // of all below
+  std::mutex mutex_;               // guards what follows
   std::vector<Message> messages_;  // of this step
-  size_t sent_ = 0;                // of them
+  size_t sent_ = 0;                // how many of them
   bool ask_ = false;
   bool writing_ = false;
   bool finished_ = false;

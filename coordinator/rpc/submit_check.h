@@ -1,4 +1,4 @@
-// The coordinator's own check of what is submitted, by the same code as the CLI's.
+// The coordinator's own check of a submission, with the same code as the CLI's.
 #ifndef LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_
 #define LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_
 
@@ -13,18 +13,18 @@
 
 namespace longhaul::coordinator {
 
-// What the submitter may name. A blob that is not his own is to him as one that is not there.
+// The blobs that a submitter may name. Other blobs look to the submitter as if they did not exist.
 struct Nameable {
-  bool all = false;  // then the rest is not looked at
+  bool all = false;  // may name all; `own` is not asked
   std::function<bool(const std::string& sha256)> own;
   BlobLists& lists;
 };
 
-// kInvalidArgument with every error of the run file or of its data; kFailedPrecondition for data
-// files that were not uploaded by the submitter.
+// kInvalidArgument has every error of the run file or of its data. kFailedPrecondition: data files
+// that the submitter did not upload.
 StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs,
                               const Nameable& nameable);
-// The same of a run that is only planned, which needs no weights.
+// The same for a run that is only planned, which needs no weights.
 StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& blobs,
                             const Nameable& nameable);
 

@@ -1,5 +1,5 @@
-// Threads for work that waits for disks: tokenizing, hashing, fsync. What one user asks for does
-// not wait for what another user's takes, as long as a thread is free.
+// Threads for work that waits for disks: tokenizing, hashing, fsync. One user's work does not wait
+// for another's as long as a thread is free.
 //
 // Thread-safe.
 #ifndef LONGHAUL_COORDINATOR_RPC_WORK_THREADS_H_
@@ -24,15 +24,15 @@ class WorkThreads {
   using Work = std::function<void()>;
 
   explicit WorkThreads(size_t threads);
-  // Waits for the work under way.
+  // Waits for work that runs.
   ~WorkThreads();
   WorkThreads(const WorkThreads&) = delete;
   WorkThreads& operator=(const WorkThreads&) = delete;
 
-  // Runs `work` once, on one of the threads. Work of one `key` runs one after the other, in order.
-  // Where Stop comes before its turn, `dropped` runs instead, on the thread that stops or adds.
+  // Runs `work` once on one of the threads. Work with the same `key` runs in order, one after the
+  // other. If Stop comes first, `dropped` runs instead, on the thread that stops or adds.
   void Add(std::string key, Work work, Work dropped = {});
-  // Drops what waits. False: some work was still under way at the deadline.
+  // Drops waiting work. False: some work still ran at the deadline.
   bool Stop(Deadline deadline);
 
  private:
@@ -43,10 +43,10 @@ class WorkThreads {
   void Run();
   std::list<Item>::iterator NextWithLockHeld();
 
-  std::mutex mutex_;  // of the next three
+  std::mutex mutex_;  // guards the next three
   std::condition_variable changed_;
   std::list<Item> waiting_;
-  std::set<std::string> running_;  // keys
+  std::set<std::string> running_;  // keys of running work
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

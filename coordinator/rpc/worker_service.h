@@ -1,4 +1,4 @@
-// WorkerService: sessions of workers, and the files they fetch.
+// WorkerService: workers' sessions, and the files that they fetch.
 #ifndef LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
 #define LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
 

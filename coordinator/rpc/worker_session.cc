@@ -18,6 +18,7 @@ WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate, const Leader
   std::shared_ptr<WorkerSession> session(
       new WorkerSession(shell, gate, leadership, context, caller));
   WorkerSession* raw = session.get();
+  // Weak: the timer must not keep a session alive that has ended.
   shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
     const std::shared_ptr<WorkerSession> late = weak.lock();
     if (late == nullptr) return;
@@ -62,10 +63,10 @@ Status WorkerSession::TakeHello() {
         "a session begins with hello, and another message came; is the worker of the same "
         "version?");
   }
-  // Under the lock, so that the first command for this session finds its id.
+  // Under the lock, so that the shell's first command for this session finds its id.
   const std::lock_guard lock(mutex_);
   if (end_.has_value()) return absl::OkStatus();
-  // Only its word, by which nobody ends; the fencer finds out.
+  // A worker's word ends no coordinator: the fencer asks the other one.
   if (incoming_.hello().term() > leadership_->term()) {
     return absl::UnavailableError(
         fmt::format("this coordinator has term {}, and this worker knows one of term {}",
@@ -77,7 +78,7 @@ Status WorkerSession::TakeHello() {
         fmt::format("the certificate of {} is for another worker's id than this hello has",
                     caller_.member->name));
   }
-  // What it calls itself may be somebody else's name; a certificate's is nobody else's.
+  // A worker can choose its own name in the hello, so the certificate's name replaces it.
   if (caller_.member) incoming_.mutable_hello()->set_name(caller_.member->name);
   LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
   ReadNextLocked();
@@ -96,6 +97,7 @@ void WorkerSession::TakeMessage() {
     const std::lock_guard lock(mutex_);
     if (end_.has_value()) return;
     id = *id_;
+    // Stops reading above kMaxUntaken, so a fast worker cannot fill the coordinator's memory.
     ++untaken_;
     const MonoTime now = Now();
     read_from_ = now + rate_.Take(now);
@@ -158,7 +160,7 @@ void WorkerSession::OnWriteDone(bool ok) {
   writing_ = false;
   outgoing_.pop_front();
   if (end_.has_value()) {
-    // It waited for this write.
+    // EndLocked left Finish to this call, as gRPC must not finish during a write.
     if (!std::exchange(finished_, true)) Finish(ToGrpc(*end_));
     return;
   }
@@ -191,7 +193,7 @@ void WorkerSession::EndLocked(const Status& status) {
   if (end_.has_value()) return;
   end_ = status;
   if (writing_) {
-    // Finish has to wait for it, and the worker may never read it.
+    // Finish must wait for the write, and the worker may never read it: cancelling ends both.
     context_->TryCancel();
     return;
   }
@@ -208,6 +210,7 @@ void WorkerSession::OnDone() {
     if (end_.has_value() && !end_->ok()) why = Message(*end_);
   }
   if (id.has_value()) {
+    // A revoked member is gone for good; any other worker may come back.
     if (const Status status = gate_->StillMember(caller_); !status.ok()) {
       shell_->Leave(*id, std::string(Message(status)), /*for_good=*/true);
     } else {

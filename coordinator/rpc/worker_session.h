@@ -1,7 +1,7 @@
-// One worker's stream: hello first, then whatever either side has to say.
+// One worker's stream: a hello, then messages in both directions.
 //
-// gRPC's threads call the On... methods, the shell's loop the SessionSink's. The object keeps
-// itself alive until gRPC is done with it (OnDone).
+// gRPC's threads call the On... methods, and the shell's loop calls the SessionSink's. The object
+// keeps itself alive until gRPC is done with it (OnDone).
 #ifndef LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_
 #define LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_
 
@@ -30,12 +30,12 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
  public:
   // How long a worker may take to say hello.
   static constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
-  // A worker that does not read so many commands is as good as lost.
+  // A worker that leaves this many commands unread counts as lost.
   static constexpr size_t kMaxOutgoing = 1024;
-  // Messages that the loop has not taken yet; at more the session stops reading.
+  // Maximum number of messages that the loop has not processed; above it the session stops reading.
   static constexpr size_t kMaxUntaken = 64;
 
-  // The reactor for gRPC. `hello_timeout` is shorter in tests.
+  // The reactor for gRPC. Tests use a shorter `hello_timeout`.
   static WorkerSession* Start(Shell* shell, const Gate* gate, const Leadership* leadership,
                               grpc::CallbackServerContext* context, const Caller& caller,
                               absl::Duration hello_timeout);
@@ -60,11 +60,10 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
         host_(PeerHost(*context)) {}
   Status TakeHello();
   void TakeMessage();
-  // Where the loop keeps up and the worker's rate allows it; else when they do.
+  // Reads on now, or once the loop has caught up and the worker's rate limit allows it.
   void ReadNextLocked();
   void WriteNextLocked();
-  // Ends the stream; what waits is dropped, and a write under way is cancelled. The first call
-  // counts.
+  // Ends the stream: drops what waits and cancels a pending write. Only the first call counts.
   void EndLocked(const Status& status);
   void End(const Status& status);
 
@@ -75,16 +74,16 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   const Caller caller_;
   const std::string host_;
   std::shared_ptr<WorkerSession> self_;
-  v1::WorkerMessage incoming_;  // gRPC's while a read is under way
+  v1::WorkerMessage incoming_;  // gRPC's during a read
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards what follows
   std::optional<SessionId> id_;
-  std::deque<v1::WorkerCommand> outgoing_;  // front: under way if writing_
+  std::deque<v1::WorkerCommand> outgoing_;  // if writing_, the front is being written
   bool writing_ = false;
-  bool reading_paused_ = false;  // until the loop has taken some, or the rate allows it
+  bool reading_paused_ = false;  // until the loop has caught up, or the rate limit allows it
   size_t untaken_ = 0;
   RateLimit rate_{kReportsPerSecond, kReportBurst};
-  MonoTime read_from_{};  // not earlier, by the rate
+  MonoTime read_from_{};  // earliest next read by the rate limit
   std::optional<Status> close_after_sending_;
   std::optional<Status> end_;
   bool finished_ = false;

@@ -1,4 +1,4 @@
-// A change of a store on the wire: in pieces, as it may be longer than a message may be.
+// Cuts a change of the store into pieces for the wire, as it may be longer than a message may be.
 #ifndef LONGHAUL_COORDINATOR_STANDBY_CHANGE_PIECES_H_
 #define LONGHAUL_COORDINATOR_STANDBY_CHANGE_PIECES_H_
 
@@ -12,17 +12,17 @@
 
 namespace longhaul::coordinator {
 
-// Of what waits for a standby, and so of a change.
+// Maximum size of a change, and of everything that waits for a standby.
 inline constexpr size_t kMaxChangeBytes = size_t{256} << 20;
 
-// Of kChunkBytes each, but for the last.
+// Cuts into pieces of kChunkBytes; the last may be smaller.
 std::vector<v1::StoreChangePiece> CutChange(const v1::StoreChange& change);
 
-// The reverse, for one stream. One thread.
+// Joins the pieces of one stream. One thread.
 class ChangeJoiner {
  public:
-  // The change that the piece ends, if it ends one. kDataLoss: more than kMaxChangeBytes, or what
-  // is no change.
+  // Gives the change that this piece completes, if it does. kDataLoss: above kMaxChangeBytes, or
+  // not a change.
   StatusOr<std::optional<v1::StoreChange>> Add(const v1::StoreChangePiece& piece);
 
  private:

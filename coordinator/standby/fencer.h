@@ -1,6 +1,6 @@
-// Between coordinators of one installation that do not follow each other: one that has taken over
-// tells its predecessor, as soon as that is there again, that its time is over; and one that had a
-// standby asks that whether it has taken over.
+// Settles which coordinator commands when two do not follow each other. A coordinator that has
+// taken over tells its predecessor, as soon as that is back, that its term is over. A coordinator
+// that had a standby asks it whether it has taken over.
 #ifndef LONGHAUL_COORDINATOR_STANDBY_FENCER_H_
 #define LONGHAUL_COORDINATOR_STANDBY_FENCER_H_
 
@@ -16,8 +16,8 @@
 
 namespace longhaul::coordinator {
 
-// The term of the coordinator at `address`, of this authority. kFailedPrecondition: a standby is
-// there, and has not taken over. Else: it cannot be asked, and why.
+// Asks the coordinator at `address`, which has this authority, for its term. kFailedPrecondition: a
+// standby is there that has not taken over. Other errors: it cannot be asked, and why.
 StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
                            absl::Duration limit);
 
@@ -30,7 +30,7 @@ class Fencer {
  private:
   void Loop();
   void AskStandby(const std::string& standby);
-  // OK: it knows.
+  // OK: the predecessor knows.
   Status Tell(const std::string& predecessor);
 
   const std::string state_dir_, address_;

@@ -19,7 +19,7 @@ constexpr absl::Duration kAskLimit = absl::Seconds(2);
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 // How often to see whether the certificate is to be renewed, while a stream is open.
 constexpr absl::Duration kRenewalLook = absl::Minutes(1);
-// A standby that says nothing for 3 s is sent away.
+// Below the 3 s after which the coordinator disconnects a silent standby.
 constexpr absl::Duration kMostStandstill = absl::Seconds(2);
 constexpr uint64_t kMostAuthorityBytes = 1 << 20;
 
@@ -53,7 +53,7 @@ StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& optio
   LH_ASSIGN_OR_RETURN(StateCopy copy,
                       StateCopy::Open(options.state_dir, HasTakenOver(options, record)));
   std::unique_ptr<Follower> follower(new Follower(options, std::move(copy)));
-  // Whatever it had when it ran last, its coordinator has gone on since.
+  // Its copy is stale: the coordinator has gone on since.
   record.role = LeaderRole::kStandby;
   record.predecessor = options.predecessor;
   record.standby = record.successor = "";
@@ -110,7 +110,7 @@ Status Follower::EnsureAccess() {
 Status Follower::EnsurePort(const std::string& authority_pem) {
   if (port_ != nullptr && port_authority_ == authority_pem) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(const Authority authority, Authority::FromPem(authority_pem));
-  port_.reset();  // what the directory had is another's, whose members nobody is here
+  port_.reset();  // another authority's members are unknown here
   port_authority_ = authority_pem;
   LH_ASSIGN_OR_RETURN(
       port_, WaitingPort::Open(options_.listen, authority,
@@ -130,7 +130,7 @@ void Follower::Loop() {
     Status status = EnsureAccess();
     if (status.ok()) status = access_->RenewIfDue(absl::Minutes(1));
     if (status.ok()) status = Follow();
-    // It lives, has said why it ends the stream, and goes on alone.
+    // The coordinator lives, has ended the stream for a reason, and goes on without this standby.
     if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) SetWhole(false);
     {
       const std::lock_guard lock(mutex_);
@@ -169,6 +169,7 @@ Status Follower::Follow() {
   v1::FollowedMessage message;
   while (trouble.ok() && stream->Read(&message)) {
     {
+      // The coordinator has spoken, so workers that came before are no witnesses of its end.
       const std::lock_guard lock(mutex_);
       contact_.heard = Now();
       contact_.have_come.clear();
@@ -214,6 +215,7 @@ Status Follower::Take(const v1::FollowedMessage& message, Stream* stream) {
       LH_ASSIGN_OR_RETURN(const std::optional<v1::StoreChange> change,
                           joiner_.Add(message.change()));
       if (!change) return absl::OkStatus();
+      // Replayed and on disk before it is confirmed: the coordinator acts on the confirmation.
       LH_RETURN_IF_ERROR(copy_.Replay(*change));
       Say(stream, HasChange(copy_.last_change()));
       return absl::OkStatus();
@@ -290,7 +292,7 @@ Status Follower::TakeBlob(const v1::FollowedMessage::Blob& blob) {
   return absl::OkStatus();
 }
 
-// What this standby has from before, and the coordinator has no more.
+// Removes blobs from before that the coordinator no longer has.
 Status Follower::RemoveUnlisted() {
   for (const v1::BlobFolder folder : {v1::BLOB_FOLDER_DATA, v1::BLOB_FOLDER_COPIES}) {
     const BlobStore& blobs = copy_.blobs(folder);

@@ -1,5 +1,5 @@
-// A standby: follows a coordinator, with a copy of all that it needs to take its place, until it
-// has to (takeover.h). It dials again for ever.
+// A standby: follows a coordinator and keeps a copy of everything that it needs to replace it,
+// until it has to take over (takeover.h). It redials for ever.
 //
 // Threads: four of its own. Thread-safe.
 #ifndef LONGHAUL_COORDINATOR_STANDBY_FOLLOWER_H_
@@ -38,18 +38,18 @@ struct FollowerOptions {
   std::string version;
 };
 
-// Where a standby has its key and certificate, by which it also reaches its predecessor later.
+// File of a standby's key and certificate, with which it also calls its predecessor later.
 std::string StandbyCredentials(const std::string& state_dir);
 
 class Follower {
  public:
-  // The directory may be that of a coordinator from which `predecessor` has taken over, also where
-  // it has not heard of that. kFailedPrecondition: the directory, or a token that is not there.
+  // The directory may belong to a coordinator that `predecessor` has replaced, even if it has not
+  // been told. kFailedPrecondition: the directory is unsuitable, or the token is missing.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
-  // Its port is free, and its directory, when this returns.
+  // When this returns, its port and its directory are free.
   ~Follower();
 
-  // Whether it is time to take over: then the follower has ended following.
+  // Whether to take over now: the follower has then stopped following.
   bool due() const;
 
  private:
@@ -72,38 +72,38 @@ class Follower {
   // False: the stream has ended.
   bool Say(Stream* stream, const v1::FollowerMessage& message);
   void WatchLoop();
-  // The copy misses something: it begins anew, by another connection.
+  // The copy misses something: start again over a new connection.
   void BeginAnew();
   void SetWhole(bool whole);
   // False when closing.
   bool Sleep(absl::Duration duration);
 
   const FollowerOptions options_;
-  StateCopy copy_;                  // the Loop thread's, but for its blobs
-  ChangeJoiner joiner_;             // the Loop thread's
-  std::shared_ptr<Access> access_;  // the Loop thread's, while nothing is followed
+  StateCopy copy_;                  // Loop thread's, except its blobs
+  ChangeJoiner joiner_;             // Loop thread's
+  std::shared_ptr<Access> access_;  // Loop thread's, while nothing is followed
   std::optional<StubOf<v1::StandbyService>> stub_;
-  std::mutex write_mutex_;  // held to write to the stream
+  std::mutex write_mutex_;  // held while writing to the stream
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Contact contact_;
   LeadershipRecord record_;
-  LeadershipRecord written_;  // record_ as the file has it
-  std::set<Blob> listed_;     // that the coordinator has
-  std::deque<Blob> wanted_;   // of those, that are to be looked for here, and fetched
+  LeadershipRecord written_;  // record_ as in the file
+  std::set<Blob> listed_;     // blobs that the coordinator has
+  std::deque<Blob> wanted_;   // listed blobs still to be looked for here, and fetched
   bool all_listed_ = false;
-  grpc::ClientContext* context_ = nullptr;  // of the stream that is open
+  grpc::ClientContext* context_ = nullptr;  // of the open stream
   MonoTime dialled_{};                      // when that began
   grpc::ClientContext* fetch_context_ = nullptr;
   bool stream_ended_ = false;
   std::string last_trouble_;
-  bool said_gone_ = false;  // since it followed last
+  bool said_gone_ = false;  // since it last followed
   bool due_ = false;
   bool closing_ = false;
 
-  std::unique_ptr<WaitingPort> port_;  // from the first authority on
-  std::string port_authority_;         // that the port has
+  std::unique_ptr<WaitingPort> port_;  // since the first authority
+  std::string port_authority_;         // the port's
   std::thread watch_, thread_;
 };
 

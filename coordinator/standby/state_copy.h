@@ -1,5 +1,5 @@
-// A standby's state directory while it follows: the copy of another coordinator's store, secrets
-// and blobs. One thread at a time, but for blobs().
+// A standby's state directory while it follows: the copy of the coordinator's store, secrets and
+// blobs. One thread at a time, except blobs().
 #ifndef LONGHAUL_COORDINATOR_STANDBY_STATE_COPY_H_
 #define LONGHAUL_COORDINATOR_STANDBY_STATE_COPY_H_
 
@@ -21,22 +21,21 @@ namespace longhaul::coordinator {
 
 class StateCopy {
  public:
-  // Locks the directory, and makes it where it is missing. kFailedPrecondition for one with a
-  // coordinator's own runs, which following would replace, unless another one has `taken_over`
-  // from it.
+  // Locks the directory, and creates it if needed. kFailedPrecondition: it holds a coordinator's
+  // own runs, which following would replace, unless another coordinator has `taken_over` from it.
   static StatusOr<StateCopy> Open(const std::string& state_dir, bool taken_over);
 
-  // The copy begins anew. Until all of its bytes have come, the store of before stays.
+  // Starts a new copy. The previous store stays until all bytes of the new one have come.
   Status Begin(const v1::FollowedMessage::Begin& begin);
-  // The next bytes of the store. kDataLoss: more came than were announced.
+  // Appends the next bytes of the store. kDataLoss: more than announced.
   Status Append(std::string_view bytes);
-  // Whether all have come: then changes can be replayed.
+  // Whether all bytes have come, so that changes can be replayed.
   bool complete() const { return database_.has_value(); }
-  // The next change, and on disk when this returns. kDataLoss: it is not the next.
+  // Replays the next change; it is on disk when this returns. kDataLoss: not the next one.
   Status Replay(const v1::StoreChange& change);
   uint64_t last_change() const { return last_change_; }
 
-  // Thread-safe, each of them.
+  // Each of these is thread-safe.
   const BlobStore& blobs(v1::BlobFolder folder) const { return *blobs_[folder]; }
 
  private:

@@ -1,10 +1,10 @@
-// When a standby takes over. Two machines alone cannot tell a coordinator that is gone from a line
-// that is cut; the coordinator's workers can. They dial the standby when they have lost their
-// coordinator, and not before. So a standby takes over when it hears nothing more itself, and most
-// of the workers that were connected have come to it.
+// Decides when a standby takes over. Two machines alone cannot tell a dead coordinator from a cut
+// line, but the coordinator's workers can: a worker dials the standby only when it has lost its
+// coordinator. So a standby takes over when it hears nothing itself and most of the workers that
+// were connected have come to it.
 //
-// Where they stay away for long the coordinator lives, with records that the standby does not get:
-// its copy is not whole any more. Pure.
+// If the workers stay away for long, the coordinator lives and writes records that the standby does
+// not get: its copy is then stale. Pure.
 #ifndef LONGHAUL_COORDINATOR_STANDBY_TAKEOVER_H_
 #define LONGHAUL_COORDINATOR_STANDBY_TAKEOVER_H_
 
@@ -19,30 +19,30 @@
 
 namespace longhaul::coordinator {
 
-// The coordinator says something each second. After so long a silence it has lost the lease that
-// each word of it renews.
+// The coordinator sends a message each second, which renews its lease. After this silence the lease
+// is lost.
 inline constexpr absl::Duration kLease = absl::Seconds(5);
-// A worker that still looks for a coordinator has dialled the standby within this time.
+// A worker that still looks for a coordinator dials the standby at least this often.
 inline constexpr absl::Duration kWitnessLasts = absl::Seconds(10);
-// A worker notices within 20 s that its coordinator's machine is gone without a word.
+// A worker notices within 20 s that its coordinator's machine vanished; add time for dialling.
 inline constexpr absl::Duration kWorkersCome = absl::Seconds(40);
-// A standby that its coordinator has not heard for so long takes over no more, unless it has by
-// then: it does not hear much longer than it is heard, and its copy is stale after kWorkersCome.
+// A standby unheard by its coordinator for this long will not take over any more: it stops hearing
+// about when it stops being heard, and its copy is stale after kWorkersCome.
 inline constexpr absl::Duration kStandbyIsStale = absl::Seconds(60);
 
-// What a standby knows of its coordinator.
+// What a standby knows about its coordinator.
 struct Contact {
-  bool whole = false;             // its copy has all that the coordinator had when it spoke last
-  MonoTime heard{};               // when it spoke last
-  std::set<std::string> workers;  // who were connected then, by their ids
-  // When each has wanted a session of the standby last, since the coordinator spoke.
+  bool whole = false;             // the copy had everything when the coordinator last spoke
+  MonoTime heard{};               // when it last spoke
+  std::set<std::string> workers;  // ids of the workers connected then
+  // When each worker last asked the standby for a session, since the coordinator last spoke.
   std::map<std::string, MonoTime> have_come;
 };
 
 enum class Verdict : unsigned char {
   kWait,
   kTakeOver,
-  kStale,  // the copy is not whole any more
+  kStale,  // the copy is no longer complete
 };
 
 Verdict Judge(const Contact& contact, MonoTime now);

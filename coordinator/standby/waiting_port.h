@@ -1,6 +1,6 @@
-// The port of a standby that has not taken over: it answers calls with kUnavailable, so that who
-// calls tries another coordinator, and tells which workers want a session. Who asks for its term
-// gets kFailedPrecondition, and knows that it has none (fencer.h).
+// The port of a standby that has not taken over. It answers calls with kUnavailable, so that
+// callers try another coordinator, and reports which workers ask for a session. GetTerm gets
+// kFailedPrecondition, which says that the standby has no term (fencer.h).
 #ifndef LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_
 #define LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_
 
@@ -15,8 +15,8 @@ namespace longhaul::coordinator {
 
 class WaitingPort {
  public:
-  // `answer`: what callers are told. `on_worker` hears the id of each worker that wants a session,
-  // on any thread, until the destructor has returned. Errors: as GuardedPort::Open.
+  // `answer`: the error's text. `on_worker` gets the id of each worker that asks for a session, on
+  // any thread, until the destructor has returned. Errors: as GuardedPort::Open.
   static StatusOr<std::unique_ptr<WaitingPort>> Open(
       const std::string& address, const Authority& authority, std::string answer,
       std::function<void(const std::string& worker_id)> on_worker);

@@ -145,6 +145,7 @@ StatusOr<uint64_t> StoreCopy::WriteTo(const std::string& path) {
   LH_ASSIGN_OR_RETURN(sqlite::Database copy,
                       sqlite::Database::Open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   LH_RETURN_IF_ERROR(source_.CopyTo(&copy));
+  // The copy is one file: with a write-ahead log it would need another one beside it.
   LH_RETURN_IF_ERROR(copy.Execute("PRAGMA journal_mode=DELETE"));
   LH_ASSIGN_OR_RETURN(const std::string problem, copy.QueryText("PRAGMA integrity_check"));
   if (problem != "ok") return DamagedStore(store_, problem);
@@ -152,6 +153,7 @@ StatusOr<uint64_t> StoreCopy::WriteTo(const std::string& path) {
   if (application != int64_t{kStoreApplicationId}) {
     return DamagedStore(store_, "it is not a coordinator's");
   }
+  // The store has the secrets of runs.
   if (::chmod(path.c_str(), 0600) != 0) {
     return FromErrno(fmt::format("cannot chmod {}", path), errno);
   }
@@ -190,6 +192,7 @@ StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_d
   // First without the lock: its file would make a state directory of a backup that was named here.
   LH_RETURN_IF_ERROR(CheckUnused(state_dir));
   LH_ASSIGN_OR_RETURN(const StateDirLock lock, StateDirLock::Acquire(state_dir));
+  // Again: a coordinator may have begun and ended there meanwhile.
   LH_RETURN_IF_ERROR(CheckUnused(state_dir));
   LH_RETURN_IF_ERROR(CheckBlobs(folder));
   BackedUp done;

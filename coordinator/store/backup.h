@@ -1,6 +1,6 @@
-// Copies of a coordinator's state directory: its store, its certificate authority and its relay's
-// secret, and uploaded data and copies of shards where asked for. The store is copied by SQLite's
-// backup interface, so the coordinator may serve meanwhile: the copy is the store of one moment.
+// Backs up a coordinator's state directory: the store, the certificate authority, the relay's
+// secret, and on request uploaded data and copies of shards. SQLite's backup interface copies the
+// store as of one moment, so the coordinator may serve meanwhile.
 //
 //   <folder>/store.db  authority.pem  relay-secret  blobs/  shard-copies/
 #ifndef LONGHAUL_COORDINATOR_STORE_BACKUP_H_
@@ -15,13 +15,13 @@
 
 namespace longhaul::coordinator {
 
-// A copy of the store as it is at the moment of Begin, however much is written meanwhile.
+// A copy of the store as of Begin, whatever is written later.
 class StoreCopy {
  public:
-  // kNotFound: there is no store.
+  // kNotFound: no store.
   static StatusOr<StoreCopy> Begin(const std::string& store);
-  // To a new file of mode 0600, which needs no log beside it. kDataLoss: the store is damaged. The
-  // number of its runs.
+  // Writes a new file of mode 0600, which needs no log beside it. Gives the number of runs.
+  // kDataLoss: the store is damaged.
   StatusOr<uint64_t> WriteTo(const std::string& path);
 
  private:
@@ -33,17 +33,17 @@ class StoreCopy {
 
 struct BackedUp {
   uint64_t runs = 0;
-  uint64_t blobs = 0;  // copied now; those that the folder has already are left as they are
+  uint64_t blobs = 0;  // copied now; existing ones are left as they are
   uint64_t blob_bytes = 0;
 };
 
-// Into `folder`, which is made with mode 0700 (the authority's key is a secret) where it is
-// missing; an older backup there is replaced when the new one is whole. kNotFound: there is no
-// store. kFailedPrecondition: the folder is a state directory.
+// Backs up into `folder`, which is created with mode 0700 (it holds the authority's key). An older
+// backup there is replaced only when the new one is complete. kNotFound: no store.
+// kFailedPrecondition: the folder is a state directory.
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder, bool with_blobs);
 
-// The state directory must have neither store nor secrets, and nobody may serve it. The backup is
-// checked first: kDataLoss names what is damaged, and nothing is written then.
+// Restores into a state directory without store and secrets that nobody serves. Checks the backup
+// first: kDataLoss names what is damaged, and nothing is written then.
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 
 }  // namespace longhaul::coordinator

@@ -1,6 +1,6 @@
-// What a run's list names: the chunks of data sets, or the tensors of a published model, that the
-// coordinator has for its workers. Read as the list's format has it, so that a hash which only
-// stands somewhere in the text is not named. Thread-safe.
+// Reads which blobs a run's list names: the chunks of data sets, or the tensors of a published
+// model. It parses the list's format, so a hash that merely occurs in some text is not named.
+// Thread-safe.
 #ifndef LONGHAUL_COORDINATOR_STORE_BLOB_LISTS_H_
 #define LONGHAUL_COORDINATOR_STORE_BLOB_LISTS_H_
 
@@ -18,7 +18,7 @@
 
 namespace longhaul::coordinator {
 
-// As a JSON text.
+// Maximum size of a list's JSON text.
 inline constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
 
 class BlobLists {
@@ -28,12 +28,12 @@ class BlobLists {
 
   // `blobs` must outlive this.
   explicit BlobLists(const BlobStore* blobs) : blobs_(blobs) {}
-  // Data sets on the web are left out: workers fetch these there. kNotFound: there is no such blob.
-  // kInvalidArgument: it is no list.
+  // Leaves out data sets on the web, which workers fetch there. kNotFound: no such blob.
+  // kInvalidArgument: not a list.
   StatusOr<std::shared_ptr<const Names>> NamedBy(const std::string& list);
 
  private:
-  static constexpr size_t kKept = 8;  // that were asked for last; they may be large
+  static constexpr size_t kKept = 8;  // most recently used lists kept in memory; they may be large
 
   const BlobStore* const blobs_;
   std::mutex mutex_;

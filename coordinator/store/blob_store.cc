@@ -83,6 +83,8 @@ BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_by
       fd_(fd),
       promised_(std::move(promised)),
       follower_(std::move(follower)) {
+  // Room is counted as taken before the bytes come, so that uploads side by side do not fill the
+  // disk.
   promised_->bytes += total_bytes_;
   ++promised_->uploads;
 }
@@ -125,6 +127,7 @@ Status BlobUpload::Finish() {
         "while it was read or was damaged on the way: send it again",
         actual, sha256_));
   }
+  // Before the rename: the name must never stand for bytes that a power cut can take.
   if (::fsync(fd_) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
   LH_RETURN_IF_ERROR(MoveInto(temporary_, folder_, folder_ + "/" + sha256_));
   ::close(std::exchange(fd_, -1));
@@ -164,6 +167,7 @@ bool BlobStore::Has(std::string_view sha256) const {
 bool BlobStore::Claim(std::string_view sha256) const {
   if (!IsSha256Hex(sha256)) return false;
   const std::lock_guard lock(claims_);
+  // The time of the file says when it was last wanted; RemoveUnclaimed goes by it.
   if (::utimensat(AT_FDCWD, PathOf(sha256).c_str(), nullptr, 0) == 0) return true;
   return errno != ENOENT && Has(sha256);
 }
@@ -189,7 +193,7 @@ StatusOr<std::vector<BlobStore::Entry>> BlobStore::List() const {
        it.increment(error)) {
     const std::string name = it->path().filename().string();
     struct stat info {};
-    // One that goes meanwhile is none.
+    // A file that was deleted since the folder was read is left out.
     if (!IsSha256Hex(name) || ::stat(it->path().c_str(), &info) != 0) continue;
     entries.push_back({.sha256 = name,
                        .bytes = static_cast<uint64_t>(info.st_size),
@@ -244,7 +248,7 @@ Status BlobStore::Check(std::string_view sha256) const {
   const StatusOr<std::string> actual = Sha256HexOfFile(PathOf(sha256));
   if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
   if (*actual == sha256) return absl::OkStatus();
-  // The follower's copy may be whole.
+  // Unlink, not Remove: the follower's copy may be whole.
   LH_RETURN_IF_ERROR(Unlink(sha256));
   return absl::DataLossError(
       fmt::format("its contents changed: expected SHA-256 {}, it has {}", sha256, *actual));

@@ -28,10 +28,10 @@ class BlobReader {
   BlobReader& operator=(BlobReader&& other) noexcept;
   ~BlobReader();
   uint64_t size() const { return size_; }
-  // Up to `limit` bytes from `offset` on; empty at the end.
+  // Reads up to `limit` bytes at `offset`; empty at the end.
   StatusOr<std::string> ReadAt(uint64_t offset, size_t limit) const;
-  // All of it, in pieces that overlap by so many bytes, so that nothing of that length lies across
-  // a border; until `look` says false.
+  // Reads everything in pieces until `look` returns false. Pieces overlap by `overlap` bytes, so
+  // that a string of that length is never split.
   Status LookThrough(size_t overlap, absl::FunctionRef<bool(std::string_view piece)> look) const;
 
  private:
@@ -45,13 +45,14 @@ class BlobReader {
 class BlobFollower {
  public:
   virtual ~BlobFollower() = default;
-  // A blob has come. Returns when the follower has it, too, or when nobody waits for it any more.
+  // A blob was added. Returns when the follower has it as well, or when nobody waits for it any
+  // more.
   virtual void Added(const std::string& sha256, uint64_t bytes) = 0;
-  // Returns at once.
+  // A blob was removed. Returns at once.
   virtual void Removed(const std::string& sha256) = 0;
 };
 
-// Who follows a store, shared with its uploads. Thread-safe.
+// The follower of a store, shared with its uploads. Thread-safe.
 class FollowerOfBlobs {
  public:
   void Set(std::weak_ptr<BlobFollower> follower);
@@ -62,11 +63,11 @@ class FollowerOfBlobs {
   std::weak_ptr<BlobFollower> follower_;
 };
 
-// A blob on its way in. Dropped before Finish, it leaves nothing behind.
+// A blob that is being received. Dropped before Finish, it leaves nothing.
 class BlobUpload {
  public:
-  // Room on the disk that uploads under way were promised and have not filled, and how many they
-  // are; shared by a store's uploads.
+  // Disk space reserved for current uploads and not yet filled, and their number. Shared by a
+  // store's uploads.
   struct Promised {
     std::atomic<uint64_t> bytes{0};
     std::atomic<size_t> uploads{0};
@@ -75,9 +76,9 @@ class BlobUpload {
   BlobUpload(const BlobUpload&) = delete;
   BlobUpload& operator=(const BlobUpload&) = delete;
   ~BlobUpload();
-  // kInvalidArgument for more bytes than announced.
+  // kInvalidArgument: more bytes than announced.
   Status Append(std::string_view bytes);
-  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. Once, last.
+  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. The last call, once.
   Status Finish();
 
  private:
@@ -97,47 +98,47 @@ class BlobUpload {
 
 class BlobStore {
  public:
-  // Makes the folder; removes what interrupted uploads left. The caller holds the state directory's
-  // lock.
+  // Creates the folder and removes leftovers of interrupted uploads. The caller holds the state
+  // directory's lock.
   static StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder);
 
-  // Hears of every blob that comes and goes, as long as it lives; the one before no more.
+  // `follower` hears of every blob that comes and goes, in place of the previous follower.
   void SetFollower(std::weak_ptr<BlobFollower> follower) const {
     follower_->Set(std::move(follower));
   }
 
   bool Has(std::string_view sha256) const;
-  // As Has, of somebody who counts on it: RemoveUnclaimed leaves it for a while.
+  // As Has, for a caller that relies on the blob: RemoveUnclaimed keeps it for a while.
   bool Claim(std::string_view sha256) const;
-  // Deletes a blob that has neither come nor been claimed for `age`. False: it stays.
+  // Deletes a blob that neither came nor was claimed within `age`. False: it stays.
   StatusOr<bool> RemoveUnclaimed(std::string_view sha256, absl::Duration age) const;
-  // Names, sizes and ages of all blobs; age: since it came or was claimed last.
+  // Name, size and age of every blob; the age counts from its arrival or last claim.
   struct Entry {
     std::string sha256;
     uint64_t bytes = 0;
     absl::Duration age;
   };
   StatusOr<std::vector<Entry>> List() const;
-  // Where the blob is or would be. `sha256` must be IsSha256Hex.
+  // Path of the blob, present or not. `sha256` must be IsSha256Hex.
   std::string PathOf(std::string_view sha256) const;
-  // Uploads at a time.
+  // Maximum number of concurrent uploads.
   static constexpr size_t kMaxUploads = 64;
-  // Of the disk, for the coordinator's own records.
+  // Disk space kept free for the coordinator's own records.
   static constexpr uint64_t kKeptFreeBytes = 16 << 20;
-  // kInvalidArgument for something that is no hash, kResourceExhausted with too many uploads and
-  // where the disk lacks room for this one beside those under way.
+  // kInvalidArgument: not a hash. kResourceExhausted: too many uploads, or not enough disk space
+  // for this one beside the current ones.
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
-  // Hashes the blob. Not OK with what is wrong with it: kNotFound, kDataLoss, or why it cannot be
-  // read. A damaged one is deleted here, so that it can be sent again; a follower keeps its own.
+  // Hashes the blob. kNotFound, kDataLoss, or why it cannot be read. Deletes a damaged blob here,
+  // so that it can be sent again; a follower keeps its own copy.
   Status Check(std::string_view sha256) const;
-  // OK where there is none.
+  // OK if there is none.
   Status Remove(std::string_view sha256) const;
   // kNotFound, kInvalidArgument.
   StatusOr<BlobReader> OpenBlob(std::string_view sha256) const;
 
-  // A path in the folder for a file in the making, and taking it in (by rename) under its hash,
-  // which is returned.
+  // TemporaryPath names a new file in the folder. Adopt renames a finished file to its hash, which
+  // it gives.
   std::string TemporaryPath() const;
   StatusOr<std::string> Adopt(const std::string& temporary) const;
 
@@ -145,7 +146,7 @@ class BlobStore {
   explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
   Status Unlink(std::string_view sha256) const;
   const std::string folder_;
-  mutable std::mutex claims_;  // held to claim a blob, and to look at its age and delete it
+  mutable std::mutex claims_;  // held to claim a blob, and to check its age and delete it
   const std::shared_ptr<BlobUpload::Promised> promised_ = std::make_shared<BlobUpload::Promised>();
   const std::shared_ptr<FollowerOfBlobs> follower_ = std::make_shared<FollowerOfBlobs>();
 };

@@ -61,7 +61,7 @@ class Listed {
 
 Status LookThrough(const BlobStore& blobs, const std::string& list, Listed* listed) {
   const StatusOr<BlobReader> reader = blobs.OpenBlob(list);
-  // Of a list that is not there nobody could learn what it names.
+  // Nobody can learn what a missing list names.
   if (absl::IsNotFound(reader.status())) return absl::OkStatus();
   LH_RETURN_IF_ERROR(reader.status());
   return reader->LookThrough(kHexDigits, [listed](std::string_view piece) {

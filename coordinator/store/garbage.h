@@ -1,5 +1,5 @@
-// Deletes what no run names: blobs, copies of shards, old step records. What the state machine
-// decides before that is in coordinator/state/queries/garbage.h.
+// Deletes what no run names: blobs, copies of shards, old step records. The state machine's
+// decisions before that are in coordinator/state/garbage.cc.
 #ifndef LONGHAUL_COORDINATOR_STORE_GARBAGE_H_
 #define LONGHAUL_COORDINATOR_STORE_GARBAGE_H_
 
@@ -11,12 +11,12 @@
 
 namespace longhaul::coordinator {
 
-// A blob that nobody names stays for so long after it came or was claimed (BlobStore::Claim):
-// whoever submits uploads first, and a large upload takes hours.
+// How long an unnamed blob stays after it came or was claimed (BlobStore::Claim). Submitters upload
+// first, and a large upload takes hours.
 inline constexpr absl::Duration kGarbageAge = absl::Hours(24);
 
-// Takes as long as it takes; any thread. Where a list of blobs is there and cannot be read, all
-// blobs stay, and the reply says so. Errors: those of the store and of the folders.
+// May take long; any thread. If a list of blobs exists and cannot be read, all blobs stay, and the
+// reply says so. Errors: those of the store and of the folders.
 StatusOr<v1::CollectGarbageReply> CollectGarbage(const command::CollectGarbage& asked,
                                                  const BlobStore& blobs, const BlobStore& copies,
                                                  Store* store, absl::Duration age = kGarbageAge);

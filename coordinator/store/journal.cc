@@ -20,6 +20,7 @@ Status Journal::Write(sqlite::Database& database, absl::FunctionRef<Status()> wr
     change.set_number(number);
     follower->Changed(std::move(change));
   }
+  // After the lock: other writers may go on, and only this one waits for the standby.
   follower->Await(number);
   return absl::OkStatus();
 }

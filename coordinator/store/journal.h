@@ -1,5 +1,5 @@
-// The changes of a store on their way to whoever keeps a copy of it. Every transaction of the
-// store and of its members goes through Write.
+// Passes the store's changes on to a follower that keeps a copy of it. Every transaction of the
+// store and of Members goes through Write.
 //
 //   LH_RETURN_IF_ERROR(journal.Write(database, [&] { return insert.Bind(1, name).Run(); }));
 //
@@ -21,26 +21,28 @@ namespace longhaul::coordinator {
 class JournalFollower {
  public:
   virtual ~JournalFollower() = default;
-  // The next change, which is on this machine's disk. In the order of the numbers; returns at once.
+  // The next change, which is on this machine's disk. Called in order; returns at once.
   virtual void Changed(v1::StoreChange change) = 0;
-  // Returns when it has the change, or when nobody waits for it any more.
+  // Returns when the follower has the change, or when nobody waits for it any more.
   virtual void Await(uint64_t number) = 0;
 };
 
 class Journal {
  public:
-  // `write` in one transaction of `database`. When this returns OK, the follower has it, too.
+  // Runs `write` in one transaction. When it returns OK, the follower has the change as well.
   Status Write(sqlite::Database& database, absl::FunctionRef<Status()> write);
 
-  // From now on `follower` hears of every change behind those that the store has while `begin` runs
-  // with the number of its last change. kFailedPrecondition: there is another, which does not go.
+  // Makes `follower` hear of every change from now on. `begin` runs with the number of the last
+  // change that the store already has, while no transaction runs. kFailedPrecondition: there is
+  // another follower, which stays.
   Status Follow(const std::shared_ptr<JournalFollower>& follower,
                 absl::FunctionRef<Status(uint64_t number)> begin);
-  // It hears of nothing more.
+  // The follower hears of nothing more.
   void Unfollow(const JournalFollower* follower);
 
  private:
-  std::mutex mutex_;  // of all below; held for a whole transaction, so changes have one order
+  // guards what follows; held for a whole transaction, so changes have one order
+  std::mutex mutex_;
   std::shared_ptr<JournalFollower> follower_;
   uint64_t number_ = 0;
 };

@@ -1,7 +1,7 @@
-// Members and join tokens, in two tables of the store. Of a join token the SHA-256 of its secret is
-// kept; of a member, its name for ever, so that nobody gets the runs of somebody else.
+// Members and join tokens, in two tables of the store. Join tokens are stored as the SHA-256 of
+// their secret. A member's name is kept for ever, so that nobody inherits another's runs.
 //
-// Thread-safe; queries are answered from memory, and what changes is on disk when a call returns.
+// Thread-safe. Queries are answered from memory; changes are on disk when a call returns.
 #ifndef LONGHAUL_COORDINATOR_STORE_MEMBERS_H_
 #define LONGHAUL_COORDINATOR_STORE_MEMBERS_H_
 
@@ -23,12 +23,12 @@
 
 namespace longhaul::coordinator {
 
-// Join tokens that are kept; those whose time is over are forgotten.
+// Maximum number of stored join tokens; expired ones are forgotten.
 inline constexpr int64_t kMaxJoinTokens = 10'000;
 inline constexpr size_t kMaxMembers = 100'000;
 inline constexpr int64_t kAnyNumber = -1;
 
-// What somebody who joins asks for.
+// What a joining member asks for.
 struct JoinWish {
   Role role = Role::kUser;
   std::string name;
@@ -38,21 +38,21 @@ struct JoinWish {
 
 class Members {
  public:
-  // Of a state directory whose Store is open. `journal`: the store's; it must outlive this.
+  // `state_dir`: its Store is open. `journal`: the store's; it must outlive this.
   static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir, Journal* journal);
 
-  // `until`: InfiniteFuture, for ever. kResourceExhausted: too many.
+  // `until`: InfiniteFuture means for ever. kResourceExhausted: too many.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
-  // Uses a token once; not once more for the member that it made with the same key.
-  // kUnauthenticated: no such token, or not any more. kPermissionDenied: for another role.
-  // kAlreadyExists: the id is another member's. kInvalidArgument: not a member.
+  // Uses a token once; not once more for a member that it already made with the same key.
+  // kUnauthenticated: no such token, or not any more. kPermissionDenied: it is for another role.
+  // kAlreadyExists: another member has this id. kInvalidArgument: not a valid member.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
   Status Renew(const std::string& name, absl::Time until);
-  // kUnauthenticated with a sentence unless it is a member with this role, id and key. Without the
-  // key, whoever has an old copy of the authority could be any member.
+  // kUnauthenticated, with a sentence, unless this member has this role, id and key. Without the
+  // key, whoever has an old copy of the authority could pose as any member.
   Status Check(const Member& member, std::string_view key_sha256) const;
-  // kNotFound, kFailedPrecondition (revoked already).
+  // kNotFound; kFailedPrecondition: already revoked.
   Status Revoke(const std::string& name, absl::Time now);
   std::vector<v1::MemberStatus> List() const;
 
@@ -65,7 +65,7 @@ class Members {
   };
   Status Load();
   Status CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now);
-  // Of whoever joins; uses the token.
+  // Uses the token, and gives the new member's status.
   StatusOr<v1::MemberStatus> StatusFor(std::string_view secret, const JoinWish& wish,
                                        absl::Time now);
   Status Insert(const v1::MemberStatus& member, const std::string& key_sha256);
@@ -73,7 +73,7 @@ class Members {
   std::string FreeName(const std::string& wished) const;
 
   Journal* const journal_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards what follows
   sqlite::Database database_;
   std::map<std::string, Row, std::less<>> rows_;  // by name
 };

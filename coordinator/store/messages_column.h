@@ -1,4 +1,5 @@
-// A column of several messages, each after its length. Internal to coordinator/store.
+// Stores several protobuf messages in one column, each after its length. Internal to
+// coordinator/store.
 #ifndef LONGHAUL_COORDINATOR_STORE_MESSAGES_COLUMN_H_
 #define LONGHAUL_COORDINATOR_STORE_MESSAGES_COLUMN_H_
 
@@ -24,7 +25,7 @@ std::string Join(const std::vector<M>& messages) {
   return bytes;
 }
 
-// False where `bytes` are something else.
+// False if `bytes` are something else.
 template <class M>
 bool Split(std::string_view bytes, std::vector<M>* messages) {
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));

@@ -1,4 +1,4 @@
-// Run records as rows of the table `runs`. Internal to coordinator/store.
+// Converts run records to rows of the table `runs` and back. Internal to coordinator/store.
 #ifndef LONGHAUL_COORDINATOR_STORE_ROWS_H_
 #define LONGHAUL_COORDINATOR_STORE_ROWS_H_
 
@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-// A new row at the end, or new values for the run's row where it is.
+// Adds a row at the end, or updates the run's row in place.
 inline constexpr std::string_view kUpsertRun =
     "INSERT INTO runs(id, name, state, reason, epoch, step, spec_yaml, link_secret, data_files, "
     "data, plan, checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, "
@@ -31,7 +31,7 @@ inline constexpr std::string_view kSelectRuns =
     "best_step, last_error, owner, resize_asked, replicas_wanted FROM runs ORDER BY rowid";
 
 void BindRun(const RunRecord& record, sqlite::Statement* upsert);
-// kDataLoss naming what cannot be read.
+// kDataLoss names what cannot be read.
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
 
 }  // namespace longhaul::coordinator

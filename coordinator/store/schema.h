@@ -1,4 +1,4 @@
-// The tables of the store and how a file that may be anything is opened. Internal to
+// The tables of the store, and how to open a file that may be anything. Internal to
 // coordinator/store.
 #ifndef LONGHAUL_COORDINATOR_STORE_SCHEMA_H_
 #define LONGHAUL_COORDINATOR_STORE_SCHEMA_H_
@@ -15,7 +15,7 @@ namespace longhaul::coordinator {
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
 inline constexpr uint32_t kStoreSchemaVersion = 5;
 
-// What is said of a store that cannot be used as it is; kDataLoss.
+// The error for a store that cannot be used as it is; kDataLoss.
 Status DamagedStore(const std::string& path, std::string_view detail);
 
 // Opens the database at `path`, or makes an empty one. kFailedPrecondition: it has another schema

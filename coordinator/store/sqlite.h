@@ -1,5 +1,5 @@
-// SQLite behind RAII owners and Status. Internal to coordinator/store. Not thread-safe: the store
-// holds a lock.
+// RAII wrappers of SQLite that return Status. Internal to coordinator/store. Not thread-safe: the
+// store holds a lock.
 #ifndef LONGHAUL_COORDINATOR_STORE_SQLITE_H_
 #define LONGHAUL_COORDINATOR_STORE_SQLITE_H_
 
@@ -16,13 +16,13 @@
 
 namespace longhaul::coordinator::sqlite {
 
-// Where the statements of a database write down what they change; null: nowhere.
+// Where statements record the changes they make; null: not recorded.
 struct Recording {
   v1::StoreChange* change = nullptr;
 };
 
-// A compiled statement. Positions of Bind count from 1, of columns from 0, as SQLite has it. Must
-// not outlive its Database.
+// A compiled statement. As in SQLite, Bind's positions count from 1 and columns from 0. Must not
+// outlive its Database.
 class Statement {
  public:
   Statement() = default;
@@ -52,28 +52,28 @@ class Statement {
 
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
   std::shared_ptr<const Recording> recording_;
-  v1::StoreStatement noted_;  // its parameters, while a change is written down
+  v1::StoreStatement noted_;  // its parameters, while a change is recorded
 };
 
 class Database {
  public:
-  // `flags` of sqlite3_open_v2.
+  // `flags`: of sqlite3_open_v2.
   static StatusOr<Database> Open(const std::string& path, int flags);
   Status Execute(const std::string& sql);
   StatusOr<Statement> Prepare(std::string_view sql);
-  // One transaction: all that the statements in `write` change, or nothing where it or the end
-  // fails.
+  // Runs `write` in one transaction. If it fails, nothing is changed.
   Status Transact(absl::FunctionRef<Status()> write);
-  // What statements change until the next call is added to `change`, too. Null: no more.
+  // Records changes in `change` until the next call. Null: stops recording.
   void WriteDownIn(v1::StoreChange* change) { recording_->change = change; }
-  // Does in one transaction what was written down of another database.
+  // Applies, in one transaction, a change that was recorded on another database.
   Status Replay(const v1::StoreChange& change);
   // The one integer of a one-row query.
   StatusOr<int64_t> QueryInt(std::string_view sql);
   StatusOr<std::string> QueryText(std::string_view sql);
-  // All of it, as of one moment, over what `target` has; others may read and write meanwhile.
+  // Copies everything, as of one moment, over the contents of `target`. Others may read and write
+  // meanwhile.
   Status CopyTo(Database* target);
-  // Whether closing leaves the write-ahead log as it is (else it is merged and removed).
+  // Whether closing keeps the write-ahead log (else it is merged and removed).
   void KeepLogOnClose(bool keep);
 
  private:

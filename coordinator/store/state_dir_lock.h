@@ -1,5 +1,5 @@
-// One coordinator per state directory: an advisory lock on <state-dir>/lock, which the kernel drops
-// when the process ends, however it ends.
+// Ensures one coordinator per state directory, by an advisory lock on <state-dir>/lock, which the
+// kernel drops when the process ends in any way.
 #ifndef LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
 #define LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
 
@@ -14,10 +14,10 @@ namespace longhaul::coordinator {
 // Held for the life of the object. Move-only.
 class StateDirLock {
  public:
-  // Makes the directory where it is missing. kFailedPrecondition naming the process that holds it.
+  // Creates the directory if needed. kFailedPrecondition names the process that holds the lock.
   static StatusOr<StateDirLock> Acquire(const std::string& state_dir);
 
-  // Whether a coordinator has ever had this folder as its state directory.
+  // Whether a coordinator has ever used this folder as its state directory.
   static bool IsIn(const std::string& folder);
 
  private:

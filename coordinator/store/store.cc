@@ -165,7 +165,7 @@ StatusOr<std::vector<v1::StepRecord>> ReadSteps(const RunId& run, sqlite::Statem
   }
 }
 
-// Those that a run may compare with when it goes back to a checkpoint.
+// Steps that a run may be compared with when it goes back to a checkpoint.
 StatusOr<std::vector<v1::StepRecord>> Store::Impl::StepsSinceCheckpoints(
     const RunRecord& record) const {
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,

@@ -1,10 +1,10 @@
-// What the coordinator remembers: runs, events, steps and workers' logs, in SQLite (write-ahead
-// log) at <state-dir>/store.db. schema.h has its tables.
+// The coordinator's memory: runs, events, steps and workers' logs, in SQLite (write-ahead log) at
+// <state-dir>/store.db. Tables: schema.h.
 //
-// A store of another schema, of another program or with damage is refused and left as it is.
-// Thread-safe: one lock, held for one transaction or one page of a reader. Errors: kDataLoss
+// A store with another schema, of another program or with damage is refused and left unchanged.
+// Thread-safe: one lock, held for a transaction or for one page of a reader. Errors: kDataLoss
 // (damage), kFailedPrecondition (other schema, no access), kResourceExhausted (disk full),
-// kUnavailable (I/O error); the store then is as it was before the call.
+// kUnavailable (I/O error). After an error the store is as before the call.
 #ifndef LONGHAUL_COORDINATOR_STORE_STORE_H_
 #define LONGHAUL_COORDINATOR_STORE_STORE_H_
 
@@ -23,41 +23,40 @@
 
 namespace longhaul::coordinator {
 
-// The newest lines of workers' logs that are kept for each run.
+// Log lines of workers kept for each run; the newest stay.
 inline constexpr uint64_t kKeptLogLines = 20'000;
-// The newest events of each run, and of what belongs to none.
+// Events kept for each run, and for what belongs to no run; the newest stay.
 inline constexpr uint64_t kKeptEvents = 20'000;
 
 class Store {
  public:
-  // Opens the store of a state directory that the caller holds the lock of (StateDirLock); makes an
-  // empty one where there is none.
+  // Opens the store of a state directory whose lock the caller holds (StateDirLock), or creates an
+  // empty one.
   static StatusOr<std::unique_ptr<Store>> Open(const std::string& state_dir);
   ~Store();
 
-  // One transaction: all of it or nothing. It survives a loss of power, except steps and log lines
-  // that come without a run or event beside them: those survive the end of the process only.
+  // Applies all writes in one transaction, or none. It survives a power loss. Steps and log lines
+  // without a run or event beside them only survive the end of the process.
   Status Apply(const std::vector<Write>& writes);
 
-  // What all transactions of the store go through, also those of its members.
+  // The journal of all transactions of the store and of Members.
   Journal& journal();
 
-  // Deletes a run's step records but for the newest `keep`, or, with `dry_run`, only counts them.
+  // Deletes a run's step records except the newest `keep`; with `dry_run` it only counts them.
   StatusOr<uint64_t> TrimSteps(const RunId& run, uint64_t keep, bool dry_run);
 
-  // In the order in which they were submitted. One that cannot be read keeps no other from it; of
-  // one with a step that cannot be read no steps come.
+  // Runs in the order of submission. A run that cannot be read does not hide others. A run with an
+  // unreadable step has no steps.
   StatusOr<StoredRuns> LoadRuns() const;
   StatusOr<uint64_t> NextEventSequence() const;
 
-  // Pages in ascending order, what comes after `after`; an empty page is the end.
-  // `run` empty: of all runs.
+  // Pages of events after `after`, ascending; an empty page is the end. `run` empty: of all runs.
   StatusOr<std::vector<v1::Event>> Events(std::string_view run, uint64_t after, size_t limit) const;
-  // The newest `limit` of those, in ascending order, too.
+  // The newest `limit` of these events, ascending as well.
   StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                 size_t limit) const;
   StatusOr<std::vector<v1::LogEntry>> Logs(const RunId& run, uint64_t after, size_t limit) const;
-  // From `step` on: the validation before the first step has number 0.
+  // Steps from `step` on. The validation before the first step has number 0.
   StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step, size_t limit) const;
 
  private:

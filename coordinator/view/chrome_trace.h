@@ -1,4 +1,4 @@
-// A run's trace in the format of Chrome's trace viewer, which Perfetto opens.
+// Converts a run's trace to the format of Chrome's trace viewer, which Perfetto opens.
 #ifndef LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_
 #define LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_
 
@@ -11,14 +11,13 @@
 namespace longhaul {
 
 // A JSON document with three groups of rows: what each stage computed and waited for, what its
-// codec thread did, and when which tensor was on its way in each direction of each link. Times
-// begin with the earliest step. Pure.
+// codec thread did, and when each tensor was in flight in each direction of each link. Times count
+// from the earliest step. Pure.
 std::string ToChromeTrace(const v1::TraceReply& trace);
 
-// What has to be added to the times of each stage so that they are those of stage 0's clock, ns. 0
-// where clocks are the same, and where nothing is known of a stage above. Else by the messages
-// between neighbours: the quickest activation and the quickest gradient are taken to have been
-// under way equally long.
+// Offsets, in ns, that convert each stage's times to stage 0's clock. 0 where clocks are equal, or
+// where the stage before is unknown. Else estimated from messages between neighbours, on the
+// assumption that the fastest activation and the fastest gradient took equally long.
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace);
 
 }  // namespace longhaul

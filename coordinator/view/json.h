@@ -1,5 +1,5 @@
-// Messages as JSON for `--json`: the fields' names as in the .proto files, every field present,
-// numbers as numbers (doubles with all their digits; what is not finite is null).
+// Prints messages as JSON for `--json`: field names as in the .proto files, every field present,
+// numbers as numbers (doubles with all digits; null if not finite).
 #ifndef LONGHAUL_COORDINATOR_VIEW_JSON_H_
 #define LONGHAUL_COORDINATOR_VIEW_JSON_H_
 

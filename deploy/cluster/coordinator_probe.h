@@ -14,8 +14,8 @@
 
 namespace longhaul {
 
-// Names and processes. By name alone, a worker killed a moment ago, whose session the coordinator
-// still has, would pass for its successor.
+// Names with process ids. By name alone, a worker that was just killed, and whose session the
+// coordinator still has, would pass for its successor.
 using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 
 // One connection to a coordinator. From one thread.

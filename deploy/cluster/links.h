@@ -1,4 +1,4 @@
-// Makes tc and the relay do what a cluster's state asks of its links.
+// Applies what a cluster's state asks of its links: by tc, and by the relay.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_LINKS_H_
 #define LONGHAUL_DEPLOY_CLUSTER_LINKS_H_
 

@@ -49,11 +49,12 @@ std::string CoordinatorAddress(uint32_t subnet);                       // "10.78
 Interface Uplink(std::string_view cluster, uint32_t number);
 Interface Downlink(std::string_view cluster, uint32_t number);
 
-// The first free third byte, from `ip -j route show table all`. kResourceExhausted: none.
+// The first free third byte, given the output of `ip -j route show table all`. kResourceExhausted:
+// none.
 StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json);
 
-// The bridges' namespace with the coordinator's address, and the host's way to it, in a subnet that
-// is free. The subnet. Two clusters that come up at the same time get different ones.
+// Makes the bridges' namespace with the coordinator's address, and the host's route to it, in a
+// free subnet. Gives the subnet. Two clusters that come up at the same time get different ones.
 StatusOr<uint32_t> CreateBridges(std::string_view cluster);
 // A worker's namespace with both interfaces, not shaped.
 Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number);
@@ -62,7 +63,7 @@ Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t n
 // broken line.
 Status SetOnBridge(std::string_view cluster, uint32_t number, bool on);
 
-// Namespaces ("lh-local-w1") and the host's interface that are there, found by name.
+// The existing namespaces ("lh-local-w1") and host interface of a cluster, found by name.
 struct NetworkRemains {
   std::vector<std::string> networks;
   bool host_interface = false;

@@ -20,11 +20,11 @@ namespace longhaul {
 
 using Command = std::vector<std::string>;
 
-// As a person would type it: arguments with special characters are quoted.
+// The command line as a person would type it: arguments with special characters are quoted.
 std::string ToString(const Command& command);
 
-// Runs a tool and waits for it, at most 30 s; its standard output. kInternal with the command and
-// its standard error if it fails, kNotFound if the program is absent, kDeadlineExceeded.
+// Runs a tool, at most 30 s, and gives its standard output. kInternal, with the command and its
+// standard error: it failed. kNotFound: no such program. kDeadlineExceeded.
 StatusOr<std::string> RunTool(const Command& command);
 
 // The path of a tool: searches PATH, then /usr/sbin, /sbin, /usr/local/sbin, then the portable
@@ -37,7 +37,7 @@ std::string FindTool(std::string_view name);
 StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
                                       const std::string& log_path);
 
-// Whether this very process is alive and not a zombie. Collects a zombie child.
+// Whether exactly this process is alive and not a zombie. Reaps a zombie child.
 bool IsAlive(const ProcessIdentity& process);
 
 // All live daemons of `cluster`, by the variable in their environment.

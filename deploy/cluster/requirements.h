@@ -1,4 +1,4 @@
-// What a local cluster needs of the machine.
+// Checks what a local cluster needs of the machine.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_
 #define LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_
 
@@ -12,7 +12,7 @@
 namespace longhaul {
 
 struct Machine {
-  uint64_t capabilities = 0;  // effective, a bit each, as in <linux/capability.h>
+  uint64_t capabilities = 0;  // effective; one bit each, as in <linux/capability.h>
   bool root = false;
   bool has_ip = false;
   bool has_tc = false;

@@ -34,29 +34,29 @@ struct ProcessIdentity {
   uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
 };
 
-// What is asked of a worker's link to all others.
+// The parameters of a worker's link to all others.
 struct LinkParameters {
   uint64_t up_bits_per_second = 0;    // of what it sends; 0 = not shaped
   uint64_t down_bits_per_second = 0;  // of what it receives; 0 = not shaped
-  // Between two workers the worse of both counts, in each direction.
+  // Between two workers the worse of both applies, in each direction.
   LinkQuality quality;
   friend bool operator==(const LinkParameters&, const LinkParameters&) = default;
 };
 
-// What is asked of the path from one worker to another, where it differs from their links.
+// The parameters of the path from one worker to another, if they differ from the links'.
 struct PathParameters {
   std::string from, to;                // names of workers
   uint64_t bits_per_second = 0;        // at most; 0 = as much as the links have
-  std::optional<LinkQuality> quality;  // instead of the links'
+  std::optional<LinkQuality> quality;  // replaces the links'
   friend bool operator==(const PathParameters&, const PathParameters&) = default;
 };
 
-// Bytes of one direction of a link that a removed qdisc had counted.
+// Counts of one direction of a link by a qdisc that was removed since.
 struct CountedBefore {
   uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
 };
 
-// Who makes delay, jitter and loss.
+// What makes delay, jitter and loss.
 enum class DelayBy : uint8_t { kRelay, kNetem };
 std::string_view ToString(DelayBy by);  // "relay", "netem"
 

@@ -1,6 +1,6 @@
-// `longhaul data prepare|show`: data sets out of texts and token files. The work is done by Python
-// (longhaul_data/), because tokenizing is the PyPI package tokenizers'. This program finds both and
-// becomes that Python.
+// `longhaul data prepare|show`: makes data sets from texts and token files. Python (longhaul_data/)
+// does the work, because tokenizing needs the PyPI package tokenizers. This program finds both and
+// becomes that Python (exec).
 #ifndef LONGHAUL_DEPLOY_DATA_DATA_COMMAND_H_
 #define LONGHAUL_DEPLOY_DATA_DATA_COMMAND_H_
 
@@ -17,12 +17,12 @@ class App;
 
 namespace longhaul {
 
-// Where to look. Empty: the variable is not set.
+// Where to search. Empty: the variable is not set.
 struct DataProgramSearch {
-  std::filesystem::path program;  // this one's file
+  std::filesystem::path program;  // this program's file
   std::string python;             // LONGHAUL_PYTHON
   std::string sources;            // LONGHAUL_DATA_SOURCES
-  // What keeps a Python from running the sources; "" if nothing does. It may start processes.
+  // Says what keeps a Python from running the sources; "": nothing. May start processes.
   std::function<std::string(const std::string& python)> lacks;
 };
 
@@ -31,13 +31,13 @@ struct DataProgram {
   std::filesystem::path main;  // main.py
 };
 
-// The sources: of the variable, else ../share/longhaul/data beside the program's folder, else
-// deploy/data of a folder that the program is in. The Python: of the variable, else of the
-// checkout's or the installation's .deps/venv, else python3 of PATH; the first that lacks nothing.
-// kFailedPrecondition names what was tried and the command that brings what is missing.
+// Finds the sources: by the variable, else ../share/longhaul/data beside the program's folder, else
+// deploy/data in a folder above the program. Finds the first usable Python: by the variable, else
+// .deps/venv of the checkout or installation, else python3 in PATH. kFailedPrecondition names what
+// was tried and the command that installs what is missing.
 StatusOr<DataProgram> FindDataProgram(const DataProgramSearch& search);
 
-// Becomes that Python, with these arguments. Returns only if that fails.
+// Becomes that Python with these arguments. Returns only on failure.
 Status RunDataProgram(const std::vector<std::string>& arguments);
 
 // Adds the subcommand `data` and returns it. It does not return when it succeeds; else it stores

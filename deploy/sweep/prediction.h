@@ -1,5 +1,5 @@
-// What a point's step should take, from its plan and from the links that the sweep itself made. The
-// coordinator's own prediction (in the plan) knows of the links what it could measure. Pure.
+// Predicts a point's step from its plan and from the links as the sweep set them. The coordinator's
+// own prediction, in the plan, only knows what it could measure of the links. Pure.
 #ifndef LONGHAUL_DEPLOY_SWEEP_PREDICTION_H_
 #define LONGHAUL_DEPLOY_SWEEP_PREDICTION_H_
 
@@ -16,15 +16,15 @@ namespace longhaul::cli {
 struct PointPrediction {
   double simulated_seconds = 0;
   double bound_seconds = 0;
-  double floor_seconds = 0;  // of steps without fill and drain
+  double floor_seconds = 0;  // without the pipeline bubble
   std::string bottleneck;    // "egress of stage 1"
 };
 
-// With all interfaces at this rate (0: unlimited) and all links of this delay, one way.
+// With all interfaces at this rate (0: unlimited) and all links with this one-way delay.
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay);
 
-// What the network alone takes of a step at least: for estimates of how long a sweep takes.
+// Least time of a step on the network alone: for estimates of a sweep's duration.
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second);
 
 }  // namespace longhaul::cli

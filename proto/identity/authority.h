@@ -1,8 +1,8 @@
 // The certificate authority of an installation: a P-256 key and its own certificate. Whoever has
-// the key can pass for the coordinator; it never leaves its state directory. Members are known by
-// their keys, too (coordinator/store/members.h).
+// the key can pose as the coordinator, so it never leaves the state directory. Members are also
+// known by their keys (coordinator/store/members.h).
 //
-// Immutable, so any thread may use it. Errors: kInvalidArgument (bytes that somebody gave),
+// Immutable, so any thread may use it. Errors: kInvalidArgument (bytes from outside),
 // kFailedPrecondition (files), kInternal (OpenSSL).
 #ifndef LONGHAUL_PROTO_IDENTITY_AUTHORITY_H_
 #define LONGHAUL_PROTO_IDENTITY_AUTHORITY_H_
@@ -17,15 +17,15 @@
 
 namespace longhaul {
 
-// The one name that the coordinator's certificate has, whatever its address is.
+// The one name in the coordinator's certificate, whatever its address is.
 inline constexpr char kCoordinatorName[] = "coordinator.longhaul";
 inline constexpr absl::Duration kDefaultLifetime = absl::Hours(24 * 30);
 
-// What a TLS server shows: its key, and its certificate with the authority's behind it.
+// What a TLS server presents: its key, and its certificate followed by the authority's.
 struct ServerIdentity {
   std::string key_pem;
   std::string chain_pem;
-  std::string authority_pem;  // whose members it takes
+  std::string authority_pem;  // accepts this authority's members
 };
 
 class Authority {
@@ -37,11 +37,11 @@ class Authority {
   const std::string& certificate_pem() const { return certificate_pem_; }
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // A certificate for the key of a signing request (PEM). Of the request nothing else is taken: it
-  // must be signed by its own key, and that is of P-256. kInvalidArgument.
+  // Gives a certificate for the key of a signing request (PEM) and takes nothing else from the
+  // request. kInvalidArgument: it is not signed by its own key, or that key is not P-256.
   StatusOr<std::string> Sign(std::string_view request_pem, const Member& member, absl::Time now,
                              absl::Duration lifetime) const;
-  // A new key and certificate of the coordinator, as long as the authority's own.
+  // A new key and certificate for the coordinator, valid as long as the authority's own.
   StatusOr<ServerIdentity> MakeServerIdentity(absl::Time now) const;
 
  private:
@@ -49,7 +49,7 @@ class Authority {
   std::string key_pem_, certificate_pem_, fingerprint_;
 };
 
-// <state_dir>/authority.pem, mode 0600. `made`: it was not there.
+// Uses <state_dir>/authority.pem, mode 0600. `made`: whether it had to be made.
 StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
 
 }  // namespace longhaul

@@ -1,5 +1,5 @@
-// What certificates say. Pure; nothing here decides whether a certificate is to be believed: TLS
-// has checked it against the authority.
+// Parses certificates. Pure. Whether a certificate is valid was decided before: TLS has checked it
+// against the authority.
 #ifndef LONGHAUL_PROTO_IDENTITY_CERTIFICATE_H_
 #define LONGHAUL_PROTO_IDENTITY_CERTIFICATE_H_
 
@@ -19,14 +19,14 @@ inline constexpr size_t kMaxPemBytes = 16 << 10;
 struct MemberCertificate {
   Member member;
   absl::Time not_before, not_after;
-  std::string key_sha256;  // of the key that it is for, as RequestedKey has it
+  std::string key_sha256;  // hash of its key, as RequestedKey gives it
 };
-// The first certificate of `pem`. kInvalidArgument where it is not a member's.
+// Reads the first certificate in `pem`. kInvalidArgument: it is not a member's.
 StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem);
 // SHA-256 of the first certificate of `pem` (DER), 64 hexadecimal digits.
 StatusOr<std::string> Fingerprint(std::string_view pem);
-// SHA-256 of the key that a signing request is for, which it is signed by. What Authority::Sign
-// refuses is refused.
+// SHA-256 of the key for which, and by which, a request is signed. Refuses what Authority::Sign
+// refuses.
 StatusOr<std::string> RequestedKey(std::string_view request_pem);
 
 }  // namespace longhaul

@@ -1,7 +1,6 @@
-// A member's own key, its certificate, and the authority that it trusts: one PEM file of mode 0600
-// with the three one after the other. A file with the key alone (FILE.joining) is of an attempt to
-// join that has not succeeded yet; the next attempt uses the same key. Pure but for the two
-// functions of files.
+// A member's own key, its certificate and the authority that it trusts, one after the other in a
+// PEM file of mode 0600. FILE.joining holds only the key, from an attempt to join that has not
+// succeeded yet; the next attempt uses the same key. Pure, except the two functions of files.
 #ifndef LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_
 #define LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_
 
@@ -15,7 +14,7 @@
 namespace longhaul {
 
 struct Credentials {
-  std::string key_pem;          // empty: of a caller that is not known yet
+  std::string key_pem;          // empty: the caller is not known yet
   std::string certificate_pem;  // empty: not joined yet
   std::string authority_pem;
 
@@ -28,15 +27,14 @@ StatusOr<std::string> MakeKey();
 StatusOr<std::string> MakeRequest(std::string_view key_pem);
 
 std::string ToPem(const Credentials& credentials);
-// kInvalidArgument where a part is missing or damaged, or key and certificate are not of each
-// other.
+// kInvalidArgument: a part is missing or damaged, or key and certificate do not match.
 StatusOr<Credentials> ParseCredentials(std::string_view pem);
 
-// kNotFound: there is no such file. kFailedPrecondition: what it holds, and what to do.
+// kNotFound: no such file. kFailedPrecondition: what the file holds, and what to do.
 StatusOr<Credentials> LoadCredentials(const std::string& path);
 Status StoreCredentials(const std::string& path, const Credentials& credentials);
 
-// When a certificate is renewed: after two thirds of its time.
+// When to renew: after two thirds of the certificate's lifetime.
 absl::Time RenewalTime(const MemberCertificate& certificate);
 
 }  // namespace longhaul

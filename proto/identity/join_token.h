@@ -1,10 +1,10 @@
-// A join token: what somebody needs to become a member, in one line of text.
+// A join token: one line of text with which somebody becomes a member.
 //
 //   longhaul1.ROLE.FINGERPRINT.SECRET
 //
-// FINGERPRINT: SHA-256 of the authority's certificate, so that whoever joins knows the coordinator
-// before he tells it anything. SECRET: 24 random bytes, of which the coordinator keeps the SHA-256.
-// Both are lower-case hexadecimal digits. docs/design/formats.md. Pure.
+// FINGERPRINT: SHA-256 of the authority's certificate, so that the joining side recognises the
+// coordinator before it sends anything. SECRET: 24 random bytes; the coordinator keeps their
+// SHA-256. Both are lower-case hexadecimal. See docs/design/formats.md. Pure.
 #ifndef LONGHAUL_PROTO_IDENTITY_JOIN_TOKEN_H_
 #define LONGHAUL_PROTO_IDENTITY_JOIN_TOKEN_H_
 
@@ -22,8 +22,8 @@ inline constexpr uint32_t kJoinTokenVersion = 1;
 inline constexpr size_t kJoinSecretBytes = 24;
 
 struct JoinToken {
-  // What the joining member becomes. With an admin's token also worker or user: an admin could make
-  // tokens for these anyway.
+  // The role of the new member. An admin's token also serves for a worker or a user, as an admin
+  // could make such tokens anyway.
   Role role = Role::kUser;
   std::string fingerprint;  // 64 hexadecimal digits
   std::string secret;       // 48 hexadecimal digits
@@ -31,10 +31,10 @@ struct JoinToken {
   friend bool operator==(const JoinToken&, const JoinToken&) = default;
 };
 
-// With a new secret.
+// Makes a token with a new secret.
 JoinToken NewJoinToken(Role role, std::string fingerprint);
 std::string ToString(const JoinToken& token);
-// Whether a text is meant as one, whole or not. Plain tokens of before never are.
+// Whether a text is meant as a join token, complete or not. Plain tokens never look like one.
 bool IsJoinToken(std::string_view text);
 // kInvalidArgument; errors never repeat the text.
 StatusOr<JoinToken> ParseJoinToken(std::string_view text);

@@ -1,4 +1,4 @@
-// Who takes part in an installation, and as what. Pure.
+// The members of an installation and their roles. Pure.
 #ifndef LONGHAUL_PROTO_IDENTITY_MEMBER_H_
 #define LONGHAUL_PROTO_IDENTITY_MEMBER_H_
 
@@ -18,16 +18,16 @@ StatusOr<Role> ParseRole(std::string_view text);
 inline constexpr size_t kMaxMemberNameBytes = 64;
 
 struct Member {
-  std::string name;  // letters, digits, '.', '_' and '-'; never given to another member again
+  std::string name;  // letters, digits, '.', '_' and '-'; never given to a second member
   Role role = Role::kUser;
-  std::string worker_id;  // of a worker: the id that its hello has; else empty
+  std::string worker_id;  // worker: the id in its hello; else empty
 
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-// Whether a certificate may carry it. kInvalidArgument.
+// Whether a certificate may carry this member. kInvalidArgument.
 Status CheckMember(const Member& member);
-// The nearest name that CheckMember takes: "two words" becomes "two-words".
+// The nearest name that CheckMember accepts: "two-words" for "two words".
 std::string MemberNameFrom(std::string_view text);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// OpenSSL's objects behind unique_ptr, and its texts. Internal to proto/identity.
+// RAII wrappers of OpenSSL's objects, and its error texts. Internal to proto/identity.
 #ifndef LONGHAUL_PROTO_IDENTITY_OPENSSL_H_
 #define LONGHAUL_PROTO_IDENTITY_OPENSSL_H_
 
@@ -29,14 +29,14 @@ using Name = std::unique_ptr<X509_NAME, Free<&X509_NAME_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<&X509_EXTENSION_free>>;
 using Bio = std::unique_ptr<BIO, Free<&BIO_free_all>>;
 
-// kInternal with OpenSSL's newest error, whose queue is emptied.
+// kInternal with OpenSSL's newest error; empties its queue.
 Status Failed(std::string_view what);
 
 StatusOr<Key> NewKey();
-// The first of its kind in a text; what stands around it is passed over. kInvalidArgument.
+// Read the first object of their kind in a text and skip everything else. kInvalidArgument.
 StatusOr<Key> ReadKey(std::string_view pem);
 StatusOr<Certificate> ReadCertificate(std::string_view pem);
-StatusOr<Request> ReadRequest(std::string_view pem);  // signed by its own key of P-256
+StatusOr<Request> ReadRequest(std::string_view pem);  // must be signed by its own P-256 key
 StatusOr<std::string> ToPem(EVP_PKEY* key);
 StatusOr<std::string> ToPem(X509* certificate);
 StatusOr<std::string> ToPem(X509_REQ* request);

@@ -1,9 +1,9 @@
-// How a worker, the CLI or a cluster reaches its coordinator: as a member, by TLS; or as --insecure
-// has it, without encryption.
+// How a worker, the CLI or a cluster reaches its coordinator: as a member over TLS, or with
+// --insecure without encryption.
 //
-// A coordinator may have a standby. Then there are several addresses, and one of them is at hand:
-// the first, until somebody finds that the coordinator there does not serve and says so. Then the
-// next one is at hand, for all who use this Access.
+// A coordinator may have a standby, and then there are several addresses. One of them is current:
+// at first the first. When a caller finds that the current coordinator does not serve and says so,
+// the next one becomes current for all users of this Access.
 //
 //   AccessOptions options{
 //       .addresses = {"h:7070"}, .token_file = "token", .credentials_file = "me.pem"};
@@ -39,44 +39,45 @@
 namespace longhaul {
 
 struct AccessOptions {
-  std::vector<std::string> addresses;  // of coordinators, at least one; tried in this order
+  std::vector<std::string> addresses;  // of coordinators, at least one; tried in order
   // A join token, or with `insecure` the coordinator's token; empty: none.
   std::string token_file = {};
-  // Where key and certificate are, or will be after joining. One process at a time joins; its new
-  // key is in FILE.joining until the certificate has come, so an attempt that fails spoils nothing.
+  // File of key and certificate, present or to be written after joining. One process at a time
+  // joins. Its new key stays in FILE.joining until the certificate arrives, so a failed attempt is
+  // harmless.
   std::string credentials_file = {};
   bool insecure = false;
-  // As what to join; left out: as what the token says.
+  // The role to join as. Absent: the token's.
   std::optional<Role> role = {};
-  std::string name = {};  // wished for
+  std::string name = {};  // the name that it wishes for
   std::string worker_id = {};
 };
 
 class Access {
  public:
-  // Without credentials of the token's authority and role: joins, which blocks for `limit` at most
-  // with each coordinator. kUnavailable: nobody answers, try again. kUnauthenticated: a coordinator
-  // refuses, or is not the token's. kFailedPrecondition, kInvalidArgument: what files and flags
-  // are.
+  // Joins if there are no credentials of the token's authority and role; this blocks for at most
+  // `limit` per coordinator. kUnavailable: nobody answers, try again. kUnauthenticated: a
+  // coordinator refuses, or is not the token's. kFailedPrecondition, kInvalidArgument: problems of
+  // files and flags.
   static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, absl::Duration limit);
-  // Without encryption; an empty token is none.
+  // Without encryption. An empty token means no token.
   static std::shared_ptr<Access> Plain(std::string address, std::string token);
   static std::shared_ptr<Access> PlainOfSeveral(std::vector<std::string> addresses,
                                                 std::string token);
 
-  std::string address() const;  // of the coordinator at hand
+  std::string address() const;  // of the current coordinator
   bool alone() const { return options_.addresses.size() == 1; }
-  size_t count() const { return options_.addresses.size(); }  // of coordinators
+  size_t count() const { return options_.addresses.size(); }  // number of coordinators
   bool insecure() const { return options_.insecure; }
-  // Call it before each call starts. It adds the token where access is insecure. A coordinator that
-  // is alone is waited for by those who want to wait; of several, one that is down is not.
+  // Call it before each call starts. Without TLS it adds the token. With `wait` the call waits
+  // while the coordinator is down, but only if there is a single coordinator.
   void Prepare(grpc::ClientContext* context, bool wait = true) const;
-  // Grows when there is a new certificate, or another coordinator is at hand: then channels are to
-  // be made anew.
+  // Grows with every new certificate and every change of the current coordinator: then make
+  // channels anew.
   uint64_t generation() const;
 
-  // A connection of its own to the coordinator at hand. Of several coordinators, one has 2 s to
-  // connect.
+  // A connection to the current coordinator, not shared with others. With several coordinators it
+  // has 2 s to connect.
   struct Connection {
     std::string address;
     uint64_t generation = 0;
@@ -84,17 +85,16 @@ class Access {
   };
   Connection Dial() const;
 
-  // Says that the coordinator that was at hand at `generation` does not serve: it is down, or is a
-  // standby. Then the next one is at hand, unless another one is by now. Nothing changes where
-  // there is one alone.
+  // Says that the coordinator that was current at `generation` does not serve: it is down, or is a
+  // standby. The next one becomes current, unless another already is. Does nothing with a single
+  // coordinator.
   void GoOnFrom(uint64_t generation);
-  // Asks the coordinator at hand, and where that one does not serve (kUnavailable) the next one,
-  // each once. The error of several in vain says what each of them said.
+  // Calls `ask` for the current coordinator, and for the next one if that does not serve
+  // (kUnavailable); each once. If all fail, the error quotes each of them.
   Status AskEach(const std::function<Status(const std::string& address)>& ask);
 
-  // Gets a new certificate when two thirds of the old one's time are over, and has it stored.
-  // Blocks for seconds at most; OK where nothing is due, and not tried again within `pause` after
-  // an error.
+  // Renews and stores the certificate when two thirds of its lifetime are over. Blocks for seconds
+  // at most. OK if nothing is due. Does not try again within `pause` after an error.
   Status RenewIfDue(absl::Duration pause);
 
  private:
@@ -109,17 +109,17 @@ class Access {
   Status Keep(const Credentials& given);
 
   const AccessOptions options_;
-  std::string token_;         // insecure
-  mutable std::mutex mutex_;  // of all below
+  std::string token_;         // without TLS
+  mutable std::mutex mutex_;  // guards what follows
   Credentials credentials_;
   std::optional<MemberCertificate> certificate_;
-  size_t at_hand_ = 0;  // of the addresses
+  size_t at_hand_ = 0;  // index of the current address
   uint64_t generation_ = 0;
   MonoTime renew_from_{};
 };
 
-// A stub of a service over a channel of its own, which is made anew with each certificate and for
-// each coordinator that is at hand. Thread-safe.
+// A stub of a service over its own channel, remade for each new certificate and each new current
+// coordinator. Thread-safe.
 template <class Service>
 class StubOf {
  public:
@@ -133,8 +133,8 @@ class StubOf {
     }
     return stub_;
   }
-  // The coordinator of the last Get: its address, whether the newest attempt to connect to it has
-  // failed, and to say that it does not serve.
+  // About the coordinator of the last Get: its address; whether the last attempt to connect failed;
+  // and a way to say that it does not serve.
   std::string address() const {
     const std::lock_guard lock(mutex_);
     return dialled_.address;
@@ -147,7 +147,7 @@ class StubOf {
     const std::lock_guard lock(mutex_);
     access_->GoOnFrom(dialled_.generation);
   }
-  // The next Get dials from anew.
+  // Makes the next Get dial again.
   void Drop() {
     const std::lock_guard lock(mutex_);
     stub_.reset();

@@ -1,4 +1,4 @@
-// How somebody who has nothing but a join token comes to know his coordinator.
+// Fetches the authority's certificate for somebody who only has a join token.
 #ifndef LONGHAUL_PROTO_MEMBER_AUTHORITY_OF_H_
 #define LONGHAUL_PROTO_MEMBER_AUTHORITY_OF_H_
 
@@ -9,10 +9,10 @@
 
 namespace longhaul {
 
-// The certificate (PEM) of the authority of whoever serves TLS 1.3 at `address`. It has the
-// fingerprint that is expected, and has signed what the server showed. Not a byte is sent but the
-// handshake's. Blocks, until `deadline` at most.
-// kUnavailable: nobody answers. kUnauthenticated: another authority, or no TLS 1.3.
+// Gives the authority's certificate (PEM) of the TLS 1.3 server at `address`, after checking that
+// it has the expected fingerprint and has signed what the server presented. Sends nothing but the
+// handshake. Blocks until `deadline` at most. kUnavailable: nobody answers. kUnauthenticated:
+// another authority, or no TLS 1.3.
 StatusOr<std::string> AuthorityOf(const std::string& address, const std::string& fingerprint,
                                   Deadline deadline);
 

@@ -1,6 +1,6 @@
-// Who may call a coordinator without TLS: the bearer token of the installation (base/token.h) in
-// the metadata of every call. gRPC's own call credentials need a secure channel, so the token is
-// put on each ClientContext here. Thread-safe.
+// Bearer tokens for coordinators without TLS (base/token.h), in the metadata of every call. gRPC's
+// own call credentials need a secure channel, so the token is added to each ClientContext here.
+// Thread-safe.
 #ifndef LONGHAUL_PROTO_RPC_AUTH_H_
 #define LONGHAUL_PROTO_RPC_AUTH_H_
 
@@ -14,15 +14,15 @@
 
 namespace longhaul {
 
-// Before the call starts; once per context. An empty token adds nothing.
+// Call it before the call starts, once per context. An empty token adds nothing.
 void AddToken(grpc::ClientContext* context, std::string_view token);
 
-// The address of a caller without the port, which a caller may change at will: "192.0.2.7",
-// "fd00::1". The log counts calls by it.
+// A caller's address without the port, which it could vary: "192.0.2.7", "fd00::1". The log counts
+// calls by it.
 std::string PeerHost(const grpc::ServerContextBase& context);
 
-// kUnauthenticated with a sentence unless the call carries `token` (compared in constant time).
-// OK for every call when `token` is empty: a daemon without a token listens on loopback only.
+// kUnauthenticated, with a sentence, unless the call carries `token` (compared in constant time).
+// OK for every call if `token` is empty: a daemon without a token listens on loopback only.
 Status CheckToken(const grpc::ServerContextBase& context, std::string_view token);
 
 }  // namespace longhaul

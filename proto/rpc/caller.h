@@ -1,4 +1,4 @@
-// Who makes a call, as its connection has proved. Thread-safe.
+// The identity of a caller, as proved by its connection. Thread-safe.
 #ifndef LONGHAUL_PROTO_RPC_CALLER_H_
 #define LONGHAUL_PROTO_RPC_CALLER_H_
 
@@ -14,10 +14,10 @@
 namespace longhaul {
 
 struct Caller {
-  // nullopt: of a port without encryption, whose callers are all alike and may do everything.
+  // nullopt: the port has no encryption, and its callers may do everything.
   std::optional<Member> member;
-  absl::Time until = absl::InfiniteFuture();  // the end of his certificate
-  std::string key_sha256 = {};                // of the key that it is for
+  absl::Time until = absl::InfiniteFuture();  // when the certificate expires
+  std::string key_sha256 = {};                // hash of the certificate's key
 };
 
 // Says who makes a call over TLS. The handshake has checked the certificate against the authority.

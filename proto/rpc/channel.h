@@ -1,4 +1,4 @@
-// How this project's gRPC channels and servers are set up: credentials, keepalive, sizes.
+// Settings of this project's gRPC channels and servers: credentials, keepalive, sizes.
 #ifndef LONGHAUL_PROTO_RPC_CHANNEL_H_
 #define LONGHAUL_PROTO_RPC_CHANNEL_H_
 
@@ -17,50 +17,50 @@
 
 namespace longhaul {
 
-// The largest message that a client takes. A larger one ends the call with RESOURCE_EXHAUSTED.
+// Largest message that a client accepts. A larger one ends the call with RESOURCE_EXHAUSTED.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
-// The largest trace of a stage, which has thousands of spans. Other reports of workers are much
+// Largest trace of a stage, which has thousands of spans. A worker's other reports are much
 // smaller.
 inline constexpr size_t kMaxTraceBytes = 512 << 10;
-// The largest message that a server takes.
+// Largest message that a server accepts.
 inline constexpr size_t kMaxRequestBytes = 2 << 20;
 // Concurrent calls on one connection to a server; further calls wait.
 inline constexpr int kMaxCallsPerConnection = 32;
 // Bytes of a blob in one message (UploadChunk, BlobChunk).
 inline constexpr size_t kChunkBytes = 1 << 20;
-// The longest error text: room for every error of a run file, within the limit of metadata.
+// Longest error text: enough for every error of a run file, within gRPC's limit on metadata.
 inline constexpr size_t kMaxErrorBytes = 16 << 10;
 
-// TLS 1.3 alone, with the identity of a coordinator. Callers may show a certificate, which then has
-// to be its authority's and valid by now.
+// TLS 1.3 only, with a coordinator's identity. A caller may present a certificate, which must be
+// valid and signed by the authority.
 std::shared_ptr<grpc::ServerCredentials> TlsServer(const ServerIdentity& identity);
-// Without encryption: data links, and what --insecure asks for.
+// Without encryption: for data links and --insecure.
 std::shared_ptr<grpc::ServerCredentials> PlainServer();
 std::shared_ptr<grpc::ChannelCredentials> PlainClient();
 
-// Sends gRPC's own messages ("No address added", ...) to the program's log at level debug: errors
-// that matter come back as a Status. Call once, in main().
+// Sends gRPC's own messages ("No address added", ...) to the log at level debug; important errors
+// come back as a Status. Call it once, in main().
 void RouteGrpcLog();
 
-// Raises the limit of open files as far as the system allows: every connection is one. Call once,
-// in main().
+// Raises the limit of open files as far as the system allows, as every connection needs one. Call
+// it once, in main().
 void RaiseFileLimit();
 
-// How long one attempt to connect may take.
+// Time limit of one attempt to connect.
 inline constexpr absl::Duration kConnectLimit = absl::Seconds(5);
 
-// A channel with a connection of its own (not shared with other channels of the process), without
-// proxies, reconnecting with back-off (0.2 s to 5 s) for as long as calls ask for it. A peer that
-// vanished is noticed within 20 s. Never blocks. Without credentials: without encryption. With
-// them: TLS to the coordinator of their authority and to nobody else, whatever its address is; the
-// member's certificate is shown where there is one.
+// Makes a channel with its own connection (not shared in the process), without proxies. It
+// reconnects with back-off (0.2 s to 5 s) as long as calls need it, and notices a vanished peer
+// within 20 s. Never blocks. Without credentials: no encryption. With credentials: TLS to the
+// coordinator of their authority only, whatever its address; presents the member's certificate if
+// there is one.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            absl::Duration connect_limit = kConnectLimit);
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const Credentials& credentials,
                                            absl::Duration connect_limit = kConnectLimit);
 
-// Limits and keepalive of a server; its port is a GuardedPort (guarded_port.h).
+// Sets limits and keepalive of a server whose port is a GuardedPort (guarded_port.h).
 void ConfigureServer(grpc::ServerBuilder* builder);
 
 }  // namespace longhaul

@@ -1,5 +1,5 @@
-// The port of a gRPC server whose callers have to be known. Connections come in through a Listener
-// (listener.h). A connection is a stranger until LetIn is called for a call of it.
+// The port of a gRPC server that must know its callers. A Listener (listener.h) accepts the
+// connections. A connection is a stranger until LetIn is called for one of its calls.
 //
 //   grpc::ServerBuilder builder;
 //   GuardedPort port({.identity = identity}, &builder);
@@ -7,9 +7,9 @@
 //   server = builder.BuildAndStart();
 //   LH_RETURN_IF_ERROR(port.Open("0.0.0.0:7070"));
 //
-// The first call of a connection has to fit into kMaxStrangerBytes, with the handshake of TLS and
-// all that is streamed before its first answer: a unary handler runs only when the whole request is
-// there. Clients that send more make a small call first.
+// A connection's first call must fit into kMaxStrangerBytes, together with the TLS handshake and
+// everything streamed before its first answer, because a unary handler only runs when the whole
+// request is there. Clients that send more make a small call first.
 #ifndef LONGHAUL_PROTO_RPC_GUARDED_PORT_H_
 #define LONGHAUL_PROTO_RPC_GUARDED_PORT_H_
 
@@ -28,35 +28,35 @@
 
 namespace longhaul {
 
-// What callers prove themselves with.
+// How callers prove who they are.
 struct PortSecurity {
   std::optional<ServerIdentity> identity;  // TLS and certificates; nullopt: no encryption
-  std::string token;  // without TLS: that of every caller (auth.h); empty: everybody is let in
+  std::string token;  // without TLS: every caller's token (auth.h); empty: all are let in
 };
 
 class GuardedPort {
  public:
   // `builder` is used during this call only.
   GuardedPort(const PortSecurity& security, grpc::ServerBuilder* builder);
-  // After the server has started, once. kInvalidArgument, kAlreadyExists (the port is in use),
-  // kFailedPrecondition (not an address of this host).
+  // Call it once, after the server has started. kInvalidArgument; kAlreadyExists: the port is in
+  // use; kFailedPrecondition: not an address of this host.
   Status Open(const std::string& address);
-  // Call before the server shuts down. Takes no new connections; existing ones stay.
+  // Call it before the server shuts down. Takes no new connections; existing ones stay.
   void Close();
-  // After the server has shut down.
+  // Destroy it after the server has shut down.
   ~GuardedPort();
   GuardedPort(const GuardedPort&) = delete;
   GuardedPort& operator=(const GuardedPort&) = delete;
 
-  // With the real port where 0 was asked for. After Open.
+  // The listening address, with the real port if 0 was asked for. After Open.
   const std::string& address() const { return address_; }
 
   // ---- Thread-safe
-  // kUnauthenticated with a sentence where the caller is not known.
+  // kUnauthenticated, with a sentence, if the caller is not known.
   StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
-  // The connection of this call is no stranger's any more. It is cut when the certificate ends.
+  // Marks this call's connection as known. It is cut when the certificate expires.
   void LetIn(const grpc::ServerContextBase& context, const Caller& caller);
-  // Cuts every connection of a member, with all calls that are under way on it.
+  // Cuts every connection of a member, with all calls on it.
   void Cut(const std::string& member);
 
  private:

@@ -1,14 +1,13 @@
-// The listening port of a gRPC server: accepts connections, hands them to gRPC, and keeps strangers
-// few and short.
+// The listening port of a gRPC server: accepts connections, hands them to gRPC, and limits
+// strangers, that is connections whose peer has not proved its identity yet.
 //
-// gRPC's own listener takes any number of connections, and stops listening for good when the
-// process runs out of descriptors. gRPC also reads a whole message, of gigabytes if announced so,
-// before it finds the message too long. A stranger is a connection whose peer has not proved
-// itself. This listener keeps at most kMaxStrangers of them (a new one replaces the oldest), each
-// for kStrangerLimit and about kMaxStrangerBytes. A second descriptor of each connection serves to
-// watch and to cut it.
+// gRPC's own listener accepts any number of connections, and stops for good when the process runs
+// out of descriptors. gRPC also reads a whole message, even of gigabytes, before it finds the
+// message too long. This listener keeps at most kMaxStrangers strangers (a new one replaces the
+// oldest), each for kStrangerLimit and about kMaxStrangerBytes. It watches and cuts a connection by
+// a second descriptor.
 //
-// Threads: all on the loop.
+// Threads: everything on the loop.
 #ifndef LONGHAUL_PROTO_RPC_LISTENER_H_
 #define LONGHAUL_PROTO_RPC_LISTENER_H_
 
@@ -27,34 +26,34 @@
 namespace longhaul {
 
 inline constexpr size_t kMaxStrangers = 128;
-// Time for a connect, HTTP/2's greeting and four messages on a long line; more than a link's
-// Acceptor gives.
+// Time for connecting, HTTP/2's greeting and four messages on a long line; more than a link's
+// Acceptor allows.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
-// Room for HTTP/2's greeting and a first call: metadata of at most 8 KiB and a few KB of message.
-// So little because gRPC uses 20 KB for every call, however short. Up to TCP's first window, 64
+// Room for HTTP/2's greeting and a first call: at most 8 KiB of metadata and a few KB of message.
+// It is small because gRPC uses 20 KB for every call, however short. Up to TCP's first window, 64
 // KiB, may be read before the cut.
 inline constexpr size_t kMaxStrangerBytes = 16 << 10;
 
 class Listener {
  public:
-  // Takes over the descriptor of a connection.
+  // Takes ownership of a connection's descriptor.
   using HandOver = std::function<void(int fd)>;
-  // Listens at "host:port". kInvalidArgument, kAlreadyExists (the port is in use),
-  // kFailedPrecondition (not an address of this host).
+  // Listens at "host:port". kInvalidArgument; kAlreadyExists: the port is in use;
+  // kFailedPrecondition: not an address of this host.
   static StatusOr<std::unique_ptr<Listener>> Create(std::shared_ptr<EventLoop> loop,
                                                     const std::string& address, HandOver hand_over);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // With the real port where 0 was asked for.
+  // The listening address, with the real port if 0 was asked for.
   const std::string& address() const { return address_; }
-  // `peer`: as PeerText writes it. An unknown one is gone already and ignored. `member`: as whom,
-  // the first time; `until`: then it is cut.
+  // Marks a connection as known. `peer`: as PeerText writes it; ignored if the connection is
+  // already gone. `member`: the first call decides. `until`: when to cut the connection.
   void Admit(const std::string& peer, const std::string& member = "",
              std::optional<MonoTime> until = std::nullopt);
   void Cut(const std::string& peer);
-  // Every connection that was admitted as this member.
+  // Cuts every connection that was admitted as this member.
   void CutMember(const std::string& member);
   // Takes no new connections; existing ones stay.
   void StopListening();
@@ -89,7 +88,7 @@ class Listener {
 
 // The peer of a connected socket, as the listener names it; empty: the connection is gone.
 std::string PeerTextOf(int fd);
-// "127.0.0.1:4711", "[fd00::1]:4711" of gRPC's "ipv4:127.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
+// "127.0.0.1:4711", "[fd00::1]:4711" for gRPC's "ipv4:127.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
 std::string PeerText(const std::string& grpc_peer);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// Status across gRPC: the codes are the same, the message is for people. Pure functions.
+// Converts Status to and from gRPC. The codes are the same; the message is for people. Pure.
 #ifndef LONGHAUL_PROTO_RPC_STATUS_H_
 #define LONGHAUL_PROTO_RPC_STATUS_H_
 
@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-// Cuts a message longer than kMaxErrorBytes and says so in it.
+// A message longer than kMaxErrorBytes is cut, and says so.
 grpc::Status ToGrpc(const Status& status);
 
 // "<what>: <message>"; with an empty `what`, the message alone. OK stays OK.

@@ -1,4 +1,4 @@
-// What two workers that read the same data sets say to each other over a link of their own
+// Messages between two workers that read the same data sets, over a link of their own
 // (worker/rpc/chunk_peers.h). Words travel on the control lane, pieces of chunks on the bulk lane.
 //
 //   an ask, 24 bytes                  "not here", 8 bytes      a piece
@@ -12,7 +12,8 @@
 //   12  4 bytes  shard of that set
 //   16  8 bytes  chunk of that shard's file
 //
-// Who asks numbers its requests from 0 on. Sizes and hashes stand in the list, which both have.
+// The asking side numbers its requests from 0. Sizes and hashes are in the run's list, which both
+// sides have.
 #ifndef LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_
 #define LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_
 
@@ -46,10 +47,10 @@ StatusOr<ChunkWord> DecodeChunkWord(std::span<const std::byte> bytes);
 inline constexpr size_t kChunkPieceHeaderBytes = 4;
 struct ChunkPiece {
   uint32_t request = 0;
-  std::span<const std::byte> bytes;  // of what was decoded
+  std::span<const std::byte> bytes;  // points into the decoded bytes
 };
 std::string EncodeChunkPieceHeader(uint32_t request);
-// kInvalidArgument: no piece.
+// kInvalidArgument: not a piece.
 StatusOr<ChunkPiece> DecodeChunkPiece(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::wire

@@ -36,7 +36,7 @@ namespace longhaul::wire {
 inline constexpr size_t kLinkHeaderBytes = 64;
 inline constexpr uint16_t kLinkVersionMin = 2;
 inline constexpr uint16_t kLinkVersionMax = 3;
-// The first one that knows sealed links.
+// The first version with sealed links.
 inline constexpr uint16_t kLinkVersionOfSeals = 3;
 inline constexpr size_t kLinkTagAt = 48, kLinkTagBytes = 16;  // the header's last field
 
@@ -61,14 +61,15 @@ struct LinkHeader {
   uint64_t link_id = 0;
 };
 
-// What shows that a frame arrived as it was sent.
+// How the receiver knows that a frame arrived unchanged.
 enum class LinkGuard : uint8_t {
   kChecksum,
-  kSeal,  // whoever opens it has found it whole: there is no checksum, which would tell of what is
-          // encrypted
+  // encryption shows changes, so there is no checksum, which would reveal something about the
+  // plaintext
+  kSeal,
 };
 
-// Writes header and checksum for a payload in up to two pieces.
+// Writes the header, with the checksum over a payload of up to two pieces.
 void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> payload_head,
                       std::span<const std::byte> payload_tail,
                       std::span<std::byte, kLinkHeaderBytes> out,

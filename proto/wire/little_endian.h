@@ -8,7 +8,7 @@
 
 namespace longhaul::wire {
 
-// `at` must be inside `bytes` with sizeof(T) to go: the layouts are constants of this program.
+// `at` + sizeof(T) must not exceed the size of `bytes`: layouts are constants of this program.
 template <std::unsigned_integral T>
 T GetLe(std::span<const std::byte> bytes, size_t at) {
   T value = 0;

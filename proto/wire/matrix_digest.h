@@ -1,5 +1,5 @@
-// What the two stages that hold the matrix of a tied model say to each other at every checkpoint.
-// Body after a tensor header of kind kMatrixDigest, 8 bytes, little-endian.
+// The digest that the two stages of a tied matrix compare at every checkpoint. It follows a tensor
+// header of kind kMatrixDigest: 8 bytes, little-endian.
 //
 //   offset size  field
 //        0    8  digest   XXH3-64 of digests in a row, 8 bytes each: XXH3-64 of the matrix, fp32,

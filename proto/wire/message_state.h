@@ -1,6 +1,6 @@
-// What a stage says to its neighbour before the first tensor, where a codec of their edge
-// remembers samples: the digests of what it remembers. Body after a tensor header of kind
-// kMessageState, 16 bytes, little-endian.
+// What two neighbours tell each other before the first tensor if a codec of their edge remembers
+// samples: digests of what each side remembers. It follows a tensor header of kind kMessageState:
+// 16 bytes, little-endian.
 //
 //   offset size  field
 //        0    8  forward    digest of the activations' messages, 0 for none

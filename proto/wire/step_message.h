@@ -1,4 +1,4 @@
-// Bodies of the two control messages between stages, after their tensor header. 16 bytes,
+// The body of the two control messages between stages, after their tensor header: 16 bytes,
 // little-endian.
 //
 //   offset size  field

@@ -47,14 +47,14 @@ enum class TensorKind : uint8_t {
   kStepControl = 3,
   kMessageState = 5,
   kMatrixDigest = 6,
-  kTaken = 7,           // of a validation; no body
+  kTaken = 7,           // for a validation; no body
   kReplicaMessage = 8,  // a chunk of a message of transport/replicas
 };
 
 struct TensorHeader {
   TensorKind kind = TensorKind::kChunk;
   bool validation = false;
-  bool clean = false;  // validation with boundaries in fp32
+  bool clean = false;  // a validation with fp32 boundaries
   uint64_t run = 0;
   Epoch epoch;
   Step step;
@@ -69,12 +69,12 @@ struct TensorHeader {
   friend bool operator==(const TensorHeader&, const TensorHeader&) = default;
 };
 
-// The `run` field of a run.
+// The header's `run` field for a run.
 uint64_t RunTag(const RunId& run);
 
 void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out);
-// Checks form only (magic, version, kind, direction, chunk < chunks, ranges that add up); what the
-// run expects is the caller's check. kInvalidArgument or kUnimplemented.
+// Checks the form only: magic, version, kind, direction, chunk < chunks, consistent ranges. The
+// caller checks whether the run expects it. kInvalidArgument or kUnimplemented.
 StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::wire

@@ -1,5 +1,5 @@
-// What the holder of a copy says to who sends it (worker/rpc/shard_transfers.h), on the control
-// lane. Nothing is said the other way but the files, coded, on the bulk lane
+// What the receiver of a checkpoint's copy says to its sender (worker/rpc/shard_transfers.h), on
+// the control lane. The sender only sends the coded files, on the bulk lane
 // (worker/checkpoint/shard_coding.h).
 //
 //   8 bytes, little-endian   how far the sender may go, coded and counted over all files; all ones:
@@ -19,8 +19,8 @@
 
 namespace longhaul::wire {
 
-// A copy takes this share of the line where training leaves it no room; who sends paces itself by
-// it and the coordinator's limits reckon with it. The rate is that of a line that nobody measured.
+// Share of the line that a copy takes while training keeps it busy: senders pace themselves by it,
+// and the coordinator's time limits assume it. The rate is assumed for a line that nobody measured.
 inline constexpr double kLeastCopyShare = 0.02;
 inline constexpr double kAssumedLineBitsPerSecond = 10e6;
 
@@ -30,7 +30,7 @@ inline constexpr size_t kMaxRefusalBytes = 1000;
 struct TransferWord {
   uint64_t may_go_to = 0;
   bool kept = false;
-  std::string refusal;  // not empty: it is not taken
+  std::string refusal;  // not empty: the copy is refused
   friend bool operator==(const TransferWord&, const TransferWord&) = default;
 };
 
@@ -47,7 +47,7 @@ inline std::string EncodeTransferWord(const TransferWord& word) {
   return bytes;
 }
 
-// Any bytes are a word.
+// Any bytes are a valid word.
 inline TransferWord DecodeTransferWord(std::span<const std::byte> bytes) {
   TransferWord word;
   if (bytes.size() == kTransferWordBytes) {

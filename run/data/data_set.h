@@ -1,6 +1,6 @@
-// Data sets: token shards with a manifest (docs/design/data_sets.md), and the mixture of some that
-// a run is trained on. Of a mixture everybody knows each shard's size and hashes, and where its
-// folder may be; whoever needs tokens fetches the chunks that have them.
+// Data sets: token shards with a manifest (docs/design/data_sets.md), and the mixture of data sets
+// that a run is trained on. Every participant knows each shard's size and hashes and where its
+// folder may be, and fetches the chunks whose tokens it needs.
 //
 // Plain data, pure functions; thread-safe.
 #ifndef LONGHAUL_RUN_DATA_DATA_SET_H_
@@ -16,12 +16,12 @@
 
 namespace longhaul::data {
 
-// A file, or a part of one, that is known by the hashes of its chunks. All but the last chunk have
-// the data set's chunk_bytes.
+// A file, or a part of one, with the hashes of its chunks. All chunks but the last have the data
+// set's chunk_bytes.
 struct HashedFile {
   std::string file;  // in the data set's folder, or absolute
   uint64_t offset = 0, bytes = 0;
-  std::string chunks;  // SHA-256 of each in hexadecimal, one after the other
+  std::string chunks;  // SHA-256 of each chunk in hexadecimal, concatenated
   uint64_t ChunkCount() const { return chunks.size() / 64; }
   std::string ChunkSha256(uint64_t chunk) const { return chunks.substr(chunk * 64, 64); }
   friend bool operator==(const HashedFile&, const HashedFile&) = default;
@@ -30,11 +30,11 @@ struct HashedFile {
 struct Shard {
   uint64_t tokens = 0;
   HashedFile ids;
-  std::optional<HashedFile> mask;  // a bit a token: whether its loss counts
+  std::optional<HashedFile> mask;  // one bit a token: whether its loss counts
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
-// Shards one after the other.
+// The tokens of several shards, one after the other.
 struct TokenList {
   std::vector<Shard> shards;
   uint64_t tokens() const;
@@ -42,11 +42,11 @@ struct TokenList {
 };
 
 struct DataSet {
-  std::string tokenizer;  // its name; empty: ready token files
+  std::string tokenizer;  // its name; empty: made from ready token files
   uint32_t vocabulary = 0;
   uint32_t bytes_per_token = 2;
   std::optional<uint32_t> end_token;
-  uint32_t packed = 0;  // the context that documents were packed for; 0: they were not
+  uint32_t packed = 0;  // context for which documents were packed; 0: not packed
   uint64_t chunk_bytes = 0;
   TokenList training, validation;
 
@@ -54,18 +54,18 @@ struct DataSet {
   friend bool operator==(const DataSet&, const DataSet&) = default;
 };
 
-// dataset.json, which may be hostile. kInvalidArgument naming what is wrong with it.
+// Parses dataset.json, which may be hostile. kInvalidArgument names what is wrong.
 StatusOr<DataSet> ParseDataSet(std::string_view json);
 
 struct Source {
-  std::string folder;  // absolute, or the beginning of an http(s) address
+  std::string folder;  // absolute path, or the beginning of an http(s) address
   double weight = 1;
   DataSet set;
   bool on_web() const { return folder.starts_with("http://") || folder.starts_with("https://"); }
   friend bool operator==(const Source&, const Source&) = default;
 };
 
-// What a run reads. At least one source; all of one vocabulary, with masks or without.
+// What a run reads: at least one source. All have one vocabulary, and all or none have masks.
 struct Mixture {
   std::vector<Source> sources;
 
@@ -74,10 +74,10 @@ struct Mixture {
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
-// All that keeps these from being read together, with this context, or by documents.
+// All reasons why these cannot be read together, with this context, or by documents.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
 
-// As a text, which is the same for the same mixture. Foreign bytes: kInvalidArgument.
+// Equal mixtures have equal JSON. Reading foreign bytes: kInvalidArgument.
 std::string ToJson(const Mixture& mixture);
 StatusOr<Mixture> MixtureFromJson(std::string_view json);
 

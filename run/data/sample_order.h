@@ -1,6 +1,6 @@
-// Which window sequence k of a run reads: a pure function, so that every stage knows it without
-// talking, and a resumed run goes on exactly where it was. Windows count over all of a run's
-// training tokens.
+// Maps sequence k of a run to a window of its training tokens. A pure function, so every stage
+// knows the order without talking, and a resumed run goes on exactly where it stopped. Windows are
+// numbered over all training tokens of a run.
 //
 // One thread at a time.
 #ifndef LONGHAUL_RUN_DATA_SAMPLE_ORDER_H_
@@ -21,25 +21,26 @@ class SampleOrder {
   virtual uint64_t WindowOf(uint64_t sequence) = 0;
 };
 
-// All windows once in each pass, in an order that (seed, pass) gives.
+// Every window once in each pass over the data, in an order that (seed, pass) gives.
 std::unique_ptr<SampleOrder> ShuffledOrder(uint64_t seed, uint64_t windows);
 
-// The windows of one source among those of a mixture.
+// The range of one source's windows in a mixture.
 struct SourceWindows {
-  uint64_t first = 0;       // its first one's number
+  uint64_t first = 0;       // number of its first window
   uint64_t training = 0;    // windows
-  uint64_t validation = 0;  // windows, counted apart
-  // In the source's training list; later tokens are its validation where it has no list for that.
+  uint64_t validation = 0;  // windows; numbered apart
+  // Length of the source's training list. Tokens after these are for validation, if the source has
+  // no validation list.
   uint64_t training_tokens = 0;
 };
-// `validation_share`: of a source that has no validation list, cut off its end; 0: none.
+// `validation_share`: cut off the end of sources without a validation list; 0: none.
 std::vector<SourceWindows> WindowsOfSources(const Mixture& mixture, uint32_t context,
                                             double validation_share);
 
-// Sequences come from the sources by their weights, exactly in each 1,024. Of each source blocks of
-// about a chunk are read in an order that (seed, pass) gives; the windows of so many blocks as
-// `memory_bytes` hold are mixed. So whoever reads in this order needs that memory, and every chunk
-// once in a pass.
+// Sequences come from sources by weight, exactly in each 1,024. Each source is read in blocks of
+// about a chunk, in an order that (seed, pass) gives, and the windows of as many blocks as fit
+// `memory_bytes` are mixed. A reader in this order thus needs that much memory, and every chunk
+// once a pass.
 std::unique_ptr<SampleOrder> MixedOrder(const Mixture& mixture, uint32_t context,
                                         double validation_share, uint64_t seed,
                                         uint64_t memory_bytes);

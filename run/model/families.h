@@ -1,4 +1,4 @@
-// The families, and what their descriptors have in common. Internal to run/model.
+// Helpers that the descriptors of all families share. Internal to run/model.
 #ifndef LONGHAUL_RUN_MODEL_FAMILIES_H_
 #define LONGHAUL_RUN_MODEL_FAMILIES_H_
 
@@ -19,8 +19,8 @@ inline constexpr std::string_view kNormEpsilonDoc = "Added to the variance in no
 inline constexpr Initial kZeros{.mean = 0, .deviation = 0};
 inline constexpr Initial kOnes{.mean = 1, .deviation = 0};
 inline constexpr Initial kNormal{.mean = 0, .deviation = 0.02};
-// For matrices whose product is added to the residual stream. Each block adds two terms, and the
-// stream's variance must not grow with the number of layers.
+// For matrices whose output is added to the residual stream: each block adds two, and the stream's
+// variance must not grow with depth.
 inline Initial NormalOfResidual(const ModelSpec& spec) {
   return {.mean = 0, .deviation = kNormal.deviation / std::sqrt(2.0 * spec.layers)};
 }
@@ -33,11 +33,11 @@ inline constexpr Split kRowsByHead{.along = Along::kRows, .unit = Unit::kHead};
 inline constexpr Split kRowsByKvHead{.along = Along::kRows, .unit = Unit::kKvHead};
 inline constexpr Split kColumnsByHead{.along = Along::kColumns, .unit = Unit::kHead};
 
-// Rows of a descriptor's list of parameters.
+// The two names of a row in a descriptor's list of parameters.
 struct Names {
   std::string_view global, published;
 };
-// A matrix that is multiplied by.
+// A matrix that is an operand of products.
 inline Parameter Factor(Role role, Names names, Shape shape, Initial initial, Split split) {
   return {.name = std::string(names.global),
           .published = std::string(names.published),
@@ -51,7 +51,7 @@ inline Parameter Factor(Role role, Names names, Shape shape, Initial initial, Sp
 inline Parameter Bias(Names names, uint32_t outputs, Split split) {
   return Factor(Role::kBlock, names, {.rows = outputs}, kZeros, split);
 }
-// Rows that are looked up. Those of a tied embedding are the head's matrix, too.
+// A table whose rows are looked up. A tied embedding is the head's matrix as well.
 inline Parameter Table(Names names, Shape shape, Split split, bool tied) {
   Parameter table = Factor(Role::kEmbedding, names, shape, kNormal, split);
   table.in_product = tied;

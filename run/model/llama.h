@@ -1,4 +1,4 @@
-// What the families with Llama's attention have in common: all of a block but its MLP. Internal to
+// What families with Llama's attention share: everything in a block but the MLP. Internal to
 // run/model.
 #ifndef LONGHAUL_RUN_MODEL_LLAMA_H_
 #define LONGHAUL_RUN_MODEL_LLAMA_H_
@@ -12,13 +12,13 @@
 
 namespace longhaul::model {
 
-// The model's parameters, with what `mlp` gives behind the second norm of a block.
+// The model's parameters. `mlp` gives those that follow a block's second norm.
 std::vector<Parameter> ParametersAround(const std::function<std::vector<Parameter>()>& mlp,
                                         const ModelSpec& spec, uint32_t vocabulary_rows);
 // The keys that all of them have.
 std::vector<Key> AttentionKeys();
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
-// What a block keeps without what its MLP keeps. The MLP's input is counted here.
+// What a block keeps, except what its MLP keeps. Includes the MLP's input.
 Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 

@@ -1,5 +1,5 @@
-// How the last stage computes its loss: in chunks of tokens, so that the logits of a large
-// vocabulary never stand in memory all at once. Stages and plans agree on it here.
+// How the last stage cuts the tokens when it computes its loss, so that the logits of a large
+// vocabulary are never in memory all at once. Stages and plans agree on it here.
 //
 // Pure, thread-safe.
 #ifndef LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_
@@ -12,13 +12,13 @@ namespace longhaul::model {
 
 // Maximum size of a chunk's logits in fp32.
 inline constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
-// Every chunk reads and writes the gradient of the head's matrix once, which costs more than its
-// products where they have fewer rows.
+// Every chunk reads and writes the gradient of the head's matrix once. With fewer rows that costs
+// more than the chunk's products.
 inline constexpr uint64_t kFewestTokensOfAChunk = 128;
 
-// A microbatch's tokens, in pieces that differ by little.
+// The tokens of a microbatch, cut into nearly equal chunks.
 struct LossChunks {
-  uint64_t tokens = 0;  // of each chunk; the last one may have fewer
+  uint64_t tokens = 0;  // per chunk; the last one may have fewer
   uint64_t count = 1;
 };
 // `tokens`: of a microbatch, at least 1. `vocabulary`: rows of the head, at least 1.

@@ -1,4 +1,4 @@
-// A model as the run file says it.
+// A model as the run file describes it.
 #ifndef LONGHAUL_RUN_MODEL_MODEL_SPEC_H_
 #define LONGHAUL_RUN_MODEL_MODEL_SPEC_H_
 
@@ -16,26 +16,26 @@ namespace longhaul {
 // known of a family: family.h.
 enum class ModelFamily : uint8_t { kGpt, kLlama, kMoe };
 
-// How rotary embeddings were stretched to a longer context than the first one trained. "linear":
-// all wavelengths by `rope_factor`. "llama3": long ones alone, with a passage to short ones, which
-// stay.
+// How rotary embeddings were stretched to a longer context than that of training. "linear": all
+// wavelengths by `rope_factor`. "llama3": long wavelengths by `rope_factor`, short ones not at all,
+// with a transition between.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
-// What keeps a mixture's experts equally busy. "loss": the router learns it from an auxiliary loss.
-// "bias": numbers that are added to the scores where experts are chosen, and nowhere else; after
-// each step they move towards experts that got too few tokens.
+// How a mixture's experts are kept equally busy. "loss": the router learns it from an auxiliary
+// loss. "bias": numbers are added to the scores for choosing experts only; after each step they
+// move towards experts that got too few tokens.
 enum class Balance : uint8_t { kLoss, kBias, kNone };
 
 std::string_view ToString(ModelFamily family);
 std::string_view ToString(RopeScaling scaling);
 std::string_view ToString(Balance balance);
 
-// "train.lora": a matrix W of these modules computes W x + (alpha / rank) B (A x). A and B are all
-// that is trained; the published model's parameters stay as they are (lora.h).
+// "train.lora": a matrix W of the target modules computes W x + (alpha / rank) B (A x). Only A and
+// B are trained; the published model's parameters stay as they are (lora.h).
 struct LoraSpec {
   uint32_t rank = 0;
   double alpha = 0;
-  // Ends of modules' published names: "q_proj", "mlp.c_proj". Never empty, without doubles.
+  // Ends of modules' published names: "q_proj", "mlp.c_proj". Not empty, no duplicates.
   std::vector<std::string> targets;
 
   double scale() const { return alpha / rank; }
@@ -50,37 +50,38 @@ struct ModelSpec {
   uint32_t heads = 0;    // required; divides hidden
   uint32_t context = 0;  // required; tokens of a sequence
   bool tied = false;     // embedding = head; two stages hold it
-  // Rows of embedding and head, at least the tokenizer's; nullopt = "auto": as many.
+  // Rows of embedding and head, at least the tokenizer's vocabulary; nullopt = "auto": equal to it.
   std::optional<uint32_t> vocabulary;
-  // Keys of some families alone: each family names its own (Family::keys).
-  uint32_t kv_heads = 0;       // of keys and values; divides heads; left out: heads
-  uint32_t head_channels = 0;  // of a head; 0: hidden / heads
+  // The following keys belong to some families only: see Family::keys.
+  uint32_t kv_heads = 0;       // heads of keys and values; divides heads; omitted: heads
+  uint32_t head_channels = 0;  // channels of a head; 0: hidden / heads
   uint32_t intermediate = 0;   // required; width of the MLP
   double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
   RopeScaling rope_scaling = RopeScaling::kNone;
   double rope_factor = 1;
-  // For llama3: wavelengths longer than rope_original_context / rope_low_frequency are stretched,
-  // those shorter than rope_original_context / rope_high_frequency stay.
+  // For llama3: wavelengths above rope_original_context / rope_low_frequency are stretched; those
+  // below rope_original_context / rope_high_frequency are not.
   double rope_low_frequency = 1, rope_high_frequency = 4;
   uint32_t rope_original_context = 8192;
-  double norm_epsilon = 1e-5;        // of the norms; left out: 1e-5 in gpt, 1e-6 in llama
-  bool qkv_bias = false;             // of the projections to queries, keys and values
+  double norm_epsilon = 1e-5;        // of all norms; omitted: 1e-5 in gpt, 1e-6 in llama
+  bool qkv_bias = false;             // biases in the projections to queries, keys and values
   bool qk_norm = false;              // queries and keys of each head go through an RMSNorm
-  uint32_t experts = 0;              // required; of a block
-  uint32_t experts_per_token = 0;    // required; those with the highest scores
+  uint32_t experts = 0;              // required; per block
+  uint32_t experts_per_token = 0;    // required; the experts with the highest scores
   uint32_t expert_intermediate = 0;  // required; width of each expert's MLP
-  uint32_t shared_intermediate = 0;  // of the MLP that all tokens go through besides; 0: none
+  uint32_t shared_intermediate = 0;  // width of an MLP that all tokens also go through; 0: none
   bool normalize_router = true;      // the weights of a token's experts sum to 1
   Balance balance = Balance::kLoss;
-  double balance_loss = 1e-3;    // of Balance::kLoss: times the auxiliary loss
-  double balance_rate = 1e-3;    // of Balance::kBias: by how much a number moves
+  double balance_loss = 1e-3;    // Balance::kLoss: weight of the auxiliary loss
+  double balance_rate = 1e-3;    // Balance::kBias: step of a bias
   std::optional<LoraSpec> lora;  // nullopt: all parameters are trained
 
   uint32_t HeadChannels() const { return head_channels > 0 ? head_channels : hidden / heads; }
   uint32_t QueryChannels() const { return HeadChannels() * heads; }
   uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
-  // Embedding and head are one matrix that changes: stages that hold one each sum its gradient.
   bool has_experts() const { return family == ModelFamily::kMoe; }
+  // Whether embedding and head are one trained matrix: stages that hold one copy each sum its
+  // gradient.
   bool TrainsTiedMatrix() const { return tied && !lora; }
   uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
     return vocabulary.value_or(tokenizer_vocabulary);

@@ -15,7 +15,7 @@ namespace longhaul::model {
 namespace {
 
 // Maximum number of experts of a model. Lists of parameters name each expert, and a file of a few
-// bytes must not make them arbitrarily large.
+// bytes must not make these lists arbitrarily large.
 constexpr uint64_t kMostExperts = 1u << 16;
 
 uint32_t UsualExperts(uint32_t /*hidden*/) {

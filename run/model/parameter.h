@@ -1,4 +1,4 @@
-// A parameter of a model, as data: name, shape, first values, use, and how ranks share it.
+// Describes a parameter of a model: name, shape, initial values, use, and how ranks share it.
 #ifndef LONGHAUL_RUN_MODEL_PARAMETER_H_
 #define LONGHAUL_RUN_MODEL_PARAMETER_H_
 
@@ -9,7 +9,7 @@
 
 namespace longhaul::model {
 
-// The part of a model that holds a parameter. The head's part begins with the final norm.
+// The part of a model that holds a parameter. The head's part includes the final norm.
 enum class Role : uint8_t { kEmbedding, kBlock, kHead };
 
 // A matrix is (outputs, inputs), a table (rows, channels). A vector has no columns.
@@ -20,7 +20,7 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// First values are normal numbers. Deviation 0: all are the mean.
+// Initial values are normal numbers. Deviation 0: all equal the mean.
 struct Initial {
   double mean = 0, deviation = 0;
 };
@@ -31,7 +31,7 @@ struct Initial {
 //   kColumns  "row-parallel": each rank reads some inputs; outputs are summed over ranks
 //   kExperts  a rank has all of it or nothing: it is of one expert
 enum class Along : uint8_t { kNothing, kRows, kColumns, kExperts };
-// What no rank cuts.
+// The smallest unit that is never cut between ranks.
 //   kChannel  one row or column; every rank has equally many
 //   kHead     the channels of a head of queries; every rank has equally many heads
 //   kKvHead   the channels of a head of keys or values; fewer heads than ranks are repeated
@@ -40,46 +40,47 @@ enum class Unit : uint8_t { kChannel, kHead, kKvHead, kToken };
 struct Split {
   Along along = Along::kNothing;
   Unit unit = Unit::kChannel;
-  uint32_t stacked = 1;  // matrices one below another in the rows, each shared on its own
-  uint32_t expert = 0;   // kExperts: its number in the block
+  uint32_t stacked = 1;  // matrices stacked in the rows, each shared on its own
+  uint32_t expert = 0;   // kExperts: the expert's number in the block
 };
 
-// '#' in names stands for the block's number, counted over the model.
+// In names, '#' stands for the block's number in the model.
 struct Parameter {
-  std::string name;                   // in checkpoints and messages; global
-  std::string published;              // in Hugging Face's checkpoints, an adapter's in PEFT's
-  bool published_transposed = false;  // there (inputs, outputs)
-  bool first_rows_suffice = false;    // a published table may have more: positions
+  std::string name;                   // global name in checkpoints and messages
+  std::string published;              // name in Hugging Face's checkpoints; an adapter's in PEFT's
+  bool published_transposed = false;  // published as (inputs, outputs)
+  bool first_rows_suffice = false;    // a published table may have more rows: positions
   Role role = Role::kBlock;
   Shape shape;
   Initial initial;
-  bool in_product = false;  // cast to the type that matrix products compute in
+  bool in_product = false;  // cast to the type of matrix products
   Split split;
-  // Every rank that has it has all of it, and uses it for its own heads or tokens: gradients are
-  // parts of a sum over these ranks.
+  // Every rank that holds it holds all of it, and uses it for its own heads or tokens: each rank's
+  // gradient is then a partial sum over these ranks.
   bool for_own_part = false;
-  // LoRA's: no published model has it, so it always begins with `initial`.
+  // A LoRA adapter: no published model has it, so it always begins with `initial`.
   bool adapter = false;
-  // The bias of Balance::kBias: it has no gradient and no optimizer state, because the stage itself
-  // moves it. It is in checkpoints, and in no published model.
+  // A bias of Balance::kBias: without gradient and optimizer state, as the stage moves it itself,
+  // but in checkpoints. No published model has it.
   bool balances = false;
-  // No gradient, no moments, in no checkpoint. Who makes a stage reads it where the run began.
+  // Without gradient and optimizer state, and in no checkpoint: read again from the published model
+  // when a stage is made.
   bool frozen = false;
 
   bool is_published() const { return !adapter && !balances; }
-  bool decays() const { return shape.is_matrix(); }  // by the optimizer's weight decay
-  // Held in the type that products compute in alone, where it is frozen. Norms stay fp32.
+  bool decays() const { return shape.is_matrix(); }  // weight decay applies
+  // Whether a frozen parameter is stored only in the type of products. Norms stay fp32.
   bool is_frozen_in_compute_type() const { return frozen && (in_product || shape.is_matrix()); }
   bool is_block_matrix() const { return role == Role::kBlock && shape.is_matrix(); }
-  // The one matrix of a tied model: rows are looked up, and logits are products with it.
+  // The matrix of a tied model: its rows are looked up, and logits are products with it.
   bool is_tied() const { return role == Role::kEmbedding && in_product; }
 };
 
-// A parameter of a certain block; `block` means nothing outside blocks.
+// A parameter of a certain block. Outside blocks `block` is meaningless.
 struct PlacedParameter {
   Parameter parameter;
   uint32_t block = 0;
-  // The part with the embedding has it, too. Whoever counts a model's parameters leaves this out.
+  // The embedding's part has it as well: count a model's parameters without it.
   bool repeated = false;
   std::string Name() const;
   std::string PublishedName() const;

@@ -10,7 +10,7 @@
 namespace longhaul::model {
 namespace {
 
-// The number of units of one of the stacked matrices.
+// Number of units in one of the stacked matrices.
 uint32_t UnitsOf(const ModelSpec& spec, const Split& split, uint32_t extent) {
   switch (split.unit) {
     case Unit::kHead:

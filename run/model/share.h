@@ -1,4 +1,4 @@
-// What a rank of a tensor-parallel group holds of a parameter. Pure.
+// Which part of a parameter a rank of a tensor-parallel group holds. Pure.
 #ifndef LONGHAUL_RUN_MODEL_SHARE_H_
 #define LONGHAUL_RUN_MODEL_SHARE_H_
 
@@ -13,9 +13,10 @@ namespace longhaul::model {
 
 // The ranks of a group.
 struct Ranks {
-  uint32_t count = 1;         // ranks that share a stage's matrices
-  uint32_t experts = 1;       // parts of a block's experts, each whole on count / experts ranks
-  bool share_tokens = false;  // between split matrices each has a part of the tokens
+  uint32_t count = 1;    // ranks that share a stage's matrices
+  uint32_t experts = 1;  // parts of a block's experts, each replicated on count / experts ranks
+  // sequence parallel: each rank has a part of the tokens between split matrices
+  bool share_tokens = false;
 };
 
 struct Range {
@@ -24,28 +25,28 @@ struct Range {
 };
 
 struct Share {
-  std::vector<Range> ranges;  // ascending; of columns where the split is along columns, else of
-                              // rows; none: has nothing of it
-  // Ranks with these ranges, neighbours. Where a split parameter has more than one, its gradient is
-  // summed over them.
+  // ascending; columns if the split is along columns, else rows; empty: the rank holds nothing
+  std::vector<Range> ranges;
+  // Number of consecutive ranks with these ranges. If a split parameter has more than one, its
+  // gradient is summed over them.
   uint32_t holders = 1;
 };
 
-// `rank` < `ranks.count`. kInvalidArgument naming heads, channels or experts that so many ranks
+// `rank` < `ranks.count`. kInvalidArgument names heads, channels or experts that so many ranks
 // cannot share.
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                         const Ranks& ranks);
 
-// Into how many parts so many ranks can divide a block's experts, ascending: every number that
-// divides both. One alone where the model has no experts.
+// Every number of parts into which `ranks` ranks can divide a block's experts, ascending: the
+// common divisors. Only 1 if the model has no experts.
 std::vector<uint32_t> PartsOfExperts(const ModelSpec& spec, uint32_t ranks);
 
-// Elements that follow each other in the whole parameter and in the share, row-major.
+// Elements that are consecutive in the whole parameter and in the share, row-major.
 struct Stretch {
-  uint64_t first = 0, count = 0;  // in the whole
+  uint64_t first = 0, count = 0;  // in the whole parameter
   friend bool operator==(const Stretch&, const Stretch&) = default;
 };
-// All of a share, in its order.
+// All elements of a share, in its order.
 std::vector<Stretch> StretchesOf(const Parameter& parameter, const Share& share);
 
 }  // namespace longhaul::model

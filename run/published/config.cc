@@ -156,7 +156,7 @@ bool NamesSliding(const Json& types, ConfigKeys& keys) {
 std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const LlamaLike& like,
                                    uint32_t layers) {
   std::optional<uint32_t> window = json.contains("sliding_window") ? std::nullopt : like.window;
-  // In Qwen's models with experts the other keys mean nothing then, and the window is 0.
+  // Qwen's models with experts set the window to 0 here, and the other keys then mean nothing.
   if (like.experts && like.window && !keys.Flag("use_sliding_window", false)) {
     for (const char* const key : {"sliding_window", "max_window_layers", "layer_types"}) {
       keys.Find(key);

@@ -1,6 +1,5 @@
-// config.json of a published model: what it says of a model, and what we write for one that others
-// are to load. Of the families that transformers calls gpt2, llama, mistral, qwen2, qwen3, mixtral,
-// qwen2_moe and qwen3_moe.
+// Parses config.json of a published model, and writes one for an export. Knows the families that
+// transformers calls gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe and qwen3_moe.
 //
 // Pure, thread-safe.
 #ifndef LONGHAUL_RUN_PUBLISHED_CONFIG_H_
@@ -17,25 +16,25 @@
 namespace longhaul::published {
 
 struct Config {
-  // Complete: `vocabulary` are the embedding's rows, `context` is the longest one.
+  // Complete: `vocabulary` is the embedding's rows, `context` the longest context.
   ModelSpec model;
-  // A token attends to so many before it and itself at most; nullopt: to all. A run whose context
-  // is no longer never meets the limit.
+  // Sliding window: the maximum number of tokens, itself included, that a token attends to;
+  // nullopt: all. A run whose context is no longer never meets the limit.
   std::optional<uint32_t> window;
 };
 
-// `json`: the file's text, which messages call `file_name`. kInvalidArgument naming all that is
-// wrong, a line each: a key that we compute otherwise, or do not know, is refused by its name.
+// `json`: the file's text; `file_name`: its name in messages. kInvalidArgument names all problems,
+// a line each; a key that longhaul computes differently, or does not know, is refused by name.
 StatusOr<Config> ParseConfig(std::string_view json, std::string_view file_name);
 
-// Tensors of an export.
+// Number type of an export's tensors.
 enum class ExportType : uint8_t { kFp32, kBf16, kFp16 };
 std::string_view ToString(ExportType type);  // "fp32", "bf16", "fp16"
 
-// A text from which transformers makes `model` (with its vocabulary). `original`: the config.json
-// that the model came from; empty: none. Its other keys are kept where it says the same model, but
-// for vocabulary, context, tying and the auxiliary loss of experts. kFailedPrecondition where
-// transformers has no such model.
+// Writes a config.json from which transformers makes `model` (with its vocabulary). `original`: the
+// config.json that the model came from; empty: none. Its other keys are kept if it describes the
+// same model, except vocabulary, context, tying and the auxiliary loss of experts.
+// kFailedPrecondition: transformers has no such model.
 StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
                                   std::string_view original);
 

@@ -1,5 +1,5 @@
-// Reads keys and remembers which were asked for, so that the rest can be refused. Problems are
-// gathered, a line each; ToStatus has all.
+// Reads keys of a config.json and remembers which were read, so that all others can be refused.
+// Collects problems, a line each, for ToStatus.
 //
 // Internal to run/published. One thread at a time.
 #ifndef LONGHAUL_RUN_PUBLISHED_CONFIG_KEYS_H_
@@ -18,22 +18,22 @@
 
 namespace longhaul::published {
 
-// A value in a message.
+// A value's text, for messages.
 std::string TextOf(const nlohmann::json& value);
 
 class ConfigKeys {
  public:
   using Json = nlohmann::json;
-  // Both outlive it. `json`: an object.
+  // Both arguments outlive it. `json` must be an object.
   ConfigKeys(const Json& json, std::string_view file_name) : json_(json), file_(file_name) {}
 
   void Fail(std::string_view key, const std::string& problem);
-  // Null where it is absent, or says null.
+  // Null if the key is absent or null.
   const Json* Find(const std::string& key);
-  // Says null, which transformers may take for another value than that of an absent key.
+  // Whether the key is null, which transformers may treat differently from an absent key.
   bool IsNull(const std::string& key) const;
 
-  // Values that are missing or wrong are reported, and 1.
+  // Report missing or wrong values as problems, and then give 1.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }
@@ -42,10 +42,11 @@ class ConfigKeys {
   double Real(const std::string& key, double absent) { return RealOf(key, Find(key), absent); }
   double RealOf(const std::string& key, const Json* value, std::optional<double> absent);
   bool Flag(const std::string& key, bool absent);
-  // The model computes as longhaul does where the key has one of these values, or is absent.
+  // Checks that the key is absent or has one of these values: only then the model computes as
+  // longhaul does.
   void Require(const std::string& key, const std::vector<Json>& allowed);
 
-  // Keys that nobody asked for, but for those that are known to change nothing.
+  // Refuses keys that were not read, except those known to change nothing.
   void RefuseOthers();
   Status ToStatus() const;
 

@@ -1,5 +1,5 @@
-// A model as a folder that transformers loads: config.json, its tensors, what belongs to it. Or its
-// adapters alone as one that PEFT loads.
+// Writes a model as a folder that transformers loads (config.json, tensors, tokenizer), or its LoRA
+// adapters as a folder that PEFT loads.
 //
 // From one thread.
 #ifndef LONGHAUL_RUN_PUBLISHED_EXPORT_H_
@@ -21,26 +21,26 @@ namespace longhaul::published {
 struct Export {
   ModelSpec model;  // with its vocabulary
   ExportType type = ExportType::kFp32;
-  std::string original_config;   // that the model came from; empty: none
-  std::vector<SmallFile> files;  // of its tokenizer
-  // Tensors of more bytes are split over several files, with an index.
+  std::string original_config;   // of the original model; empty: none
+  std::vector<SmallFile> files;  // the tokenizer's
+  // More bytes of tensors are split over several files, with an index.
   uint64_t most_file_bytes = uint64_t{5} * 1000 * 1000 * 1000;
 };
 
-// The values of a parameter, parameter.shape.elements(), row-major; valid until the next call.
+// Gives a parameter's values, parameter.shape.elements(), row-major; valid until the next call.
 using FindValues =
     std::function<StatusOr<std::span<const float>>(const model::PlacedParameter& parameter)>;
 
-// Writes into a folder that is there and empty, a tensor at a time. Each file is whole or not
-// there, but not the folder.
+// Writes into an existing empty folder, one tensor at a time. Each file appears whole or not at
+// all; the folder as a whole does not.
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find);
 
-// Adapters of LoRA.
+// LoRA adapters.
 struct AdapterExport {
   ModelSpec model;  // with its `lora`
   ExportType type = ExportType::kFp32;
-  std::string base;              // where PEFT finds the model that they adapt: a folder, or a name
-  std::vector<SmallFile> files;  // of its tokenizer
+  std::string base;              // where PEFT finds the adapted model: a folder or a name
+  std::vector<SmallFile> files;  // the tokenizer's
 };
 
 // Writes adapter_config.json, adapter_model.safetensors and the tokenizer's files. Otherwise as

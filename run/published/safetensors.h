@@ -1,6 +1,6 @@
-// The safetensors format: 8 bytes header length (little-endian), a JSON header of tensors and text
-// metadata, the tensors' bytes without gaps. Here is the table of a file's tensors; the numbers are
-// read where they are needed.
+// The safetensors format: 8 bytes of header length (little-endian), a JSON header with tensors and
+// text metadata, and the tensors' bytes without gaps. This parses the table of tensors; the numbers
+// are read where they are needed.
 //
 // Pure, thread-safe.
 #ifndef LONGHAUL_RUN_PUBLISHED_SAFETENSORS_H_
@@ -22,9 +22,9 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 
 struct TensorEntry {
   std::string name;
-  std::string type;  // as the format calls it: "F32", "BF16", "F16", "I64", ...
+  std::string type;  // the format's name: "F32", "BF16", "F16", "I64", ...
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;  // bytes of the file
+  uint64_t begin = 0, end = 0;  // offsets in the file
 };
 
 struct SafetensorsTable {
@@ -32,20 +32,19 @@ struct SafetensorsTable {
   std::vector<TensorEntry> tensors;  // in the order of their bytes
 };
 
-// Bytes of a number of this type; 0: an unknown type, for example one of less than a byte.
+// Bytes of one number of this type; 0: unknown, or smaller than a byte.
 uint32_t BytesOfType(std::string_view type);
 
-// How many bytes of a file's beginning ParseSafetensorsTable needs. `start`: 8 bytes of it, or
-// more.
+// How many bytes from the file's beginning ParseSafetensorsTable needs. `start`: at least the
+// file's first 8 bytes.
 StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint64_t file_bytes);
 
-// `start`: that many bytes, or more; it may be hostile. kInvalidArgument says what is wrong with
-// it.
+// `start`: at least that many bytes, possibly hostile. kInvalidArgument says what is wrong.
 StatusOr<SafetensorsTable> ParseSafetensorsTable(std::span<const std::byte> start,
                                                  uint64_t file_bytes);
 
-// What precedes the tensors' bytes in a file. `tensors`: without `begin` and `end`, which follow
-// from types and shapes.
+// Everything before the tensors' bytes in a file. `begin` and `end` of `tensors` are ignored: they
+// follow from types and shapes.
 std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors,
                               const SafetensorsMetadata& metadata);
 

@@ -1,8 +1,8 @@
-// The weights of a published model: which tensors a folder of Hugging Face's has, where each lies,
-// and what its bytes hash to. Whoever holds a part of the model takes from this the tensors of that
-// part, from the folder where it has it or by their content address.
+// The list of a published model's weights: which tensors a Hugging Face folder has, where each one
+// lies, and the hash of its bytes. A stage takes the tensors of its part from the folder if it has
+// it, else by content address.
 //
-// Pure but for ReadFolder, HashTensors and ReadTensor; thread-safe.
+// Pure, except ReadFolder, HashTensors and ReadTensor. Thread-safe.
 #ifndef LONGHAUL_RUN_PUBLISHED_WEIGHTS_H_
 #define LONGHAUL_RUN_PUBLISHED_WEIGHTS_H_
 
@@ -28,9 +28,9 @@ struct Tensor {
   uint64_t offset = 0, bytes = 0;  // in that file
   std::string sha256;              // of the bytes; empty: not known yet
   friend bool operator==(const Tensor&, const Tensor&) = default;
-};
+};  // hash of the bytes; empty: not known yet
 
-// A small file that belongs to the model: of its tokenizer.
+// A small file that belongs to the model, of its tokenizer.
 struct SmallFile {
   std::string name, contents;
   friend bool operator==(const SmallFile&, const SmallFile&) = default;
@@ -45,38 +45,38 @@ struct Weights {
   friend bool operator==(const Weights&, const Weights&) = default;
 };
 
-// Reads config.json, the index and the files' headers, not their tensors. All that is wrong at
-// once: files that are missing, tensors that the model lacks, has in another shape or type, or has
-// no place for.
+// Reads config.json, the index and the files' headers, but no tensors. Reports all problems at
+// once: missing files, and tensors that the model lacks, has in another shape or type, or has no
+// place for.
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
-// Fills in the hash of every tensor; reads all of the files. `progress` gets the bytes that were
-// read in all, now and then, and ends it where it is not OK.
+// Computes the hash of every tensor, which reads all files. `progress` is called now and then with
+// the total bytes read, and stops the work if it is not OK.
 Status HashTensors(const std::string& folder, Weights* weights,
                    const std::function<Status(uint64_t)>& progress);
 
-// A tensor's bytes out of a folder. kDataLoss: what lies there has another hash; kNotFound.
+// Reads a tensor from a folder. kDataLoss: its hash differs. kNotFound.
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
-// As a text, which is the same for the same weights. Foreign bytes: kInvalidArgument.
+// Equal weights have equal JSON. Reading foreign bytes: kInvalidArgument.
 std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 
-// The tensor that holds the values of a parameter of `model`. A published model that is tied has
-// one for embedding and head; both of a model that has them apart begin with it. kInvalidArgument:
-// there is none, or it has another shape or type.
+// The tensor with a parameter's values. A tied published model has one tensor for embedding and
+// head; if `model` has them apart, both begin with it. kInvalidArgument: no such tensor, or another
+// shape or type.
 StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
                                  const model::PlacedParameter& parameter);
 
-// `bytes` of a tensor as fp32 values of the parameter, which are parameter.shape.elements().
-// Both were matched by TensorOf.
+// Converts a tensor's bytes to fp32 values of the parameter, parameter.shape.elements(). TensorOf
+// has matched the two.
 void Decode(const Tensor& tensor, std::span<const std::byte> bytes,
             const model::Parameter& parameter, std::span<float> values);
 
-// The other way: the bytes of a published tensor. `values` as Decode gives them.
+// The reverse of Decode: gives the bytes of a published tensor.
 std::vector<std::byte> Encode(std::span<const float> values, const model::Parameter& parameter,
                               ExportType type);
-// Its shape there.
+// The parameter's shape as published.
 std::vector<int64_t> PublishedShape(const model::Parameter& parameter);
 
 }  // namespace longhaul::published

@@ -1,4 +1,5 @@
-// How replicas of a stage send each other gradients and parameters, as a run file says it:
+// How data-parallel replicas of a stage send each other gradients and parameters, as a run file
+// says it:
 //
 // gradients:
 //   none       fp32
@@ -17,7 +18,7 @@
 //   fp32, bf16
 //   difference4  4-bit differences to what all replicas have
 //
-// Pure. Errors: kInvalidArgument with what may be said instead.
+// Pure. Errors: kInvalidArgument says what is allowed.
 #ifndef LONGHAUL_RUN_REPLICAS_OPTIONS_H_
 #define LONGHAUL_RUN_REPLICAS_OPTIONS_H_
 
@@ -50,7 +51,7 @@ enum class ParameterForm : uint8_t { kFp32, kBf16, kDifference4 };
 
 StatusOr<GradientOptions> ParseGradients(std::string_view text);
 StatusOr<ParameterForm> ParseParameters(std::string_view text);
-// With every key: "tagc:keep=0.0125,least=65536".
+// Gives every key: "tagc:keep=0.0125,least=65536".
 std::string ToString(const GradientOptions& options);
 std::string_view ToString(ParameterForm form);
 

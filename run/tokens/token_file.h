@@ -38,24 +38,24 @@ struct TokenFileInfo {
   std::string tokenizer;
 };
 
-// The seam for tokenizers: a text in pieces, ids out.
+// The interface of tokenizers: text in pieces, token ids out.
 class Tokenizer {
  public:
-  static std::vector<std::string> Names();  // of all there are
-  // kInvalidArgument naming the known ones.
+  static std::vector<std::string> Names();  // all tokenizers
+  // kInvalidArgument names the known ones.
   static StatusOr<std::unique_ptr<Tokenizer>> Create(std::string_view name);
   virtual ~Tokenizer() = default;
   virtual uint32_t vocabulary() const = 0;
-  // How many leading bytes of `text` Encode may take on their own without changing the ids: so
-  // files larger than memory can be tokenized. `text` is not empty: the rest of a file where
-  // `is_rest`, else as much of it as was read; then 0 says that more of it is needed.
+  // How many leading bytes of `text` can be encoded on their own without changing the ids. This
+  // lets files larger than memory be tokenized. `text` is not empty. `is_rest`: it is the rest of
+  // the file; else 0 means that more of the file is needed.
   virtual size_t PieceSize(std::string_view text, bool is_rest) const = 0;
   // Appends the ids of `text`, one piece, to `tokens`.
   virtual void Encode(std::string_view text, std::vector<uint32_t>* tokens) const = 0;
 };
 
-// Tokenizes `files` one after the other and writes the token file atomically. `validation_share` of
-// the tokens (rounded down) become the validation part.
+// Tokenizes `files` one after the other, and writes the token file atomically. The last
+// `validation_share` of the tokens (rounded down) become the validation part.
 StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
                                        std::string_view tokenizer, double validation_share,
                                        const std::string& path);
@@ -68,7 +68,7 @@ class TokenFile {
   static StatusOr<TokenFile> Open(const std::string& path, bool verify);
 
   const TokenFileInfo& info() const { return info_; }
-  // How many training / validation windows of `context` + 1 tokens there are (stride `context`).
+  // Number of training or validation windows of `context` + 1 tokens (stride `context`).
   uint64_t TrainingWindows(uint32_t context) const;
   uint64_t ValidationWindows(uint32_t context) const;
   // `context` inputs and `context` targets (the inputs shifted by one) of a window.
@@ -85,12 +85,12 @@ class TokenFile {
   uint32_t bytes_per_token_ = 2;
 };
 
-// How many windows of `context` + 1 tokens (stride `context`) so many tokens have.
+// Number of windows of `context` + 1 tokens (stride `context`) in `tokens` tokens.
 uint64_t WindowsOf(uint64_t tokens, uint32_t context);
 
-// Sequence `k` of a run (k = global microbatch number x microbatch_size + row) reads this window: a
-// permutation of all windows keyed by (seed, k / windows), so every window comes once in each pass
-// over the data.
+// The window that sequence `k` of a run reads (k = global microbatch number x microbatch_size +
+// row): a permutation of all windows keyed by (seed, k / windows), so every window comes once in
+// each pass over the data.
 uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows);
 
 }  // namespace longhaul

@@ -121,7 +121,7 @@ def check_sentences(bundle, folder):
     (tools / "df").symlink_to(df)
     said = run(worker, "--version", code=1, LONGHAUL_TORCH=str(folder)).stderr
     check("expected the folder of torch 2.11" in said, said)
-    # Of another machine.
+    # Answers of another machine.
     for name, answer, expected in (("uname", "aarch64", "expected an x86-64 machine, got aarch64"),
                                    ("getconf", "glibc 2.31", "glibc 2.34 or newer")):
         (tools / name).unlink()

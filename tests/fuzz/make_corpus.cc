@@ -84,7 +84,7 @@ void PutBlobs(const Corpus& corpus) {
   }
 }
 
-// Of tokens that the target's tables know, before they have learned.
+// Predictions of tokens that the target's tables know, before they have learned.
 void PutPredictions(const Corpus& corpus) {
   using namespace codec;  // NOLINT(google-build-using-namespace)
   const Shape shape{2, 3, 40};

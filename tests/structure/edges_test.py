@@ -1,4 +1,4 @@
-"""Checks every #include of the project against the dependency graph of docs/design/architecture.md.
+"""Checks every #include of the project against the dependency graph of docs/design/folders.md.
 
 usage: edges_test.py SOURCE_DIR
 """
@@ -65,7 +65,7 @@ ALLOWED = {
     "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
                                              "transport/collective/engine"],
     "transport/replicas": BASE + ["proto/wire", "run/model", "run/replicas", "codec"],
-    # Of collectives what they are, and no backend: programs name those. Of replicas who computes with their numbers.
+    # Collectives without a backend, as programs name those; and the arithmetic of replicas' exchanges.
     "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "run/replicas",
                             "codec", "transport/collective/communicator.h", "transport/collective/member.h",
                             "transport/replicas/arithmetic.h", "transport/replicas/dense.h"],

@@ -28,7 +28,7 @@ inline std::string TextOf(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Of a replay: with the times that its run file has for one device of speed 1.
+// A candidate for a replay, with the times that its run file has for one device of speed 1.
 inline CandidateWorker CandidateOf(const RunSpec& spec, const std::string& name, double speed) {
   const ReplaySpec& replay = *spec.replay;
   CandidateWorker worker;

@@ -196,7 +196,7 @@ class Reference {
     return at::linear(LayerNorm("ln_f", x), P(spec_.model.tied ? "wte" : "lm_head.weight"));
   }
 
-  // Of the pairs of a head's channels, in radians a position; as in transformers'
+  // Frequencies of the pairs of a head's channels, in radians a position; as in transformers'
   // modeling_rope_utils.py.
   Tensor Frequencies(int64_t channels) const {
     const ModelSpec& model = spec_.model;

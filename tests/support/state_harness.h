@@ -80,7 +80,7 @@ inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation
   return hello;
 }
 
-// Of a worker that is at stage `stage` of the first epoch of `run`.
+// The hello of a worker that is at stage `stage` of the first epoch of `run`.
 inline v1::Hello HelloAt(const std::string& name, const std::string& run, uint32_t stage,
                          uint64_t epoch = 1) {
   v1::Hello hello = HelloOf(name);

@@ -126,7 +126,7 @@ std::optional<int> Subprocess::WaitForExit(Deadline deadline) {
   if (read && ::poll(&poll_end, 1, wait_ms) > 0) {
     int status = 0;
     if (::waitpid(pid_, &status, 0) == pid_) exit_code_ = CodeOf(status);
-    // What it had written before it ended.
+    // Output that it had written before it ended.
     ReadUntil([] { return false; }, Deadline::After(absl::ZeroDuration()));
   }
   ::close(end);

@@ -29,6 +29,8 @@ uint64_t NumberOf(std::string_view bytes) {
   return wire::GetLe<uint64_t>(std::as_bytes(std::span(bytes)), 0);
 }
 
+// The key of a ticket follows from what the ticket says, so a relay keeps no list of tickets. The
+// words at the beginning keep it apart from other hashes with the same secret.
 std::string KeyOf(std::string_view relay_secret, std::string_view name, std::string_view until) {
   return HmacSha256(relay_secret, fmt::format("longhaul relay ticket {}{}", until, name));
 }
@@ -101,6 +103,7 @@ StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answ
       (side != Side::kDialler && side != Side::kWaiter)) {
     return absl::PermissionDeniedError("the ticket is none of this relay's");
   }
+  // After the proof: before it anybody may have written the time.
   if (now_s > NumberOf(until)) return absl::PermissionDeniedError("the ticket's time is over");
   return Claim{side, name};
 }

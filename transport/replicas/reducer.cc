@@ -13,7 +13,8 @@
 namespace longhaul::replicas {
 namespace {
 
-// So that no tensor of a boundary has the same random numbers.
+// Mixed into the seed, so that gradients of replicas do not share random numbers with tensors of
+// boundaries.
 constexpr uint64_t kSeedOfReplicas = 0x7265706c69636173;  // "replicas"
 
 Status OutOfOrder(std::string_view call, std::string_view why) {
@@ -78,6 +79,7 @@ Status Reducer::MakeNumbers() {
   const GradientOptions& gradients = layout_.options().gradients;
   residuals_.resize(layout_.parameters().size());
   for (uint32_t k = 0; k < residuals_.size(); ++k) {
+    // What encoding or selection leaves out is kept and added in the next step.
     const bool stays = gradients.feedback || layout_.IsSparse(k);
     if (!stays || layout_.options().replicas == 1) continue;
     LH_ASSIGN_OR_RETURN(residuals_[k], arithmetic_->Make(layout_.parameters()[k].elements));
@@ -148,6 +150,7 @@ void Reducer::Reset(uint32_t bucket) {
   state.union_came.assign(replicas, false);
   state.gathered.assign(replicas, false);
   for (uint32_t owner = 0; owner < replicas; ++owner) {
+    // Nobody sends an empty shard.
     state.gathered[owner] = ShardOf(bucket, owner).empty();
   }
 }
@@ -173,6 +176,7 @@ Status Reducer::Begin(uint64_t step, std::vector<ParameterMemory> memory) {
   memory_ = std::move(memory);
   step_ = step;
   for (uint32_t b = 0; b < buckets_.size(); ++b) Reset(b);
+  // Messages of this step that came before it began here: other replicas may be ahead.
   auto held = std::exchange(held_, {});
   for (auto& [key, message] : held) {
     LH_ASSIGN_OR_RETURN(const MessageHeader header, ParseMessage(message));
@@ -224,12 +228,13 @@ Status Reducer::Contribute(uint32_t bucket, uint32_t owner) {
   return absl::OkStatus();
 }
 
-// What has become possible for the own shard.
+// Reduces the own shard of `bucket` once its gradients and all replicas' contributions are there.
 Status Reducer::Advance(uint32_t bucket) {
   BucketState& state = buckets_[bucket];
   if (!state.given || state.reduced || state.dense_missing > 0) return absl::OkStatus();
   if (state.sum) {
     const bool alone = layout_.options().replicas == 1;
+    // Without other replicas no index comes that would make the plan.
     if (alone) state.sum->Plan(0);
     if (!state.sum->IsComplete()) return absl::OkStatus();
     LH_RETURN_IF_ERROR(state.sum->Reduce(OwnSparse(bucket), memory_, arithmetic_));
@@ -241,6 +246,7 @@ Status Reducer::Advance(uint32_t bucket) {
   }
   LH_RETURN_IF_ERROR(arithmetic_->ReduceGradients(DenseForm(layout_.options().gradients),
                                                   OwnDense(bucket), memory_, payloads));
+  // The messages are as large as the shard: their memory goes at once.
   state.dense.assign(payloads.size(), {});
   state.reduced = true;
   return absl::OkStatus();

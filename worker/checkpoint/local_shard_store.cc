@@ -52,7 +52,7 @@ class LocalShardStore final : public ShardStore {
   Status DropRun(const RunId& run) override;
 
  private:
-  // The steps of which shards are there, whole or not.
+  // All steps with a folder on this disk, whole or not.
   StatusOr<std::set<Step>> StepsOf(const RunId& run) const;
   std::string Folder(const RunId& run, Step step) const {
     return fmt::format("{}/{}/{}{:08}", root_, run.value(), kStepPrefix, step.value());
@@ -65,6 +65,7 @@ StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run,
                                   const ShardOwner& owner, uint64_t step, std::string_view kind,
                                   const std::vector<NamedArray>& arrays) {
   WrittenFile written;
+  // Replicas have equal parameters, but each has its own part of the optimizer state and tables.
   if (kind != kParameters) written.shard.replica = owner.replica;
   const std::string part =
       written.shard.replica ? fmt::format(".replica-{}", *written.shard.replica) : "";
@@ -119,9 +120,9 @@ StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, const 
                           WriteArrays(folder, run, owner, snapshot.step, kind, *arrays));
       written.push_back(std::move(one));
     }
-    // All are on the disk now; a step that is written again changes only here.
+    // All are on the disk now. A step that is written again keeps its old files up to this point.
     for (const WrittenFile& one : written) LH_RETURN_IF_ERROR(one.file->Publish());
-    // The folders' own names: both may be new.
+    // The entries of both folders in their parents may be new and must survive a power cut, too.
     LH_RETURN_IF_ERROR(SyncPath(fmt::format("{}/{}", root_, run.value())));
     return SyncPath(root_);
   }();
@@ -178,7 +179,8 @@ StatusOr<std::unique_ptr<ShardWriter>> LocalShardStore::Take(const RunId& run, S
       std::vector<std::string>{fmt::format("{}/{}", root_, run.value()), root_});
 }
 
-// By reading: a page of a mapping that the disk cannot give back ends the process.
+// Checks size and hash by reading, not through a mapping: a mapped page that the disk cannot give
+// back ends the process.
 Status CheckFile(const std::string& path, const ShardFile& expected) {
   std::error_code error;
   const uint64_t bytes = fs::file_size(path, error);
@@ -201,7 +203,7 @@ Status CheckFile(const std::string& path, const ShardFile& expected) {
                                          expected.sha256, *actual));
 }
 
-// The file's contents once its size, hash and metadata are what they should be.
+// Reads the file. Fails unless its size, hash and metadata are as expected.
 StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step step,
                                 const ShardFile& expected) {
   LH_RETURN_IF_ERROR(Annotate(CheckFile(path, expected), path));
@@ -232,7 +234,7 @@ Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file
   LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
   const Status status = CheckFile(path, file);
   if (!absl::IsNotFound(status)) return status;
-  // Not one file, but all that there was of the run.
+  // With the run's folder gone too, a disk that is not mounted is likelier than a deleted file.
   const std::string folder = fmt::format("{}/{}", root_, run.value());
   std::error_code error;
   if (fs::exists(folder, error)) return status;
@@ -240,7 +242,7 @@ Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file
       fmt::format("the folder {} is not there; is its disk mounted?", folder));
 }
 
-// To the bit.
+// True if shapes and all bits of the values are equal.
 bool IsSame(const NamedArray& one, const NamedArray& other) {
   return one.shape == other.shape && std::ranges::equal(std::as_bytes(std::span(one.values)),
                                                         std::as_bytes(std::span(other.values)));
@@ -309,6 +311,7 @@ Status LocalShardStore::DropOthers(const RunId& run, const std::set<Step>& kept)
   if (kept.empty()) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
   for (const Step step : steps) {
+    // Newer ones stay: they may be shards of a checkpoint that is not complete yet.
     if (step < *kept.rbegin() && !kept.contains(step)) LH_RETURN_IF_ERROR(Drop(run, step));
   }
   return absl::OkStatus();
@@ -332,7 +335,7 @@ Status LocalShardStore::Drop(const RunId& run, Step step) {
   return FromErrno(fmt::format("cannot delete the checkpoint {}", folder), error.value());
 }
 
-// What a killed process left. It costs only room, so what cannot be deleted stays.
+// Deletes unpublished files of a killed process. They cost only room, so errors are ignored.
 void DeleteLeftovers(const std::string& root) {
   std::vector<fs::path> leftovers;
   std::error_code error;

@@ -37,6 +37,7 @@ class HostBoundaryCodec final : public BoundaryCodec {
     for (const auto& [codec, place] : {std::pair(options_.send.get(), &send_tables_),
                                        std::pair(options_.receive.get(), &receive_tables_)}) {
       if (codec->TableRows(options_.vocabulary) == 0) continue;
+      // Both directions begin from the same saved tables, and each goes on by itself.
       LH_ASSIGN_OR_RETURN(codec::predict::Tables* const mine, TablesOf(*codec, place));
       if (mine->shape() != tables.shape()) {
         return absl::InvalidArgumentError("expected tables of the same shape to restore");
@@ -61,6 +62,7 @@ class HostBoundaryCodec final : public BoundaryCodec {
                                   const codec::Context& given) override {
     LH_ASSIGN_OR_RETURN(const codec::Context context,
                         WithTables(*options_.receive, &receive_tables_, given));
+    // New memory for each tensor: many wait at once, and the tensor holds its own.
     auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
     void* const data = values->span().data();
     LH_RETURN_IF_ERROR(options_.receive->Decode(blob, context, workspace_->span(),
@@ -90,7 +92,7 @@ class HostBoundaryCodec final : public BoundaryCodec {
                ? TablesOf(*options_.receive, &receive_tables_)
                : TablesOf(*options_.send, &send_tables_);
   }
-  // Made when they are needed first.
+  // Makes the tables when they are first needed: with a large vocabulary they take much memory.
   StatusOr<codec::predict::Tables*> TablesOf(const codec::Codec& codec, OptionalTables* place) {
     if (!*place) {
       LH_ASSIGN_OR_RETURN(*place, codec::predict::Tables::Create(codec::predict::TablesShapeFor(

@@ -86,7 +86,8 @@ void BoundaryPort::Close(Deadline deadline) {
   }
   if (link) link->Close(deadline);
   if (!options_.messages) return;
-  // The next epoch's stores are the same files.
+  // The next epoch opens stores over the same files, so these must be closed, on the thread that
+  // uses them.
   Notification released;
   codec_thread_->Post([&] {
     messages_.reset();
@@ -139,10 +140,13 @@ void BoundaryPort::SendTensor(const Pass& pass, Slice slice, BoundaryTensor tens
   outgoing->pass = pass;
   outgoing->slice = slice;
   outgoing->tensor = std::move(tensor);
+  // The codec thread encodes in the order of calls. Token tables and message stores of both sides
+  // stay equal only in that order.
   codec_thread_->Post([self = shared_from_this(), outgoing] { self->Encode(outgoing); });
 }
 
 void BoundaryPort::LetTensorsLeave(uint32_t count) {
+  // Posted, because may_leave_ and held_ belong to the codec thread.
   codec_thread_->Post([self = shared_from_this(), count] {
     self->may_leave_ = count;
     std::deque<std::shared_ptr<Outgoing>>& held = self->held_;
@@ -163,6 +167,7 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
           .Encode(outgoing->tensor.view,
                   ContextFor(outgoing->pass, outgoing->slice, send_direction(),
                              outgoing->tensor.token_ids.get()));
+  // Frees the stage's memory before the blob sets out.
   outgoing->tensor = {};
   if (!encoded.ok()) {
     events_->Push(Failed{Annotate(
@@ -182,6 +187,7 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (MayLeave(outgoing->slice)) {
     SendChunks(outgoing);
   } else {
+    // It would delay activations, so it waits in encoded form until LetTensorsLeave.
     held_.push_back(outgoing);
   }
 }
@@ -213,6 +219,7 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
       NoteTraffic(/*begin=*/true);
       if (options_.turns) options_.turns->Begin();
     }
+    // Counted before the first Send: a chunk's `done` may run on the link's loop at once.
     chunks_under_way_ += chunks;
     outgoing->chunks_under_way = chunks;
   }
@@ -236,6 +243,7 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
 
 void BoundaryPort::SendDone(Outgoing& outgoing) {
   const std::lock_guard lock(mutex_);
+  // The tied exchange bounds the pieces in flight by these events.
   if (--outgoing.chunks_under_way == 0 && options_.kind == EdgeKind::kTied) {
     events_->Push(PieceTaken{});
   }
@@ -309,6 +317,7 @@ PortUse BoundaryPort::TakeUse() {
       if (credits_.OnStep(rate)) link_->GrowCredits(credits_.count());
     }
   }
+  // A tensor is still in flight: its time so far counts to the step that ends.
   if (chunks_under_way_ > 0) {
     const MonoTime now = Now();
     use_.send_busy += longhaul::operator-(now, busy_since_);
@@ -413,6 +422,7 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
   if (!incoming) return absl::OkStatus();
   NoteReceiving(false);
   Trace(v1::Span::RECEIVE, incoming->pass, incoming->slice, incoming->began, incoming->blob_bytes);
+  // Shorter tensors say nothing about the line's rate.
   if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
@@ -458,6 +468,7 @@ std::shared_ptr<transport::Link> BoundaryPort::link() {
 void BoundaryPort::OnClosed(const Status& reason) {
   {
     const std::lock_guard lock(mutex_);
+    // After Close nobody waits for the link's end.
     if (std::exchange(closed_, true)) return;
     changed_.notify_all();
   }

@@ -33,7 +33,7 @@ Status CheckTokens(const std::vector<uint32_t>& came, std::span<const int32_t> r
       wrong - came.begin()));
 }
 
-// Upstream of it is the head's end.
+// A port whose peer is upstream belongs to the head's end.
 std::unique_ptr<TiedExchange> ExchangeOver(BoundaryPort* port, TiedMatrix* matrix) {
   LH_CHECK(matrix != nullptr, "a tied edge at a stage without such a matrix");
   return std::make_unique<TiedExchange>(
@@ -80,7 +80,7 @@ Status Executor::Run() {
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
     checkpoint_writer_->Flush();
   }
-  // A checkpoint that could not be written is known only now.
+  // Whether the last checkpoint could be written is known only now.
   for (const PipelineEvent& event : events_->TakeAll()) {
     const auto* failed = std::get_if<Failed>(&event);
     if (failed != nullptr && status.ok()) status = failed->reason;
@@ -103,8 +103,8 @@ Status Executor::Loop() {
   collectives_before_ = resident_.model().collectives();
   bool stopped = false;
   LH_RETURN_IF_ERROR(PreparePasses());
-  // Before the first step; and in an epoch that has none left, because the one before was lost
-  // behind its last checkpoint.
+  // Validates before the first step; and in an attempt without steps left, whose predecessor was
+  // lost after its last checkpoint.
   if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&
       ValidatesAfter(options_.spec, step_)) {
     LH_RETURN_IF_ERROR(Validate());
@@ -202,6 +202,7 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
   } else {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kOptimizer);
+    // The twin may have the newer parameters and the optimizer.
     LH_RETURN_IF_ERROR(resident_.TakeTurn(step_));
     LH_RETURN_IF_ERROR(model.OptimizerStep(step_, learning_rate, scale));
   }
@@ -234,6 +235,7 @@ Status Executor::Validate() {
   LH_ASSIGN_OR_RETURN(const double loss, Evaluate(PassKind::kValidation, microbatches));
   std::optional<double> clean;
   if (!options_.compresses_activations) {
+    // Nothing is compressed, so a clean validation would give the same loss.
     clean = loss;
   } else if (ValidatesCleanAfter(options_.spec, step_)) {
     LH_ASSIGN_OR_RETURN(clean, Evaluate(PassKind::kCleanValidation, microbatches));
@@ -296,7 +298,8 @@ Status Executor::RunPass() {
   return absl::OkStatus();
 }
 
-// The next step's forwards follow all of this one's, in the room that these leave.
+// The next step's forwards begin only when all of this step's have begun, in the room that these
+// leave.
 StatusOr<bool> Executor::RunWhatCan() {
   if (now_) {
     if (const auto work = now_->policy.Next()) {
@@ -387,8 +390,8 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
   const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, slice);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, slice}).mapped());
-  // Other stages' last gradient is waited for above: it leaves before any work for replicas is
-  // done.
+  // In other stages the last gradient leaves before any work for replicas: the stage before waits
+  // for it.
   if (first() && steps_together() && now_->policy.AllBackwardsBegun()) {
     LH_RETURN_IF_ERROR(options_.exchange->BeginBeside(step_));
   }
@@ -396,7 +399,7 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
                       resident_.ModelFor(pass.step).Backward(slice, gradient.view));
   if (input_gradient) up_->SendTensor(pass, slice, std::move(*input_gradient));
   if (first() && steps_together()) {
-    // As the rest of the exchange. Plans read how long a backward takes by itself.
+    // Counted with the rest of the exchange: plans read how long a backward takes by itself.
     const absl::Duration beside = options_.exchange->TakeTimeBeside();
     times_.backward -= beside;
     times_.wait_gradient += beside;
@@ -404,7 +407,7 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
   return absl::OkStatus();
 }
 
-// Up with the running sum, down with the result.
+// The norm goes up as a running sum; the final norm comes down with the decisions.
 StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   wire::StepMessage message;
   MonoTime norm_came = Now();

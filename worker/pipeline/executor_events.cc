@@ -30,7 +30,7 @@ Status Executor::WaitForEvent(v1::Span::Kind why) {
 
 Status Executor::WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait) {
   if (next_) {
-    // Whoever waits looks again after either.
+    // Callers loop: they check their condition again after events and after work of the next step.
     std::deque<PipelineEvent> events = events_->TakeAll();
     if (!events.empty()) return HandleAll(std::move(events));
     LH_ASSIGN_OR_RETURN(const bool has_run, RunWhatCan());
@@ -43,6 +43,7 @@ Status Executor::WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait) {
     const ScopedSpan timer(&mark_, &idle, trace_.get(), why);
     return WaitForAnyEvent();
   }();
+  // The codec thread's part of the wait is the codec's: a faster codec would shorten it.
   const absl::Duration codec = std::min(idle, options_.codec_thread->BusyTime() - codec_before);
   times_.wait_codec += codec;
   (why == v1::Span::WAIT_INPUT ? times_.wait_input : times_.wait_gradient) += idle - codec;
@@ -50,8 +51,8 @@ Status Executor::WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait) {
 }
 
 Status Executor::WaitForAnyEvent() {
-  // Links stay open until every stage has finished; a neighbour that left in good order before that
-  // was told to, and so will we be.
+  // Links stay open until every stage has finished. A neighbour that leaves earlier in good order
+  // was told to, and this stage will be told as well: it waits only a short time for that.
   auto events = events_->WaitForAny(Deadline::After(gone_ ? kAfterGoodbye : kLongestWait));
   if (!events.empty()) return HandleAll(std::move(events));
   if (!gone_) return absl::DeadlineExceededError("nothing happened for a day");
@@ -73,11 +74,15 @@ Status Executor::Handle(PipelineEvent& event) {
             const auto key = std::pair{arrived.pass, arrived.slice};
             const bool forward = arrived.direction == Direction::kForward;
             PassUnderWay* const under_way = UnderWay(arrived.pass);
+            // A gradient answers an activation that was sent from here, so its pass must be under
+            // way.
             if (!forward && under_way == nullptr) {
               return absl::InvalidArgumentError(
                   fmt::format("a gradient of step {} while step {} is under way",
                               arrived.pass.step.value(), step_.value()));
             }
+            // An activation may be early, as the stage before may have begun the next step, but
+            // never late.
             if (arrived.pass < (now_ ? now_->pass : Pass{step_})) {
               return absl::InvalidArgumentError(fmt::format(
                   "an activation of step {}, which is done", arrived.pass.step.value()));
@@ -93,7 +98,7 @@ Status Executor::Handle(PipelineEvent& event) {
             return absl::OkStatus();
           },
           [&](ActivationTaken& taken) -> Status {
-            // The last ones are taken when the pass has ended here.
+            // The next stage takes the last activations after the pass has ended here.
             if (!now_ || taken.pass != now_->pass) return absl::OkStatus();
             if (!now_->policy.MayBeTaken(taken.slice)) {
               return absl::InvalidArgumentError(
@@ -122,7 +127,7 @@ Status Executor::Handle(PipelineEvent& event) {
             return options_.exchange->Take(std::move(said));
           },
           [&](ReplicaAgrees& said) -> Status { return Handle(said); },
-          // Whoever waits for it asks again.
+          // Only wakes the thread, which then asks again whether the merge can end.
           [&](MergeReady&) -> Status { return absl::OkStatus(); },
           [&](PeerGone& gone) -> Status {
             gone_ = std::move(gone);
@@ -138,7 +143,7 @@ Status Executor::Handle(PipelineEvent& event) {
           },
           [&](RetuneRequested& retune) -> Status {
             if (retuned_ && retuned_->first == retune.id) {
-              ReportRetuned();  // it was not heard
+              ReportRetuned();  // the coordinator asks again if the answer was lost
             } else {
               retune_ = retune;
             }

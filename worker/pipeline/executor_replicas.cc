@@ -1,4 +1,4 @@
-// What an executor does where its stage has replicas.
+// The executor's part of the exchange between data-parallel replicas.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -43,8 +43,8 @@ Status Executor::StepWithReplicas(double learning_rate, double gradient_scale) {
   return options_.exchange->End(step_);
 }
 
-// A merge that is under way is in no checkpoint, so the state is saved before it begins, or when it
-// has ended. Who stops begins none that the last step does not end.
+// A checkpoint never contains a merge in flight: the state is saved before the merge begins or
+// after it has ended. A run that stops begins no merge that would not end with this step.
 Status Executor::EndStepApart(const wire::StepMessage& agreed) {
   ReplicaExchange& exchange = *options_.exchange;
   const bool due = exchange.IsDue(step_), at_once = due && exchange.MergeIsDue(step_);
@@ -68,8 +68,8 @@ Status Executor::AwaitMerge() {
   }
 }
 
-// Norms are summed in the order of replicas. Those that train apart have norms of their own, and
-// agree on all else where they become alike.
+// Norms are summed in the order of replicas, so that all see the same bits. Replicas that train
+// apart keep their own norms, and agree on the rest when they merge.
 StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
   const double own_norm = own.squared_norm;
   const auto for_this_replica = [&](wire::StepMessage agreed) {
@@ -94,6 +94,7 @@ StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
     LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kReplicas));
   }
   double squared_norm = own.squared_norm;
+  // of_replicas_ is ordered by replica, which fixes the order of the sum.
   for (const auto& [from, message] : said()) {
     if (!decides) own = message;
     squared_norm += message.squared_norm;
@@ -108,8 +109,8 @@ StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
 }
 
 Status Executor::Handle(ReplicaAgrees& said) {
-  // Who trains apart may be ahead as far as the next exchange; and who owns no shard, of a stage
-  // with few parameters, by a step.
+  // A replica that trains apart may be ahead up to the next merge. One that owns no shard, in a
+  // stage with few parameters, may be a step ahead.
   const bool expected = said.step >= step_ && options_.exchange->IsDue(said.step) &&
                         of_replicas_.size() < 2 * options_.replica_ports.size();
   if (!expected || !of_replicas_.emplace(std::pair{said.step, said.replica}, said.message).second) {

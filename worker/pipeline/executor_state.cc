@@ -15,12 +15,14 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
       (every > 0 && step_.value() % every == 0);
   const uint64_t copies = options_.copy_every;
   if (!wanted && (copies == 0 || step_.value() % copies != 0)) return absl::OkStatus();
+  // No checkpoint follows this one, so the executor must not skip it if it cannot be written.
   if (wanted && (agreed.stop || step_.value() == options_.spec.train.steps)) {
     last_checkpoint_ = step_.value();
   }
   SharedSnapshot snapshot;
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    // Waits for room first: three snapshots at once may not fit in memory.
     {
       const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
       checkpoint_writer_->AwaitRoom();

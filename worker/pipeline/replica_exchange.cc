@@ -98,7 +98,8 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   Status Restore(const StageSnapshot& snapshot);
   // Checkpoint name of a part of the reducer's state. Each replica has residuals of its own.
   std::string ArrayName(const std::string& state) const {
-    // A stage alone takes masters for its parameters, and anchors for what they are.
+    // A replica that goes on alone takes masters as its parameters. Anchors are not: they get
+    // another name.
     if (merges_ && state.ends_with(kMaster)) {
       return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
     }
@@ -124,7 +125,7 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
       }
     }
   }
-  // Parameters whose numbers another stage counts.
+  // Whether this stage counts the parameter in the norm, and not another one that holds it as well.
   bool CountsInNorm(const OwnPiece& piece) const {
     return !counted_elsewhere_[piece.piece.parameter];
   }
@@ -176,7 +177,7 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExch
   replica_ = replica;
   steps_apart_ = spec.steps_apart();
   const std::vector<model::PlacedParameter> parameters = ParametersOfStage(options_);
-  // Anchors of those that train apart, and what they learned, stay in host memory.
+  // Replicas that train apart keep anchors and differences in host memory.
   if (!spec.trains_apart() && stage_->shares_on_device()) {
     LH_ASSIGN_OR_RETURN(on_device_, MakeTorchArithmetic(options_.device, options_.threads));
   }
@@ -233,7 +234,7 @@ Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
   return absl::OkStatus();
 }
 
-// Residuals of a run with another number of replicas are not there: they are nothing but what
+// Residuals of another number of replicas are missing, which is harmless: they are only what
 // rounding lost.
 Status Exchange::Restore(const StageSnapshot& snapshot) {
   const ArrayPieces pieces(snapshot.moments);
@@ -300,6 +301,7 @@ Status Exchange::BeginBeside(Step step) {
     if (beside_.ok()) beside_ = timed([&] { return GiveFrom(block); });
   });
   if (!tells) return absl::OkStatus();
+  // From here on GiveFrom counts down: gradients become final from the last bucket to the first.
   buckets_left_ = buckets();
   return timed([&] { return BeginReducer(step); });
 }
@@ -320,6 +322,7 @@ Status Exchange::GiveFrom(uint32_t block) {
 }
 
 Status Exchange::Begin(Step step) {
+  // BeginBeside has begun the reducer already if the stage tells what is final.
   if (!buckets_left_) {
     LH_RETURN_IF_ERROR(BeginReducer(step));
     buckets_left_ = buckets();
@@ -383,8 +386,8 @@ Status Exchange::AddState(StageSnapshot* snapshot) {
   return absl::OkStatus();
 }
 
-// Also of values that are alike: who goes on from a snapshot before a merge sees by these that it
-// is to begin. Behind the merge of its step parameters are what all have.
+// Locals are stored even if they equal the anchors: their presence tells a resume that a merge must
+// begin first. After the last step's merge there are none, as all replicas are equal.
 void Exchange::AddLocals(StageSnapshot* snapshot) {
   if (snapshot->step == step_.value()) return;
   std::map<std::string_view, const std::vector<float>*> anchor_of;

@@ -23,10 +23,11 @@ void ReplicaMerges::Begin(uint64_t round, std::span<const std::span<const float>
 }
 
 void ReplicaMerges::Take(ReplicaSaid said) {
-  // std::function copies what it holds.
+  // Shared, because std::function copies what it holds.
   auto held = std::make_shared<ReplicaSaid>(std::move(said));
   Post([this, held = std::move(held)]() -> Status {
     LH_RETURN_IF_ERROR(reducer_->Take(held->replica, std::move(held->message)));
+    // Before BeginRound the message is of the next merge, and the reducer only stores it.
     return stepped_.empty() ? absl::OkStatus() : StepReduced();
   });
 }
@@ -50,6 +51,7 @@ void ReplicaMerges::Merge(std::span<const std::span<float>> locals) {
 void ReplicaMerges::Post(std::function<Status()> work) {
   thread_.Post([this, work = std::move(work)] {
     {
+      // After an error nothing can be merged any more.
       const std::lock_guard lock(mutex_);
       if (!status_.ok()) return;
     }
@@ -60,7 +62,7 @@ void ReplicaMerges::Post(std::function<Status()> work) {
     {
       const std::lock_guard lock(mutex_);
       status_ = status;
-      ready_ = ready_ || done;  // a bad message of the next round takes nothing away
+      ready_ = ready_ || done;  // a bad message of the next merge does not undo this one
     }
     tell_(status);
   });
@@ -73,7 +75,7 @@ Status ReplicaMerges::BeginRound(uint64_t round) {
   return StepReduced();
 }
 
-// Takes the outer step of what has been reduced, and sends it to all.
+// Steps the masters of each bucket that has been reduced, and sends the result to all.
 Status ReplicaMerges::StepReduced() {
   for (uint32_t b = 0; b < buckets(); ++b) {
     if (stepped_[b] || !reducer_->IsReduced(b)) continue;

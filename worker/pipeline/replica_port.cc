@@ -15,7 +15,7 @@ namespace longhaul::worker {
 namespace {
 
 using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
-// Before it has come; a header can say anything.
+// Reserved before a message has arrived: its header is not to be trusted.
 constexpr uint64_t kMostReservedBytes = uint64_t{64} << 20;
 
 }  // namespace
@@ -68,7 +68,7 @@ void ReplicaPort::Close(Deadline deadline) {
   if (link) link->Close(deadline);
 }
 
-// From the lower number to the higher one is forward, as the edge is.
+// The lower cell number sends forward, as on the edge.
 Direction ReplicaPort::SendDirection() const {
   return options_.own < options_.peer ? Direction::kForward : Direction::kBackward;
 }
@@ -94,6 +94,7 @@ void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kReplicaMessage, step);
   header.blob_bytes = bytes;
   header.chunks = static_cast<uint32_t>(chunks);
+  // Numbered and queued under one lock, so that messages keep their order.
   const std::lock_guard lock(mutex_);
   if (!link_ || closed_) return;
   header.microbatch = Microbatch(sent_++);
@@ -108,7 +109,7 @@ void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
   Pump();
 }
 
-// Who closes has the link send all that was accepted.
+// After Close everything that was accepted goes to the link, which sends it before it ends.
 void ReplicaPort::Pump() {
   const bool beside = options_.turns && options_.turns->busy();
   const uint64_t most = beside ? kChunksBesideTensors : most_chunks_;
@@ -279,7 +280,7 @@ std::shared_ptr<transport::Link> ReplicaPort::link() {
   return link_;
 }
 
-// As the peer's credits grow then.
+// The peer grants more credits after a break, so more chunks fit.
 void ReplicaPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
   {
     const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 namespace longhaul::worker {
 namespace {
 
+// A piece has as many whole rows as fit into this many bytes, and at least one.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
 }  // namespace
@@ -56,6 +57,7 @@ void TiedExchange::Begin(Step step) {
   for (size_t row = 0; row < is_read_.size(); ++row) {
     if (is_read_[row] != 0) read_.push_back(static_cast<int32_t>(row));
   }
+  // Tokens that are noted from now on are of the next step.
   std::ranges::fill(is_read_, uint8_t{0});
 }
 
@@ -73,6 +75,7 @@ std::span<const int32_t> TiedExchange::RowsOf(const std::vector<int32_t>& rows,
 
 Status TiedExchange::Advance() {
   if (!step_) return absl::OkStatus();
+  // The embedding has gradients only in rows of tokens that it has read, the head has them in all.
   const uint32_t to_send = PiecesIn(embedding_ ? read_ : all_);
   const uint32_t to_add = PiecesIn(embedding_ ? all_ : read_);
   while (sent_ < to_send && under_way_ < kPiecesUnderWay) LH_RETURN_IF_ERROR(SendPiece());
@@ -82,6 +85,7 @@ Status TiedExchange::Advance() {
                     "the two ends have read other tokens",
                     to_add, step_->value(), arrived_.rbegin()->first));
   }
+  // Not before all own pieces are copied: the peer must not get its own gradient back.
   if (sent_ < to_send) return absl::OkStatus();
   for (; !arrived_.empty(); arrived_.erase(arrived_.begin()), ++added_) {
     LH_RETURN_IF_ERROR(AddPiece(arrived_.begin()->second));
@@ -97,6 +101,7 @@ Status TiedExchange::SendPiece() {
       matrix_->ReadGradient(rows, std::span(*values).first(rows.size() * matrix_->channels())));
   const codec::TensorView view{values->data(), codec::Dtype::kF32, pieces_.shape};
   ++under_way_;
+  // A piece travels as a tensor of a boundary, with its number in the microbatch's place.
   link_.send_piece(*step_, Microbatch(sent_++), {view, std::move(values)});
   return absl::OkStatus();
 }

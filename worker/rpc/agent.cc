@@ -54,6 +54,7 @@ bool Agent::IsBeingMeasured(const v1::WorkerCommand& command) const {
 }
 
 void Agent::Handle(v1::WorkerCommand command) {
+  // Deleted here, as the agent's own thread may be training for hours.
   if (command.has_drop_checkpoint()) {
     const RunId run(command.run_id());
     const v1::DropCheckpoint& drop = command.drop_checkpoint();
@@ -87,7 +88,7 @@ void Agent::Handle(v1::WorkerCommand command) {
     return;
   }
   if (!HandleHere(std::move(command))) {
-    // Not with mutex_ held: a line of the log asks for the run at hand.
+    // Without mutex_: logging asks for the current run, which takes it.
     LogAboutPeer(LogLevel::kWarn, "coordinator",
                  "a command that this version does not know was left out");
   }
@@ -112,6 +113,8 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
       return true;
     case v1::WorkerCommand::kReaddress:
       if (IsCurrent(command)) run_->Readdress(command.readdress());
+      // The assignment may still wait behind other work: its run gets the new address when it
+      // begins.
       if (IsNext(command)) next_moves_.push_back(command.readdress());
       return true;
     case v1::WorkerCommand::kAbort:
@@ -128,14 +131,17 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
 
 void Agent::HandleWork(v1::WorkerCommand command) {
   if (command.has_assign()) {
-    // Twice is once.
+    // The coordinator repeats an assignment whose answer it has not heard, for example after its
+    // restart.
     if (IsCurrent(command)) {
       run_->SayReady();
       return;
     }
+    // A newer epoch has overtaken this command.
     if (run_ && run_->run() == RunId(command.run_id()) && run_->epoch() > Epoch(command.epoch())) {
       return;
     }
+    // Before the epoch reads its checkpoint: an older transfer must not replace its files.
     resources_.transfers->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
   }
   if (IsBeingMeasured(command)) return;
@@ -186,9 +192,11 @@ void Agent::Loop() {
       lock.lock();
       continue;
     }
+    // The run owns the model from here on, so heartbeats must not offer it any more.
     resident_said_.Clear();
     auto run = std::make_shared<EpochRun>(resources_, command.assign(), std::move(resident_));
     for (const v1::Readdress& moved : std::exchange(next_moves_, {})) run->Readdress(moved);
+    // Set before the lock is released, so that Start and Abort find the run.
     run_ = run;
     traced_ = {run->run(), run->epoch(), run->cell(), run->trace()};
     lock.unlock();
@@ -258,7 +266,8 @@ void Agent::Measure(const v1::WorkerCommand& command) {
     if (lost) message.mutable_error()->set_restarts_for(v1::WORKER_FAULT_DEVICE_LOST);
   }
   {
-    // Before it is said: if that is lost on the way, Measure comes again.
+    // Before the answer is sent: if the answer is lost, the coordinator repeats Measure, which must
+    // then measure again.
     const std::lock_guard lock(mutex_);
     measure_.reset();
   }
@@ -272,6 +281,7 @@ void Agent::Measure(const v1::WorkerCommand& command) {
 void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
   v1::WorkerMessage message = probe->Run(resources_.transports);
   {
+    // Kept, because a repeated ProbeLink gets the same answer.
     const std::lock_guard lock(mutex_);
     probed_ = message;
   }

@@ -30,16 +30,16 @@ using transport::Lane;
 using transport::Link;
 using Bytes = std::vector<std::byte>;
 
-// Neighbours open their links of the plan in that time.
+// Neighbours open their plan's links within this time.
 constexpr absl::Duration kOpenLimit = absl::Minutes(2);
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
-// How often who may give up is asked.
+// How often `given_up` is polled.
 constexpr std::chrono::milliseconds kLook{20};
 // Share of the line while tensors keep it busy. Tokens are a small part of what a step sends, and a
 // step waits for them.
 constexpr double kShare = 0.1;
 constexpr uint32_t kPiecesUnderWay = 16;
-// Nobody waits for this link to notice that its peer is away: it is quieter than one for tensors.
+// Nobody waits to hear that this peer is away, so its link is quieter than one for tensors.
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(250), kSuspectAfter = absl::Seconds(2);
 
 ChunkId IdOf(const wire::ChunkAsk& ask) {
@@ -58,7 +58,7 @@ bool HasHash(std::span<const std::byte> bytes, const std::string& sha256) {
 
 }  // namespace
 
-// The other end, whichever way it is reached.
+// The other worker of a pair, over whichever link opens.
 class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
  public:
   Peer(const ChunkPeersOptions& options, ChunkPair pair)
@@ -100,14 +100,14 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
   };
 
   transport::LinkKey KeyOf(size_t way) const {
-    // No key of the run's own links.
+    // A key of its own, so that it cannot meet a link of the run.
     return {RunId(fmt::format("chunks:{}", run_.value())), epoch_, pair_.ways[way].number};
   }
   void OnOpened(size_t way, StatusOr<std::shared_ptr<Link>> link);
   void OnClosed(size_t way, const Status& reason);
   void OnFrame(Lane lane, std::span<const std::byte> payload);
   Status Take(Lane lane, std::span<const std::byte> payload);  // locked
-  // It broke the rules: it is neither asked nor answered any more.
+  // The peer broke the protocol: it is neither asked nor answered any more.
   void Break(const std::string& how);
   std::shared_ptr<Link> OpenLink() const;  // locked; null: there is none
   std::vector<std::shared_ptr<Link>> TakeLinks();
@@ -188,6 +188,7 @@ void ChunkPeers::Peer::OnOpened(size_t way, StatusOr<std::shared_ptr<Link>> link
     }
     return;
   }
+  // A link that opens after Close or Break must not stay open.
   if (!closing_ && !broken_) {
     links_[way] = *std::move(link);
     return;
@@ -238,6 +239,7 @@ Status ChunkPeers::Peer::Take(Lane lane, std::span<const std::byte> payload) {
   if (const auto* not_here = std::get_if<wire::ChunkNotHere>(&word)) {
     return requests_.TakeNotHere(not_here->request);
   }
+  // The one being answered counts as well: it has left asks_.
   if (asks_.size() + (answering_ ? 1 : 0) == kMostAsks) {
     return absl::InvalidArgumentError(
         fmt::format("expected at most {} asks at a time, and more came", kMostAsks));
@@ -271,6 +273,7 @@ StatusOr<uint32_t> ChunkPeers::Peer::BeginRequest(std::unique_lock<std::mutex>& 
   while (OpenLink() == nullptr && opening_ > 0 && Now() < *opens_until_) {
     if (closing_ || given_up_ || broken_) break;
     changed_.wait_for(lock, kLook);
+    // Without the lock: given_up is the caller's code.
     lock.unlock();
     const bool unwanted = given_up();
     lock.lock();
@@ -386,7 +389,7 @@ void ChunkPeers::Peer::SendPieces(uint32_t request, const SharedChunk& chunk) {
   MonoTime last;  // when a piece was last sent
   for (size_t at = 0; at < chunk->size(); at += piece_bytes) {
     const auto piece = std::span(*chunk).subspan(at, std::min(piece_bytes, chunk->size() - at));
-    // No faster than the line: or what it has not taken yet would stand before tensors.
+    // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
     absl::SleepFor(pace.LineTime(piece.size()) - longhaul::operator-(Now(), last));
     traffic_->AwaitQuiet(Now() + pace.PatienceFor(piece.size()));
     last = Now();
@@ -440,6 +443,7 @@ void ChunkPeers::Peer::Close() {
   for (const auto& link : TakeLinks()) {
     if (link) link->Close(Deadline::After(kCloseLimit));
   }
+  // Joined without the lock, which the thread needs to end.
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
   chunks_.reset();
@@ -486,6 +490,7 @@ void ChunkPeers::GiveUp() {
 }
 
 void ChunkPeers::Close() {
+  // All give up first, so that no wait for one peer holds up the end of another.
   for (const auto& peer : peers_) peer->GiveUp();
   for (const auto& peer : peers_) peer->Close();
 }

@@ -61,11 +61,13 @@ StatusOr<std::shared_ptr<WindowSource>> EpochInputs::FetchText(
       const std::string path,
       resources_.blobs->Fetch(assignment_.data.token_file_sha256, Deadline::After(kFetchLimit),
                               [&] { return cancelled_() || given_up(); }));
+  // Checked whole, once: windows are read later without a look at hashes.
   LH_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(path, /*verify=*/true));
   return WindowsOfFile(std::make_shared<const TokenFile>(std::move(file)), spec.model.context);
 }
 
 Status EpochInputs::CheckText(const WindowSource& text, uint32_t context) const {
+  // The coordinator has planned the run's steps and validations with these counts.
   const DataSet& expected = assignment_.data;
   const uint64_t training = text.WindowsOf(Text::kTraining);
   const uint64_t validation = text.WindowsOf(Text::kValidation);
@@ -103,6 +105,7 @@ StatusOr<SharedSnapshot> EpochInputs::ReadShards(
     const bool here = std::any_of(
         file.holders().begin(), file.holders().end(),
         [&](const auto& holder) { return holder.worker_id() == me && holder.problem().empty(); });
+    // A file of this worker is read where it lies; the others are fetched beside it.
     if (here) continue;
     StatusOr<std::string> copy = resources_.shard_copies->Fetch(
         file.sha256(), deadline, [&] { return cancelled_() || given_up(); });
@@ -115,6 +118,7 @@ StatusOr<SharedSnapshot> EpochInputs::ReadShards(
   LH_ASSIGN_OR_RETURN(
       StageSnapshot snapshot,
       resources_.shards->Read(assignment_.run, Step(assignment_.start_step), files));
+  // The stage has the numbers now; a fetched file is not needed again.
   for (const ShardFile& file : files) {
     if (!file.path.empty()) resources_.shard_copies->Forget(file.sha256);
   }

@@ -1,5 +1,4 @@
-// What an epoch does before it is ready: checks its assignment, makes or keeps the model, opens
-// links, reads the text.
+// Prepares an epoch: checks the assignment, makes or keeps the model, opens links, reads the text.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -81,8 +80,8 @@ Status EpochRun::Check() {
   return absl::OkStatus();
 }
 
-// The parts do not wait for each other where they need not: links open, the text comes and shards
-// are read while the model is made.
+// The parts overlap where they can: links open, the text arrives and shards are read while the
+// model is made.
 Status EpochRun::Prepare() {
   Laps laps;
   LH_RETURN_IF_ERROR(Check());
@@ -99,10 +98,10 @@ Status EpochRun::Prepare() {
 
   LH_ASSIGN_OR_RETURN(mixture_, inputs_.FetchMixture(spec_));
   LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
-  // What is on the web, everybody reads there.
+  // Sets on web servers are read there by every worker, so only other sets need peers.
   if (mixture_ && !std::ranges::all_of(mixture_->sources, &data::Source::on_web)) MeetReaders();
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
-  // Where documents begin matters to attention.
+  // With documents as attention masks every stage must know where they begin.
   const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
   std::optional<Beside<std::shared_ptr<WindowSource>>> text;
   if (reads_text && !(kept && resident_->TextOf(text_sha256))) {
@@ -124,7 +123,7 @@ Status EpochRun::Prepare() {
 
   if (!kept) {
     LH_ASSIGN_OR_RETURN(resident_, ResidentStage::Create(identity, resources_.make_stage));
-    // No checkpoint has what is frozen.
+    // Frozen parameters are in no checkpoint, so with LoRA they are loaded in every case.
     const bool begins = origin.step == 0;
     if (!spec_.weights.from.empty() && (begins || spec_.model.lora)) {
       if (const Status loaded = inputs_.LoadWeights(spec_, resident_->model()); !loaded.ok()) {
@@ -179,7 +178,7 @@ StatusOr<std::unique_ptr<ReplicaExchange>> EpochRun::MakeExchange(const StageSna
       if (port->peer().replica == replica) port->Send(step, std::move(message));
     }
   };
-  // The stage may have been made for a run file with other keys of steps, such as their number.
+  // The stage may have been made for a run file that differs in keys which each step reads anew.
   StageOptions options = resident_->identity().options;
   options.train = spec_.train;
   const auto tell = [events = events_](const Status& status) {
@@ -224,7 +223,7 @@ Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSna
 }
 
 uint64_t EpochRun::Numerics() const {
-  // Codecs that have forgotten what they knew of the samples send other tensors than before.
+  // Codecs that have forgotten samples send other tensors than before, so no bits can be promised.
   if (!ports_.forgotten().empty()) return 0;
   const Cell& mine = *assignment_.Find(cell_);
   std::vector<v1::Device> devices;

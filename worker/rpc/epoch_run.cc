@@ -125,15 +125,15 @@ void EpochRun::Run() {
     ReportError(status);
   } else {
     LogInfo("run {}: {} finished at step {}", run().value(), ToString(cell_), executor_->step());
-    // Neighbours may still be at work with what is in flight: the coordinator says when all have
-    // finished.
+    // Neighbours may still need what is in flight, so the links stay open until the coordinator
+    // says that all stages have finished.
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return cancelled_.has_value(); });
   }
   LeaveReaders();
   ports_.Close(Deadline::After(kFlushLimit));
-  // Few go on with a run that is done: its model makes room for others, and message buffers would
-  // begin anew.
+  // Few runs continue after their end: the model makes room for others, and message buffers would
+  // start empty anyway.
   if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
     gives_model_up_ = true;
     BoundaryMessages::Drop(resources_.messages_root, run());
@@ -158,7 +158,7 @@ void EpochRun::ReportForgotten() {
   for (const BoundaryPort* port : ports_.forgotten()) {
     LogWarning("run {}: what the codecs of the link to {} remember begins anew", run().value(),
                ToString(port->peer()));
-    // The cell below tells of it, so that there is one event.
+    // Only one end reports it, so that there is one event.
     if (!port->upstream()) continue;
     v1::WorkerMessage message;
     message.mutable_link()->set_edge(port->edge().value());
@@ -173,6 +173,7 @@ void EpochRun::LeaveReaders() {
     const std::lock_guard lock(mutex_);
     readers = std::move(readers_);
   }
+  // Chunks must not ask peers any more before the peers close.
   if (chunks_) {
     chunks_->SetOthers(nullptr);
     const auto tally = chunks_->TakeTally();
@@ -229,7 +230,8 @@ void EpochRun::Readdress(const v1::Readdress& moved) {
 
 void EpochRun::Cancel(std::string reason, bool finished) {
   {
-    // Before the executor hears of it: who then asks whether the run was cancelled is told so.
+    // Set before the executor hears of it: whoever sees the executor end then finds the run
+    // cancelled.
     const std::lock_guard lock(mutex_);
     if (!cancelled_) {
       cancelled_ = reason;

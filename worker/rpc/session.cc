@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
-// A standby may be about to take over.
+// Short, because a standby may be about to take over.
 constexpr absl::Duration kLongestBackOffOfSeveral = absl::Seconds(1);
 
 }  // namespace
@@ -84,6 +84,8 @@ void Session::Loop() {
       if (!fatal_.ok() || closing_) return;
     }
     welcomed |= ending.welcomed;
+    // Every coordinator is tried before a pause. One that serves, and merely refused this
+    // connection, is dialled again after the pause.
     if (!ending.serves && ++tried < options_.access->count()) continue;
     back_off = welcomed ? kFirstBackOff : std::min(2 * back_off, longest);
     tried = 0;
@@ -109,8 +111,8 @@ Session::Ending Session::Connect() {
   const auto stub = stub_.Get();
   const auto stream = stub->Session(&context);
   const std::string address = stub_.address();
-  // Who is alone was waited for. To a coordinator that is not there nothing is said: a hello may
-  // take a while, because it looks up names.
+  // With a single coordinator the call has waited for a connection. An unreachable one of several
+  // gets no hello: making it looks up names, which may take long.
   const bool reached = options_.access->alone() || !stub_.unreachable();
   v1::WorkerMessage hello;
   if (reached) {
@@ -118,11 +120,13 @@ Session::Ending Session::Connect() {
     hello.mutable_hello()->set_term(term_);
   }
   if (reached && stream->Write(hello)) {
+    // gRPC allows one read and one write at a time, so writing has a thread of its own.
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
     v1::WorkerCommand command;
     while (stream->Read(&command)) {
       if (!HandleCommand(std::move(command))) {
-        // Only then: after the coordinator's end it could hide why that was.
+        // Cancelled only here: after the coordinator has ended the stream, cancelling could hide
+        // its reason.
         context.TryCancel();
         break;
       }
@@ -143,7 +147,8 @@ Session::Ending Session::Connect() {
     context_ = nullptr;
     if (closing_) return {};
     if (moved_) stub_.Drop();  // its connection has an address that is gone
-    // An old coordinator that is back may not know this worker, which is another one's by now.
+    // An old coordinator that is back may refuse this worker, which belongs to its successor by
+    // now. Only the coordinator that was obeyed can end the worker.
     const bool believed = obeyed_.empty() || obeyed_ == address;
     if (believed && (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status))) {
       fatal_ = Annotate(status, "coordinator " + address);
@@ -153,7 +158,7 @@ Session::Ending Session::Connect() {
     ending = {.welcomed = welcomed_, .serves = moved_ || rejected_};
   }
   if (!ending.serves) stub_.DoesNotServe();
-  // Without the lock: a log line of a run comes back to Send.
+  // Without the lock: a log line about a run calls Send, which takes it.
   if (!news.empty()) {
     const bool same = ending.serves || options_.access->alone();
     LogWarning("coordinator {}{}; {}", address, news,
@@ -163,7 +168,7 @@ Session::Ending Session::Connect() {
 }
 
 std::string Session::NewsLocked(const std::string& address, const Status& status, bool reached) {
-  // How a connection fails is told in other words each time.
+  // gRPC words the failure of a connection differently each time.
   const std::string failure = !out_of_place_.empty() ? out_of_place_
                               : reached              ? std::string(Message(status))
                                                      : "no connection";
@@ -183,7 +188,7 @@ std::string Session::WhyNotObeyed(uint64_t term) const {
 
 bool Session::HandleCommand(v1::WorkerCommand command) {
   const std::string address = stub_.address();
-  // A refusal is a command, too: the old coordinator must not end this worker.
+  // A refusal is a command as well: an old coordinator must not end this worker.
   out_of_place_ = WhyNotObeyed(command.term());
   if (!out_of_place_.empty()) return false;
   term_ = command.term();
@@ -244,6 +249,8 @@ void Session::WriteLoop(Stream* stream) {
     next_heartbeat = Now() + heartbeat_;
     if (!report && !welcomed_) continue;
     lock.unlock();
+    // Without the lock: the callback takes the agent's lock, and the agent calls Send while it
+    // holds that.
     if (message.has_heartbeat() && options_.heartbeat) {
       options_.heartbeat(message.mutable_heartbeat());
     }

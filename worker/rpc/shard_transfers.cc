@@ -30,7 +30,7 @@ constexpr absl::Duration kTransferOpenLimit = absl::Seconds(20);
 constexpr absl::Duration kTransferCloseLimit = absl::Seconds(5);
 constexpr absl::Duration kLongestTransfer = absl::Hours(24);
 
-// What may be under way: of a paced transfer so many pieces, else what a long fast line holds.
+// Bytes in flight: a few pieces of a paced transfer, else enough for a long fast line.
 constexpr uint64_t kPacedWindowPieces = 16;
 constexpr uint64_t kWindowBytes = uint64_t{8} << 20;
 
@@ -72,6 +72,7 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
     }
     bool over = false;
     {
+      // A link that opens after End must not stay open.
       const std::lock_guard lock(mutex_);
       over = over_;
       if (!over) link_ = *link;
@@ -109,7 +110,8 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
     const std::lock_guard lock(mutex_);
     return heard_.empty() && !given_up_.has_value();
   }
-  // So many bytes may wait for the thread; who sends more breaks the rules.
+  // Maximum number of bytes that may wait for the thread. A peer that sends more breaks the
+  // protocol.
   void SetMostWaiting(uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     most_waiting_ = bytes;
@@ -131,7 +133,7 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
     given_up_ = std::move(reason);
     changed_.notify_all();
   }
-  // Ends the link, also one that opens later.
+  // Ends the link, even if it opens only later.
   void End(absl::Duration limit) {
     std::shared_ptr<Link> link;
     {
@@ -208,6 +210,7 @@ void ShardTransfers::Handle(v1::WorkerCommand command) {
   const std::pair key(takes ? command.take_shards().check() : command.check_shards().check(),
                       takes);
   const std::lock_guard lock(mutex_);
+  // Joins threads that are done, since nobody else does.
   for (auto it = transfers_.begin(); it != transfers_.end();) {
     if (it->second->done) {
       it->second->thread.join();
@@ -221,6 +224,7 @@ void ShardTransfers::Handle(v1::WorkerCommand command) {
     LogWarning("{} transfers of shards are under way already; one was left out", kMostTransfers);
     return;
   }
+  // Older epochs' transfers end first, as they may write the same files.
   GiveUpBefore(command.run_id(), command.epoch());
   Transfer& transfer = *(transfers_[key] = std::make_unique<Transfer>());
   transfer.run = command.run_id();
@@ -261,7 +265,7 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
         fmt::format("this worker does not listen on {}", path.transport())));
     return;
   }
-  // No key of the run's own links.
+  // A key of its own, so that it cannot meet a link of the run.
   const transport::LinkKey key{RunId(fmt::format("shards {}:{}", check, command.run_id())),
                                Epoch(command.epoch()), EdgeId(0)};
   const Deadline deadline =
@@ -301,7 +305,7 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
     bytes += file.bytes();
     if (sent.ok()) continue;
     state.set_copy_error(std::string(Message(sent)));
-    // The holder, or this disk, finds fault with what is here.
+    // The receiver, or this disk, found a fault in what lies here.
     if (!absl::IsDataLoss(sent)) continue;
     const Status whole = shards_->Check(RunId(command.run_id()), Step(check.step()),
                                         {file.name(), file.bytes(), file.sha256()});
@@ -316,14 +320,14 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
     LogWarning("run {}: the checkpoint of step {} did not go to {}: {}", command.run_id(),
                check.step(), check.to().peer_name(), Message(sent));
   }
-  // Who shuts down has no one to answer any more; a transfer that a newer epoch ended is answered,
-  // or the coordinator would wait for it until its limit.
+  // A worker that shuts down answers nobody. A transfer that a newer epoch ended is answered, or
+  // the coordinator would wait until its limit.
   if (!absl::IsCancelled(sent)) send_(std::move(message));
 }
 
 namespace {
 
-// What the holder said, where it is not how far to go.
+// The reason why the receiver takes no more; OK: it has said how far to go.
 Status WhyNot(const Heard& heard) {
   if (const auto* closed = std::get_if<Closed>(&heard)) return closed->reason;
   const auto* word = std::get_if<wire::TransferWord>(&heard);
@@ -354,7 +358,7 @@ Status ShardTransfers::SendFiles(const v1::WorkerCommand& command,
       }
     }
     if (path.paced()) {
-      // No faster than the line: or what it has not taken yet would stand before tensors.
+      // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
       absl::SleepFor(PaceOf(path).LineTime(piece.size()) - longhaul::operator-(Now(), last));
       traffic_->AwaitQuiet(Now() + PaceOf(path).PatienceFor(piece.size()));
       last = Now();
@@ -422,6 +426,7 @@ Status ShardTransfers::TakeFiles(const v1::WorkerCommand& command,
                         shards_->Take(RunId(command.run_id()), Step(take.step()),
                                       {file.name(), file.bytes(), file.sha256()}));
     for (uint64_t left = file.bytes(); left > 0;) {
+      // Granted half a window early, so that the line does not run dry.
       if (open && may_go_to < received + window / 2) {
         if (path.paced()) traffic_->AwaitQuiet(Now() + PaceOf(path).PatienceFor(window));
         may_go_to = received + window;

@@ -19,8 +19,8 @@
 namespace longhaul::worker {
 namespace {
 
-// Computes as it goes. The stage's blocks are one piece, or with Recompute::kBlocks a piece each:
-// what Backward does not find of a piece it computes again from the piece's input.
+// Launches kernels one by one. The stage's blocks are one piece, or with Recompute::kBlocks a piece
+// each. Backward computes a piece again from its input if its activations were not kept.
 class EagerPass final : public MicrobatchPass {
  public:
   // `index`: the slice's number in the microbatch that `past` belongs to.
@@ -49,7 +49,8 @@ class EagerPass final : public MicrobatchPass {
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
-    // Autograd may write into what it is given. A group's boundary is on the first rank's device.
+    // A copy, because autograd may write into it, and because a group's boundary is on rank 0's
+    // device.
     const at::Tensor start = options_.last
                                  ? StartAtLoss()
                                  : gradient.to(at::TensorOptions(at::kFloat).device(device_),
@@ -63,20 +64,20 @@ class EagerPass final : public MicrobatchPass {
     return true;
   }
 
-  // What backward starts with on the last stage: the loss's share in that of a step.
+  // Backward of the last stage starts with the loss's weight in that of a step.
   at::Tensor StartAtLoss() const {
     return at::scalar_tensor(ShareInMicrobatch(options_) / options_.train.microbatches,
                              at::TensorOptions(at::kFloat).device(device_));
   }
 
-  // --- The parts of the two, with tensors that are where and what the network needs.
-  // The input of each piece but the first goes into one of `tensors`, which stay.
+  // --- The parts of forward and backward, with tensors of the model's device and type. The inputs
+  // of all pieces but the first are copied into `tensors`, which keep their memory.
   void KeepInputsIn(const std::vector<at::Tensor>& tensors) {
     std::copy(tensors.begin(), tensors.end(), inputs_.begin() + 1);
     inputs_stay_ = true;
   }
   size_t pieces() const { return inputs_.size(); }
-  // The hidden state behind the blocks, fp32.
+  // The hidden state after the blocks, fp32.
   at::Tensor HiddenOf(PassInput input) {
     input_ = std::move(input);
     loss_.SetTargets(input_.targets, input_.counted);
@@ -96,7 +97,7 @@ class EagerPass final : public MicrobatchPass {
   }
   // The loss over what HiddenOf gave.
   Loss& loss() { return loss_; }
-  // With `keep` what forward left stays.
+  // `keep`: what forward saved stays for another backward.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
     const Model::Layout layout = recomputes() ? LayoutOfSlice() : Model::Layout();
     past_.BeginAgain();
@@ -116,7 +117,7 @@ class EagerPass final : public MicrobatchPass {
         gradients.push_back(gradient);
       }
       past_.TakeRoots(&roots, &gradients);
-      // A frozen embedding alone has nobody to tell.
+      // A frozen embedding alone has nothing to compute.
       if (!roots.empty()) {
         torch::autograd::backward(roots, gradients, /*retain_graph=*/keep && !recomputes());
       }
@@ -155,12 +156,13 @@ class EagerPass final : public MicrobatchPass {
   void SayFinal(size_t block) const {
     if (final_ && block > 0) final_(static_cast<uint32_t>(block));
   }
-  // When backward has the gradient of a block's input, all behind that input has added to its own.
+  // When backward has computed the gradient of a block's input, all later blocks' gradients are
+  // final.
   void SayFinalBefore(size_t block, const at::Tensor& input) const {
     if (!input.requires_grad()) return;
     input.register_hook([this, block](const at::Tensor&) { SayFinal(block); });
   }
-  // What gets the gradient of a piece's input; ids get none.
+  // The tensor that collects the gradient of a piece's input. Token ids get none.
   at::Tensor LeafOf(size_t piece) const {
     if (options_.first && piece == 0) return inputs_[0];
     return inputs_[piece].detach().set_requires_grad(true);
@@ -186,7 +188,7 @@ class EagerPass final : public MicrobatchPass {
   at::Tensor leaf_, root_;  // of the piece that has its graph: its input and its output
 };
 
-// Zeros where and what the network needs.
+// Zeros with the shape, type and device that the model needs.
 at::Tensor BlankIds(const StageOptions& options, uint32_t tokens) {
   return at::zeros({options.train.microbatch_size, tokens},
                    at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
@@ -214,8 +216,8 @@ PassInput BlankInput(const StageOptions& options) {
   return blank;
 }
 
-// A recorded part of a pass. What a rank's collectives sent while it was recorded they send each
-// time that it is queued, and not before.
+// A recorded part of a pass. Bytes that a rank's collectives sent during recording are counted at
+// each replay instead.
 class Recording {
  public:
   Recording() = default;
@@ -240,7 +242,7 @@ class Recording {
   std::unique_ptr<TorchGraph> graph_;
 };
 
-// Records an eager pass over tensors that stay, and queues it again for each microbatch.
+// Records an eager pass over tensors that keep their memory, and replays it for each microbatch.
 class GraphPass final : public MicrobatchPass {
  public:
   // `index`: the slice's number in the microbatch that `past` belongs to; `past` keeps its memory.
@@ -255,9 +257,9 @@ class GraphPass final : public MicrobatchPass {
     if (pass_.pieces() > 1) pass_.KeepInputsIn(BlankInputs(options, pass_.pieces() - 1));
   }
 
-  // Before any slice's backward is. `own`: where what forward leaves for backward is until that,
-  // whatever other graphs run meanwhile. `passing`: where what is needed during a graph alone is,
-  // of all passes, as one graph runs at a time.
+  // Records forward; call it for all slices before any backward. `own`: memory of what forward
+  // saves for backward, which no other graph may use. `passing`: memory that is needed only while a
+  // graph runs, shared by all passes, as graphs run one at a time.
   void RecordForward(TorchGraphRecorder& recorder, const TorchGraphRecorder::Memory& own,
                      const TorchGraphRecorder::Memory& passing) {
     forward_ = Recording(recorder, own, group_, [&] { output_ = pass_.HiddenOf(input_); });
@@ -266,11 +268,11 @@ class GraphPass final : public MicrobatchPass {
     loss_ = Recording(recorder, pass_.loss().keeps_logits() ? own : passing, group_,
                       [&] { output_ = pass_.loss().Forward(hidden); });
   }
-  // The last slice's first.
+  // Records backward; call it for the last slice first.
   void RecordBackward(TorchGraphRecorder& recorder, const TorchGraphRecorder::Memory& passing) {
     backward_ = Recording(recorder, passing, group_,
                           [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/true); });
-    // Both are read before another graph runs.
+    // These two are read before another graph runs, so they need not own memory of the shared pool.
     output_ = WithoutOwning(output_);
     if (!options_.first) source_gradient_ = WithoutOwning(source_gradient_);
   }
@@ -314,14 +316,14 @@ class GraphPass final : public MicrobatchPass {
 
 class RecordedMicrobatch {
  public:
-  // With the past's memory as that of `like`.
+  // Its keys and values have the shapes of `like`.
   RecordedMicrobatch(const StageOptions& options, const Model& network, const MicrobatchPast& like,
                      TorchGraphRecorder& recorder,
                      std::shared_ptr<const TorchGraphRecorder::Memory> passing,
                      const at::Tensor& start)
       : passing_(std::move(passing)) {
     const auto past = MicrobatchPast::ThatStays(like);
-    // Recomputed passes leave nothing but their inputs.
+    // A recomputing pass saves only its inputs, so it needs no memory of its own.
     const TorchGraphRecorder::Memory own =
         options.recompute == Recompute::kNone ? recorder.NewMemory() : *passing_;
     for (uint32_t index = 0; index < options.slices; ++index) {
@@ -365,14 +367,16 @@ void MicrobatchPasses::WarmUp() {
 }
 
 std::shared_ptr<RecordedMicrobatch> MicrobatchPasses::Record() {
-  // While it records LibTorch does not give back what it keeps, should memory run out.
+  // LibTorch cannot free its cache while it records, should memory run out.
   TrimMemory(TorchDevice(options_.device));
-  // Gone with the last pass, also where recording the only one failed.
+  // Null once the last pass is gone, or after recording the only one failed: that pool accepts no
+  // graph.
   std::shared_ptr<const TorchGraphRecorder::Memory> passing = passing_.lock();
   if (!passing) {
     passing_ = passing = std::make_shared<TorchGraphRecorder::Memory>(recorder_->NewMemory());
   }
-  // A rank that records while another one computes with NCCL corrupts its memory.
+  // Recording on one rank while another computes with NCCL corrupts memory, so all ranks meet
+  // before and after.
   const RankGroup* const group = network_.group();
   if (group != nullptr) group->Meet();
   auto recorded = std::make_shared<RecordedMicrobatch>(options_, network_, *past_, *recorder_,
@@ -413,7 +417,7 @@ void MicrobatchPasses::Prepare(size_t microbatches) {
 }
 
 at::Tensor MicrobatchPasses::Evaluate(const PassInput& input, uint32_t index) {
-  // Without memory of its own where there is a microbatch's that nobody uses.
+  // Reuses the memory of an idle microbatch, if there is one.
   if (index == 0) evaluated_ = {.past = nullptr, .recorded = FindIdle()};
   at::Tensor output;
   if (evaluated_.recorded) {

@@ -136,7 +136,7 @@ class NoRuns {
   close() {}
 }
 
-// Of an address that names a run which was removed, or never was.
+// Shown for an address of a run that was removed, or never existed.
 class NoSuchRun {
   constructor(run) {
     this.run = run;

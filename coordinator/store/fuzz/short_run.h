@@ -1,5 +1,4 @@
-// A run file with what must be there and nothing else: reading the whole one back takes longer than
-// all the rest of an input.
+// A minimal run file for fuzzing: parsing a full one takes longer than everything else.
 #ifndef LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_
 #define LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_
 

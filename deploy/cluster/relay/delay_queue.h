@@ -1,5 +1,5 @@
-// Frames under way between the workers of a cluster: delays them, and drops some. Pure: time is an
-// argument, chance comes from a seed.
+// Holds the frames in flight between the workers of a cluster: delays them, and drops some. Pure:
+// time is an argument, and randomness comes from a seed.
 //
 // Frames from one worker to another keep their order. With jitter the delay wanders between delay -
 // jitter and delay + jitter around its mean. Consecutive packets take nearly the same time, as
@@ -29,18 +29,18 @@ struct Frame {
 };
 
 struct QueueCounts {
-  uint64_t arrived = 0;  // frames; each is then released, lost, overflowed or under way
+  uint64_t arrived = 0;  // frames; each is then released, lost, overflowed or in flight
   uint64_t released = 0;
   uint64_t lost = 0;        // by `loss`, or to or from a disconnected worker
-  uint64_t overflowed = 0;  // more bytes under way than may be held
+  uint64_t overflowed = 0;  // no room for more bytes in flight
   QueueCounts& operator+=(const QueueCounts& other);
 };
 
-// Room for the frames under way of several queues together. Thread-safe.
+// Limits the bytes in flight of several queues together. Thread-safe.
 class HeldBytes {
  public:
   explicit HeldBytes(size_t most) : most_(most) {}
-  // False if there is not so much room.
+  // False: not enough room.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes) { now_ -= bytes; }
   size_t now() const { return now_; }
@@ -58,21 +58,21 @@ class DelayQueue {
   DelayQueue& operator=(const DelayQueue&) = delete;
   ~DelayQueue() { Drop(); }
 
-  // For `workers` workers; `paths[from * workers + to]`, `connected[worker]`. Frames under way keep
-  // their time, but do not reach or leave disconnected workers. A different number of workers drops
+  // Sets `paths[from * workers + to]` and `connected[worker]`. Frames in flight keep their release
+  // time, but neither leave nor reach disconnected workers. Changing the number of workers drops
   // all frames.
   void Configure(uint32_t workers, std::vector<LinkQuality> paths, std::vector<bool> connected);
 
   // `arrived` never decreases between two frames of one path.
   void Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived);
 
-  // When the next frame is due; nullopt: nothing is under way.
+  // When the next frame is due; nullopt: nothing is in flight.
   std::optional<MonoTime> NextRelease() const;
   struct Due {
     uint32_t to = 0;
     Frame frame;
   };
-  // The next frame that is due at `now`, in the order of time.
+  // The next frame due at `now`, in order of time.
   std::optional<Due> Release(MonoTime now);
 
   const QueueCounts& counts() const { return counts_; }
@@ -89,7 +89,7 @@ class DelayQueue {
     Frame frame;
   };
   static bool Later(const Held& a, const Held& b);
-  void Drop();  // what is under way
+  void Drop();  // drops frames in flight
   absl::Duration DelayAt(uint32_t path, const LinkQuality& quality, MonoTime time) const;
 
   std::mt19937_64 chance_;

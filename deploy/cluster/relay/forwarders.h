@@ -43,7 +43,7 @@ class Forwarders {
   Forwarders& operator=(const Forwarders&) = delete;
   ~Forwarders();
 
-  // Frames under way stay, as with DelayQueue::Configure. Threads change one after the other. An
+  // Frames in flight stay, as with DelayQueue::Configure. Threads change one after the other. An
   // error changes nothing.
   Status Configure(Routes routes);
 

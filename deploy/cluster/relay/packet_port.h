@@ -1,6 +1,6 @@
-// Frames of an interface through a packet socket: whole GSO packets with the header that says how
-// to cut them (virtio_net_hdr). 64 KB then cost one copy in and one copy out. One thread receives.
-// Any thread may call all else.
+// Receives and sends an interface's frames through a packet socket: whole GSO packets with the
+// header that says how to cut them (virtio_net_hdr), so 64 KB cost one copy in and one copy out.
+// One thread receives; any thread may call everything else.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_
 #define LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_
 
@@ -27,7 +27,7 @@ inline constexpr size_t kMostFrameBytes = kGsoHeaderBytes + 18 + 65536;
 
 struct Arrival {
   Frame frame;
-  MonoTime time;  // when the kernel got it
+  MonoTime time;  // arrival in the kernel
 };
 
 // Frames that were dropped because they could not be sent.
@@ -54,7 +54,7 @@ class PacketPort {
   // Drops frames that cannot be sent, as a queue does. Logs the first error of each kind other than
   // a full queue. Never blocks.
   Unsent Send(std::span<Frame> frames);
-  // Frames that arrived without room for them since the last call.
+  // Number of frames that arrived without room for them since the last call.
   uint64_t TakeMissed();
 
  private:
@@ -63,13 +63,13 @@ class PacketPort {
 
   const UniqueFd fd_;
   const std::string device_;
-  const std::unique_ptr<Buffers> buffers_;  // of what is received
-  std::atomic<uint64_t> cut_ = 0;           // larger than a frame may be
+  const std::unique_ptr<Buffers> buffers_;  // for received frames
+  std::atomic<uint64_t> cut_ = 0;           // frames longer than allowed
   std::mutex mutex_;
   std::set<int> logged_;  // errors
 };
 
-// OK if this kernel lets us do so.
+// OK if this kernel allows packet sockets with GSO.
 Status ProbePacketPort();
 
 }  // namespace longhaul::relay

@@ -1,6 +1,6 @@
-// The relay of a local cluster: a process that takes what workers send out of their ports of the
-// bridge's namespace, holds it for as long as the way takes, and puts it into the receiver's port.
-// For kernels without netem; tc shapes rates before and behind it as ever.
+// The relay of a local cluster, for kernels without netem: a process that takes frames from the
+// senders' ports in the bridges' namespace, holds them for the path's delay, and puts them into the
+// receiver's port. tc shapes rates before and after it.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_RELAY_H_
 #define LONGHAUL_DEPLOY_CLUSTER_RELAY_RELAY_H_
 

@@ -33,7 +33,8 @@ v1::Hello HelloOf(uint32_t number) {
   return hello;
 }
 
-// Of all that were asked to dial. One of `one_of` workers reaches nobody over ucx, nor is reached.
+// Answers of all workers that were asked to dial. One of `one_of` workers neither reaches anybody
+// over ucx nor is reached.
 std::vector<Event> Answers(const TickResult& result, uint32_t one_of) {
   std::vector<Event> answers;
   for (const Command& command : result.commands) {

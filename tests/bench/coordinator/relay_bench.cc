@@ -134,7 +134,7 @@ UniqueFd SocketIn(const std::string& network) {
 // Bytes from one worker to another, for as long as the object lives.
 class Stream {
  public:
-  // Of `payload`'s bytes, kSendBytes, over and over.
+  // Sends `payload`'s kSendBytes again and again.
   static StatusOr<std::unique_ptr<Stream>> Start(const Cluster& cluster, int payload, uint32_t from,
                                                  uint32_t to) {
     std::unique_ptr<Stream> stream(

@@ -135,7 +135,7 @@ def machine():
 
 
 def busy_seconds():
-    """Of all cores since the start, by every process, in /proc/stat's ticks."""
+    """Busy time of all cores since the start, by every process, in /proc/stat's ticks."""
     with open("/proc/stat", encoding="utf-8") as file:
         ticks = list(map(int, file.readline().split()[1:9]))
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")

@@ -49,7 +49,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of every token: what a router's first column is multiplied by, nearly.
+// The first channel of every token, by which a router's first column is multiplied, nearly.
 constexpr double kFirstChannel = 8;
 constexpr std::string_view kFree = "free", kBounded = "bounded";
 
@@ -121,7 +121,7 @@ class TimedStage {
   }
   Status Update() { return stage_->OptimizerStep(Step(++step_), options_.train.optimizer.lr, 1); }
 
-  // Of the last step.
+  // The busiest expert's tokens over the mean, in the last step.
   std::vector<double> MostOverMean() const {
     std::vector<double> of_blocks;
     for (const std::vector<int64_t>& tokens : stage_->TokensOfExperts()) {

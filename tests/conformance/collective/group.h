@@ -45,9 +45,11 @@ struct Backend {
   uint32_t max_ranks = kMaxRanks;
   // Sums are made in fp32 in the order of ranks and rounded once: the very bits are compared.
   bool rank_order = true;
-  // Otherwise: of a sum, as a share of the largest input times the ranks; beside rounding.
+  // Otherwise: largest error of a sum, beside rounding, as a share of the largest input times the
+  // ranks.
   double sum_error = 0;
-  // Of what is only copied (never of bytes), as a share of the largest input. 0: the same bits.
+  // Largest error of what is only copied (never of bytes), as a share of the largest input. 0: the
+  // same bits.
   double copy_error = 0;
   // Calls that do not fit each other end the group with a sentence.
   bool names_mismatches = true;
@@ -55,7 +57,7 @@ struct Backend {
   bool keeps_nans = true;
   // A rank that does not come in time is named.
   bool names_late_ranks = true;
-  // What it has; the rest is kUnimplemented. Null: all.
+  // The calls that the backend supports; the rest is kUnimplemented. Null: all.
   std::function<bool(Op, Dtype, Reduction)> has;
   // Both on the rank's own thread.
   std::function<StatusOr<std::unique_ptr<Memory>>(uint32_t rank)> memory;
@@ -67,7 +69,7 @@ struct Backend {
     return !has || has(op, dtype, reduction);
   }
 };
-// Of this program: every backend has its own.
+// Each test program defines its backends.
 const std::vector<Backend>& Backends();
 
 class Rank {
@@ -108,7 +110,7 @@ struct NamedCall {
   std::function<Status(Rank&, void* in, void* out, uint64_t count)> call;
 };
 const std::vector<NamedCall>& AllCalls();
-// Those of AllCalls that the backend has.
+// The calls of AllCalls that the backend supports.
 std::vector<NamedCall> CallsOf(const Backend& backend);
 
 }  // namespace longhaul::collective

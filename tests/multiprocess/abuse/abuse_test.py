@@ -85,7 +85,7 @@ def user_identity(cluster):
 
 
 def worker_identity(cluster):
-    """Of a worker that has joined and is gone."""
+    """Credentials of a worker that has joined and is gone."""
     cluster.start("attacker", "longhaul-worker", "--coordinator", cluster.address, "--name", "attacker")
     training.wait_for("three workers", lambda: len(cluster.connected()) == 3)
     cluster.processes["attacker"].terminate()

@@ -51,7 +51,7 @@ TEST_F(Delays, TheWorseEndsDelayCountsEachWayAndChanges) {
   ExpectRoundTrip(1, 2, 0.200);
   ExpectRoundTrip(2, 3, 0.200);
   ExpectRoundTrip(1, 3, 0.050);
-  // Of one direction alone.
+  // A delay in one direction only.
   Expect(0, Command({"link", "worker2", "--to", "worker1", "--delay", "10ms"}));
   ExpectRoundTrip(1, 2, 0.110);
   EXPECT_THAT(Expect(0, Command({"status"})), HasSubstr("worker2 to worker1: 10 ms"));

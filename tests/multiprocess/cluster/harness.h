@@ -25,7 +25,7 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
-  // What it has written so far: both outputs, in order.
+  // Both outputs so far, in order.
   std::string output() const;
   // Until its output contains `text`; false if it ends or the limit passes before.
   bool WaitForOutput(std::string_view text, absl::Duration limit = absl::Seconds(30));

@@ -46,7 +46,7 @@ CELLS = [
     {"name": "uncompressed", "codec": "none", "microbatches": 6, "block_ms": 5, "stages": 4},
     {"name": "two", "codec": "bf16", "microbatches": 8, "block_ms": 4, "stages": 2},
 ]
-# Of predictions, against the clock.
+# Largest errors of predictions, against the clock.
 MEDIAN, WORST = 0.05, 0.10
 # Two replicas of two stages: 128 KiB a tensor, and 1.7 million parameters. Neighbours are near each
 # other where what replicas exchange is little beside activations, and else replicas are.

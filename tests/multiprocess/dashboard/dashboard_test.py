@@ -109,7 +109,7 @@ def other_views(page, fleet):
 
 
 def shows_that_a_run_is_gone(page, fleet):
-    """Of addresses that people write, too. Last: it removes the fleet's run."""
+    """Also for addresses that people write. Last, as it removes the fleet's run."""
     for name in ("never-was", "%zz"):
         page.evaluate(f"location.hash = '#run/{name}'")
         page.wait(f"document.querySelector('h1').innerText === 'There is no run {name}'")

@@ -34,7 +34,7 @@ def first_step_with(cluster, run, replicas):
 
 
 def standstill(cluster, run):
-    """Of the last change, from the events."""
+    """Standstill of the last change, from the events."""
     events = [json.loads(line) for line in cluster.cli("events", run, "--json").stdout.splitlines()]
     stops = max(i for i, e in enumerate(events) if "stops after the step under way" in e["text"])
     begins = next(e for e in events[stops:] if e["kind"] == "state" and e["text"].startswith("running"))

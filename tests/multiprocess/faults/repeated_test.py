@@ -20,7 +20,7 @@ FLAGS = ("--set", "recovery.attempts=5", "--set", f"checkpoint.every={CHECKPOINT
 
 @contextlib.contextmanager
 def environment(**variables):
-    """Of the processes that start meanwhile."""
+    """Sets variables of the processes that start meanwhile."""
     os.environ.update(variables)
     try:
         yield

@@ -87,7 +87,7 @@ def new_token(cluster, role, uses):
 
 
 def a_blob(cluster):
-    """Of the run: (its hash, its size)."""
+    """Hash and size of a blob of the run."""
     path = next(path for path in (cluster.folder / "coordinator/blobs").iterdir() if len(path.name) == 64)
     return path.name, path.stat().st_size
 
@@ -139,7 +139,7 @@ def foreign_run(cluster, run):
     bob.cli("token", "create", "--role", "admin", code=1, says="role user")
     User(cluster, "eve", token).cli("ps", code=1, says="its uses are over")
     bob.cli("submit", cluster.write_run("guarded", steps=STEPS, stages=2), "--resume", code=1, says="no run called 'guarded'")
-    # Of his own he may see and stop everything.
+    # A user may see and stop all of his own runs.
     own = bob.cli("submit", cluster.write_run("bobs", steps=20, stages=3)).split()[0]
     check(own in bob.cli("ps"), "his own run is missing")
     bob.cli("stop", own, "--now")

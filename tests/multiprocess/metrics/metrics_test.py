@@ -61,7 +61,7 @@ def submit(cluster, name, steps):
 
 
 def check_ended(cluster, coordinator):
-    """Of a run that is done everything is known exactly."""
+    """Everything is known exactly about a run that is done."""
     run = submit(cluster, "ended", 12)
     wait_for("the end", lambda: cluster.status(run)["state"] == "done")
     steps = [json.loads(line) for line in cluster.cli("steps", run, "--json").stdout.splitlines()]

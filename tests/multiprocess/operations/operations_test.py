@@ -138,7 +138,7 @@ def check_restored(cluster, unbroken):
     followed = [json.loads(line) for line in (cluster.folder / "followed.jsonl").read_text().splitlines()]
     numbers = [int(line["step"]) for line in followed]
     assert numbers == sorted(set(numbers)) and numbers[-1] == max(got), (numbers[-1], max(got))
-    # Those that were lost with the coordinator were followed, too.
+    # The follower also got the steps that were lost with the coordinator.
     recorded = [row for row in map(json.loads, cluster.cli("steps", run, "--json").stdout.splitlines())
                 if int(row["step"]) in numbers]
     kept = {int(row["step"]) for row in recorded}

@@ -260,7 +260,7 @@ def failed(files):
 
 
 def parameters(hidden=32, layers=2, context=32, vocabulary=257):
-    """Of RUN's model: embedding, positions, blocks, the last norm, head."""
+    """Parameters of RUN's model: embedding, positions, blocks, the last norm, head."""
     block = 12 * hidden * hidden + 13 * hidden
     return (2 * vocabulary + context) * hidden + layers * block + 2 * hidden
 

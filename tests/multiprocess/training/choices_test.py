@@ -40,7 +40,7 @@ def codecs(cluster):
 
 
 def fewest(tried):
-    """Of what was tried the fewest replicas within 1 % of the fastest step."""
+    """The fewest replicas tried that come within 1 % of the fastest step."""
     shortest = min(row["step_seconds"] for row in tried)
     return min(int(row["replicas"]) for row in tried if row["step_seconds"] <= 1.01 * shortest)
 

@@ -15,7 +15,7 @@ RUN_FILE = pathlib.Path(__file__).resolve().parents[3] / "deploy/runs/compositio
 RANKS = ("--set", GROUP)
 REPLICAS = (*TWO, *HALF)
 STEPS = 10
-# Of a loss. Sums over ranks and over microbatches have another order.
+# Largest relative difference of a loss: sums over ranks and over microbatches have another order.
 BOUND = rounding(1e-5)
 # Its experts' gradients are summed over ranks once a step.
 MOE = """{ family: moe, layers: 2, hidden: 64, heads: 4, kv_heads: 2, context: 64, experts: 4, experts_per_token: 2,

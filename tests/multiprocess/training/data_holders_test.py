@@ -36,7 +36,7 @@ def show_set_to(cluster, numbers):
 
 
 def holders(cluster, run):
-    """Of each stage: whence it had chunks, and how many, in all epochs."""
+    """For each stage: where its chunks came from, and how many, in all epochs."""
     found = {}
     for number in range(1, WORKERS + 1):
         log = (cluster.folder / f"worker{number}.log").read_text()

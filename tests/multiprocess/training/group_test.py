@@ -16,7 +16,7 @@ MOE = """{ family: moe, layers: 2, hidden: 64, heads: 4, kv_heads: 2, context: 6
          expert_intermediate: 64, balance: bias }"""
 STEPS = 10
 MICROBATCHES = 4  # RUN's
-# Of a loss. Sums over ranks are rounded in another order than those of one device.
+# Largest relative difference of a loss: sums over ranks are rounded in another order than those of one device.
 RELATIVE = 1e-4
 
 
@@ -40,7 +40,7 @@ def plan_of(cluster, path, *flags):
 
 
 def expect_counted_as_planned(cluster, name, kinds, *flags, **options):
-    """Of each stage and kind of call, what a step sends. A step's sums of norms are in no plan: they are all-reduces."""
+    """Compares what a step sends, for each stage and kind of call, with the plan. A step's sums of norms are in no plan: they are all-reduces."""
     path = cluster.write_run(name, stages=2, steps=STEPS, **options)
     run = cluster.cli("submit", path, "--watch", *flags).stdout.split()[0]
     status = cluster.status(run)

@@ -130,7 +130,7 @@ def exact(cluster):
 
 
 def two_of_three(cluster):
-    """Of three replicas two lose a worker each, of different stages: what is left of them is one."""
+    """Two of three replicas lose a worker each, of different stages: their rest makes one replica."""
     run = Run(cluster, "two-of-three", 3, *CONTINUE)
     run.wait_for_copies()
     cluster.kill("worker3")  # stage 0 of replica 1

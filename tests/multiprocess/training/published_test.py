@@ -165,7 +165,7 @@ def elsewhere(cluster):
     cluster.cli("export", run, "--out", cluster.folder / "gone-out")
     expect_same_tensors("uploaded, exported", read_safetensors(cluster.folder / "gone-out" / "model.safetensors"),
                         wanted)
-    # Of the same content, so nobody sends it again: other numbers are wanted here.
+    # The same content would not be uploaded again, so other numbers are needed here.
     changed = cluster.folder / "gone-too" / "model.safetensors"
     changed.write_bytes(changed.read_bytes()[:-4] + struct.pack("<f", 0.5))
     cluster.kill("worker4")

@@ -8,7 +8,7 @@ import sys
 from cases import run_cases
 from training_test import DEFAULT, GPT, LLAMA, NONE, expect_equal, expect_learnt, rounding, wait_for
 
-# Of a loss, in each of 50 steps: rounding that AdamW has made larger.
+# Largest relative difference of a loss in each of 50 steps: rounding that AdamW has amplified.
 ROUNDING = rounding(2e-6)
 
 

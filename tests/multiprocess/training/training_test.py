@@ -38,7 +38,7 @@ recovery: {{ attempts: 0 }}
 GPT = "{ family: gpt, layers: 4, hidden: 64, heads: 4, context: 64 }"  # RUN's
 ADAMW = "{ kind: adamw, lr: 1e-3 }"  # RUN's
 MUON = "{ kind: muon, lr: 3e-3, moments: bf16 }"
-# Of Qwen2.5's kind.
+# A model like Qwen2.5.
 LLAMA = """{ family: llama, layers: 4, hidden: 64, heads: 4, kv_heads: 2, intermediate: 160, context: 64,
          qkv_bias: true, rope_theta: 1000000, vocabulary: 320 }"""
 NONE = "{ forward: none, backward: none }"
@@ -119,7 +119,7 @@ class Cluster:
              *self.access()], stdout=log, stderr=log, cwd=cwd)
 
     def devices(self, number):
-        """Of that worker, as its flag has them."""
+        """The worker's devices, as its flag has them."""
         return f"cuda:{(number - 1) % GPUS}" if GPUS else "cpu"
 
     def restore(self):
@@ -245,7 +245,7 @@ def rounding(on_cpu):
 
 
 def expect_reference(what, got, wanted):
-    """Of the plain loop, which has the CPU: to the bit, or where workers have GPUs to rounding."""
+    """Compares with the plain loop on the CPU: to the bit, or to rounding if workers have GPUs."""
     if not GPUS:
         return expect_equal(what, got, wanted)
     worst = max(abs(g - w) / w for g, w in zip(got, wanted, strict=True))
@@ -255,7 +255,7 @@ def expect_reference(what, got, wanted):
 
 
 def reference_losses(cluster, **options):
-    """Of the plain loop in one process."""
+    """Losses of the plain loop in one process."""
     path = cluster.write_run("reference", stages=1, **options)
     losses = [float(line) for line in subprocess.run(
         [cluster.programs / "reference_losses", path, cluster.folder / "text.txt", "50"],

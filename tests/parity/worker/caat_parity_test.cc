@@ -85,7 +85,7 @@ class Reference {
 
   const ModelSpec& model() const { return options_.model; }
   const at::Tensor& P(const std::string& name) { return parameters_.at(name); }
-  // Of equal parts of `tensor` along `dimension` this rank's.
+  // This rank's part of `tensor`, cut into equal parts along `dimension`.
   at::Tensor PartOf(const at::Tensor& tensor, int64_t dimension, uint32_t rank) const {
     const int64_t each = tensor.size(dimension) / ranks_;
     return tensor.narrow(dimension, rank * each, each);
@@ -306,7 +306,7 @@ TEST(CaatInBf16, GradientsAreNearThoseOfFp32) {
   }
 }
 
-// Of two blocks more, whatever embedding, head and losses send.
+// Bytes that two more blocks send, whatever embedding, head and losses send.
 double SentByTwoBlocks(StageOptions options, ComputeDtype dtype) {
   options.train.dtype = dtype;
   std::vector<uint64_t> sent;

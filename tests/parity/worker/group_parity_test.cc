@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "gpt_stage_again_4", .ranks = 4, .recompute = Recompute::kStage},
         Case{.name = "gpt_loss_in_chunks_2", .part = Part::kLast, .vocabulary = 70001, .rows = 4},
         Case{.name = "llama_2", .family = ModelFamily::kLlama},
-        // Of two heads of keys and values each is held by two ranks.
+        // Each of two heads of keys and values is held by two ranks.
         Case{.name = "llama_4", .family = ModelFamily::kLlama, .ranks = 4},
         Case{.name = "llama_qk_norm_4", .family = ModelFamily::kLlama, .ranks = 4, .qk_norm = true},
         Case{.name = "llama_qk_norm_2", .family = ModelFamily::kLlama, .qk_norm = true},

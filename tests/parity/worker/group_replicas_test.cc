@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "gpt_2"}, Case{.name = "gpt_tied_4", .ranks = 4, .tied = true},
         Case{.name = "gpt_middle_sequence_4", .part = Part::kMiddle, .ranks = 4, .sequence = true},
         Case{.name = "gpt_last_2", .part = Part::kLast},
-        // Of two heads of keys and values each is held by two ranks.
+        // Each of two heads of keys and values is held by two ranks.
         Case{.name = "llama_qk_norm_4", .family = ModelFamily::kLlama, .ranks = 4, .qk_norm = true},
         Case{.name = "moe_2", .family = ModelFamily::kMoe},
         Case{.name = "moe_experts_2_of_4", .family = ModelFamily::kMoe, .ranks = 4, .experts = 2}),

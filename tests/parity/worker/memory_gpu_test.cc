@@ -110,8 +110,7 @@ std::vector<Case> Cases() {
       }
     }
   }
-  // Whose heads of queries share keys and values, and whose score matrices would take 64 MiB a
-  // block.
+  // Heads of queries share keys and values, and score matrices would take 64 MiB a block.
   for (const uint32_t in_flight : {1, 6}) {
     cases.push_back(
         {ModelFamily::kLlama, false, false, Recompute::kNone, in_flight, ComputeDtype::kFp32});

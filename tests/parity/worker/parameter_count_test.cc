@@ -10,7 +10,7 @@
 namespace longhaul {
 namespace {
 
-// Of a preset's kind, with few and narrow layers.
+// A model like the preset's, with few and narrow layers.
 ModelSpec ScaledDown(const model::Preset& preset) {
   ModelSpec model = preset.model;
   const uint32_t group = model.kv_heads == 0 ? 1 : model.heads / model.kv_heads;
@@ -50,7 +50,7 @@ TEST_P(ParameterCount, OfThePlanIsThatOfTheStages) {
     expect_same(0, 3, true, true);
     options.model.tied = true;
     expect_same(0, 3, true, true);
-    // Those that are trained.
+    // Only trained parameters count.
     options.model.lora =
         LoraSpec{.rank = 4, .alpha = 8, .targets = {"c_proj", "q_proj", "up_proj"}};
     expect_same(0, 1, true, false);

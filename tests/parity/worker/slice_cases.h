@@ -202,8 +202,8 @@ inline void ExpectThoseOfWhole(const OfSlices& cut, const OfSlices& whole, doubl
   }
   EXPECT_NEAR(cut.squared_norm, whole.squared_norm, bound * whole.squared_norm);
   ASSERT_EQ(cut.moments.size(), whole.moments.size());
-  // Of gradients that are sums of far larger numbers, as of a bias of keys, which moves no score
-  // beside another.
+  // Some gradients are small sums of far larger numbers, as that of a bias of keys, which changes
+  // all scores alike. They are compared with a share of the largest gradient.
   double least = 0;
   for (const auto& [name, expected] : whole.moments) {
     least = std::max(least, 0.03 * LargestOf(expected));

@@ -32,7 +32,7 @@ struct SmallModel {
   bool tied = false;
 };
 
-// Of all its layers.
+// Options of one stage with all layers.
 inline worker::StageOptions OptionsOf(const SmallModel& model, const DeviceName& device,
                                       bool deterministic = false) {
   worker::StageOptions options;
@@ -144,7 +144,8 @@ class StageChain {
   }
 
  private:
-  // Of the embedding the rows of few letters alone, as over a link: none follows another.
+  // Sums only the embedding's rows of the few letters used, as over a link; they are not
+  // consecutive.
   void SumTied() {
     worker::TiedMatrix &embedding = *stages_.front()->tied_matrix(),
                        &head = *stages_.back()->tied_matrix();

@@ -112,7 +112,7 @@ class UpdateByHand : public ::testing::TestWithParam<UpdateCase> {
     }
   }
 
-  // Of the parameters in `start`, in their order, not clipped.
+  // Gradients of the parameters in `start`, in their order, not clipped.
   std::vector<worker::NamedArray> GradientsOf(const worker::StageSnapshot& start, uint64_t step) {
     worker::StageSnapshot own = exporter_->Snapshot().value();
     own.parameters = start.parameters;

@@ -151,7 +151,7 @@ class ToolTest(unittest.TestCase):
         self.assertIn("bits/element", self.call("error", self.x).stdout)
 
     def tables(self, *arguments):
-        """Of errors or ablate: tensor -> [row]."""
+        """Rows of `errors` or `ablate`: tensor -> [row]."""
         shown = json.loads(self.call(*arguments, "--json").stdout)
         return {tensor["tensor"]: tensor["codecs"] for tensor in shown["tensors"]}
 

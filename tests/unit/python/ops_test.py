@@ -198,7 +198,7 @@ class OpsTest(unittest.TestCase):
             self.assertSame(gradient, upstream)
             gradient, = torch.autograd.grad(ops.roundtrip(x, "tah", codec, seed=4), x, upstream)
             self.assertSame(gradient, ops.roundtrip(upstream, codec, seed=4, direction="backward"))
-        # Of an expanded gradient, and twice.
+        # The gradient is expanded, and is encoded twice.
         ops.roundtrip(x, "tah", GRADIENTS).sum().backward()
         self.assertSame(x.grad, ops.roundtrip(torch.ones_like(x), GRADIENTS, direction="backward"))
         y = ops.roundtrip(x, "tah")

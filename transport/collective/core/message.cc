@@ -45,6 +45,7 @@ std::string Encode(MessageKind kind, std::string_view payload) {
 }
 
 void MessageReader::Feed(std::string_view bytes) {
+  // Messages that Next has returned go here, all at once, and not one by one.
   buffer_.erase(0, at_);
   at_ = 0;
   buffer_ += bytes;
@@ -58,6 +59,7 @@ StatusOr<std::optional<GroupMessage>> MessageReader::Next() {
   if (kind > 0xff || !IsKind(static_cast<uint8_t>(kind))) {
     return absl::InvalidArgumentError(fmt::format("no kind of message has the number {}", kind));
   }
+  // Before the payload has come: the reader buffers all that it expects.
   if (bytes > limit_) {
     return absl::InvalidArgumentError(
         fmt::format("a message of {} bytes came, expected at most {}", bytes, limit_));
@@ -96,6 +98,7 @@ Status DecodeRefused(std::string_view payload) {
   if (payload.size() < 4) return absl::InvalidArgumentError("a refusal without a code came");
   const auto code = Get<uint32_t>(payload, 0);
   const std::string text = Printable(payload.substr(4), kMaxEndedBytes);
+  // Other codes are not taken from the network: a caller may act on them.
   if (code == static_cast<uint32_t>(absl::StatusCode::kInvalidArgument)) {
     return absl::InvalidArgumentError(text);
   }

@@ -24,6 +24,7 @@ const Roster::Rank* Roster::Find(Connection connection) const {
 }
 
 size_t Roster::PayloadLimit(Connection from) const {
+  // A stranger gets no more memory than a join takes.
   return IsMember(from) ? std::max(kMaxTellBytes, kMaxReasonBytes) : kJoinBytes;
 }
 
@@ -76,6 +77,7 @@ void Roster::OnClosed(Connection from) {
 }
 
 void Roster::End(std::string reason) {
+  // The first reason is the cause; connections that close because of it must not replace it.
   if (end_) return;
   end_ = std::move(reason);
   SendAll(Encode(MessageKind::kEnded, *end_));
@@ -132,9 +134,11 @@ void Roster::OnTell(Rank& rank, std::string word) {
     Drop(rank.connection, kRubbish);
     return;
   }
+  // Ranks may be rounds apart: words wait until every rank has told one.
   rank.words.push_back(std::move(word));
   TellWhoCame(++rank.rounds);
   for (const Rank& other : ranks_) {
+    // A rank that left may have told its last word, but will tell no further one.
     if (other.gone && other.words.empty()) {
       End(fmt::format("rank {} left the group before rank {} did", NumberOf(other),
                       NumberOf(rank)));

@@ -45,7 +45,7 @@ bool Mesh::SendSome(Peer& peer, const Transfer& transfer) {
   return sent > 0 || MayTryAgain(sent);
 }
 
-// The header alone first: what follows has a place only if it fits.
+// Receives the header alone first: the bytes after it have a place only if the header matches.
 bool Mesh::ReceiveSome(Peer& peer, const Transfer& transfer) {
   const std::span<std::byte> rest = peer.received < kHeaderBytes
                                         ? std::span(peer.header_in).subspan(peer.received)
@@ -85,7 +85,7 @@ Status Mesh::Exchange(const Header& header, std::span<const Transfer> transfers,
     mine.bytes = transfers[rank].send.size();
     peer.header_out = EncodeHeader(mine);
     peer.sent = peer.received = 0;
-    // Mostly there is room, and nobody has to be waited for.
+    // There is usually room to send, so the first round does not poll.
     ready_[rank] = POLLOUT;
   }
   while (true) {
@@ -120,7 +120,7 @@ Status Mesh::AwaitSockets(const Header& header, std::span<const Transfer> transf
     const Peer& peer = peers_[rank];
     const short events = static_cast<short>((peer.Sent(transfers[rank]) ? 0 : POLLOUT) |
                                             (peer.Received(transfers[rank]) ? 0 : POLLIN));
-    // One that has all may close: it is not waited for.
+    // A rank that has everything may close its socket, so it is not polled.
     polled[rank] = {rank == rank_ || events == 0 ? -1 : peer.fd.get(), events, 0};
   }
   polled[size_] = {ended_.fd(), POLLIN, 0};
@@ -160,7 +160,7 @@ Status Mesh::TooLate(const Header& header, std::span<const Transfer> transfers) 
   Status reason = absl::DeadlineExceededError(
       fmt::format("{} {} did not {} {} in time", ranks.size() == 1 ? "rank" : "ranks",
                   fmt::join(ranks, ", "), absent.empty() ? "finish" : "come to", NameCall(header)));
-  // Where another rank was faster, its reason is what all say.
+  // If another rank ended the group first, its reason is what all report.
   if (Status end = member_->status(); !end.ok()) return end;
   member_->End(reason);
   return reason;

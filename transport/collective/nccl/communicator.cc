@@ -59,7 +59,7 @@ class NcclCommunicator final : public Communicator {
     if (comm_ != nullptr) static_cast<void>(api_->CommDestroy(comm_));
   }
 
-  // Blocks as long as NCCL does. Calls of other ranks' threads run beside it.
+  // Blocks as long as NCCL does, without the lock: other ranks' threads connect meanwhile.
   Status Connect(const UniqueId& id) {
     LH_RETURN_IF_ERROR(MakeCurrent());
     Comm comm = nullptr;
@@ -148,7 +148,7 @@ class NcclCommunicator final : public Communicator {
   Status status() const override { return member_->status(); }
   Stats stats() const override { return stats_; }
 
-  // Connections of all operations, before anything may be recorded.
+  // Makes the connections of all operations, as none may be made while a graph is recorded.
   Status Warm(const cuda::Stream& stream, Deadline deadline) {
     const Queue queue{stream.handle()};
     const uint64_t count = 8;
@@ -171,7 +171,7 @@ class NcclCommunicator final : public Communicator {
   Status Check(const internal::Call& call, const void* in, const void* out) const {
     return internal::CheckArguments(call, size(), in, out);
   }
-  // So that NCCL, which asks for the thread's device, takes this one.
+  // NCCL uses the calling thread's current device.
   Status MakeCurrent() const {
     return device_.Check(device_.table().make_current(device_.index()), "choosing a device");
   }
@@ -208,7 +208,7 @@ class NcclCommunicator final : public Communicator {
     }
     if (const int result = call(); result != kSuccess) {
       const Status failed = nccl::Check(*api_, result, fmt::format("queueing {}", what));
-      // A rank that is lost makes its neighbours' calls fail before the word of it is here.
+      // The calls of a lost rank's neighbours may fail before the rendezvous says who was lost.
       const Status why = member_->AwaitEnd(Deadline::After(absl::Seconds(1)));
       return why.ok() ? failed : why;
     }
@@ -218,21 +218,22 @@ class NcclCommunicator final : public Communicator {
     return absl::OkStatus();
   }
 
-  // Ends the group where NCCL has noticed something by itself: its threads see connections close.
+  // Ends the group if NCCL's own threads have seen a connection close.
   void EndOnError() {
     int error = kSuccess;
     {
+      // Never waits here: a call that holds the lock may be blocked in NCCL.
       const std::unique_lock lock(mutex_, std::try_to_lock);
       if (!lock.owns_lock() || comm_ == nullptr) return;
       if (api_->CommGetAsyncError(comm_, &error) != kSuccess) return;
     }
     if (error == kSuccess || error == kInProgress) return;
-    // A lost rank is named by the rendezvous, soon.
+    // Gives the rendezvous time to name the lost rank.
     if (!member_->AwaitEnd(Deadline::After(absl::Seconds(1))).ok()) return;
     Abort(nccl::Check(*api_, error, "NCCL"));
   }
 
-  // Kernels that wait for a lost rank leave the device.
+  // Makes kernels that wait for a lost rank leave the device.
   void AbortNow() {
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) return;

@@ -31,7 +31,7 @@ void WarnAbout(const Connection& channel, std::string_view message) {
 
 }  // namespace
 
-// A connection that has not proved itself yet.
+// A connection whose peer has not proved yet that it knows a link's secret.
 class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_this<Guest> {
  public:
   Guest(std::shared_ptr<Acceptor> acceptor, std::shared_ptr<Connection> channel)
@@ -90,6 +90,7 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
   }
 
   void Challenge(const LinkHello& hello, const Place& place) {
+    // Once for each connection: the proof that follows is about this one hello.
     if (introduced_) return RefuseOutOfTurn();
     if (hello.sealed != place.sealed) return RefuseUnlike(hello);
     const StatusOr<uint16_t> version = ChooseVersion(wire::kLinkVersionMin, wire::kLinkVersionMax,
@@ -109,6 +110,7 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
               .dialler_nonce = hello.nonce,
               .listener_nonce = ephemeral_.public_key(),
               .sealed = hello.sealed};
+    // A connection that replaces a broken one says what has come, so that the peer sends the rest.
     if (place.received) proof_.listener_received = place.received()[static_cast<size_t>(lane_)];
     SendHandshakeFrame(*connection_, LinkKind::kWelcome, lane_, link_id_, 0,
                        EncodeWelcome({.stage = kStageIntroduce,
@@ -119,11 +121,13 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
   }
 
   void CheckProof(const LinkHeader& header, const LinkHello& hello, const Place& place) {
+    // The proof holds for what was introduced, nothing else.
     if (!introduced_ || hello.key != proof_.key || lane_ != proof_.lane ||
         link_id_ != proof_.link_id || link_id_ == 0 || hello.attempt != proof_.attempt ||
         hello.sealed != proof_.sealed) {
       return RefuseOutOfTurn();
     }
+    // In constant time: how long a comparison takes must not tell how much of a guess is right.
     if (!ConstantTimeEqual(hello.proof, Prove(place.secret, Side::kDialler, proof_))) {
       WarnAbout(*connection_,
                 fmt::format("{}: a peer with a wrong secret was refused", Describe(hello.key)));
@@ -145,9 +149,11 @@ class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_
       }
       opens = *std::move(sealed);
     }
+    // In the clear on a sealed link too: the dialler reads plain messages up to this one.
     SendHandshakeFrame(*connection_, LinkKind::kWelcome, lane_, link_id_, place.credits,
                        EncodeWelcome({.stage = kStageProve, .version = proof_.version}));
     over_ = true;
+    // Leave releases what is perhaps the last reference to this guest.
     const std::shared_ptr<Guest> self = shared_from_this();
     Leave();
     OpenedLink proved{.link_id = link_id_,
@@ -329,6 +335,7 @@ void Acceptor::OnProved(const LinkKey& key, Lane lane, OpenedLink proved) {
     done(std::exchange(half_open, {}));
     return;
   }
+  // Out of the map before `done`, which may expect the same key anew.
   auto node = expected_.extract(key);
   loop_->CancelTimer(*node.mapped().timer);
   node.mapped().done(std::move(node.mapped().half_open));
@@ -342,6 +349,7 @@ void Acceptor::Shutdown() {
   expected_.clear();
   for (auto& [key, place] : open_) DropHalfOpen(place);
   open_.clear();
+  // A copy: a guest that closes leaves guests_.
   for (const auto& guest : std::set(guests_)) guest->Drop();
 }
 

@@ -54,6 +54,7 @@ void SendHandshakeFrame(Connection& channel, LinkKind kind, Lane lane, uint64_t 
   header.credits = credits;
   header.link_id = link_id;
   header.payload_bytes = static_cast<uint32_t>(payload.size());
+  // The connection reads both until it has sent them, which is after this call returns.
   auto frame = std::make_shared<Frame>();
   frame->payload = std::move(payload);
   wire::EncodeLinkHeader(header, frame->payload, {}, frame->header);
@@ -92,6 +93,7 @@ void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime l
     LaneState& state = lanes_[static_cast<size_t>(l)];
     StatusOr<std::shared_ptr<Connection>> channel = backend.Connect(address);
     if (!channel.ok()) {
+      // No host becomes reachable by waiting if its address cannot be read.
       const bool final = absl::IsInvalidArgument(channel.status());
       loop_->Post([self = shared_from_this(), status = channel.status(), final] {
         self->Fail(status, final);
@@ -191,6 +193,7 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
                     Describe(key_)));
   }
   peer_received_[static_cast<size_t>(lane)] = welcome.received;
+  // From here on the listener may open the link whatever becomes of this attempt.
   committed_ = true;
   SendHello(lane, {.stage = kStageProve,
                    .nonce = state.ephemeral.public_key(),
@@ -214,6 +217,7 @@ void DialAttempt::Finish(StatusOr<OpenedLink> result, bool final) {
   if (timer_) loop_->CancelTimer(*timer_);
   timer_.reset();
   const Done done = std::exchange(done_, nullptr);
+  // The events of each connection hold this attempt: without the reset neither would ever go.
   for (LaneState& state : lanes_) state.channel = state.opens = nullptr;
   done(std::move(result), final);
 }
@@ -244,6 +248,7 @@ void Dialer::SetAddresses(const std::vector<std::string>& addresses) {
 
 void Dialer::Readdress(const std::vector<std::string>& addresses) {
   SetAddresses(addresses);
+  // The listener may have opened the link at the old address: the attempt ends first.
   if (committed()) return;
   if (attempt_) std::exchange(attempt_, nullptr)->Cancel();
   loop_->Post([self = shared_from_this()] { self->TryNext(); });
@@ -322,6 +327,7 @@ void Dialer::GiveUp(absl::StatusCode code, std::string_view why) {
   const std::string message = fmt::format(
       "link of {}: {}{}", Describe(options_.key), why,
       addresses_.empty() ? std::string(": no address of the peer was given") : Errors());
+  // The timers hold this dialer; they go before the caller hears of the end.
   const Done done = std::exchange(done_, nullptr);
   Cancel();
   done(Status(code, message));

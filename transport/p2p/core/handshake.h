@@ -70,11 +70,11 @@ struct DialOptions {
   // One attempt: connect and four messages. The default allows for one or two lost packets on a
   // long line. A silent host must not use up the time of the next address.
   absl::Duration attempt_limit = absl::Seconds(3);
-  // Asked before each try.
+  // Called before each try, for the link that it asks for.
   std::function<LinkClaim()> claim = &ClaimNewLink;
 };
 
-// One try at one address: both lanes, or why not.
+// One try to open a link at one address: `done` gets the connections of both lanes, or the error.
 class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
  public:
   // `final`: another try at this address would end the same way.
@@ -161,21 +161,25 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   std::optional<EventLoop::TimerId> deadline_timer_, pause_timer_;
 };
 
+// Admits or refuses the connections of a listening transport, one for each lane of a link.
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   using Done = std::function<void(StatusOr<OpenedLink>)>;
   explicit Acceptor(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
-  // kAlreadyExists (through `done`) for a key that is expected already.
+  // Expects that a peer dials the new link `key` and proves that it knows `secret`. `done` runs
+  // once: with the link, with kDeadlineExceeded after `deadline`, or with kAlreadyExists for a key
+  // that is expected already.
   void Expect(const LinkKey& key, std::string secret, const LinkOptions& options, MonoTime deadline,
               Done done);
-  // False if it was not expected. Its `done` does not run.
+  // Expects the link no more; its `done` does not run. False if it was not expected.
   bool Cancel(const LinkKey& key);
   // Lets the dialler of an open link come back, any number of times until Release. `received`
   // returns what this side has received; `done` gets the new connections each time.
   void Hold(const LinkKey& key, uint64_t link_id, std::string secret, const LinkOptions& options,
             std::function<Received()> received, Done done);
+  // Ends Hold: the dialler is refused from now on.
   void Release(const LinkKey& key, uint64_t link_id);
-  // A new connection.
+  // Takes a connection that the backend accepted. It is closed unless it proves itself in 5 s.
   void Accept(std::shared_ptr<Connection> channel);
   // Drops everything; no `done` runs.
   void Shutdown();
@@ -189,8 +193,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     uint32_t credits = 0;
     bool sealed = false;
     Done done;
-    std::optional<EventLoop::TimerId> timer;  // of one that is expected
-    std::function<Received()> received;       // of one that is open
+    std::optional<EventLoop::TimerId> timer;  // set while the link is expected
+    std::function<Received()> received;       // set while the link is open
     uint32_t newest_attempt = 0;
     OpenedLink half_open;  // the lanes that have proved themselves, of one link id and attempt
   };

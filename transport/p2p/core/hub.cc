@@ -54,6 +54,7 @@ Status Hub::Check(const LinkKey& key, const LinkOptions& options) const {
 
 StatusOr<std::vector<std::shared_ptr<void>>> Hub::WaitAtAny(
     const std::vector<std::string>& addresses) {
+  // One meeting place is enough: an error counts only where all addresses fail.
   std::vector<std::shared_ptr<void>> waits;
   Status problem;
   for (const std::string& address : addresses) {
@@ -76,6 +77,7 @@ void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHan
   if (!waits.ok()) return done(waits.status());
   const auto pending = std::make_shared<Pending>(
       Pending{key, secret, std::move(handler), options, {}, std::move(done), *std::move(waits)});
+  // A second Expect of the key fails in the acceptor; its end must not erase the first one.
   const bool known = expects_.contains(key);
   if (!known) expects_.emplace(key, pending);
   acceptor_->Expect(key, std::move(secret), options, deadline.time(),

@@ -14,8 +14,8 @@ namespace {
 using wire::LinkHeader;
 using wire::LinkKind;
 
-// A try to come back takes some round trips, as the first did; a line that is busy, or slower now,
-// has room for more, and one that is dead costs no more than this before the next try.
+// A redial takes a few round trips, as the first handshake did. The limit leaves room for a busier
+// or slower line, and on a dead line costs no more than this before the next try.
 constexpr int kHandshakes = 4;
 constexpr absl::Duration kShortestAttempt = absl::Milliseconds(250);
 constexpr absl::Duration kLongestAttempt = absl::Seconds(3);
@@ -89,14 +89,15 @@ void LinkCore::DrainSubmittedOnLoop() {
     submitted.swap(submitted_);
   }
   for (Submitted& s : submitted) lane(s.lane).out.Push(s.view, std::move(s.done));
-  // What came before a Close is sent before the goodbyes; a peer that said them takes nothing more.
+  // Frames accepted before Close are sent before the goodbyes. A peer that has said goodbye takes
+  // no more.
   if (Over() || lane(Lane::kBulk).out.ends()) DropWaiting(reason_);
   PumpOnLoop();
 }
 
 void LinkCore::PumpOnLoop() {
   if (Over() || !lane_pair_ || !lane_pair_->peer_is_open) return;
-  // Control first, so that what is urgent is handed over before a burst of tensors.
+  // Control first, so that urgent messages do not wait behind a burst of tensors.
   PumpLane(Lane::kControl);
   PumpLane(Lane::kBulk);
   TrackCreditWait();
@@ -128,7 +129,8 @@ void LinkCore::SendHeld(Lane l, const Outbox::FramePtr& frame, bool again) {
     }
   }
   ++frame->under_way;
-  // Whether the channel could send it says nothing: the peer's acknowledgement does.
+  // Whether the connection could send it proves nothing: only the peer's acknowledgement ends a
+  // frame.
   Transmit(l, header, frame->view, [this, frame](const Status&) {
     if (--frame->under_way == 0 && frame->taken) Finish({frame}, absl::OkStatus());
   });
@@ -184,7 +186,7 @@ void LinkCore::Transmit(Lane over, const LinkHeader& header, const FrameView& pa
 }
 
 void LinkCore::SendHeartbeat() {
-  // One at a time: where the network takes nothing, more of them would only pile up.
+  // One at a time: if the network takes nothing, more heartbeats would only pile up.
   if (std::exchange(lane_pair_->heartbeat_under_way, true)) return;
   SendOwn(LinkKind::kHeartbeat, Lane::kControl, {},
           [lane_pair = lane_pair_] { lane_pair->heartbeat_under_way = false; });
@@ -193,6 +195,7 @@ void LinkCore::SendHeartbeat() {
 void LinkCore::TellCredits(Lane about) {
   if (Over() || !lane_pair_ || !lane_pair_->peer_is_open) return;
   const auto l = static_cast<size_t>(about);
+  // One at a time for each lane; the newest numbers follow once it is sent.
   if (std::exchange(lane_pair_->credits_under_way[l], true)) return;
   SendOwn(LinkKind::kCredit, about, {}, [this, lane_pair = lane_pair_, about] {
     lane_pair->credits_under_way[static_cast<size_t>(about)] = false;
@@ -202,6 +205,7 @@ void LinkCore::TellCredits(Lane about) {
 
 void LinkCore::OnMessage(const LanePairPtr& lane_pair, Lane over, std::span<const std::byte> header,
                          std::span<const std::byte> payload) {
+  // A connection that was replaced may still deliver what was in flight.
   if (Over() || lane_pair != lane_pair_) return;
   StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload, guard());
   Status status = decoded.status();
@@ -242,6 +246,8 @@ Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
   }
   Heard();
   LH_RETURN_IF_ERROR(CheckAcknowledgement(about, header));
+  // The first frame on the control lane shows that the peer has opened its end: now frames may be
+  // sent.
   if (over == Lane::kControl && !std::exchange(lane_pair_->peer_is_open, true)) Healed();
   switch (header.kind) {
     case LinkKind::kData:
@@ -310,7 +316,7 @@ Status LinkCore::HandleSequenced(Lane l, const LinkHeader& header,
   if (GoodbyesReceived() && state_ == State::kOpen) {
     const Status reason = absl::UnavailableError(description_ + ": the peer closed the link");
     DropWaiting(reason);
-    // The peer drops the connections when it has our goodbyes.
+    // The peer drops the connections once it has this side's goodbyes.
     StartClosing(reason, loop_->now() + kLinkLinger);
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// What becomes of a link: its connections, the watch over its peer, and its end.
+// The life of a link: its connections, the watch over its peer, and its end.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,16 +12,16 @@ namespace {
 
 using wire::LinkKind;
 
-// A connection that broke so soon is not replaced at once: something on the way may break each of
-// them.
+// A connection that breaks this soon is not replaced at once, as something on the way may break
+// every new one.
 constexpr absl::Duration kShortLife = absl::Seconds(1);
 constexpr absl::Duration kRedialPause = absl::Milliseconds(250);
-// Each doubles the time that the next connection gets: 17 minutes at a peer_timeout of 1 s.
+// Each stall doubles the time for the next connection: up to 17 minutes at a peer_timeout of 1 s.
 constexpr int kMostStalls = 10;
 
 }  // namespace
 
-// What a channel of the link calls; one a lane and connection.
+// Events of one lane's connection.
 class LinkCore::LaneEvents : public ConnectionEvents {
  public:
   LaneEvents(std::shared_ptr<LinkCore> link, LanePairPtr lane_pair, Lane lane)
@@ -51,6 +51,7 @@ Received LinkCore::ReceivedOnLoop() const {
 void LinkCore::Connect(const OpenedLink& opened, bool dialled) {
   lane_pair_ = std::make_shared<LanePair>();
   lane_pair_->connections = opened.connections;
+  // The dialling side finished the handshake last, so it knows that the listener is open.
   lane_pair_->peer_is_open = dialled;
   connected_at_ = loop_->now();
   channels_open_ += kLanes;
@@ -84,6 +85,7 @@ void LinkCore::ResumeOnLoop(OpenedLink opened) {
     refuse();
     return End(Annotate(status, description_), /*tell_peer=*/true);
   }
+  // The peer has come back by itself, so this side stops dialling.
   StopRedial();
   if (!away_since_) away_since_ = watch_.last_heard();
   DropConnection();
@@ -105,7 +107,7 @@ void LinkCore::ResumeOnLoop(OpenedLink opened) {
 void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& reason) {
   --channels_open_;
   if (Over()) {
-    // The peer has gone too: there is nobody to say a last word to.
+    // The peer has gone as well, so there is nobody to send a last word to.
     DropConnection();
     FinishIfClosed();
   } else if (lane_pair == lane_pair_) {
@@ -125,7 +127,7 @@ void LinkCore::Lose(const Status& why) {
   DropConnection();
   TrackCreditWait();
   if (state_ == State::kClosing && GoodbyesReceived()) {
-    End(reason_, /*tell_peer=*/false);  // both have said it; the peer dropped the connections
+    End(reason_, /*tell_peer=*/false);  // both said goodbye; the peer dropped the connections
     return;
   }
   init_.handler->OnLost(why);
@@ -136,7 +138,7 @@ void LinkCore::StartRedial() {
   if (!init_.redial || dialer_ || redial_timer_) return;
   const MonoTime now = loop_->now();
   const MonoTime time = now - connected_at_ < kShortLife ? now + kRedialPause : now;
-  // By a timer in any case: not from within what broke.
+  // By a timer in any case, to leave the stack of what just broke.
   redial_timer_ = loop_->AddTimer(time, [self = shared_from_this()] {
     self->redial_timer_.reset();
     DialOptions options = *self->init_.redial;
@@ -185,7 +187,7 @@ void LinkCore::Heard() {
     const std::lock_guard lock(mutex_);
     stats_.longest_silence = watch_.longest_silence();
   }
-  // An attempt that may have changed things at the peer already is waited for.
+  // A committed attempt may have changed the listener's state already, so it is waited for.
   if ((dialer_ && !dialer_->committed()) || redial_timer_) StopRedial();
   if (ends_suspicion && std::exchange(suspect_told_, false) && !away_since_)
     init_.handler->OnHealthy();
@@ -210,7 +212,7 @@ void LinkCore::ArmTick() {
 void LinkCore::Tick() {
   if (Over()) return;
   const MonoTime now = loop_->now();
-  // A loop that was held up (by a handler, by a busy machine) has signs of life still to read.
+  // A loop that was held up (by a handler or a busy machine) has signs of life still to read.
   const absl::Duration late = now - tick_due_;
   const absl::Duration stalled =
       late > init_.options.heartbeat_interval ? late : absl::ZeroDuration();
@@ -228,7 +230,7 @@ void LinkCore::Tick() {
       return;
   }
   CheckProgress(now, stalled);
-  // The old connection may come back, but TCP's own retries after a cut get rarer and rarer.
+  // The old connection may recover, but TCP retries ever more rarely after a cut.
   if (watch_.suspect()) StartRedial();
   if (lane_pair_ && lane_pair_->peer_is_open) {
     SendHeartbeat();
@@ -238,12 +240,13 @@ void LinkCore::Tick() {
   ArmTick();
 }
 
-// One of the two connections may be dead alone (a middlebox forgot it) while the other shows the
-// peer's life. A slow line gets more time for each connection that moved nothing.
+// One of the two connections may be dead alone, for example forgotten by a middlebox, while the
+// other shows that the peer lives. A slow line gets more time with each connection that moved
+// nothing.
 void LinkCore::CheckProgress(MonoTime now, absl::Duration stalled) {
   if (!lane_pair_) return;
   for (LaneState& state : lanes_) {
-    // A peer that is silent altogether is the watch's.
+    // A peer that is silent on both lanes is the watch's business.
     state.progress_at = watch_.suspect() ? now : std::min(now, state.progress_at + stalled);
     const absl::Duration waited = now - state.progress_at;
     const absl::Duration limit = init_.options.peer_timeout * (1 << state.stalls);
@@ -319,7 +322,7 @@ void LinkCore::DropWaiting(const Status& reason) {
 
 void LinkCore::End(const Status& why, bool tell_peer) {
   if (Over()) return;
-  // What goes wrong while a link is closing is no news.
+  // An error while the link closes is no news.
   const Status reason = state_ == State::kClosing ? reason_ : why;
   state_ = State::kEnding;
   reason_ = reason;
@@ -341,14 +344,14 @@ void LinkCore::End(const Status& why, bool tell_peer) {
   } else {
     DropConnection();
   }
-  // Never inside what caused it: a handler's frame may be on the stack.
+  // Posted, because a handler's frame may be on the stack.
   loop_->Post([self = shared_from_this()] { self->FinishIfClosed(); });
 }
 
 void LinkCore::SayLastWord() {
   const auto drop = [self = shared_from_this()] { self->DropConnection(); };
   if (GoodbyesReceived()) {
-    // What the peer still waits for.
+    // The peer still waits for these acknowledgements.
     SendOwn(LinkKind::kCredit, Lane::kBulk, {}, [] {});
     SendOwn(LinkKind::kCredit, Lane::kControl, {}, drop);
   } else {
@@ -359,13 +362,14 @@ void LinkCore::SayLastWord() {
                                             : std::string(Message(reason_))}),
             drop);
   }
-  // A network that takes nothing keeps nobody waiting.
+  // If the network takes nothing, nobody waits for it.
   loop_->AddTimer(loop_->now() + kLinkLinger, drop);
 }
 
 void LinkCore::FinishIfClosed() {
   if (state_ != State::kEnding || lane_pair_ || channels_open_ != 0) return;
   state_ = State::kClosed;
+  // Every `done` before OnClosed, as promised to callers.
   for (LaneState& state : lanes_) Finish(state.out.DropAll(), reason_);
   const std::shared_ptr<LinkCore> self = shared_from_this();
   const std::shared_ptr<LinkHandler> handler = std::move(init_.handler);

@@ -60,6 +60,7 @@ class SealedConnection : public Connection,
   std::string Describe() const override { return inner_->Describe() + ", sealed"; }
 
   void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+    // A copy: what the events do in the call may close this connection.
     const std::shared_ptr<ConnectionEvents> events = events_;
     if (broken_ || !events) return;
     if (header.size() != kLinkHeaderBytes || payload.size() > kMaxFramePayloadBytes) {
@@ -79,6 +80,7 @@ class SealedConnection : public Connection,
   }
 
  private:
+  // Buffers of sent messages are used again, up to this many: one is as large as the largest frame.
   static constexpr size_t kMostKept = 64;
 
   static Status Broken() {
@@ -86,6 +88,7 @@ class SealedConnection : public Connection,
         "a message was not as the peer had sealed it: something on the way changed, repeated or "
         "took messages");
   }
+  // After a message that does not open no later one can be trusted: the connection ends.
   void Break() {
     broken_ = true;
     inner_->Close();

@@ -77,6 +77,7 @@ class UcxBackend : public internal::Backend, public Poller {
     table_->shutting_down = true;
     for (ucp_conn_request_h request : std::exchange(requests_, {})) listener_->Reject(request);
     listener_.reset();
+    // A copy: a connection that closes leaves the table.
     const auto all = table_->all;
     for (const auto& channel : all) channel->Close();
     const auto limit = std::make_shared<std::optional<EventLoop::TimerId>>();
@@ -98,6 +99,8 @@ class UcxBackend : public internal::Backend, public Poller {
     table_->inside_ucx = true;
     bool worked = ucp_worker_progress(worker_->get()) != 0;
     table_->inside_ucx = false;
+    // Sends that UCX's callbacks asked for go out here: UCX must not be entered again from inside
+    // one.
     for (const auto& channel : std::exchange(table_->to_flush, {})) {
       channel->Flush();
       worked = true;
@@ -133,6 +136,7 @@ class UcxBackend : public internal::Backend, public Poller {
     if (found == table.by_endpoint.end()) return UCS_OK;  // closed meanwhile
     const std::shared_ptr<UcxConnection> channel = found->second->shared_from_this();
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+      // `data` is a descriptor then, not the payload; longhaul's own peers never send so.
       channel->CloseWith(absl::InvalidArgumentError("the peer sends by rendezvous"));
       return UCS_OK;
     }

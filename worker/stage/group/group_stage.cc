@@ -120,7 +120,7 @@ RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ran
           .in_bf16 = options.train.dtype == ComputeDtype::kBf16};
 }
 
-// Into one count, whichever of the three does a call. Those that are one stay one.
+// Counts the three communicators together. Communicators that are the same object stay the same.
 void CountUse(RankCommunicators* ranks) {
   ranks->use = std::make_shared<RankUse>();
   const RankCommunicators raw = *ranks;
@@ -180,7 +180,8 @@ class GroupStage final : public Stage {
   }
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override {
     return All([&](uint32_t rank) -> Status {
-      // Gradients are there: their norm was. A message that was not what it should be is known.
+      // The norm has been computed, so all gradients are there, and a faulty message is known by
+      // now.
       const RankCommunicators& ranks = ranks_[rank].group->communicators();
       for (const auto& communicator : {ranks.exact, ranks.forward, ranks.backward}) {
         LH_RETURN_IF_ERROR(communicator->fault());
@@ -221,7 +222,7 @@ class GroupStage final : public Stage {
     return shares_.Join(parts);
   }
   Status Restore(const StageSnapshot& snapshot) override {
-    // As a stage of one rank: ranks' shares are those of whole arrays.
+    // As in a stage of one rank: shares are cut from whole arrays.
     if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
       LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
       return Restore(whole);
@@ -240,12 +241,12 @@ class GroupStage final : public Stage {
     });
   }
   Status DropStep() override {
-    // Ranks that have given up a pass at different places have nothing to go on with.
+    // Ranks may have given up a pass at different places: an ended group cannot go on.
     LH_RETURN_IF_ERROR(ranks_[0].group->status());
     return All([&](uint32_t rank) { return ranks_[rank].stage->DropStep(); });
   }
   uint64_t steps() const override { return ranks_[0].stage->steps(); }
-  // Every rank has all experts and sends them the same tokens.
+  // Routing is the same on all ranks, so rank 0 knows the tokens of every expert.
   std::vector<std::vector<int64_t>> TokensOfExperts() const override {
     return ranks_[0].stage->TokensOfExperts();
   }
@@ -284,7 +285,7 @@ class GroupStage final : public Stage {
     for (const Rank& rank : ranks_) most = std::max(most, rank.stage->peak_memory_bytes());
     return most;
   }
-  // Ranks of the CPU share its memory; GPUs have their own, and the fullest counts.
+  // Ranks on the CPU share its memory. GPUs have their own, and the fullest one counts.
   uint64_t memory_bytes() const override {
     uint64_t sum = 0, most = 0;
     for (const Rank& rank : ranks_) {
@@ -300,7 +301,8 @@ class GroupStage final : public Stage {
     std::unique_ptr<Stage> stage;
   };
 
-  // `call` on every rank at once. A rank that fails ends the group, as the others wait for it.
+  // Runs `call` on every rank at once. A rank that fails ends the group, because the others wait
+  // for it.
   Status All(const std::function<Status(uint32_t rank)>& call) const {
     const std::vector<Status> results = threads_.Run([&](uint32_t rank) {
       Status status = call(rank);
@@ -311,7 +313,7 @@ class GroupStage final : public Stage {
     });
     return FirstOf(results);
   }
-  // The reason, not what others say of it.
+  // Prefers the cause to the other ranks' kAborted, which only repeats it.
   static Status FirstOf(const std::vector<Status>& results) {
     for (const bool ends_of_group : {false, true}) {
       for (size_t rank = 0; rank < results.size(); ++rank) {
@@ -363,8 +365,8 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
     StageOptions own = options_;
     own.device = options_.ranks[rank];
     own.graphs = own.graphs && recordable;
-    // A copy of the boundary from the first rank's GPU, in that rank's order of work, would wait
-    // for collectives that wait for this rank.
+    // A copy of the boundary in the order of rank 0's stream would wait for collectives there,
+    // which wait for this rank.
     if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
     LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
     return absl::OkStatus();

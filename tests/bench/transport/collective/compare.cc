@@ -16,7 +16,7 @@ struct Piece {
   bool sums = false;
 };
 
-// Of one addition, rounded to nearest, over what is added.
+// Relative rounding error of one addition to the nearest.
 double Rounding(Dtype dtype) {
   if (dtype == Dtype::kF32) return 0x1p-24;
   return dtype == Dtype::kF16 ? 0x1p-11 : 0x1p-9;

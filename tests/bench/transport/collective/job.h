@@ -14,7 +14,7 @@ namespace longhaul::collective::bench {
 struct Job {
   Op op = Op::kAllReduce;
   uint64_t count = 0;  // as the call takes it; 0 where `counts` are given
-  // Of an all-to-all with unequal parts: elements from rank s to rank r at s x ranks + r.
+  // For an all-to-all with unequal parts: elements from rank s to rank r at s x ranks + r.
   std::vector<uint64_t> counts;
   uint64_t bytes = 0;  // of the largest tensor of any rank
   // Bus bandwidth over algorithm bandwidth, as nccl-tests define it; with unequal parts: what the

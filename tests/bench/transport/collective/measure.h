@@ -49,7 +49,7 @@ struct RankSetting {
   Gate* gate = nullptr;
   Place* place = nullptr;
   std::vector<Candidate> candidates;
-  // Of rank 0: gets a job's rows when they are there.
+  // Rank 0 only: gets a job's rows when they are there.
   std::function<void(const std::vector<Row>&)> done;
 };
 

@@ -28,7 +28,7 @@ struct Variant {
   double margin = 0.05;       // of a switcher
 };
 
-// Of an all-to-all whose tokens choose experts by Zipf's law; exponent 0: not asked for.
+// An all-to-all in which tokens choose experts by Zipf's law; exponent 0: not asked for.
 struct Routing {
   double exponent = 0;
   uint32_t experts = 64;

@@ -44,7 +44,7 @@ StatusOr<std::shared_ptr<Communicator>> Native(const Options& options, const Pla
                       {.libraries = NcclCandidates(options.nccl)}, deadline);
 }
 
-// Of one rank.
+// Makes one rank's communicators.
 struct Maker {
   const Options& options;
   const Place& place;

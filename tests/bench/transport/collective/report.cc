@@ -16,7 +16,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Of what `values` has: median, least, greatest.
+// Median, least and greatest value.
 struct Spread {
   double median = 0, least = 0, most = 0;
 };

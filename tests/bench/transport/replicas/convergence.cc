@@ -131,7 +131,7 @@ double Pass(const Tensors& p, const std::vector<std::vector<uint32_t>>& batch, T
   return loss / static_cast<double>(batch.size());
 }
 
-// Of some elements that are always the same.
+// Adam over a fixed set of elements.
 class Adam {
  public:
   void Step(double lr, std::span<const float> gradient, std::span<float> parameter) {

@@ -11,7 +11,7 @@ using ::testing::Not;
 
 class CheckpointsCommandTest : public CliTest {
  protected:
-  // Of two stages with a file each, the newest first.
+  // Adds a checkpoint of two stages with a file each, the newest first.
   v1::CheckpointStatus& Add(uint64_t step, const std::string& state) {
     v1::CheckpointStatus& one = *control_.checkpoints.add_checkpoints();
     one.set_step(step);

@@ -101,7 +101,7 @@ TEST(ChromeTrace, HasARowForEachStageCodecAndDirection) {
 
 TEST(ChromeTrace, AlignsClocksOfDifferentMachines) {
   EXPECT_EQ(ClockOffsetsNs(TwoStages(0, "here")), (std::vector<int64_t>{0, 0}));
-  // Of one machine, times are what they are.
+  // Times of one machine need no correction.
   EXPECT_EQ(ClockOffsetsNs(TwoStages(77, "here")), (std::vector<int64_t>{0, 0}));
   for (const int64_t ahead_us : {int64_t{0}, int64_t{-500}, int64_t{3'600'000'000}}) {
     const v1::TraceReply trace = TwoStages(ahead_us, "there");

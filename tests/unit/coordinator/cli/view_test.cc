@@ -206,7 +206,7 @@ TEST(PlanView, NamesFillAndDrain) {
   EXPECT_THAT(printed(), Not(HasSubstr("floor")));
 }
 
-// Of two stages, the second of one rank.
+// A plan of two stages, the second of one rank.
 TEST(PlanView, ShowsWhatRanksExchangeAndWhatOtherNumbersWouldDo) {
   Plan plan;
   plan.assignment.cells.resize(2);

@@ -8,7 +8,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-// Of steps [first, last], each a millisecond long, from `begin_ns` on.
+// Spans of steps [first, last], each a millisecond long, from `begin_ns` on.
 v1::StageTrace Stage(uint32_t stage, uint64_t first, uint64_t last, int64_t begin_ns) {
   v1::StageTrace trace;
   trace.mutable_cell()->set_stage(stage);

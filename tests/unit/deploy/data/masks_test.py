@@ -1,4 +1,4 @@
-"""Whose loss counts: prompts and completions, conversations, packing; bit by bit. Conversations are rendered and
+"""Checks which tokens' loss counts: prompts and completions, conversations, packing; bit by bit. Conversations are rendered and
 tokenized as transformers does it (golden/chat_v1.json)."""
 import json
 import unittest

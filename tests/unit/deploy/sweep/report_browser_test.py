@@ -64,7 +64,7 @@ CONTRAST = f"""
   const texts = {CANVASES}.flatMap((canvas) => textsOf(canvas).map((text) => text.colour));
   return [curves, texts].map((colours) => Math.min(...colours.map(contrast)));
 }})()"""
-# Of each chart the colours of its legend that are not to be seen on it.
+# For each chart, the colours of its legend that the chart does not show.
 MISSING = """
 [...document.querySelectorAll('figure.chart')].map((figure) => {
   const canvas = figure.querySelector('canvas');

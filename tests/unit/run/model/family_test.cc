@@ -133,7 +133,7 @@ TEST(PublishedNames, OfQwen3) {
           "model.norm.weight", "model.embed_tokens.weight"));
 }
 
-// Of the MLP of a block with two experts, as in the files that transformers writes.
+// Names in the MLP of a block with two experts, as in the files that transformers writes.
 std::vector<std::string> NamesOfMixture(ModelSpec spec) {
   spec.experts = 2;
   std::vector<std::string> names =

@@ -244,7 +244,7 @@ TEST(PartsOfExperts, DivideRanksAndExperts) {
   EXPECT_THAT(PartsOfExperts(moe, 5), ElementsAre(1));
   EXPECT_THAT(PartsOfExperts(moe, 24), ElementsAre(1, 2, 3, 4, 6, 12));
   EXPECT_THAT(PartsOfExperts(Eight(ModelFamily::kLlama), 8), ElementsAre(1));
-  // Those and no others have shares.
+  // Exactly these parameters have shares.
   for (const Parameter& parameter : FamilyOf(moe).parameters(moe, kVocabulary)) {
     if (parameter.split.along != Along::kExperts) continue;
     for (uint32_t parts = 1; parts <= 24; ++parts) {

@@ -113,7 +113,7 @@ std::vector<model::PlacedParameter> ParametersOf(const ModelSpec& model) {
       {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true});
 }
 
-// Of all parameters, by their names here.
+// The values of all parameters, by their names here.
 std::map<std::string, std::vector<float>> ValuesOf(const std::string& folder,
                                                    const Weights& weights) {
   std::map<std::string, std::vector<float>> values;

@@ -94,8 +94,8 @@ TEST(Layout, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal({{"a", 1}}, {.bucket_elements = 1}), HasSubstr("a bucket has from 2048"));
 }
 
-// Of GPT-2: embeddings, head, the attention's output and the MLP, and nothing of queries, keys,
-// values, norms and biases.
+// GPT-2's sparse parameters are embeddings, head, the attention's output and the MLP; not queries,
+// keys, values, norms and biases.
 TEST(ReplicatedParameters, MayBeSparseAsTheirFamilySays) {
   for (const model::Preset& preset : model::Presets()) {
     const auto placed = model::ParametersOf(

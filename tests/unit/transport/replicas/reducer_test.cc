@@ -135,7 +135,7 @@ TEST(Reducer, RefusesParametersTooEarlyTwiceOrOfAnotherSize) {
   EXPECT_THAT(Refusal(receiver.reducer->Take(1, good)), HasSubstr("expected them once"));
 }
 
-// Of tagc: each message of an exchange changed in one place.
+// Every message of a tagc exchange, changed in one place.
 class Hostile : public ::testing::Test {
  protected:
   void SetUp() override {

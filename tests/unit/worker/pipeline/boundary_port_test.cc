@@ -289,7 +289,7 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   EXPECT_EQ(std::memcmp(array->data.span().data(), values->data(), array->data.size()), 0);
 }
 
-// Of one validation and the clean one after it only the second arrives as it was sent.
+// The first validation goes through the codec; only the clean one after it arrives as it was sent.
 TEST_F(BoundaryPortTest, CleanValidationHasACodecOfItsOwn) {
   const auto coarse = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
   const auto none = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
@@ -403,7 +403,7 @@ TEST_F(BoundaryPortTest, TablesThatThePeerDoesNotHaveAreForgottenAheadOfItsTenso
   EXPECT_EQ(*arrived->tensor.token_ids, std::vector<uint32_t>(4, 3));
 }
 
-// Of a tied edge: pieces of a gradient and digests, and no step messages.
+// The port of a tied edge sends pieces of a gradient and digests, and no step messages.
 class TiedPortTest : public BoundaryPortTest {
  protected:
   std::shared_ptr<BoundaryPort> MakeTied(bool upstream, EdgeKind kind = EdgeKind::kTied) {

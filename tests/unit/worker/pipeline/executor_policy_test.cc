@@ -174,7 +174,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
   }
   // One that may come now; false: there is none.
   bool GiveOne(uint64_t step, StagePolicy* policy) {
-    // Of a microbatch that has gone forward whole.
+    // A backward needs a microbatch that has gone forward completely.
     const uint32_t forward = forwards_ended_ / GetParam().slices * GetParam().slices;
     const bool input = inputs_given_ < all_, gradient = gradients_given_ < forward;
     if (input && (!gradient || random_() % 2 == 0)) {
@@ -182,7 +182,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
     } else if (gradient) {
       GiveGradient(step, policy);
     } else if (step < kSteps && early_ < all_) {
-      // Of the next step, which the stage above has begun.
+      // The stage before has begun the next step.
       events_->Push(TensorArrived{Pass{Step(step + 1)}, order_.At(early_++, Direction::kForward),
                                   Direction::kForward, Tensor(shape_)});
       return false;

@@ -16,7 +16,7 @@ TEST(ExpertLoad, IsTheMostOverTheMeanOfEachBlock) {
 TEST(ExpertLoad, IsOneWhereAllAreEquallyBusyAndAsManyAsThereAreWhereOneIs) {
   EXPECT_DOUBLE_EQ(ExpertLoadOf({{7, 7}}, 0)->highest(), 1);
   EXPECT_DOUBLE_EQ(ExpertLoadOf({{0, 0, 8, 0}}, 0)->highest(), 4);
-  // Of equal blocks the first.
+  // The first of two equally loaded blocks is reported.
   EXPECT_EQ(ExpertLoadOf({{3, 1}, {1, 3}}, 2)->layer(), 2u);
 }
 

@@ -115,7 +115,7 @@ class ReplicaPair {
   bool AwaitsMerge() const { return exchanges_[0]->AwaitsMerge(); }
 
   StageSnapshot Snapshot(uint32_t replica) const { return *stages_[replica]->Snapshot(); }
-  // Of the first replica, with what a checkpoint has of the other one beside it.
+  // The first replica's snapshot, with the other replica's part of a checkpoint added.
   StageSnapshot State() const {
     StageSnapshot state = Snapshot(0), other = Snapshot(1);
     other.moments.clear();

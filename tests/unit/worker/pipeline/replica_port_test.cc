@@ -61,7 +61,7 @@ struct End {
                                  events)) {
     port->Attach(link);
   }
-  // What it makes of a frame.
+  // The events that the port makes of a frame.
   std::deque<PipelineEvent> Hear(const Frame& frame) {
     port->OnFrame(frame.lane, frame.bytes);
     return events->TakeAll();

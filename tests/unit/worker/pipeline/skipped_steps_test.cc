@@ -115,7 +115,7 @@ class SkippedSteps : public ::testing::Test {
     Mailbox<v1::WorkerMessage> reports;
     std::unique_ptr<Executor> executor;
     Status result;
-    // Of steps, in their order, once the stage is done.
+    // Reports of steps, in order, once the stage is done.
     std::vector<v1::StepReport> StepReports() {
       std::vector<v1::StepReport> steps;
       while (!reports.empty()) {

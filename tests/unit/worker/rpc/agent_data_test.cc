@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kSetChunks = 5, kSetChunkBytes = 4096;
 constexpr char kSecret[] = "a secret of the run";  // AssignOf's
 
-// Of one file, in a folder of its own.
+// A data set of one file, in a folder of its own.
 class TinySet {
  public:
   TinySet() {

@@ -107,7 +107,7 @@ class Worker {
   int models_made() const { return models_made_; }
   // That the last model was asked to have; 0: it was for one device.
   size_t ranks() const { return ranks_; }
-  // What it says that it keeps; without a run: nothing.
+  // The model that the agent says it keeps; without a run: none.
   v1::Resident resident() const {
     v1::Heartbeat heartbeat;
     agent_->FillHeartbeat(&heartbeat);

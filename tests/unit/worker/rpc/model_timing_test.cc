@@ -30,7 +30,7 @@ std::vector<WorkerDevice> Devices(size_t count) {
   return devices;
 }
 
-// Of fp32: microbatches of a row of 8 tokens with 16 channels.
+// Hidden states in fp32: microbatches of one row with 8 tokens and 16 channels.
 constexpr uint64_t kHiddenBytes = 8 * 16 * 4;
 
 TEST(MeasureModel, TimesAGroupWithItsCollectives) {

@@ -33,7 +33,7 @@ StageOptions TwoBlocks(ModelFamily family) {
     options.model.experts = 4;
     options.model.experts_per_token = 2;
     options.model.expert_intermediate = 24;
-    // Of a row, whatever documents are in it.
+    // The balance loss counts tokens of a whole row, whatever documents are in it.
     options.model.balance = Balance::kNone;
     options.model.norm_epsilon = 1e-6;
   }
@@ -48,7 +48,7 @@ at::Tensor Ids(int64_t first, int64_t count) {
   return at::tensor(ids).view({1, count});
 }
 
-// Of the packed row, by the lengths of its documents.
+// Document numbers of the packed row, given the lengths of its documents.
 at::Tensor Documents(const std::vector<int64_t>& lengths) {
   std::vector<at::Tensor> parts;
   for (size_t i = 0; i < lengths.size(); ++i) {

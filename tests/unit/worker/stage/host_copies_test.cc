@@ -92,7 +92,7 @@ const cuda::DeviceTable kTable = {
         },
 };
 
-// Of one array in each type, "on the device" and as the host is to have it.
+// An array in each type, "on the device" and as the host should get it.
 struct Array {
   Array(size_t count, uint32_t seed) : wanted(count), halves(count) {
     for (size_t i = 0; i < count; ++i) {

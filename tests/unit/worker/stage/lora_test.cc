@@ -146,7 +146,7 @@ TEST_P(Lora, BeginsAsThePublishedModel) {
   }
 }
 
-// Of W' = W + s B A: dB = s dW' A^T and dA = s B^T dW', and the input's gradient is that of W'.
+// With W' = W + s B A: dB = s dW' A^T and dA = s B^T dW', and the input's gradient is that of W'.
 TEST_P(Lora, ForwardAndGradientsAreThoseOfTheMergedModel) {
   const StageOptions adapted = Adapted();
   const LoraSpec& lora = *adapted.model.lora;

@@ -394,7 +394,7 @@ TEST(BalanceByBias, GoesOnFromASnapshotToTheBit) {
 }
 
 TEST(Dispatch, SortsSlotsByExpertAndThenByToken) {
-  // Of four tokens.
+  // Experts of four tokens.
   const at::Tensor chosen = at::tensor({2, 0, 0, 1, 2, 1, 0, 2}, at::kLong).view({4, 2});
   const Dispatch dispatch(chosen, /*experts=*/4, /*group=*/nullptr);
   EXPECT_THAT(dispatch.counts(), ElementsAre(3, 2, 3, 0));

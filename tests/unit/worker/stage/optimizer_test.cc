@@ -1,5 +1,5 @@
-// Of every kind of optimizer and of moments: small models of several stages learn, and go on after
-// a resume as if nothing had happened.
+// For every kind of optimizer and of its state: small models of several stages learn, and continue
+// after a resume as if nothing had happened.
 #include "worker/stage/optimizer.h"
 
 #include <fmt/format.h>
@@ -91,7 +91,7 @@ class Chain {
     return loss;
   }
 
-  // Of all stages, as one.
+  // A snapshot of all stages together.
   StageSnapshot Snapshot() const {
     StageSnapshot all;
     for (const auto& stage : stages_) {

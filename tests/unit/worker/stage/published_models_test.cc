@@ -61,7 +61,7 @@ class PublishedModels : public ::testing::TestWithParam<std::pair<std::string, s
   PublishedModels() : weights_(published::ReadFolder(Fixture(GetParam().first))) {}
   void SetUp() override { ASSERT_TRUE(weights_.ok()) << weights_.status(); }
 
-  // Of sequences as long as those that transformers got.
+  // Options for sequences as long as those that transformers got.
   StageOptions Options(const at::Tensor& ids) const {
     StageOptions options;
     options.model = published::ParseConfig(weights_->config_json, "config.json")->model;

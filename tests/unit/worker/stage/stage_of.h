@@ -17,7 +17,7 @@
 
 namespace longhaul::worker {
 
-// Of every family of models.
+// Runs a test for every family of models.
 class StageOf : public ::testing::TestWithParam<ModelFamily> {
  protected:
   static constexpr uint32_t kRows = 2, kContext = 16, kHidden = 32;

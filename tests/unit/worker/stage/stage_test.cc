@@ -207,7 +207,7 @@ TEST_P(StageOf, GoesOnFromASnapshotAsIfNothingHadHappened) {
   for (uint64_t step = 3; step <= 4; ++step) Train(*stage, step);
 
   StageOptions options = WholeModel();
-  options.train.seed = 99;  // What it starts with does not matter.
+  options.train.seed = 99;  // the initial values do not matter
   const auto resumed = Make(options);
   const Example half_done(8);
   ASSERT_TRUE(resumed->Forward(Microbatch(0), half_done.input()).ok());
@@ -275,8 +275,8 @@ TEST_P(StageOf, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
   StageSnapshot snapshot = whole->Snapshot().value();
   const auto part = Make(MiddleStage());
   ASSERT_TRUE(part->Restore(snapshot).ok());
-  // Of a mixture four experts and the shared one have three matrices each, and the router and the
-  // shared one's gate one.
+  // In a mixture four experts and the shared one have three matrices each; the router and the
+  // shared expert's gate have one.
   EXPECT_EQ(part->Snapshot()->parameters.size(), GetParam() == ModelFamily::kMoe ? 23u : 12u);
   const std::string name = MlpName() + ".weight";
   EXPECT_EQ(Find(part->Snapshot()->parameters, name)->values,

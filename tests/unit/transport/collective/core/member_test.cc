@@ -174,7 +174,7 @@ TEST_F(MemberTest, AStrangerWhoSaysNothingIsClosedOn) {
   EXPECT_LT(Now() - begin, absl::Seconds(10));
 }
 
-// Of another user, who has read the name where everybody can.
+// Another user has read the socket's name, which everybody can see.
 TEST_F(MemberTest, AnotherUserIsClosedOn) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const std::string id = rendezvous_->id();

@@ -9,7 +9,7 @@ using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-// Of a native communicator with T = 10 us + 1 us/KB and an alternative with its own line.
+// Times of a native communicator with T = 10 us + 1 us/KB and of an alternative with its own line.
 std::vector<Point> Points(double start, double per_byte,
                           const std::vector<uint64_t>& sizes = {1000, 10000, 100000, 1000000}) {
   std::vector<Point> points;
@@ -105,7 +105,7 @@ TEST(RangesTest, NotBelowWhereItWon) {
   EXPECT_EQ(Lines(RangesOf(candidates, 0.05)), std::vector<size_t>{0});
 }
 TEST(RangesTest, TheMarginIsHeldAgainstTheNativeOneAlone) {
-  // Of two alternatives the faster one is taken, however little faster.
+  // The faster of two alternatives is taken, however little faster it is.
   const std::vector<Candidate> candidates = {
       {{10e-6, 1e-9}}, {{20e-6, 0.8e-9}}, {{21e-6, 0.79e-9}}};
   EXPECT_EQ(Lines(RangesOf(candidates, 0.05)), (std::vector<size_t>{0, 1, 2}));

@@ -91,7 +91,7 @@ struct Rank {
   std::unique_ptr<Switcher> switcher;
   std::vector<std::byte> in = std::vector<std::byte>(1 << 20), out = in;
 
-  // Of `bytes` of bf16; the line that the call took, as the books say.
+  // Gathers `bytes` of bf16; gives the line that the call took, as the books say.
   size_t Gather(uint64_t bytes) {
     const auto before = LinesOf(Op::kAllGather);
     EXPECT_TRUE(

@@ -52,8 +52,8 @@ struct KindOfGroup {
 };
 class Deferring : public ::testing::TestWithParam<KindOfGroup> {};
 
-// Of each sum of gradients in a backward: the parameters of products that have no gradient yet
-// while those of later layers have theirs.
+// For each sum of gradients in a backward: the products whose parameters have no gradient yet while
+// those of later layers have theirs.
 std::vector<std::set<std::string>> WithoutGradientAtSums(const KindOfGroup& kind) {
   StageOptions options;
   options.model = testing::SmallModelOf(kind.family);

@@ -48,7 +48,7 @@ class SharedReaderTest : public ::testing::Test {
     threads.clear();
     return told;
   }
-  // Of element `i` of parameter `number`.
+  // The value of element `i` of parameter `number`.
   static float Value(size_t number, size_t i) { return static_cast<float>(number * 1'000'000 + i); }
 
   const ModelSpec spec_;

@@ -147,7 +147,7 @@ class Training:
         self.loss = torch.zeros((), device=self.device)
 
     def _loss(self, text, windows, seed=None, clean=False):
-        """The loss of these windows of the text. With `seed`: in training, which draws the codecs' random numbers from it."""
+        """The loss of these windows of the text. `seed`: of the codecs' random numbers; None outside training."""
         torch, context = self.torch, self.options.context
         rows = torch.stack([text[window * context:window * context + context + 1] for window in windows])
         ids = rows[:, :-1].contiguous()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how much worse a run learns that compresses all that it sends. Compares deploy/runs/composition.yaml
-(replicas of stages that ranks share), the same with nothing compressed, and one pipeline that reads the same sequences with
-nothing compressed. Needs root, for network namespaces.
+(replicas of stages that ranks share), the same with nothing compressed, and one pipeline that reads the same
+sequences with nothing compressed. Needs root, for network namespaces.
 
   tests/bench/e2e/composition_losses.py build/release/bin --text corpus.txt --out composition.csv
 

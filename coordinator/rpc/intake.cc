@@ -21,7 +21,9 @@ void Tidy(std::string* text, size_t limit) {
   *text = Printable(*text, limit);
 }
 
-// It goes into the ways of other workers, behind it a '#' (transport/relay/ticket.h), and is shown.
+// Checks the address of a worker's relay. Other workers get it with '#' and a ticket behind it
+// (transport/relay/ticket.h), and commands print it, so it must have neither '#' nor control
+// characters.
 Status CheckRelayAddress(const std::string& address) {
   const StatusOr<HostPort> parsed = ParseHostPort(address);
   if (parsed.ok() && parsed->port != 0 && address.find('#') == std::string::npos &&
@@ -80,6 +82,7 @@ Status AdmitHello(v1::Hello* hello) {
 }
 
 Status AdmitReport(v1::WorkerMessage* message) {
+  // Before anything else reads it: the limits bound what one worker can make the coordinator keep.
   const size_t limit = message->has_trace() ? kMaxTraceBytes : kMaxReportBytes;
   if (const size_t bytes = message->ByteSizeLong(); bytes > limit) {
     return TooMany("bytes in a worker's message", limit, bytes);

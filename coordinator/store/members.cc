@@ -138,7 +138,8 @@ StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const Joi
     }
   }
   LH_RETURN_IF_ERROR(CheckToken(secret, wish.role, known != nullptr, now));
-  // One whose certificate has ended cannot prove that the id is its own.
+  // An id with a valid certificate is taken. After its end the worker cannot prove that the id is
+  // its own, so whoever has a token gets it.
   if (known == nullptr && same_id != nullptr && same_id->status.until_unix_ms() > Ms(now)) {
     return absl::AlreadyExistsError(fmt::format(
         "the worker's id {} is that of the member {}, with another key; where this is the same "

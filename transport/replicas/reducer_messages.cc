@@ -1,4 +1,4 @@
-// What a reducer makes of the other replicas' messages.
+// How a Reducer checks and takes messages of the other replicas.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,14 +47,15 @@ Status Reducer::Take(uint32_t from, std::vector<std::byte> message) {
   return Annotate(Hold(from, *header, std::move(message)), who);
 }
 
-// A replica that has all parameters of this step may be in the next one already.
+// Keeps a message of the next step: a replica that has all parameters of this step may be there
+// already.
 Status Reducer::Hold(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
   if (step_ && header.step != *step_ + 1) {
     return absl::InvalidArgumentError(fmt::format("expected {} of step {} or {}, got step {}",
                                                   ToString(header.kind), *step_, *step_ + 1,
                                                   header.step));
   }
-  // What comes without an answer of this replica.
+  // Only these two are sent before this replica has sent anything in that step.
   if (header.kind != MessageKind::kGradients && header.kind != MessageKind::kIndex) {
     return absl::InvalidArgumentError(fmt::format(
         "{} of step {} came before this replica's gradients", ToString(header.kind), header.step));
@@ -80,6 +81,7 @@ Status Reducer::Handle(uint32_t from, const MessageHeader& header, std::vector<s
     return absl::InvalidArgumentError(fmt::format("expected {} of step {}, got step {}",
                                                   ToString(header.kind), *step_, header.step));
   }
+  // Taken here: the message is moved away below.
   const uint64_t bytes = message.size();
   const auto payload = PayloadOf(std::span<const std::byte>(message));
   uint64_t asked_for = 0;
@@ -132,6 +134,7 @@ Status Reducer::TakeIndex(uint32_t from, const MessageHeader& header,
   if (!state.sum) return absl::InvalidArgumentError("index: this shard has no sparse parameters");
   LH_RETURN_IF_ERROR(state.sum->AddIndex(from, payload, ShardOf(header.bucket, options_.replica),
                                          layout_.options().gradients.keep));
+  // Replicas learn the union of positions with the last index; their numbers come after that.
   if (!state.sum->HasIndices()) return absl::OkStatus();
   state.sum->Plan(static_cast<uint32_t>(*step_));
   for (uint32_t k = 1; k < layout_.options().replicas; ++k) {

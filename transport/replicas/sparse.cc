@@ -19,6 +19,8 @@ namespace tagc = codec::tagc;
 // A sum of all replicas' numbers stays below 2^30.
 constexpr int kNumberBits = 30;
 
+// Numbers travel as integers: their sum is the same in any order, so all replicas agree to the bit.
+// The exponent is the largest with which the sum of so many numbers of that size fits.
 int32_t ExponentFor(uint32_t largest, uint32_t replicas) {
   if (largest == 0) return 0;
   const int room = kNumberBits - 1 - static_cast<int>(std::bit_width(replicas - 1));
@@ -68,6 +70,7 @@ StatusOr<IndexPayload> SparseContribution::Select(const Shard& shard, double kee
     index.nonfinite |= !finite;
   }
   bitmap_ = index.bitmap;
+  // The residuals stay as they are: a step with such a gradient is skipped by all.
   if (index.nonfinite) return index;
   for (const Piece& piece : shard.sparse) {
     const std::span<float> residual = Part(residuals[piece.parameter].span, piece);
@@ -109,6 +112,7 @@ StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
     const float value = values_[k++];
     const int32_t fixed = ToFixed(value, all.exponent);
     const auto number = static_cast<uint32_t>(fixed);
+    // What rounding to an integer loses stays in the residual for the next step.
     lost.push_back(static_cast<float>(double{value} - FromFixed(number, all.exponent)));
     while (skipped < left_out.size() && all.left_out[skipped] < position) ++skipped;
     if (skipped < left_out.size() && all.left_out[skipped] == position) {
@@ -152,6 +156,7 @@ Status SparseSum::AddIndex(uint32_t replica, std::span<const std::byte> payload,
   for (const Piece& piece : shard.sparse) {
     const std::span<uint64_t> words = WordsOf(piece, index.bitmap);
     const uint64_t kept = tagc::Count(words);
+    // Bits behind the last element would be positions that no parameter has.
     const uint64_t expected = index.nonfinite ? 0 : Kept(piece, keep);
     if (kept != expected || (piece.count % 64 != 0 && words.back() >> piece.count % 64 != 0)) {
       return absl::InvalidArgumentError(
@@ -188,6 +193,7 @@ void SparseSum::Plan(uint32_t seed) {
 UnionPayload SparseSum::UnionFor(uint32_t replica) const {
   UnionPayload all = union_;
   all.is_receivers = !all.nonfinite && all.bitmap == indices_[replica]->bitmap;
+  // A replica that has kept just these positions knows the bitmap; it is not sent to it.
   if (all.nonfinite || all.is_receivers) all.bitmap.clear();
   return all;
 }

@@ -22,7 +22,8 @@ namespace {
 // After a coordinator that did not serve, before the next try.
 constexpr absl::Duration kFetchPause = absl::Milliseconds(200);
 
-// A chunk that comes at `offset`: within what was announced, which the disk has room for.
+// Checks a chunk that comes at `offset`: it must lie within the announced size, and the disk must
+// have room for the rest.
 Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string& folder) {
   if (offset > chunk.total_bytes() || chunk.data().size() > chunk.total_bytes() - offset) {
     return absl::InvalidArgumentError(
@@ -53,6 +54,7 @@ StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline dea
   const std::string path = fmt::format("{}/{}", folder_, sha256);
   std::error_code error;
   if (std::filesystem::exists(path, error)) return path;
+  // A file that was begun before is continued at its end.
   const std::string part = path + ".part";
   Status status;
   do {
@@ -69,6 +71,7 @@ StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline dea
     return absl::DataLossError(fmt::format(
         "expected data with SHA-256 {}, got {}; it will be fetched anew", sha256, hash));
   }
+  // Synced before it gets its name: whoever sees the name takes the contents as checked.
   LH_RETURN_IF_ERROR(SyncPath(part));
   if (std::rename(part.c_str(), path.c_str()) != 0) {
     return FromErrno(fmt::format("cannot rename to {}", path), errno);

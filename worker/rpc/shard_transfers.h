@@ -1,7 +1,6 @@
 // Transfers checkpoint files from one worker's store to another's over separate links, concurrently
 // with training: copies for safety, and the state that a stage's new worker needs.
 //
-//
 //   source                                  holder
 //     dials or expects, as commanded         the other
 //                                 <---       how many bytes may be sent

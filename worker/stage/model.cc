@@ -79,6 +79,7 @@ Model::Layout Model::LayoutOf(const at::Tensor& documents, int64_t first, int64_
   Layout layout;
   layout.first = first;
   if (!documents.defined()) {
+    // Without a mask attention uses the fast causal kernel, which does only for whole sequences.
     if (first == 0) return layout;  // causal()
     layout.mask =
         at::ones({1, 1, tokens, first + tokens}, at::TensorOptions(at::kBool).device(device))
@@ -89,7 +90,7 @@ Model::Layout Model::LayoutOf(const at::Tensor& documents, int64_t first, int64_
   const at::Tensor same =
       seen.narrow(1, first, tokens).unsqueeze(2).eq(seen.unsqueeze(1)).tril(first);
   layout.mask = same.unsqueeze(1);
-  // As many of its document as stand up to a token, but for itself.
+  // A token's position is the count of tokens before it in its own document.
   layout.positions = same.sum(2) - 1;
   return layout;
 }
@@ -101,7 +102,7 @@ at::Tensor Model::RunBlocks(const at::Tensor& input, const Layout& layout, size_
   if (group_ != nullptr)
     x = embeds && group_->kind().partial() ? group_->Spread(x) : group_->Begin(x);
   for (size_t block = begin; block < end; ++block) x = RunBlock(block, x, layout);
-  // The head reads what each rank has of its own.
+  // The head computes with each rank's own part of x, so nothing is summed before it.
   if (group_ == nullptr || (ends && group_->kind().partial())) return x;
   return group_->End(x);
 }
@@ -123,6 +124,7 @@ KeysAndValues Seen::Extend(size_t block, const KeysAndValues& new_ones) {
 
 at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
   const at::NoGradGuard no_grad;
+  // Without a mask several new tokens attend rightly only where none came before.
   LH_CHECK(seen->tokens == 0 || input.size(1) == 1, "{} tokens follow {}", input.size(1),
            seen->tokens);
   Layout layout;

@@ -1,4 +1,5 @@
-// The dashboard's page: what the browser gets.
+// The files of the dashboard's page (HTML, styles, scripts), compiled into the program, as the HTTP
+// server gives them to browsers. Constant; thread-safe.
 #ifndef LONGHAUL_COORDINATOR_HTTP_PAGE_ASSETS_H_
 #define LONGHAUL_COORDINATOR_HTTP_PAGE_ASSETS_H_
 

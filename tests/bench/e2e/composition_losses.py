@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What it costs in learning to compress all that a run sends: deploy/runs/composition.yaml, replicas of stages that
-ranks share; the same with nothing compressed; and one pipeline that reads the same sequences, with nothing
-compressed. Needs root, for network namespaces.
+"""Measures how much worse a run learns that compresses all that it sends. Compares deploy/runs/composition.yaml
+(replicas of stages that ranks share), the same with nothing compressed, and one pipeline that reads the same
+sequences with nothing compressed. Needs root, for network namespaces.
 
   tests/bench/e2e/composition_losses.py build/release/bin --text corpus.txt --out composition.csv
 
@@ -23,7 +23,7 @@ RUN_FILE = ROOT / "deploy/runs/composition.yaml"
 WORKERS, RANKS = 4, 2
 UNCODED = {"links.forward": "none", "links.backward": "none", "group.forward": "none", "group.backward": "none",
            "pipeline.gradients": "none", "pipeline.parameters": "fp32"}
-# Of the file's 2 microbatches each of two replicas has its own.
+# Each of the two replicas reads its own 2 microbatches, so one pipeline reads 4.
 ONE = {**UNCODED, "group.tensor": 1, "pipeline.replicas": 1, "train.microbatches": 4}
 BASE = "one pipeline"
 VARIANTS = {BASE: ONE, "nothing compressed": UNCODED, "all compressed": {}}

@@ -123,7 +123,7 @@ def resume_rows(cluster, repeats):
 
 
 def starved_shares(cluster, seconds):
-    """Of workers with two open links and with one, which wait for data that do not come."""
+    """CPU shares of workers with two open links and with one, which wait for data that do not come."""
     # At this rate one activation takes half a minute, so stages 2 and 3 get nothing; what links that are
     # measured leave in the queues would take as long, and the handshakes wait behind it.
     cluster.set_rate("64kbit")

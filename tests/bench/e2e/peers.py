@@ -48,7 +48,7 @@ RANK = pathlib.Path(__file__).resolve().parent / "peer_rank.py"
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 PORT = 29500  # of the rendezvous, in the first rank's namespace
 OPTIMIZER = {"lr": 1e-3, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1}
-# Of a fall of the loss; more than what seeds and the codecs make of a few steps.
+# Each loss must fall by this share of the largest fall; seeds and codecs make less of a difference in a few steps.
 LEAST_FALL_SHARE = 0.5
 
 # NCCL takes ranks of one machine for neighbours, whatever their namespaces; here nothing but the
@@ -148,7 +148,7 @@ def uplinks(cluster):
 
 
 def interfaces(worker):
-    """Of a worker's namespace: the name of that of its data, the address of that of its control."""
+    """In a worker's namespace: the name of its data interface and the address of its control interface."""
     found = json.loads(call(["ip", "-n", worker["network"], "-json", "-4", "addr", "show"]))
     addresses = {entry["ifname"]: entry["addr_info"][0]["local"] for entry in found
                  if entry["ifname"] != "lo" and entry["addr_info"]}
@@ -267,7 +267,7 @@ class Comparison:
                 split_of(done.plan))
 
     def _ratio(self, row):
-        """Of its speed to that of the best peer at its rate, of those that have run; else None."""
+        """The row's speed by that of the fastest peer at its rate; None if no peer has run at it."""
         best = min((other["median_seconds"] for other in self.measurements
                     if other["who"] == "torch" and other["rate"] == row["rate"]), default=None)
         return best and best / row["median_seconds"]

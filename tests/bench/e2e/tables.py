@@ -47,13 +47,13 @@ def table_of(arguments):
 
 
 def peak_bytes(pid):
-    """Of its memory, since it began."""
+    """The largest memory of the process since it began, in bytes."""
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 
 
 def write_run_file(folder, ids, steps):
-    """Of a data set with all ids in any order, again and again."""
+    """Writes a run file and its data set, which repeats all ids in a random order."""
     shuffled = list(range(ids))
     random.Random(1).shuffle(shuffled)
     tokens = steps * MICROBATCHES * SEQUENCES * CONTEXT + 1

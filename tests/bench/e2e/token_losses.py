@@ -51,7 +51,7 @@ STANDARD = list(PAIRS)[:7]
 TARGETS = {"predict4": 0.5, "predict3": 1.5}  # percent of loss, in runs of at least
 TARGET_TOKENS = 20_000_000
 COLUMNS = ("seed", "pair", "step", "tokens", "bytes", "loss", "clean_loss", "error", "seconds")
-# Of Student's distribution, both sides together 5 %, by degrees of freedom.
+# Quantiles of Student's distribution by degrees of freedom; both tails together have 5 %.
 QUANTILES = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
@@ -147,7 +147,7 @@ class Training:
         self.loss = torch.zeros((), device=self.device)
 
     def _loss(self, text, windows, seed=None, clean=False):
-        """Of windows of the text; `seed`: it trains."""
+        """The loss of these windows of the text. `seed`: of the codecs' random numbers; None outside training."""
         torch, context = self.torch, self.options.context
         rows = torch.stack([text[window * context:window * context + context + 1] for window in windows])
         ids = rows[:, :-1].contiguous()

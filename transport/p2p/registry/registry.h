@@ -12,15 +12,16 @@
 
 namespace longhaul::transport {
 
-// Each backend takes what it needs.
+// Options of all backends; each reads those that it needs.
 struct TransportOptions {
   std::string bind_address;    // where to listen, "10.77.0.2:0"; port 0: any free one
   std::string network_device;  // "eth0"; empty: the one that has the address
-  // host:port of the coordinator at hand, which carries links as a relay. Thread-safe.
+  // Returns host:port of the coordinator that serves now, which carries links as a relay.
+  // Thread-safe.
   std::function<std::string()> coordinator = {};
 };
 
-// Errors are those of the backend's own factory.
+// Makes a transport and lets it listen. Errors are those of the backend's own factory.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,
                                                      const TransportOptions& options);
 

@@ -25,7 +25,7 @@ std::vector<int64_t> ShapeOf(const model::Parameter& parameter, const model::Sha
   return shape;
 }
 
-// Writes what a rank has of a parameter to its places in the whole.
+// Copies a rank's `values` of a parameter to their places in `whole`.
 void Place(const model::Parameter& parameter, const model::Share& share,
            std::span<const float> values, std::span<float> whole) {
   for (const auto& [first, count] : model::StretchesOf(parameter, share)) {
@@ -98,7 +98,7 @@ std::vector<NamedArray> Shares::JoinArrays(std::span<const StageSnapshot> parts,
             wholes[place->second].array.values);
     }
   }
-  // As one rank has them, and so as any number of ranks does.
+  // In the order of a stage with one rank, so that a checkpoint fits any number of ranks.
   std::ranges::stable_sort(wholes, {}, [](const Whole& whole) { return whole.shared->place; });
   std::vector<NamedArray> joined;
   for (Whole& whole : wholes) joined.push_back(std::move(whole.array));
@@ -128,6 +128,7 @@ StatusOr<StageSnapshot> Shares::Cut(const StageSnapshot& whole, uint32_t rank) c
             array.name, fmt::join(ShapeOf(parameter), ", "), fmt::join(array.shape, ", ")));
       }
       const model::Share& share = shared->of_rank[rank];
+      // A rank without a share of this parameter has no array for it.
       if (share.ranges.empty()) continue;
       NamedArray cut{array.name, ShapeOf(parameter, share), {}};
       for (const auto& [first, count] : model::StretchesOf(parameter, share)) {

@@ -52,6 +52,7 @@ Program::Program(Terminal terminal)
   flags_before_ = AddCommonFlags(app_.get(), before_);
   app_->get_formatter()->column_width(34);
   AddSubmitCommands(*this);
+  AddKeysCommand(*this);
   AddWatchCommand(*this);
   AddRunCommands(*this);
   AddStepsCommand(*this);

@@ -94,6 +94,7 @@ class Program {
 };
 
 void AddSubmitCommands(Program& program);      // submit, plan
+void AddKeysCommand(Program& program);         // keys
 void AddWatchCommand(Program& program);        // watch
 void AddRunCommands(Program& program);         // ps, status, stop, replicas
 void AddStepsCommand(Program& program);        // steps

@@ -213,7 +213,8 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
   for (const std::string& text_override : overrides) {
     submission.request.add_overrides(text_override);
   }
-  if (submission.mixture) submission.request.add_overrides(DataOverride(submission.spec));
+  if (submission.mixture)
+    submission.request.add_overrides(SectionOverride("data", submission.spec));
   return submission;
 }
 
@@ -273,13 +274,13 @@ Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& s
       }));
   submission.weights_json = published::ToJson(*submission.weights);
   submission.spec.weights.sha256 = Sha256Hex(submission.weights_json);
-  submission.request.add_overrides(ModelOverride(submission.spec));
+  submission.request.add_overrides(SectionOverride("model", submission.spec));
   return absl::OkStatus();
 }
 
 void DescribeModel(Submission& submission) {
   if (!submission.weights) return;
-  submission.request.add_overrides(ModelOverride(submission.spec));
+  submission.request.add_overrides(SectionOverride("model", submission.spec));
 }
 
 namespace {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "run/file/group_fields.h"
 #include "run/replicas/options.h"
 
 namespace longhaul::coordinator {

@@ -5,38 +5,9 @@
 #include <cmath>
 #include <vector>
 
+#include "run/file/keys.h"
+
 namespace longhaul::coordinator {
-namespace {
-
-RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
-  const RunSpec none;
-  spec.name = none.name;
-  spec.data.text = none.data.text;
-  spec.data.seed = none.data.seed;
-  spec.validation = none.validation;
-  spec.train.steps = none.train.steps;
-  spec.train.microbatches = none.train.microbatches;
-  spec.train.seed = none.train.seed;
-  spec.train.optimizer.lr = none.train.optimizer.lr;
-  spec.train.schedule = none.train.schedule;
-  spec.train.on_nonfinite = none.train.on_nonfinite;
-  spec.pipeline.stages = none.pipeline.stages;
-  spec.pipeline.schedule = none.pipeline.schedule;
-  spec.pipeline.send_order = none.pipeline.send_order;
-  spec.pipeline.depth = none.pipeline.depth;
-  spec.transport = none.transport;
-  spec.links.cache_limit_bytes = none.links.cache_limit_bytes;
-  spec.links.measure = none.links.measure;
-  spec.links.chosen = none.links.chosen;
-  spec.checkpoint = none.checkpoint;
-  spec.recovery = none.recovery;
-  spec.topology = none.topology;
-  spec.peer_timeout = none.peer_timeout;
-  return spec;
-}
-
-}  // namespace
-
 bool IsPlausible(const v1::LayerTimes& times) {
   std::vector<double> values = {times.embedding_forward(),
                                 times.embedding_backward(),
@@ -75,14 +46,15 @@ std::string MeasuredModel(const RunSpec& spec) {
 
 bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other) {
   RunSpec as_other = timed;
-  // All that was left open was timed.
+  // Every group that the file left open was timed.
   if (timed.group.is_auto() && !other.group.is_auto()) {
     as_other.group = timed.group.Settled(other.group.tensor, other.group.expert);
   }
   if (timed.replicas.count_auto) as_other.replicas = other.replicas;
-  // Microbatches whole were, and the plan divides.
+  // Whole microbatches were timed, and the plan divides their times.
   if (!timed.pipeline.slices) as_other.pipeline.slices = other.pipeline.slices;
-  return WithoutWhatTakesNoTime(as_other) == WithoutWhatTakesNoTime(other);
+  return config::OnlyWhatAffects(config::kTiming, as_other) ==
+         config::OnlyWhatAffects(config::kTiming, other);
 }
 
 }  // namespace longhaul::coordinator

@@ -15,8 +15,8 @@ bool IsPlausible(const v1::LayerTimes& times);
 // For people: "gpt, hidden 256, context 256, microbatches of 1, fp32".
 std::string MeasuredModel(const RunSpec& spec);
 
-// Whether what a worker timed for one run is what it would time for the other: they differ at most
-// in keys that are known to have nothing to do with it.
+// True: a worker's layer times of the run `timed` hold for `other`, too. The two differ at most in
+// keys that do not affect timing (run/file/keys.h).
 bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other);
 
 }  // namespace longhaul::coordinator

@@ -4,9 +4,8 @@
 
 #include <string>
 #include <string_view>
-#include <variant>
 
-#include "run/model/family.h"
+#include "run/file/keys.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -43,47 +42,25 @@ void CompareFiles(const std::vector<v1::DataFile>& before, const std::vector<v1:
   }
 }
 
-void CompareModels(const ModelSpec& before, const ModelSpec& now, Differences* differences) {
-  differences->Compare("model.family", ToString(before.family), ToString(now.family));
-  differences->Compare("model.layers", before.layers, now.layers);
-  differences->Compare("model.hidden", before.hidden, now.hidden);
-  differences->Compare("model.heads", before.heads, now.heads);
-  differences->Compare("model.context", before.context, now.context);
-  differences->Compare("model.tied", before.tied, now.tied);
-  const auto vocabulary = [](const ModelSpec& model) {
-    return model.vocabulary ? fmt::format("{}", *model.vocabulary) : std::string("auto");
-  };
-  differences->Compare("model.vocabulary", vocabulary(before), vocabulary(now));
-  const auto lora = [](const ModelSpec& model) {
-    if (!model.lora) return std::string("left out");
-    return fmt::format("rank {}, alpha {}, targets {}", model.lora->rank, model.lora->alpha,
-                       fmt::join(model.lora->targets, ", "));
-  };
-  differences->Compare("train.lora", lora(before), lora(now));
-  if (before.family != now.family) return;
-  for (const model::Key& key : model::FamilyOf(before).keys) {
-    differences->Compare(fmt::format("model.{}", key.name), model::TextOf(key, before),
-                         model::TextOf(key, now));
-  }
-}
-
 }  // namespace
 
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files) {
   const RunSpec& before = record.spec;
   Differences differences;
-  CompareModels(before.model, spec.model, &differences);
-  differences.Compare("model.weights", before.weights.sha256, spec.weights.sha256);
-  differences.Compare("data.tokenizer", before.data.tokenizer, spec.data.tokenizer);
-  differences.Compare("data.list", before.data.list_sha256, spec.data.list_sha256);
-  differences.Compare("data.seed", before.data.seed, spec.data.seed);
+  const bool same_family = before.model.family == spec.model.family;
+  const bool same_replicas = before.replicas.count == spec.replicas.count;
+  for (const config::Key* key : config::ComparedKeys()) {
+    if ((key->affects & config::kModel) == 0) continue;
+    if (key->notes.of_family && !same_family) continue;
+    if (key->path == "train.microbatches" && !same_replicas) continue;
+    const std::string was = config::TextOf(*key, before), is = config::TextOf(*key, spec);
+    // A file that leaves the value open takes the run's.
+    if (key->notes.auto_is_open && (was == "auto" || is == "auto")) continue;
+    differences.Compare(key->path, was, is);
+  }
   CompareFiles(record.data_files, files, &differences);
-  // The validation part is cut off the same token file.
-  differences.Compare("validation.share", before.validation.share, spec.validation.share);
-  if (before.replicas.count == spec.replicas.count) {
-    differences.Compare("train.microbatches", before.train.microbatches, spec.train.microbatches);
-  } else {
+  if (!same_replicas) {
     differences.Compare("train.microbatches times pipeline.replicas",
                         before.train.microbatches * before.replicas.count,
                         spec.train.microbatches * spec.replicas.count);
@@ -95,26 +72,9 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
     differences.Compare("pipeline.gradients", replicas::ToString(before.replicas.gradients),
                         replicas::ToString(spec.replicas.gradients));
   }
-  differences.Compare("train.microbatch_size", before.train.microbatch_size,
-                      spec.train.microbatch_size);
-  // A file that leaves it open takes the run's.
-  if (before.train.dtype != ComputeDtype::kAuto && spec.train.dtype != ComputeDtype::kAuto) {
-    differences.Compare("train.dtype", ToString(before.train.dtype), ToString(spec.train.dtype));
-  }
-  differences.Compare("train.seed", before.train.seed, spec.train.seed);
-  differences.Compare("train.optimizer.kind", ToString(before.train.optimizer.kind),
-                      ToString(spec.train.optimizer.kind));
   // Ranks with channels of their own are another model for each number of them.
-  const GroupSpec &group_before = before.group, &group = spec.group;
-  differences.Compare("group.p", group_before.shared_channels, group.shared_channels);
-  if (group_before.shared_channels < 1 && group.shared_channels < 1) {
-    differences.Compare("group.tensor", group_before.tensor, group.tensor);
-  }
-  differences.Compare("pipeline.threads_per_stage", before.pipeline.threads_per_stage,
-                      spec.pipeline.threads_per_stage);
-  // As dtype.
-  if (before.pipeline.slices && spec.pipeline.slices) {
-    differences.Compare("pipeline.slices", *before.pipeline.slices, *spec.pipeline.slices);
+  if (before.group.shared_channels < 1 && spec.group.shared_channels < 1) {
+    differences.Compare("group.tensor", before.group.tensor, spec.group.tensor);
   }
   if (differences.text().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(

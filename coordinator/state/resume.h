@@ -10,12 +10,12 @@
 
 namespace longhaul::coordinator {
 
-// kFailedPrecondition with a sentence that names every key which a resumed run must keep and which
-// differs: what the parameters, the data, the sample order or the bits of a step depend on.
+// kFailedPrecondition with a sentence that names every key that a resumed run must keep and that
+// differs: keys that affect the model (run/file/keys.h), and the contents of the data.
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
 
-// Of a run that is done: kFailedPrecondition unless the file asks for more steps than the run has,
+// For a run that is done: kFailedPrecondition unless the file asks for more steps than the run has,
 // and there is a checkpoint to go on from.
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec);
 

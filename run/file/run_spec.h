@@ -1,5 +1,5 @@
 // The run file: what a user wants trained, and how. Parsed and checked by the same code in the CLI
-// (before it dials) and in the coordinator. docs/design/formats.md has the keys.
+// (before it dials) and in the coordinator. The keys are rows of keys.h.
 //
 // Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
 // one per line as "file:line:column: what was expected, what came, what to do".
@@ -23,56 +23,56 @@
 
 namespace longhaul {
 
-// What a run of several replicas does about a worker that is lost and has no replacement.
+// What a run with several replicas does about a lost worker that nobody replaces.
 enum class LostReplica : uint8_t {
-  kExact,     // it waits for one; the losses are those of an unbroken run, bit for bit
-  kContinue,  // it goes on with the replicas that are whole, and takes others in when it can
+  kExact,     // waits for a replacement; losses are those of an unbroken run, bit for bit
+  kContinue,  // goes on with the whole replicas, and takes others in when it can
 };
 
-// Of products: "fp32", "bf16", "auto".
+// Type of matrix products: "fp32", "bf16", "auto".
 enum class ComputeDtype : uint8_t {
   kFp32,
   kBf16,
   kAuto,  // bf16 where all workers of the run compute on GPUs, else fp32; a plan says which
 };
-// "auto": where a worker of the run listens on an address that is not private.
+// kAuto: links are encrypted if a worker of the run listens on an address that is not private.
 enum class EncryptKind : uint8_t { kAuto, kRequired, kOff };  // "auto" "required" "off"
-// When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
-// busy both with activations going down and with gradients going up shares itself between
-// connections as TCP happens to: seconds of bad luck at 10 Mbit/s, and a pipeline that starves.
+// When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that sends
+// activations down and gradients up at once is shared as TCP happens to share it. At 10 Mbit/s that
+// can cost seconds in which the pipeline starves.
 enum class SendOrder : uint8_t {
-  kAuto,  // the planner chooses by how many microbatches activations go ahead of gradients
+  kAuto,  // the planner chooses how many microbatches activations go ahead of gradients
   // Gradients wait until all activations of the step but one have come in, so that every interface
-  // does one thing at a time. Near the lower bound where the links are alike (backwards are
-  // computed without waiting, and nothing is lost by sending them late); bad where latency is long
-  // beside a transfer, or the first stage's link is slow. Needs a depth of all microbatches in all
-  // stages.
+  // does one thing at a time. This is near the lower bound where links are alike, because backward
+  // never waits. It is bad where latency is long beside a transfer, or the first stage's link is
+  // slow. It needs all microbatches of a step in flight in every
+  // stage.
   kActivationsFirst,
   kAsReady,
 };
 // Which workers a run takes, and in which order: "auto", "names".
 enum class PlacementKind : uint8_t {
-  kAuto,   // of all that are free those, and as, the plan predicts the shortest step
+  kAuto,   // the free workers, in the order, with the shortest predicted step
   kNames,  // the first by name, in the order of their names
 };
-// What a stage does without for the sake of memory, and computes again in backward: "none",
+// Activations that a stage does not keep, to save memory, and computes again in backward: "none",
 // "blocks", "stage". Results are the same to the bit.
 enum class Recompute : uint8_t {
   kNone,
-  kBlocks,  // a block keeps its input alone; activations of one block at a time
-  kStage,   // the stage keeps its input alone; then activations of all of its blocks
+  kBlocks,  // each block keeps its input alone; backward holds activations of one block
+  kStage,   // the stage keeps its input alone; backward holds activations of all blocks
 };
 enum class OptimizerKind : uint8_t {
   kAdamW,  // "adamw"
-  kMuon,   // "muon": for the matrices of blocks; AdamW with the same rate for all else
+  kMuon,   // "muon": for the matrices of blocks; AdamW with the same rate for the rest
 };
 enum class MomentDtype : uint8_t { kFp32, kBf16 };  // "fp32", "bf16"
-// Of the learning rate: "constant", "cosine", "linear", "wsd". All begin with the warm-up.
+// Course of the learning rate after the warm-up: "constant", "cosine", "linear", "wsd".
 enum class LrScheduleKind : uint8_t {
   kConstant,
   kCosine,  // half a cosine, from lr to final_ratio * lr at the last step
-  kLinear,  // likewise, on a line
-  kWsd,     // warm-up, stable, decay: lr, then on a line to final_ratio * lr over the last steps
+  kLinear,  // a line, from lr to final_ratio * lr at the last step
+  kWsd,     // warm-up, stable, decay: lr, then a line to final_ratio * lr over the last steps
 };
 
 // What becomes of a step whose loss or gradient norm is not finite: "stop", "skip".
@@ -80,7 +80,7 @@ enum class OnNonfinite : uint8_t {
   kStop,  // the run fails
   kSkip,  // no stage updates anything in this step; kMostSkippedInARow
 };
-// Of steps that are skipped: the run fails at the next one.
+// The run fails when more steps than this are skipped in a row.
 inline constexpr uint32_t kMostSkippedInARow = 10;
 
 // Which validations are done a second time with boundaries in fp32: "always" "end" "never".
@@ -95,7 +95,7 @@ enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
   kZip,   // without loss, bf16 alone
-  kAuto,  // kNone or kZip, whichever a worker finds to be faster
+  kAuto,  // kNone or kZip, whichever a worker measures to be faster
 };
 
 std::string_view ToString(ComputeDtype dtype);
@@ -111,42 +111,42 @@ std::string_view ToString(OnNonfinite what);
 std::string_view ToString(CleanValidation clean);
 std::string_view ToString(GroupCollective what);
 
-// The values that parameters begin with, where these are not random.
+// Published weights that training begins with, instead of random ones.
 struct WeightsSpec {
   // "model.from": a folder as Hugging Face's libraries write it (run/published/weights.h). It fills
-  // in what the file does not say of the model.
+  // in keys of the model that the file leaves out.
   std::string from;
   bool upload = true;  // "model.upload": to workers that do not have the folder
   // "model.tied: split": embedding and head both begin with the one matrix of a tied model, and are
   // then trained apart.
   bool split = false;
-  // "model.weights": the content address of the list of its tensors, which the CLI makes.
+  // "model.weights": content address of the list of tensors, which the CLI makes.
   std::string sha256;
   friend bool operator==(const WeightsSpec&, const WeightsSpec&) = default;
 };
 
-// A data set (docs/design/data_sets.md) of those that a run reads.
+// A data set that a run reads (docs/design/data_sets.md).
 struct DataSource {
   std::string from;   // a folder, relative to the run file's
-  double weight = 1;  // of its sequences among all
+  double weight = 1;  // relative share of its sequences
   friend bool operator==(const DataSource&, const DataSource&) = default;
 };
 
 struct DataSpec {
-  // One of the two is required.
+  // Either `text` or `sets` is given.
   std::vector<std::string> text;  // globs, relative to the run file's folder
   std::vector<DataSource> sets;
   std::string tokenizer = "bytes";  // of `text`
   uint64_t seed = 1;
-  // Of sets: to workers that do not have the folders; what a worker that reads them keeps in
-  // memory.
+  // For `sets`: workers without the folders get their files; memory in which a worker keeps what it
+  // reads.
   bool upload = true;
   uint64_t memory_bytes = uint64_t{256} << 20;
-  // Of sets, "mask: document": attention, positions and loss stay within documents, which end with
-  // the end token; else a window is one document, whatever it has.
+  // For `sets`, "mask: document": attention, positions and loss stay within documents, which end
+  // with the end token. False: a window counts as one document.
   bool mask_documents = false;
-  // Of sets, what the CLI fills in: the content address of the list of their files, how many tokens
-  // there are, and whether the loss of some does not count.
+  // The CLI fills these in for `sets`: content address of the list of files, size of the
+  // vocabulary, and whether the loss of some tokens does not count.
   std::string list_sha256;
   uint32_t vocabulary = 0;
   bool masks = false;
@@ -157,10 +157,10 @@ struct ValidationSpec {
   double share = 0.05;    // of the text's end
   uint32_t every = 50;    // steps, and after the last one; 0 = never
   uint32_t samples = 64;  // sequences
-  // Activations go through the links' codecs, and in a clean validation as fp32: that loss is the
-  // exported model's. Where no link compresses activations every validation is both.
+  // In a clean validation activations are sent as fp32, so its loss is the exported model's.
+  // Without codecs of activations every validation is clean.
   CleanValidation clean = CleanValidation::kEnd;
-  bool at_start = false;  // before the first step, too; with model.from the default is true
+  bool at_start = false;  // also before the first step; default with model.from: true
   friend bool operator==(const ValidationSpec&, const ValidationSpec&) = default;
 };
 
@@ -172,7 +172,7 @@ struct OptimizerSpec {
   double weight_decay = 0.1;  // on matrices only
   double clip_norm = 1.0;     // global; 0 = no clipping
   double momentum = 0.95;     // Muon's
-  // What is remembered between steps is kept so. Arithmetic is fp32, and checkpoints hold fp32.
+  // Type of the optimizer state between steps. Arithmetic and checkpoints are in fp32.
   MomentDtype moments = MomentDtype::kFp32;
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
@@ -182,7 +182,7 @@ struct LrScheduleSpec {
   uint64_t warmup = 0;       // steps
   double final_ratio = 0.1;  // of lr, at the last step
   double decay = 0.2;        // wsd: share of all steps
-  // wsd: the steps of the decay, the last ones of `steps`.
+  // wsd: how many of the last steps decay.
   uint64_t DecaySteps(uint64_t steps) const;
   friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
 };
@@ -191,10 +191,10 @@ struct TrainSpec {
   uint64_t steps = 0;            // required; 0, with model.from alone: the run only validates
   uint32_t microbatches = 0;     // required; per step, of each replica
   uint32_t microbatch_size = 1;  // sequences
-  ComputeDtype dtype = ComputeDtype::kFp32;  // a run file that says nothing: auto
+  ComputeDtype dtype = ComputeDtype::kFp32;  // a run file without the key: auto
   uint64_t seed = 1;
-  // On GPUs only algorithms that give the same bits each time, which costs some speed; a CPU has no
-  // others.
+  // GPUs use only algorithms that give the same bits each time, which costs some speed. CPUs always
+  // do.
   bool deterministic = false;
   OptimizerSpec optimizer;
   LrScheduleSpec schedule;
@@ -210,50 +210,50 @@ struct PipelineSpec {
   uint32_t threads_per_stage = 1;
   std::optional<uint32_t>
       depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
-  // Equally many tokens each, in which microbatches go through the pipeline; nullopt = "auto": the
-  // first plan chooses their number.
+  // Sequence chunks of equal length in which a microbatch goes through the pipeline; nullopt =
+  // "auto": the first plan chooses their number.
   std::optional<uint32_t> slices = 1;
-  uint32_t SlicesNow() const { return slices.value_or(1); }  // until it is chosen
+  uint32_t SlicesNow() const { return slices.value_or(1); }  // before the choice: 1
   PlacementKind placement = PlacementKind::kAuto;
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
-// Copies of the pipeline that train together, each on microbatches of its own: keys of the section
+// Data-parallel replicas of the pipeline, each with microbatches of its own: keys of the section
 // "pipeline".
 struct ReplicasSpec {
   uint32_t count = 1;  // "replicas"
-  // "replicas: auto": the first plan chooses the count, which is 1 until then. Until then
-  // train.microbatches are those of all replicas together.
+  // "replicas: auto": the first plan chooses the count. Until then the count is 1, and
+  // train.microbatches counts those of all replicas together.
   bool count_auto = false;
   replicas::GradientOptions gradients;                                  // "gradients"
   replicas::ParameterForm parameters = replicas::ParameterForm::kFp32;  // "parameters"
-  // Replicas have parameters of their own between exchanges: local-sgd.
+  // local-sgd: replicas have parameters of their own between exchanges.
   bool trains_apart() const { return gradients.form == replicas::GradientForm::kLocalSgd; }
   // Steps from one exchange to the next.
   uint32_t steps_apart() const { return count > 1 && trains_apart() ? gradients.local.steps : 1; }
   friend bool operator==(const ReplicasSpec&, const ReplicasSpec&) = default;
 };
 
-// How many ranks of a worker share a stage: section "group". Each has a device of the worker.
+// The ranks of a worker that share a stage: section "group". Each rank has a device of the worker.
 struct GroupSpec {
-  uint32_t tensor = 1;  // of tensor parallelism: they share the stage's matrices
+  uint32_t tensor = 1;  // ranks of tensor parallelism
   uint32_t expert = 1;  // parts of each block's experts; tensor / expert ranks have each part
-  // "tensor: auto", "expert: auto": the first plan chooses that number, which is 1 until then.
+  // "tensor: auto", "expert: auto": the first plan chooses the number. Until then it is 1.
   bool tensor_auto = false, expert_auto = false;
-  bool sequence = false;  // between split matrices each rank has its part of the tokens
-  // Of the hidden channels, those that ranks sum and have alike; the others are each rank's own
+  bool sequence = false;  // sequence parallelism between split matrices
+  // Share of the hidden channels that ranks sum and have in common; the others are each rank's own
   // (CAAT-Net).
   double shared_channels = 1;
   GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
 
   bool is_auto() const { return tensor_auto || expert_auto; }
-  // Once the numbers are chosen: what is "auto" takes them, and what is not stays. One rank
-  // exchanges nothing, however others would.
+  // The group with the chosen numbers in place of "auto". A group of one rank has no settings of an
+  // exchange.
   GroupSpec Settled(uint32_t ranks, uint32_t parts) const;
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 
-// Instead of a codec: the plan chooses one for each link, within links.error.
+// In place of a codec: the plan chooses one for each link, within links.error.
 inline constexpr std::string_view kAutoCodec = "auto";
 
 struct CodecPair {
@@ -263,59 +263,59 @@ struct CodecPair {
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
-// "tah" of "tah:p=0.8", "predict" of "predict:pairs=0/gauss".
+// Gives "tah" for "tah:p=0.8", "predict" for "predict:pairs=0/gauss".
 constexpr std::string_view CodecFamily(std::string_view codec) {
   return codec.substr(0, codec.find_first_of(":/"));
 }
-// Whether it knows activations by their tokens.
+// True: the codec predicts activations from their tokens.
 constexpr bool PredictsByTokens(std::string_view codec) {
   return CodecFamily(codec) == "predict";
 }
-// Whether it codes what a sample sends by what the same sample sent before.
+// True: the codec sends the change since the same sample was sent before.
 constexpr bool RemembersSamples(std::string_view codec) {
   return CodecFamily(codec) == "aqsgd";
 }
 
-// Four bits, for activations and for gradients, are within this. Three are not.
+// Codecs of four bits are within this error, for activations and for gradients. Three bits are not.
 inline constexpr double kDefaultCodecError = 0.16;
 
-// What differs at one worker.
+// Settings of one worker that differ from the run's.
 struct LinkException {
-  CodecPair codecs;                        // of what it sends
-  std::optional<TransportKind> transport;  // of all its links; nullopt: the run's
+  CodecPair codecs;                        // of what the worker sends
+  std::optional<TransportKind> transport;  // nullopt: the run's
   friend bool operator==(const LinkException&, const LinkException&) = default;
 };
 
 struct LinksSpec {
   CodecPair codecs;
-  std::vector<std::pair<std::string, LinkException>> by_worker;  // by its name
-  // Of disk that codecs with message buffers (aqsgd) may take on one worker.
+  std::vector<std::pair<std::string, LinkException>> by_worker;  // by worker name
+  // Disk that codecs with message buffers (aqsgd) may take on one worker.
   uint64_t cache_limit_bytes = uint64_t{8} << 30;  // "cache_limit: 8GiB"
-  // Neighbours measure the links between them before each plan (some seconds of traffic). Without,
-  // a plan knows what earlier ones measured.
+  // Neighbours measure the links between them before each plan (some seconds of traffic). False: a
+  // plan uses earlier measurements.
   bool measure = true;
   EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
-  // Of codecs that a plan may choose where one is auto, the largest error (codec/ladder.h).
+  // Largest error of codecs that a plan may choose where one is auto (codec/ladder.h).
   double error = kDefaultCodecError;
-  // What the first plan chose where one is auto: of each replica, for each boundary. Empty: nothing
-  // yet. Plans after that keep them while the number of stages stays.
+  // Codecs that the first plan chose where one is auto: for each replica, for each boundary. Empty:
+  // no choice yet. Later plans keep them while the number of stages stays.
   std::vector<std::vector<CodecPair>> chosen;
 
   bool HasAutoCodecs() const;
-  // Of a replica with so many boundaries; one that came later has those of the first. Null: none
-  // were chosen for that many.
+  // The codecs chosen for a replica; a replica that came later has those of the first. Null: none
+  // were chosen for this number of boundaries.
   const std::vector<CodecPair>* ChosenOf(uint32_t replica, size_t boundaries) const;
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 
 struct RecoverySpec {
-  // How often in a row the run may begin again after a loss without finishing a new step. 0: never.
+  // Attempts in a row after a loss without a new step. 0: the run fails at the first loss.
   uint32_t attempts = 5;
   // Steps between copies of every stage's state that go to another worker. 0: checkpoints alone;
   // nullopt: as often as costs little (coordinator/planner/copy_interval.h).
   std::optional<uint32_t> every = 0;
-  // Further workers that are reserved for the run: they hold its copies, and take the place of a
-  // worker that is lost.
+  // Further workers that are reserved for the run. They hold copies of its state, and take the
+  // place of a lost worker.
   uint32_t spares = 0;
   LostReplica replicas = LostReplica::kExact;
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
@@ -324,10 +324,10 @@ struct RecoverySpec {
 struct CheckpointSpec {
   uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
   uint32_t keep = 2;
-  // The coordinator keeps a copy of every shard, for when a worker is gone. Sent behind the
-  // training, over the worker's control connection.
+  // The coordinator keeps a copy of every shard, for when a worker is gone. Shards are sent beside
+  // the training, over the worker's control connection.
   bool keep_copy = false;
-  // False: a run that is only measured writes none after its last step.
+  // A checkpoint follows the last step. False: for runs that are only measured.
   bool at_end = true;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
@@ -336,14 +336,14 @@ struct CheckpointSpec {
 // replaced by sleeping for times that were measured elsewhere. Nothing is learned: a replay has no
 // losses and its checkpoints hold no parameters.
 struct ReplaySpec {
-  // One encode and one decode of a boundary tensor, by a codec with whatever parameters.
+  // Times to encode and decode one boundary tensor, whatever the codec's parameters.
   struct CodecTimes {
     std::string codec;  // "tah", "fixed"
     absl::Duration encode, decode;
     friend bool operator==(const CodecTimes&, const CodecTimes&) = default;
   };
   std::string source;  // required; what was measured, on which device: shown with every result
-  // One microbatch; required for the blocks.
+  // Times of one microbatch; required for blocks.
   absl::Duration embedding_forward, embedding_backward;
   absl::Duration block_forward, block_backward;
   absl::Duration head_forward, head_backward;
@@ -375,37 +375,37 @@ struct RunSpec {
   RecoverySpec recovery;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
-  // How long the run does without a sign of life before it takes somebody for gone: a neighbour
-  // over a link; a worker at the coordinator, whose session then ends; and a worker without a
-  // session, which trains on meanwhile.
+  // Silence after which a party counts as gone: a neighbour over a link; a worker at the
+  // coordinator, whose session then ends; and a worker without a session, which trains on
+  // meanwhile.
   absl::Duration peer_timeout = absl::Seconds(10);
   absl::Duration session_timeout = absl::Seconds(10);
   absl::Duration reattach_timeout = absl::Seconds(60);
 
-  // The same run with so many replicas. One alone has no forms of gradients and parameters.
+  // The same run with `count` replicas. A single replica has no forms of gradients and parameters.
   RunSpec WithReplicas(uint32_t count) const;
-  // The number of replicas that a plan chose where the run file says auto. It divides
+  // The run with the number of replicas that a plan chose where the file says auto. `count` divides
   // train.microbatches, of which each replica gets its part.
   RunSpec WithChosenReplicas(uint32_t count) const;
-  // Of all replicas.
+  // Counts those of all replicas.
   uint64_t MicrobatchesPerStep() const { return uint64_t{replicas.count} * train.microbatches; }
   uint64_t TokensPerStep() const { return replicas.count * TokensOfReplica(); }
-  // Of one replica, in a step.
+  // Tokens of one replica in a step.
   uint64_t TokensOfReplica() const {
     return uint64_t{train.microbatches} * train.microbatch_size * model.context;
   }
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
-// Says whether a codec string is one ("none", "tah:p=0.8"); the codec registry's ParseCodec fits.
-// base knows no codec, so the caller hands this in.
+// OK: the string names a codec ("none", "tah:p=0.8"). The codec registry's ParseCodec fits.
+// run/file knows no codec, so the caller hands this in.
 using CodecCheck = std::function<Status(std::string_view codec)>;
 
-// Finds the texts that a run's globs name, or its data sets, and says how many bytes they have, or
-// what is wrong, a line for each problem.
+// Finds the texts or data sets that a run names, and gives their size in bytes. An error has a line
+// for each problem.
 using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
 
-// Reads what `model.from` names, or says what is wrong with it, a line for each problem.
+// Reads the model in the folder `model.from`. An error has a line for each problem.
 struct FoundModel {
   ModelSpec model;  // complete; `tied` as published
   std::optional<uint32_t> longest_context;
@@ -421,18 +421,20 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
                                const CodecCheck& check_codec, const FindTexts& find_texts = {},
                                const FindModel& find_model = {});
 
-// Overrides that say all of the spec's model and data, for those who cannot see the folders that
-// they came from.
-std::string ModelOverride(const RunSpec& spec);
-std::string DataOverride(const RunSpec& spec);
+// An override that says all of a section ("model", "data"), for programs that cannot see the
+// folders that it came from.
+std::string SectionOverride(std::string_view section, const RunSpec& spec);
 
-// The run file with every default written out, but for keys that neighbours of an older version do
-// not know (validation.clean and .at_start, train.dtype where it is auto, train.deterministic,
-// train.on_nonfinite, train.lora, recovery.replicas where it is exact, train.optimizer.momentum and
-// .moments, train.schedule.decay, pipeline.placement where it is auto, group of more than one rank,
-// checkpoint.at_end); ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints
-// it and the control plane carries it.
+// The run file with every key written out; ParseRunSpec of it gives an equal spec. Keys that do not
+// apply to this run are comments. `longhaul plan --show-config` prints it, and the control plane
+// carries it.
 std::string ToYaml(const RunSpec& spec);
+
+namespace config {
+// The groups that the run file's group may become on workers with `most_ranks` devices: fewer ranks
+// first, then fewer parts of experts. Without "auto" the group itself is the only one.
+std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks);
+}  // namespace config
 
 // The files that the spec's globs match, sorted and without doubles, each glob relative to
 // `folder`. kInvalidArgument naming every glob that matches nothing and every file that cannot be

@@ -7,11 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "run/file/group_fields.h"
-#include "run/file/lora_fields.h"
-#include "run/file/model_fields.h"
-#include "run/file/replay_fields.h"
-#include "run/file/replica_fields.h"
 
 namespace longhaul::config {
 namespace {

@@ -237,22 +237,22 @@ Field Topology(std::optional<TopologySpec>* target) {
   return field;
 }
 
-std::string TopologyYaml(const std::optional<TopologySpec>& topology) {
+std::string TopologyText(const std::optional<TopologySpec>& topology) {
   if (!topology) return "";
-  std::string out = "topology:\n  regions:\n";
+  std::string out = "\nregions:";
   for (const TopologyRegion& region : topology->regions) {
     std::vector<std::string> workers;
     for (const std::string& worker : region.workers) workers.push_back(Quote(worker));
-    out += fmt::format("    {}: [{}]\n", Quote(region.name), ListOf(workers));
+    out += fmt::format("\n  {}: [{}]", Quote(region.name), ListOf(workers));
   }
-  out += topology->links.empty() ? "  links: []\n" : "  links:\n";
+  out += topology->links.empty() ? "\nlinks: []" : "\nlinks:";
   for (const TopologyLink& link : topology->links) {
     out += link.one == link.other
-               ? fmt::format("    - {{ within: {}", Quote(link.one))
-               : fmt::format("    - {{ between: [{}, {}]", Quote(link.one), Quote(link.other));
+               ? fmt::format("\n  - {{ within: {}", Quote(link.one))
+               : fmt::format("\n  - {{ between: [{}, {}]", Quote(link.one), Quote(link.other));
     out += link.bits_per_second == 0 ? ", rate: unlimited"
                                      : fmt::format(", rate: {}bit", link.bits_per_second);
-    out += fmt::format(", delay: {}, jitter: {}, loss: {}% }}\n", Exact(link.quality.delay),
+    out += fmt::format(", delay: {}, jitter: {}, loss: {}% }}", Exact(link.quality.delay),
                        Exact(link.quality.jitter), Percent(link.quality.loss));
   }
   return out;

@@ -34,7 +34,7 @@ struct TopologySpec {
   friend bool operator==(const TopologySpec&, const TopologySpec&) = default;
 };
 
-// Of a run file, or of a file with `topology:` alone. All errors at once, as those of ParseRunSpec;
+// Reads a run file, or a file with `topology:` alone. All errors come at once, as ParseRunSpec's;
 // a run file without a topology is one.
 StatusOr<TopologySpec> ParseTopologyFile(std::string_view yaml, std::string_view file_name);
 

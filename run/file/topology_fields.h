@@ -11,8 +11,8 @@
 namespace longhaul::config {
 
 Field Topology(std::optional<TopologySpec>* target);
-// "" without one.
-std::string TopologyYaml(const std::optional<TopologySpec>& topology);
+// Lines of YAML that begin with '\n'; "" without a topology.
+std::string TopologyText(const std::optional<TopologySpec>& topology);
 
 }  // namespace longhaul::config
 

@@ -111,6 +111,21 @@ std::string PlacedParameter::PublishedName() const {
   return Numbered(parameter.published, block);
 }
 
+const Key* FindKey(const Family& family, std::string_view name) {
+  const auto it = std::ranges::find(family.keys, name, &Key::name);
+  return it == family.keys.end() ? nullptr : &*it;
+}
+
+std::vector<Key> KeysOfFamilies() {
+  std::vector<Key> keys;
+  for (const Family* family : Families()) {
+    for (const Key& key : family->keys) {
+      if (std::ranges::find(keys, key.name, &Key::name) == keys.end()) keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
 const std::vector<const Family*>& Families() {
   static const std::vector<const Family*> families = {&GptFamily(), &LlamaFamily(), &MoeFamily()};
   return families;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "run/file/keys.h"
+
 namespace longhaul::worker {
 namespace {
 
@@ -26,13 +28,11 @@ uint64_t BytesOf(const StageSnapshot& snapshot) {
   return bytes;
 }
 
+// Keys that each step reads anew (the rate, its schedule, clipping) build no stage anew.
 StageOptions WithoutKeysOfSteps(StageOptions options) {
-  const TrainSpec any;
-  options.train.steps = any.steps;
-  options.train.schedule = any.schedule;
-  options.train.on_nonfinite = any.on_nonfinite;
-  options.train.optimizer.lr = any.optimizer.lr;
-  options.train.optimizer.clip_norm = any.optimizer.clip_norm;
+  RunSpec spec;
+  spec.train = options.train;
+  options.train = config::OnlyWhatAffects(config::kStage, spec).train;
   return options;
 }
 

@@ -35,8 +35,8 @@ struct ResidentIdentity {
   StageOptions options;
   bool has_replicas = false;    // replicas have more state than the model's
   bool overlaps_steps = false;  // passes of two steps overlap: the stage has a twin
-  // Keys of the run file that are read anew at each step (learning rate and schedule, clipping,
-  // number of steps) may differ.
+  // True: a stage that was made for this serves `other`. Keys of the run file that do not affect
+  // the stage (run/file/keys.h) may differ.
   bool IsSame(const ResidentIdentity& other) const;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/kinds/transports.h"
+
 namespace longhaul::worker {
 namespace {
 

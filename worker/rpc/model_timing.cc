@@ -14,7 +14,6 @@
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
-#include "run/file/group_fields.h"
 #include "run/plan/plan.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/cuda_boundary_codec.h"

@@ -15,7 +15,6 @@
 #include "base/status.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/planner.h"
-#include "run/file/group_fields.h"
 #include "run/model/share.h"
 #include "tests/bench/coordinator/placement_rows.h"
 

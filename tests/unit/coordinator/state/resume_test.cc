@@ -348,10 +348,10 @@ TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {
   spec.model.qkv_bias = true;
   EXPECT_THAT(
       std::string(Message(CheckResumable(record, spec, {}))),
-      HasSubstr("model.kv_heads is 2 in the run and 1 in this file; model.intermediate is 96 "
-                "in the run and 128 in this file; model.rope_theta is 10000 in the run and "
-                "1000000 in this file; model.norm_epsilon is 1e-06 in the run and 1e-05 in "
-                "this file; model.qkv_bias is false in the run and true in this file;"));
+      HasSubstr("model.norm_epsilon is 1e-06 in the run and 1e-05 in this file; model.kv_heads is "
+                "2 in the run and 1 in this file; model.intermediate is 96 in the run and 128 in "
+                "this file; model.rope_theta is 10000 in the run and 1000000 in this file; "
+                "model.qkv_bias is false in the run and true in this file;"));
 }
 
 TEST(CheckResumable, ComparesDataFilesByContents) {

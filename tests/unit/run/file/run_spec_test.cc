@@ -6,7 +6,6 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -112,33 +111,6 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
             std::string::npos);
   EXPECT_NE(with({"pipeline.schedule=1f1b"}).find("needs all 16 microbatches in flight"),
             std::string::npos);
-}
-
-// Neighbours of an older version do not know them.
-TEST(RunSpec, ToYamlLeavesOutNewKeysWithTheirDefaults) {
-  const std::string text = ToYaml(*ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs));
-  for (const char* key : {"clean", "at_start", "deterministic", "on_nonfinite", "moment", " decay",
-                          "at_end", "dtype", "slices"}) {
-    EXPECT_FALSE(absl::StrContains(text, key)) << key << "\n" << text;
-  }
-}
-
-// Those know true and false.
-TEST(RunSpec, RecomputeIsWrittenAsOlderNeighboursReadIt) {
-  const auto read = [](const std::string& value) {
-    return *ParseRunSpec(kMinimal, "run.yaml", {"pipeline.recompute=" + value}, FakeCodecs);
-  };
-  for (const auto& [word, value, written] : {std::tuple("none", Recompute::kNone, "false"),
-                                             {"false", Recompute::kNone, "false"},
-                                             {"blocks", Recompute::kBlocks, "blocks"},
-                                             {"stage", Recompute::kStage, "true"},
-                                             {"true", Recompute::kStage, "true"}}) {
-    const RunSpec spec = read(word);
-    EXPECT_EQ(spec.pipeline.recompute, value) << word;
-    const std::string text = ToYaml(spec);
-    EXPECT_TRUE(absl::StrContains(text, std::string("  recompute: ") + written + "\n")) << text;
-    EXPECT_EQ(*ParseRunSpec(text, "again.yaml", {}, FakeCodecs), spec);
-  }
 }
 
 TEST(RunSpec, RunsWithWeightsValidateBeforeTheirFirstStep) {

@@ -32,7 +32,7 @@ train:
   on_nonfinite: skip
   optimizer: { kind: muon, lr: 1.2345678901234567e-3, betas: [0.8, 0.97], epsilon: 1e-6, weight_decay: 0.3, clip_norm: 0, momentum: 0.9, moments: bf16 }
   schedule: { kind: wsd, warmup: 12, final_ratio: 0.25, decay: 0.3 }
-pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: true, threads_per_stage: 2, depth: 4, slices: 16 }
+pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: stage, threads_per_stage: 2, depth: 4, slices: 16 }
 transport: ucx
 links:
   forward: none

@@ -1,10 +1,9 @@
-#include "run/file/model_fields.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "run/file/run_spec_checks.h"
 #include "run/model/family.h"
 
 namespace longhaul {
@@ -193,10 +192,11 @@ TEST(ModelFields, KeysOfPublishedModels) {
             "run.yaml:2:103: model.rope_scaling: expected one of none, linear, llama3, got 'yarn'");
 }
 
-TEST(ModelFields, TheTextOfAGptNamesNoOtherFamilysKeys) {
-  EXPECT_EQ(config::ModelYaml(RunSpec{.model = Preset("gpt2")}),
-            "model:\n  family: gpt\n  layers: 12\n  hidden: 768\n  heads: 12\n  context: 1024\n"
-            "  tied: false\n  vocabulary: 50257\n  norm_epsilon: 1e-05\n");
+TEST(ModelFields, TheTextOfAGptSaysNoOtherFamilysKeys) {
+  const std::string text = SectionOverride("model", RunSpec{.model = Preset("gpt2")});
+  EXPECT_EQ(text,
+            "model={ upload: true, family: gpt, layers: 12, hidden: 768, heads: 12, context: 1024, "
+            "tied: false, vocabulary: 50257, norm_epsilon: 1e-05 }");
 }
 
 // A run of what is in a folder that holds `found`.
@@ -229,8 +229,8 @@ TEST(ModelFields, AFolderSaysWhatTheModelIs) {
   EXPECT_EQ(*again, *spec);
   RunSpec hashed = *spec;
   hashed.weights.sha256 = std::string(64, 'a');
-  const auto other =
-      ParseRunSpec(RunWith("{ from: qwen }"), "run.yaml", {ModelOverride(hashed)}, nullptr);
+  const auto other = ParseRunSpec(RunWith("{ from: qwen }"), "run.yaml",
+                                  {SectionOverride("model", hashed)}, nullptr);
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(other->model, hashed.model);
   EXPECT_EQ(other->weights, hashed.weights);

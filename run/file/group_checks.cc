@@ -1,22 +1,19 @@
-#include "run/file/group_fields.h"
-
+// What ranks of a group cannot share.
 #include <fmt/core.h>
 
-#include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "run/file/run_spec_checks.h"
 #include "run/model/family.h"
 #include "run/model/share.h"
 
 namespace longhaul::config {
 namespace {
 
-constexpr uint32_t kMostRanks = 64;  // of a group: transport/collective
 constexpr std::string_view kTensor = "group.tensor", kExpert = "group.expert",
                            kBothWays = "group.collective";
 
@@ -198,37 +195,7 @@ void CheckSeveralRanks(const RunSpec& spec, std::string_view ranks, Reader& read
   }
 }
 
-// A number, or "auto": then the number is 1.
-Field NumberOrAuto(const std::string& name, uint32_t* value, bool* is_auto) {
-  const auto number = std::make_shared<std::optional<uint32_t>>(*value);
-  Field field = WholeOrAuto(name, number.get(), 1, kMostRanks);
-  field.read = [value, is_auto, number, read = field.read](Reader& reader, const YAML::Node& node,
-                                                           const std::string& path) {
-    read(reader, node, path);
-    *is_auto = !*number;
-    *value = number->value_or(1);
-  };
-  return field;
-}
-
 }  // namespace
-
-Field Group(GroupSpec* group) {
-  const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
-                                   GroupCollective::kZip, GroupCollective::kAuto};
-  Field both_ways = Choice("collective", &group->forward, collectives);
-  both_ways.read = [group, read = both_ways.read](Reader& reader, const YAML::Node& node,
-                                                  const std::string& path) {
-    read(reader, node, path);
-    group->backward = group->forward;
-  };
-  return Section("group", {NumberOrAuto("tensor", &group->tensor, &group->tensor_auto),
-                           NumberOrAuto("expert", &group->expert, &group->expert_auto),
-                           Flag("sequence", &group->sequence),
-                           Real("p", &group->shared_channels, {.least = 0, .most = 1}),
-                           std::move(both_ways), Choice("forward", &group->forward, collectives),
-                           Choice("backward", &group->backward, collectives)});
-}
 
 void CheckGroup(const RunSpec& spec, Reader& reader) {
   CheckBothWays(reader);
@@ -259,25 +226,6 @@ std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks) 
     for (const uint32_t number : parts) groups.push_back(group.Settled(ranks, number));
   }
   return groups;
-}
-
-std::string GroupYaml(const GroupSpec& group) {
-  if (group == GroupSpec()) return "";
-  const auto text = [](bool is_auto, uint32_t number) {
-    return is_auto ? "auto" : fmt::format("{}", number);
-  };
-  std::string out = fmt::format("group:\n  tensor: {}\n", text(group.tensor_auto, group.tensor));
-  if (group.expert != 1 || group.expert_auto) {
-    out += fmt::format("  expert: {}\n", text(group.expert_auto, group.expert));
-  }
-  if (group.sequence) out += "  sequence: true\n";
-  if (group.shared_channels != 1) out += fmt::format("  p: {}\n", group.shared_channels);
-  const auto add = [&out](std::string_view key, GroupCollective what) {
-    if (what != GroupCollective::kNone) out += fmt::format("  {}: {}\n", key, ToString(what));
-  };
-  add("forward", group.forward);
-  add("backward", group.backward);
-  return out;
 }
 
 }  // namespace longhaul::config

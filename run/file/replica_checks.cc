@@ -1,10 +1,9 @@
-#include "run/file/replica_fields.h"
-
+// What replicas cannot train together.
 #include <fmt/core.h>
 
-#include <memory>
-#include <optional>
 #include <string_view>
+
+#include "run/file/run_spec_checks.h"
 
 namespace longhaul::config {
 namespace {
@@ -14,25 +13,6 @@ using replicas::ParameterForm;
 
 constexpr std::string_view kReplicas = "pipeline.replicas", kGradients = "pipeline.gradients",
                            kParameters = "pipeline.parameters", kLost = "recovery.replicas";
-
-// A field whose text `parse` understands, or says what is wrong with it.
-template <typename Value, typename Parse>
-Field ParsedField(std::string_view key, std::string_view expected, Value* target, Parse parse) {
-  Field field;
-  field.key = std::string(key);
-  field.expected = std::string(expected);
-  field.read = [target, parse, expected = field.expected](Reader& reader, const YAML::Node& node,
-                                                          const std::string& path) {
-    const auto text = ReadScalar(reader, node, path, expected);
-    if (!text) return;
-    if (auto value = parse(*text); value.ok()) {
-      *target = *value;
-    } else {
-      reader.Fail(node, fmt::format("pipeline.{}", Message(value.status())));
-    }
-  };
-  return field;
-}
 
 bool LosesSomething(const ReplicasSpec& replicas) {
   return replicas.gradients.form != GradientForm::kFp32 ||
@@ -110,29 +90,6 @@ void CheckContinue(const RunSpec& spec, Reader& reader) {
 
 }  // namespace
 
-Field ReplicaCount(ReplicasSpec* spec) {
-  const auto number = std::make_shared<std::optional<uint32_t>>();
-  Field field = WholeOrAuto("replicas", number.get(), 1, replicas::kMostReplicas);
-  field.read = [spec, number, read = field.read](Reader& reader, const YAML::Node& node,
-                                                 const std::string& path) {
-    read(reader, node, path);
-    spec->count_auto = !*number;
-    spec->count = number->value_or(1);
-  };
-  return field;
-}
-
-Field Gradients(replicas::GradientOptions* gradients) {
-  return ParsedField("gradients",
-                     "one of none, bf16, sdp4bit, tagc, local-sgd, with keys behind a colon",
-                     gradients, replicas::ParseGradients);
-}
-
-Field ReplicatedParameters(ParameterForm* parameters) {
-  return ParsedField("parameters", "one of fp32, bf16, difference4", parameters,
-                     replicas::ParseParameters);
-}
-
 void CheckReplicas(const RunSpec& spec, Reader& reader) {
   if (!reader.Sound({kReplicas, kGradients, kParameters})) return;
   CheckContinue(spec, reader);
@@ -142,14 +99,6 @@ void CheckReplicas(const RunSpec& spec, Reader& reader) {
   }
   CheckApart(spec, reader);
   CheckSupported(spec, reader);
-}
-
-std::string ReplicasYaml(const ReplicasSpec& replicas) {
-  if (replicas == ReplicasSpec()) return "";
-  return fmt::format("  replicas: {}\n  gradients: {}\n  parameters: {}\n",
-                     replicas.count_auto ? "auto" : fmt::format("{}", replicas.count),
-                     replicas::ToString(replicas.gradients),
-                     replicas::ToString(replicas.parameters));
 }
 
 }  // namespace longhaul::config

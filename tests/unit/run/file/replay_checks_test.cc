@@ -1,10 +1,10 @@
 // The run file's section `replay`.
-#include "run/file/replay_fields.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "run/file/run_spec_checks.h"
 
 namespace longhaul {
 namespace {

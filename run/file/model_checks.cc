@@ -1,17 +1,14 @@
-#include "run/file/model_fields.h"
-
+// What the model is where a file leaves it open, and what it cannot be.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "base/hash.h"
-#include "base/yaml/yaml_text.h"
+#include "run/file/run_spec_checks.h"
 #include "run/model/family.h"
 #include "run/tokens/token_file.h"
 
@@ -29,63 +26,8 @@ const model::Preset* FindPreset(const std::string& name) {
   return it == presets.end() ? nullptr : &*it;
 }
 
-std::vector<std::string> PresetNames() {
-  std::vector<std::string> names;
-  for (const model::Preset& preset : model::Presets()) names.push_back(preset.name);
-  return names;
-}
-
-std::vector<ModelFamily> FamilyIds() {
-  std::vector<ModelFamily> ids;
-  for (const model::Family* family : model::Families()) ids.push_back(family->id);
-  return ids;
-}
-
 std::string PathOf(const model::Key& key) {
   return fmt::format("model.{}", key.name);
-}
-
-bool HasKey(const model::Family& family, std::string_view name) {
-  return std::any_of(family.keys.begin(), family.keys.end(),
-                     [&](const model::Key& key) { return key.name == name; });
-}
-
-// Each key once, although several families may have one.
-std::vector<model::Key> KeysOfFamilies() {
-  std::vector<model::Key> keys;
-  for (const model::Family* family : model::Families()) {
-    for (const model::Key& key : family->keys) {
-      const bool known = std::any_of(keys.begin(), keys.end(), [&](const model::Key& other) {
-        return other.name == key.name;
-      });
-      if (!known) keys.push_back(key);
-    }
-  }
-  return keys;
-}
-
-Field FieldOf(const model::Key& key, ModelSpec* spec) {
-  const std::string name(key.name);
-  return std::visit(
-      [&]<class Value>(const Value& value) {
-        auto* const target = &(spec->*value.field);
-        if constexpr (std::is_same_v<Value, model::FlagKey>) {
-          return Flag(name, target);
-        } else if constexpr (std::is_same_v<Value, model::RealKey>) {
-          return Real(name, target, {.least = 0, .most = value.most, .above_least = true});
-        } else if constexpr (std::is_same_v<Value, model::ScalingKey>) {
-          return Choice(
-              name, target,
-              std::vector{RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3});
-        } else if constexpr (std::is_same_v<Value, model::BalanceKey>) {
-          return Choice(name, target, std::vector{Balance::kLoss, Balance::kBias, Balance::kNone});
-        } else if constexpr (std::is_same_v<Value, model::WholeKey>) {
-          return Whole(name, target, value.least, value.most);
-        } else {
-          return Whole(name, target, 1, value.most);
-        }
-      },
-      key.value);
 }
 
 // `known`: a model that is complete, which `name` calls so. `path`: of the key that named it.
@@ -204,28 +146,13 @@ bool IsMissing(const model::Family& family, std::string_view name, const Reader&
   });
 }
 
-// Of the families that have it.
+// Names the families that have the key.
 std::string OwnersOf(const model::Key& key) {
   std::vector<std::string_view> owners;
   for (const model::Family* family : model::Families()) {
-    if (HasKey(*family, key.name)) owners.push_back(family->name);
+    if (model::FindKey(*family, key.name) != nullptr) owners.push_back(family->name);
   }
   return fmt::format("{}", fmt::join(owners, " or "));
-}
-
-Field Tied(ModelSpec* spec, WeightsSpec* weights) {
-  Field field = Flag("tied", &spec->tied);
-  field.expected = "true, false or split";
-  field.read = [spec, weights, flag = field.read](Reader& reader, const YAML::Node& node,
-                                                  const std::string& path) {
-    weights->split = node.IsScalar() && node.Scalar() == "split";
-    if (weights->split) {
-      spec->tied = false;
-    } else {
-      flag(reader, node, path);
-    }
-  };
-  return field;
 }
 
 void CheckVocabulary(const RunSpec& spec, Reader& reader) {
@@ -247,33 +174,7 @@ void CheckVocabulary(const RunSpec& spec, Reader& reader) {
                   *spec.model.vocabulary, (*tokenizer)->vocabulary(), spec.data.tokenizer));
 }
 
-constexpr size_t kLongestPath = 4096;
-
 }  // namespace
-
-std::string CheckFolder(std::string_view path) {
-  return path.empty() || path.size() > kLongestPath ? "expected the name of a folder" : "";
-}
-
-std::string CheckSha256(std::string_view text) {
-  return IsSha256Hex(text) ? "" : "expected 64 hexadecimal digits";
-}
-
-Field Model(ModelSpec* spec, WeightsSpec* weights, std::string* preset) {
-  Table table = {OneOf("preset", preset, PresetNames()),
-                 Text("from", &weights->from, "a folder with a published model", CheckFolder),
-                 Flag("upload", &weights->upload),
-                 Text("weights", &weights->sha256, "what the CLI fills in", CheckSha256),
-                 Choice("family", &spec->family, FamilyIds()),
-                 Required(Whole("layers", &spec->layers, 1, model::kMostLayers)),
-                 Required(Whole("hidden", &spec->hidden, 1, model::kMostHidden)),
-                 Required(Whole("heads", &spec->heads, 1, model::kMostHeads)),
-                 Required(Whole("context", &spec->context, 1, model::kMostContext)),
-                 Tied(spec, weights),
-                 WholeOrAuto("vocabulary", &spec->vocabulary, 1, model::kMostVocabulary)};
-  for (const model::Key& key : KeysOfFamilies()) table.push_back(FieldOf(key, spec));
-  return Section("model", std::move(table));
-}
 
 void CompleteModel(const std::string& preset, const FindModel& find_model, Reader& reader,
                    RunSpec* run) {
@@ -301,9 +202,9 @@ void CompleteModel(const std::string& preset, const FindModel& find_model, Reade
 void CheckModel(const RunSpec& spec, Reader& reader) {
   const ModelSpec& model = spec.model;
   const model::Family& family = model::FamilyOf(model);
-  for (const model::Key& key : KeysOfFamilies()) {
+  for (const model::Key& key : model::KeysOfFamilies()) {
     if (!reader.Sound({"model.family", "model.preset"})) break;
-    if (HasKey(family, key.name) || !reader.Has(PathOf(key))) continue;
+    if (model::FindKey(family, key.name) != nullptr || !reader.Has(PathOf(key))) continue;
     const std::string owners = OwnersOf(key);
     reader.Fail(
         reader.PlaceOf(PathOf(key)),
@@ -347,29 +248,6 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
                     spec.train.microbatch_size, model.context, model.hidden,
                     kMostBoundaryElements));
   }
-}
-
-std::string ModelYaml(const RunSpec& run) {
-  const ModelSpec& spec = run.model;
-  const std::string tied = run.weights.split ? "split" : fmt::format("{}", spec.tied);
-  std::string out = fmt::format(
-      "model:\n"
-      "  family: {}\n"
-      "  layers: {}\n"
-      "  hidden: {}\n"
-      "  heads: {}\n"
-      "  context: {}\n"
-      "  tied: {}\n",
-      ToString(spec.family), spec.layers, spec.hidden, spec.heads, spec.context, tied);
-  if (spec.vocabulary) out += fmt::format("  vocabulary: {}\n", *spec.vocabulary);
-  for (const model::Key& key : model::FamilyOf(spec).keys) {
-    out += fmt::format("  {}: {}\n", key.name, model::TextOf(key, spec));
-  }
-  const WeightsSpec& weights = run.weights;
-  if (!weights.from.empty()) out += fmt::format("  from: {}\n", Quote(weights.from));
-  if (!weights.upload) out += "  upload: false\n";
-  if (!weights.sha256.empty()) out += fmt::format("  weights: {}\n", weights.sha256);
-  return out;
 }
 
 }  // namespace longhaul::config

@@ -1,0 +1,39 @@
+// Values of a run file that have a form of their own, for rows of Keys().
+#ifndef LONGHAUL_RUN_FILE_CUSTOM_VALUES_H_
+#define LONGHAUL_RUN_FILE_CUSTOM_VALUES_H_
+
+#include <string>
+#include <string_view>
+
+#include "run/file/keys.h"
+
+namespace longhaul::config {
+
+inline constexpr uint64_t kMostSteps = 1'000'000'000;
+
+// What is wrong with a run's name, a folder's name, a content address or a replay's source; "":
+// nothing.
+std::string CheckName(std::string_view name);
+std::string CheckFolder(std::string_view path);
+std::string CheckSha256(std::string_view text);
+std::string CheckSource(std::string_view text);
+
+// A codec, or auto.
+Field CodecOrAuto(std::string name, std::string* target, const CodecCheck& check);
+
+Value Preset();            // model.preset
+Value Tied();              // model.tied: true, false or split
+Value TextFiles();         // data.text: a glob or a list of globs
+Value DataSets();          // data.sets: a folder, { from, weight }, or a list of such
+Value Betas();             // train.optimizer.betas: [0.9, 0.95]
+Value Targets();           // train.lora.targets: all-linear, or a list of modules
+Value BothWays();          // group.collective: says group.forward and group.backward at once
+Value LinksSection();      // links: paper, or a section
+Value ChosenCodecs();      // links.chosen
+Value WorkerExceptions();  // links.workers
+Value CodecTimes();        // replay.codec_times
+Value TopologyMap();       // topology
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_RUN_FILE_CUSTOM_VALUES_H_

@@ -1,0 +1,100 @@
+// The keys of a run file, one row each. The reader, the printer, checks of types and ranges, what a
+// resume may change, what makes workers measure or build anew, the reference page and the JSON
+// Schema all come out of these rows.
+//
+// To add a key: a member of RunSpec (run_spec.h) and a row (training_keys.cc or running_keys.cc).
+// What no single key shows, combinations that cannot be, stands in the *_checks.cc.
+//
+// Pure; the table is made once and is then read by any thread.
+#ifndef LONGHAUL_RUN_FILE_KEYS_H_
+#define LONGHAUL_RUN_FILE_KEYS_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/yaml/yaml_reader.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::config {
+
+// A run file while it is read.
+struct Draft {
+  RunSpec spec;
+  std::string preset;  // model.preset, which fills in what the file does not say
+  CodecCheck check_codec;
+};
+
+// What a change of a key affects; flags.
+enum Affects : unsigned {
+  kNothing = 0,
+  kTiming = 1,  // workers measure the times of layers anew
+  kStage = 2,   // workers build their stage anew
+  kModel = 4,   // parameters, their data or the bits of a step: a resumed run keeps the key
+  kAll = kTiming | kStage | kModel,
+};
+
+// The type of a key's value, bound to its place in a RunSpec. values.h makes them.
+struct Value {
+  // Reads the value into the draft. Null: the key is a section.
+  std::function<Field(std::string name, Draft* draft)> field;
+  // The value as YAML: one line, or lines of a block that begin with '\n'. Null: a section, or a
+  // short form of other keys that is never written.
+  std::function<std::string(const RunSpec& spec)> text;
+  // Null: a section whose keys are copied one by one, or a short form.
+  std::function<void(const RunSpec& from, RunSpec* to)> copy;
+  std::string schema;  // members of the JSON Schema's object that describe the value
+  // Changes how a section is read. Null: not a section.
+  std::function<void(Field* section, Draft* draft)> section = nullptr;
+};
+
+struct KeyNotes {
+  std::string unit;
+  std::string otherwise;  // the value where the file leaves the key out, if other keys decide it
+  // Null: always. A key that does not apply must be left out: it is printed as a comment.
+  bool (*applies)(const RunSpec& spec) = nullptr;
+  bool required = false;
+  bool auto_is_open = false;  // kModel: a file that says auto takes the run's value
+  bool of_family = false;     // a key of some model families, and applies to their models
+};
+
+struct Key {
+  std::string path;  // "train.optimizer.lr"
+  Value value;
+  unsigned affects = kNothing;
+  std::string doc;  // one sentence, without its full stop
+  KeyNotes notes;
+
+  bool Applies(const RunSpec& spec) const;
+};
+
+// All rows, in the order of the reference and of printed files. Sections that need no row have
+// none.
+const std::vector<Key>& Keys();
+// The rows of model, data, validation and train.
+std::vector<Key> TrainingKeys();
+// All other rows.
+std::vector<Key> RunningKeys();
+
+// The rows as a tree. A node without children is a key; with children a section.
+struct KeyNode {
+  std::string_view name;     // "lr"
+  const Key* key = nullptr;  // null: a section without a row
+  std::vector<KeyNode> children;
+};
+const KeyNode& KeyTree();
+
+// The keys whose values are compared one by one: an optional section (replay) counts as one.
+const std::vector<const Key*>& ComparedKeys();
+// The value as a file says it, or "left out".
+std::string TextOf(const Key& key, const RunSpec& spec);
+// A spec in which all keys have their initial values but those that have one of the `affects`.
+RunSpec OnlyWhatAffects(unsigned affects, const RunSpec& spec);
+
+// Reads a run file into `draft`, which must outlive the table.
+Table TableOf(Draft* draft);
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_RUN_FILE_KEYS_H_

@@ -1,0 +1,290 @@
+// Makes the Value of a row of Keys(): a type and range for a member of RunSpec. A member is given
+// by a generic function `at`, so that the one row reads, prints and copies it:
+//
+//   Whole(LH_AT(train.steps), 0, 1000)
+#ifndef LONGHAUL_RUN_FILE_VALUES_H_
+#define LONGHAUL_RUN_FILE_VALUES_H_
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/yaml/yaml_reader.h"
+#include "base/yaml/yaml_text.h"
+#include "run/file/keys.h"
+
+// A function of a RunSpec that gives a member. LH_LORA and LH_REPLAY: a member of a section that a
+// file may leave out, which begins to exist when one of its keys is read.
+#define LH_AT(member)       \
+  [](auto& spec) -> auto& { \
+    return spec.member;     \
+  }
+#define LH_LORA(member)                   \
+  [](auto& spec) -> auto& {               \
+    return Begun(spec.model.lora).member; \
+  }
+#define LH_REPLAY(member)             \
+  [](auto& spec) -> auto& {           \
+    return Begun(spec.replay).member; \
+  }
+
+namespace longhaul::config {
+
+template <class T>
+T& Begun(std::optional<T>& section) {
+  return section ? *section : section.emplace();
+}
+template <class T>
+const T& Begun(const std::optional<T>& section) {
+  return *section;
+}
+
+template <class At>
+using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
+
+// `make`: a Field(std::string name, Member* target), or one that takes the draft's codec check,
+// too. The member is looked up when a file says the key: a section may begin to exist by that.
+template <class At, class Make, class Text>
+Value Bound(At at, Make make, Text text, std::string schema) {
+  const auto field_of = [make](std::string name, MemberAt<At>* target, Draft* draft) {
+    if constexpr (std::invocable<Make, std::string, MemberAt<At>*>) {
+      return make(std::move(name), target);
+    } else {
+      return make(std::move(name), target, draft->check_codec);
+    }
+  };
+  Value value;
+  value.field = [at, field_of](const std::string& name, Draft* draft) {
+    Field field = field_of(name, nullptr, draft);
+    field.read = [at, field_of, name, draft](Reader& reader, const YAML::Node& node,
+                                             const std::string& path) {
+      field_of(name, &at(draft->spec), draft).read(reader, node, path);
+    };
+    return field;
+  };
+  value.text = [at, text](const RunSpec& spec) { return std::string(text(at(spec))); };
+  value.copy = [at](const RunSpec& from, RunSpec* to) { at(*to) = at(from); };
+  value.schema = std::move(schema);
+  return value;
+}
+
+inline const auto kPlain = [](const auto& value) { return fmt::format("{}", value); };
+inline const auto kQuoted = [](const std::string& value) { return Quote(value); };
+
+template <class At>
+Value Whole(At at, std::type_identity_t<MemberAt<At>> least,
+            std::type_identity_t<MemberAt<At>> most) {
+  return Bound(
+      at,
+      [least, most](std::string name, MemberAt<At>* target) {
+        return Whole(std::move(name), target, least, most);
+      },
+      kPlain, fmt::format(R"("type": "integer", "minimum": {}, "maximum": {})", least, most));
+}
+
+inline std::string OrAutoSchema(uint32_t least, uint32_t most) {
+  return fmt::format(
+      R"("anyOf": [{{"type": "integer", "minimum": {}, "maximum": {}}}, {{"const": "auto"}}])",
+      least, most);
+}
+
+template <class At>
+Value WholeOrAuto(At at, uint32_t least, uint32_t most) {
+  return Bound(
+      at,
+      [least, most](std::string name, std::optional<uint32_t>* target) {
+        return WholeOrAuto(std::move(name), target, least, most);
+      },
+      [](const std::optional<uint32_t>& value) {
+        return value ? fmt::format("{}", *value) : "auto";
+      },
+      OrAutoSchema(least, most));
+}
+
+// A number from 1, or auto in a member of its own; the number is then 1.
+template <class At, class AtAuto>
+Value NumberOrAuto(At at, AtAuto is_auto, uint32_t most) {
+  Value value = WholeOrAuto(LH_AT(pipeline.stages), 1, most);  // for the schema
+  value.field = [at, is_auto, most](const std::string& name, Draft* draft) {
+    Field field = WholeOrAuto(name, nullptr, 1, most);
+    field.read = [at, is_auto, most, name, draft](Reader& reader, const YAML::Node& node,
+                                                  const std::string& path) {
+      std::optional<uint32_t> number = at(draft->spec);
+      WholeOrAuto(name, &number, 1, most).read(reader, node, path);
+      is_auto(draft->spec) = !number;
+      at(draft->spec) = number.value_or(1);
+    };
+    return field;
+  };
+  value.text = [at, is_auto](const RunSpec& spec) {
+    return is_auto(spec) ? "auto" : fmt::format("{}", at(spec));
+  };
+  value.copy = [at, is_auto](const RunSpec& from, RunSpec* to) {
+    at(*to) = at(from);
+    is_auto(*to) = is_auto(from);
+  };
+  return value;
+}
+
+std::string RealSchema(const RealRange& range);
+
+template <class At>
+Value Real(At at, RealRange range) {
+  return Bound(
+      at,
+      [range](std::string name, double* target) { return Real(std::move(name), target, range); },
+      kPlain, RealSchema(range));
+}
+
+template <class At>
+Value Flag(At at) {
+  return Bound(
+      at, [](std::string name, bool* target) { return Flag(std::move(name), target); }, kPlain,
+      R"("type": "boolean")");
+}
+
+std::string WordsSchema(const std::vector<std::string>& words);
+
+template <class At>
+Value Choice(At at, const std::vector<MemberAt<At>>& values) {
+  using T = MemberAt<At>;
+  std::vector<std::string> words;
+  for (const T& value : values) words.emplace_back(ToString(value));
+  return Bound(
+      at, [values](std::string name, T* target) { return Choice(std::move(name), target, values); },
+      [](const T& value) { return ToString(value); }, WordsSchema(words));
+}
+
+// A bool that a file says by two words.
+template <class At>
+Value TwoWords(At at, std::string no, std::string yes) {
+  return Bound(
+      at,
+      [no, yes](std::string name, bool* target) {
+        Field field = OneOf(std::move(name), nullptr, {no, yes});
+        field.read = [check = field.read, yes, target](Reader& reader, const YAML::Node& node,
+                                                       const std::string& path) {
+          check(reader, node, path);
+          *target = node.IsScalar() && node.Scalar() == yes;
+        };
+        return field;
+      },
+      [no, yes](bool value) { return value ? yes : no; }, WordsSchema({no, yes}));
+}
+
+template <class At>
+Value OneOf(At at, const std::vector<std::string>& words) {
+  return Bound(
+      at,
+      [words](std::string name, std::string* target) {
+        return OneOf(std::move(name), target, words);
+      },
+      kPlain, WordsSchema(words));
+}
+
+// `print`: kPlain or kQuoted.
+template <class At, class Print>
+Value Text(At at, std::string expected, TextCheck check, Print print) {
+  return Bound(
+      at,
+      [expected, check](std::string name, std::string* target) {
+        return Text(std::move(name), target, expected, check);
+      },
+      print, R"("type": "string")");
+}
+
+template <class At>
+Value Time(At at, absl::Duration least, absl::Duration most) {
+  return Bound(
+      at,
+      [least, most](std::string name, absl::Duration* target) {
+        return DurationField(std::move(name), target, least, most);
+      },
+      Exact, R"("type": "string")");
+}
+
+template <class At>
+Value Bytes(At at) {
+  return Bound(
+      at, [](std::string name, uint64_t* target) { return BytesField(std::move(name), target); },
+      ExactBytes, R"("type": ["string", "integer"], "minimum": 0)");
+}
+
+// A field of a form of its own: `read` gets the reader, the value, its path and `expected`.
+template <class Read>
+Field Custom(std::string name, std::string expected, Read read) {
+  Field field;
+  field.key = std::move(name);
+  field.expected = std::move(expected);
+  field.read = [read, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                 const std::string& path) {
+    read(reader, node, path, expected);
+  };
+  return field;
+}
+
+// A text that `parse` understands. Its messages begin with the key's name.
+template <class At>
+Value Parsed(At at, std::string expected, StatusOr<MemberAt<At>> (*parse)(std::string_view text)) {
+  using T = MemberAt<At>;
+  return Bound(
+      at,
+      [expected, parse](std::string name, T* target) {
+        const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
+                              const std::string& wanted) {
+          const auto text = ReadScalar(reader, node, path, wanted);
+          if (!text) return;
+          if (auto value = parse(*text); value.ok()) {
+            *target = *value;
+          } else {
+            reader.Fail(node, path.substr(0, path.rfind('.') + 1).append(Message(value.status())));
+          }
+        };
+        return Custom(std::move(name), expected, read);
+      },
+      [](const T& value) { return ToString(value); }, R"("type": "string")");
+}
+
+// An item, or a list of items that is not empty. `read_item` appends what it reads; problems go to
+// the reader.
+template <class T, class ReadItem>
+Field OneOrList(std::string name, std::string expected, std::vector<T>* target,
+                ReadItem read_item) {
+  const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
+                        const std::string& wanted) {
+    target->clear();
+    if (!node.IsSequence()) {
+      read_item(reader, node, path, wanted, target);
+    } else if (node.size() == 0) {
+      reader.Fail(node, fmt::format("{}: expected {}, got an empty list", path, wanted));
+    } else {
+      for (const auto& item : node) read_item(reader, item, path, wanted, target);
+    }
+  };
+  return Custom(std::move(name), std::move(expected), read);
+}
+
+// A section that a file may leave out: `at` gives the std::optional.
+template <class At>
+Value OptionalSection(At at) {
+  Value value;
+  value.section = [at](Field* section, Draft* draft) {
+    section->section.clear();  // what it requires depends on whether it is there
+    section->read = [at, draft, read = section->read](Reader& reader, const YAML::Node& node,
+                                                      const std::string& path) {
+      if (!at(draft->spec)) at(draft->spec).emplace();
+      read(reader, node, path);
+    };
+  };
+  value.copy = [at](const RunSpec& from, RunSpec* to) { at(*to) = at(from); };
+  return value;
+}
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_RUN_FILE_VALUES_H_

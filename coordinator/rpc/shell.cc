@@ -254,7 +254,7 @@ bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<vo
     if (!timers_.empty()) until = std::min(until.value_or(MonoTime::max()), timers_.begin()->first);
     // One round of this loop for each notification, so a new timer or event is never missed.
     if (until.has_value()) {
-      work_.wait_until(lock, *until);
+      work_.wait_until(lock, until->ToChrono());
     } else {
       work_.wait(lock);
     }

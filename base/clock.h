@@ -5,17 +5,55 @@
 
 #include <algorithm>
 #include <chrono>
+#include <compare>
 #include <cstdint>
+#include <limits>
 
 #include "absl/time/time.h"
 
 namespace longhaul {
 
 // A point on a clock that never jumps. Pure logic takes it as an argument; shells call Now().
-using MonoTime = std::chrono::steady_clock::time_point;
+class MonoTime {
+ public:
+  // The clock's beginning: before every Now().
+  constexpr MonoTime() = default;
+  static constexpr MonoTime FromNanoseconds(int64_t since_beginning) {
+    MonoTime time;
+    time.nanoseconds_ = since_beginning;
+    return time;
+  }
+  static constexpr MonoTime min() { return FromNanoseconds(std::numeric_limits<int64_t>::min()); }
+  static constexpr MonoTime max() { return FromNanoseconds(std::numeric_limits<int64_t>::max()); }
+
+  // Since the beginning of the clock, which is the kernel's CLOCK_MONOTONIC.
+  constexpr int64_t nanoseconds() const { return nanoseconds_; }
+  // For waits of the standard library.
+  std::chrono::steady_clock::time_point ToChrono() const {
+    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds_));
+  }
+
+  friend constexpr auto operator<=>(MonoTime, MonoTime) = default;
+  friend absl::Duration operator-(MonoTime later, MonoTime earlier) {
+    return absl::Nanoseconds(later.nanoseconds_) - absl::Nanoseconds(earlier.nanoseconds_);
+  }
+  friend MonoTime operator+(MonoTime time, absl::Duration duration) {
+    int64_t sum = 0;
+    if (__builtin_add_overflow(time.nanoseconds_, absl::ToInt64Nanoseconds(duration), &sum)) {
+      return duration > absl::ZeroDuration() ? max() : min();
+    }
+    return FromNanoseconds(sum);
+  }
+  MonoTime& operator+=(absl::Duration duration) { return *this = *this + duration; }
+
+ private:
+  int64_t nanoseconds_ = 0;
+};
 
 inline MonoTime Now() {
-  return std::chrono::steady_clock::now();
+  return MonoTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::steady_clock::now().time_since_epoch())
+                                       .count());
 }
 
 // The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(): that
@@ -24,15 +62,6 @@ inline int64_t UnixMsNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-inline absl::Duration operator-(MonoTime later, MonoTime earlier) {
-  return absl::FromChrono(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(later.time_since_epoch()) -
-      std::chrono::duration_cast<std::chrono::nanoseconds>(earlier.time_since_epoch()));
-}
-inline MonoTime operator+(MonoTime time, absl::Duration duration) {
-  return time + absl::ToChronoNanoseconds(duration);
 }
 
 // The end of a wait. Every wait of this project takes one.
@@ -44,9 +73,7 @@ class Deadline {
   MonoTime time() const { return time_; }
   bool Expired() const { return Now() >= time_; }
   // Never negative.
-  absl::Duration Remaining() const {
-    return std::max(absl::ZeroDuration(), longhaul::operator-(time_, Now()));
-  }
+  absl::Duration Remaining() const { return std::max(absl::ZeroDuration(), time_ - Now()); }
 
  private:
   explicit Deadline(MonoTime time) : time_(time) {}

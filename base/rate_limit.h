@@ -17,7 +17,7 @@ class RateLimit {
   // Counts one event now. Returns how long to wait before the next one, or zero.
   absl::Duration Take(MonoTime now) {
     if (last_ != MonoTime()) {
-      const double seconds = absl::ToDoubleSeconds(longhaul::operator-(now, last_));
+      const double seconds = absl::ToDoubleSeconds(now - last_);
       left_ = std::min(burst_, left_ + std::max(0.0, seconds) * per_second_);
     }
     last_ = now;

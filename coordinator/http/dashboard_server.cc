@@ -143,13 +143,14 @@ class News {
   // False at the end. Else `*seen` is the number of the newest news, at the latest at `deadline`.
   bool Wait(Deadline deadline, uint64_t* seen) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.time(), [&] { return ended_ || number_ != *seen; });
+    changed_.wait_until(lock, deadline.time().ToChrono(),
+                        [&] { return ended_ || number_ != *seen; });
     *seen = number_;
     return !ended_;
   }
   bool WaitForEnd(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline.time(), [&] { return ended_; });
+    return changed_.wait_until(lock, deadline.time().ToChrono(), [&] { return ended_; });
   }
 
  private:
@@ -391,7 +392,7 @@ void DashboardServer::OnNews() {
 bool DashboardServer::Stop(Deadline deadline) {
   impl_->news.End();
   std::call_once(impl_->stopped, [this] { impl_->server.stop(); });
-  return impl_->end.wait_until(deadline.time()) == std::future_status::ready;
+  return impl_->end.wait_until(deadline.time().ToChrono()) == std::future_status::ready;
 }
 
 }  // namespace longhaul::coordinator

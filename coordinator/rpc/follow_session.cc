@@ -234,8 +234,9 @@ void FollowSession::Changed(v1::StoreChange change) {
 
 void FollowSession::Await(uint64_t number) {
   std::unique_lock lock(mutex_);
-  const bool known = changed_.wait_until(
-      lock, Now() + kPatience, [&] { return !live_ || end_.has_value() || has_change_ >= number; });
+  const bool known = changed_.wait_until(lock, (Now() + kPatience).ToChrono(), [&] {
+    return !live_ || end_.has_value() || has_change_ >= number;
+  });
   if (known) return;
   EndLocked(absl::DeadlineExceededError(
       fmt::format("the standby had a change for {} and did not say that it has stored it",

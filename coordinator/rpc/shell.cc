@@ -258,7 +258,7 @@ bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<vo
     if (!timers_.empty()) until = std::min(until.value_or(MonoTime::max()), timers_.begin()->first);
     // Checks everything again after each wake-up, so no new timer or event is missed.
     if (until.has_value()) {
-      work_.wait_until(lock, *until);
+      work_.wait_until(lock, until->ToChrono());
     } else {
       work_.wait(lock);
     }

@@ -15,7 +15,8 @@ StatusOr<Reply> Wait(Shell* shell, Deadline deadline, const Ask& ask) {
   std::future<StatusOr<Reply>> future = answer->get_future();
   const RequestId id =
       ask([answer](StatusOr<Reply> reply) { answer->set_value(std::move(reply)); });
-  if (future.wait_until(deadline.time()) != std::future_status::ready && shell->Drop(id)) {
+  if (future.wait_until(deadline.time().ToChrono()) != std::future_status::ready &&
+      shell->Drop(id)) {
     return absl::DeadlineExceededError("the coordinator or its workers did not answer in time");
   }
   // It has come, or is being given.

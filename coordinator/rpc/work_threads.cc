@@ -38,7 +38,7 @@ bool WorkThreads::Stop(Deadline deadline) {
     if (item.dropped) item.dropped();
   }
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline.time(), [this] { return running_.empty(); });
+  return changed_.wait_until(lock, deadline.time().ToChrono(), [this] { return running_.empty(); });
 }
 
 std::list<WorkThreads::Item>::iterator WorkThreads::NextWithLockHeld() {

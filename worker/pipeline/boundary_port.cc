@@ -248,7 +248,7 @@ void BoundaryPort::SendDone(Outgoing& outgoing) {
     events_->Push(PieceTaken{});
   }
   if (--chunks_under_way_ > 0) return;
-  use_.send_busy += longhaul::operator-(Now(), busy_since_);
+  use_.send_busy += Now() - busy_since_;
   NoteTraffic(/*begin=*/false);
   if (options_.turns) options_.turns->End();
 }
@@ -320,7 +320,7 @@ PortUse BoundaryPort::TakeUse() {
   // A tensor is still in flight: its time so far counts to the step that ends.
   if (chunks_under_way_ > 0) {
     const MonoTime now = Now();
-    use_.send_busy += longhaul::operator-(now, busy_since_);
+    use_.send_busy += now - busy_since_;
     busy_since_ = now;
   }
   return std::exchange(use_, {});
@@ -437,7 +437,7 @@ void BoundaryPort::CountReceived(const EncodedTensor& incoming) {
   constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
   const std::lock_guard lock(mutex_);
   use_.received_bytes += incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
-  use_.receive_time += longhaul::operator-(Now(), incoming.began);
+  use_.receive_time += Now() - incoming.began;
 }
 
 void BoundaryPort::Decode(const EncodedTensor& incoming) {

@@ -25,7 +25,7 @@ void CodecThread::Post(std::function<void()> job) {
 
 absl::Duration CodecThread::BusyTime() const {
   const std::lock_guard lock(mutex_);
-  return busy_ + (job_began_ ? longhaul::operator-(Now(), *job_began_) : absl::ZeroDuration());
+  return busy_ + (job_began_ ? Now() - *job_began_ : absl::ZeroDuration());
 }
 
 std::optional<uint64_t> CodecThread::JobAtHand() const {
@@ -51,7 +51,7 @@ void CodecThread::Loop() {
     job();
     job = nullptr;
     lock.lock();
-    busy_ += longhaul::operator-(Now(), *job_began_);
+    busy_ += Now() - *job_began_;
     job_began_.reset();
   }
 }

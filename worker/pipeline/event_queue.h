@@ -112,7 +112,7 @@ class EventQueue {
   // Waits for an event until the deadline, then takes all.
   std::deque<PipelineEvent> WaitForAny(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    ready_.wait_until(lock, deadline.time(), [this] { return !events_.empty(); });
+    ready_.wait_until(lock, deadline.time().ToChrono(), [this] { return !events_.empty(); });
     return std::exchange(events_, {});
   }
 

@@ -454,8 +454,8 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   if (!last()) {
     down_->SendStepMessage(wire::TensorKind::kStepControl, step_, control_->message);
   }
-  norm_wait_ = longhaul::operator-(control_->at, norm_left);
-  norm_turn_ = longhaul::operator-(norm_left, norm_came) + longhaul::operator-(Now(), control_->at);
+  norm_wait_ = control_->at - norm_left;
+  norm_turn_ = (norm_left - norm_came) + (Now() - control_->at);
   return control_->message;
 }
 

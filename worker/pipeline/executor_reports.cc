@@ -86,7 +86,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   v1::WorkerMessage message;
   v1::StepReport* report = message.mutable_step();
   report->set_step(step_.value());
-  report->set_seconds(absl::ToDoubleSeconds(longhaul::operator-(now, step_began_)));
+  report->set_seconds(absl::ToDoubleSeconds(now - step_began_));
   report->set_forward_seconds(absl::ToDoubleSeconds(times_.forward));
   report->set_backward_seconds(absl::ToDoubleSeconds(times_.backward));
   report->set_optimizer_seconds(absl::ToDoubleSeconds(times_.optimizer));
@@ -129,7 +129,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
                               (last() && !std::isfinite(loss_sum_)));
   options_.report(std::move(message));
   trace_->EndStep(step_, step_began_, now);
-  work_->EndStep(longhaul::operator-(now, step_began_));
+  work_->EndStep(now - step_began_);
   times_ = {};
   peak_in_flight_ = 0;
   step_began_ = mark_ = now;

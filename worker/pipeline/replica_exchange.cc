@@ -294,7 +294,7 @@ Status Exchange::BeginBeside(Step step) {
   const auto timed = [this](const auto& work) {
     const MonoTime begin = Now();
     Status status = work();
-    time_beside_ += longhaul::operator-(Now(), begin);
+    time_beside_ += Now() - begin;
     return status;
   };
   const bool tells = stage_->TellWhatIsFinal([this, timed](uint32_t block) {

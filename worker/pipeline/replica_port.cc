@@ -137,7 +137,7 @@ void ReplicaPort::ChunkTaken() {
   --chunks_in_link_;
   Pump();
   if (--chunks_under_way_ > 0) return;
-  use_.send_busy += longhaul::operator-(Now(), busy_since_);
+  use_.send_busy += Now() - busy_since_;
   if (options_.traffic != nullptr) options_.traffic->End();
 }
 
@@ -174,7 +174,7 @@ PortUse ReplicaPort::TakeUse() {
   }
   if (chunks_under_way_ > 0) {
     const MonoTime now = Now();
-    use_.send_busy += longhaul::operator-(now, busy_since_);
+    use_.send_busy += now - busy_since_;
     busy_since_ = now;
   }
   return std::exchange(use_, {});
@@ -258,7 +258,7 @@ Status ReplicaPort::HandleChunk(const wire::TensorHeader& header, std::span<cons
     const std::lock_guard lock(mutex_);
     use_.received_bytes +=
         header.blob_bytes - kChunkBytes + (uint64_t{header.chunks} - 1) * kHeaderBytes;
-    use_.receive_time += longhaul::operator-(Now(), began_);
+    use_.receive_time += Now() - began_;
   }
   ++received_;
   next_chunk_ = 0;

@@ -34,7 +34,7 @@ class ScopedSpan {
       : mark_(mark), sum_(sum), log_(log), kind_(kind), slice_(slice) {}
   ~ScopedSpan() {
     const MonoTime begin = std::exchange(*mark_, Now());
-    *sum_ += longhaul::operator-(*mark_, begin);
+    *sum_ += *mark_ - begin;
     if (log_ != nullptr) {
       log_->Add({.kind = kind_, .slice = slice_, .begin = begin, .end = *mark_});
     }

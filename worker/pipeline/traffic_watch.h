@@ -26,7 +26,7 @@ class TrafficWatch {
   void AwaitQuiet(MonoTime until) {
     std::unique_lock lock(mutex_);
     ++waiting_;
-    changed_.wait_until(lock, until, [this] { return busy_ == 0; });
+    changed_.wait_until(lock, until.ToChrono(), [this] { return busy_ == 0; });
     --waiting_;
   }
   // Number of threads in AwaitQuiet.

@@ -19,7 +19,7 @@ absl::Duration TimeAtOnePiece::Look(std::optional<uint64_t> piece, MonoTime now)
     piece_ = piece;
     seen_ = absl::ZeroDuration();
   } else {
-    seen_ += std::min(longhaul::operator-(now, last_), 2 * look_every_);
+    seen_ += std::min(now - last_, 2 * look_every_);
   }
   last_ = now;
   return seen_;

@@ -161,7 +161,7 @@ void Agent::Loop() {
   while (true) {
     const auto wanted = [this] { return closing_ || next_; };
     if (resident_) {
-      changed_.wait_until(lock, resident_until_, wanted);
+      changed_.wait_until(lock, resident_until_.ToChrono(), wanted);
     } else {
       changed_.wait(lock, wanted);
     }

@@ -298,7 +298,7 @@ Status ChunkPeers::Peer::Await(std::unique_lock<std::mutex>& lock, uint32_t requ
     }
     if (requests_.BytesOf(request) > got) heard = Now();
     got = requests_.BytesOf(request);
-    if (longhaul::operator-(Now(), heard) >= silence_) {
+    if (Now() - heard >= silence_) {
       silent_until_ = Now() + kSilentFor;
       return absl::DeadlineExceededError("it is silent");
     }
@@ -390,7 +390,7 @@ void ChunkPeers::Peer::SendPieces(uint32_t request, const SharedChunk& chunk) {
   for (size_t at = 0; at < chunk->size(); at += piece_bytes) {
     const auto piece = std::span(*chunk).subspan(at, std::min(piece_bytes, chunk->size() - at));
     // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
-    absl::SleepFor(pace.LineTime(piece.size()) - longhaul::operator-(Now(), last));
+    absl::SleepFor(pace.LineTime(piece.size()) - (Now() - last));
     traffic_->AwaitQuiet(Now() + pace.PatienceFor(piece.size()));
     last = Now();
     std::shared_ptr<Link> link;

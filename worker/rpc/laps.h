@@ -18,7 +18,7 @@ class Laps {
   void End(std::string_view what) {
     const MonoTime now = Now();
     text_ += fmt::format("{}{:.1f} ms {}", text_.empty() ? "" : ", ",
-                         absl::ToDoubleMilliseconds(longhaul::operator-(now, last_)), what);
+                         absl::ToDoubleMilliseconds(now - last_), what);
     last_ = now;
   }
   const std::string& text() const { return text_; }

@@ -141,7 +141,7 @@ void LinkProbe::Conversation::Finish(StatusOr<Result> result) {
 
 StatusOr<LinkProbe::Conversation::Result> LinkProbe::Conversation::Wait(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time(), [this] { return result_.has_value(); });
+  changed_.wait_until(lock, deadline.time().ToChrono(), [this] { return result_.has_value(); });
   if (result_) return *result_;
   return absl::DeadlineExceededError("it was not measured in time");
 }
@@ -221,9 +221,9 @@ void LinkProbe::Conversation::Ping() {
 void LinkProbe::Conversation::TakePong() {
   if (ready_) return;
   const MonoTime now = Now();
-  round_trip_ = std::min(round_trip_, longhaul::operator-(now, last_ping_));
+  round_trip_ = std::min(round_trip_, now - last_ping_);
   ++pongs_;
-  const bool long_enough = longhaul::operator-(now, first_ping_) >= kPingsFor;
+  const bool long_enough = now - first_ping_ >= kPingsFor;
   if (pongs_ < (long_enough || round_trips_only_ ? kFewPings : kPings)) {
     Ping();
     return;
@@ -246,8 +246,7 @@ void LinkProbe::Conversation::BeginToSend() {
 
 size_t LinkProbe::Conversation::MayBeUnderWay() {
   const MonoTime now = Now();
-  while (!taken_.empty() &&
-         longhaul::operator-(now, taken_.front().first) > round_trip_ + kTakenWithin) {
+  while (!taken_.empty() && (now - taken_.front().first) > round_trip_ + kTakenWithin) {
     taken_lately_ -= taken_.front().second;
     taken_.pop_front();
   }

@@ -90,8 +90,8 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
     LH_RETURN_IF_ERROR(
         boundary->Decode(blob.buffer.bytes.first(blob.bytes), context_with(received)).status());
     if (i < 0) continue;
-    encode.push_back(absl::ToDoubleSeconds(longhaul::operator-(middle, begin)));
-    decode.push_back(absl::ToDoubleSeconds(longhaul::operator-(Now(), middle)));
+    encode.push_back(absl::ToDoubleSeconds(middle - begin));
+    decode.push_back(absl::ToDoubleSeconds(Now() - middle));
   }
   std::sort(encode.begin(), encode.end());
   std::sort(decode.begin(), decode.end());
@@ -311,8 +311,8 @@ StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
   times.set_threads(spec.pipeline.threads_per_stage);
   if (!spec.replay) LH_RETURN_IF_ERROR(AddGroups(spec, vocabulary, alike, make_group, &times));
   LH_RETURN_IF_ERROR(AddCodecs(spec, vocabulary, gpu, &times));
-  times.set_seconds_waited(absl::ToDoubleSeconds(longhaul::operator-(begin, asked)));
-  times.set_seconds_taken(absl::ToDoubleSeconds(longhaul::operator-(Now(), begin)));
+  times.set_seconds_waited(absl::ToDoubleSeconds(begin - asked));
+  times.set_seconds_taken(absl::ToDoubleSeconds(Now() - begin));
   return times;
 }
 

@@ -234,7 +234,7 @@ void Session::WriteLoop(Stream* stream) {
         return;
       }
     }
-    changed_.wait_until(lock, next_heartbeat, [this] {
+    changed_.wait_until(lock, next_heartbeat.ToChrono(), [this] {
       return closing_ || stream_ended_ || (welcomed_ && outbox_.Next() != nullptr);
     });
     if (closing_ || stream_ended_) return;

@@ -97,7 +97,7 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
   // What was heard next; kDeadlineExceeded, or the reason given to GiveUp.
   StatusOr<Heard> Next(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.time(),
+    changed_.wait_until(lock, deadline.time().ToChrono(),
                         [this] { return given_up_.has_value() || !heard_.empty(); });
     if (given_up_.has_value()) return *given_up_;
     if (heard_.empty()) return absl::DeadlineExceededError("it was not done in time");
@@ -314,8 +314,7 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
   if (sent.ok()) {
     LogInfo("run {}: {} of the checkpoint of step {} went to {} as {} in {}", command.run_id(),
             FormatBytes(static_cast<double>(bytes)), check.step(), check.to().peer_name(),
-            FormatBytes(static_cast<double>(sent_bytes)),
-            longhaul::FormatDuration(longhaul::operator-(Now(), began)));
+            FormatBytes(static_cast<double>(sent_bytes)), longhaul::FormatDuration(Now() - began));
   } else {
     LogWarning("run {}: the checkpoint of step {} did not go to {}: {}", command.run_id(),
                check.step(), check.to().peer_name(), Message(sent));
@@ -359,7 +358,7 @@ Status ShardTransfers::SendFiles(const v1::WorkerCommand& command,
     }
     if (path.paced()) {
       // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
-      absl::SleepFor(PaceOf(path).LineTime(piece.size()) - longhaul::operator-(Now(), last));
+      absl::SleepFor(PaceOf(path).LineTime(piece.size()) - (Now() - last));
       traffic_->AwaitQuiet(Now() + PaceOf(path).PatienceFor(piece.size()));
       last = Now();
     }

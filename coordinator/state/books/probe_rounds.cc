@@ -110,7 +110,7 @@ MonoTime ProbeRounds::NextWake() const {
 
 std::optional<absl::Duration> ProbeRounds::TakeDuration(MonoTime now) {
   const std::optional<MonoTime> since = std::exchange(since_, std::nullopt);
-  return since ? std::optional(longhaul::operator-(now, *since)) : std::nullopt;
+  return since ? std::optional(now - *since) : std::nullopt;
 }
 
 }  // namespace longhaul::coordinator

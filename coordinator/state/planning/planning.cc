@@ -92,7 +92,7 @@ void Planning::ReuseLayerTimes(Draft& draft) {
   for (Draft::Candidate& candidate : draft.workers) {
     const Worker& worker = *ledger_.FindWorker(candidate.id);
     if (!worker.layers || !HaveSameLayerTimes(worker.layers->spec, draft.spec)) continue;
-    const absl::Duration age = longhaul::operator-(ledger_.now(), worker.layers->at);
+    const absl::Duration age = ledger_.now() - worker.layers->at;
     if (age > kLayerTimesHold) continue;
     // A worker that is still ending its last epoch would miss the measurement of its links. One
     // that says which stage it keeps has ended it, and one that is timed waits for that end.
@@ -191,10 +191,10 @@ void Planning::NoteLayerTimes(const Run& run, const Draft& draft, const Worker& 
   if (times.seconds_waited() >= 0.1) {
     why += fmt::format(" and waited {} for others on its GPU before", text(times.seconds_waited()));
   }
-  ledger_.Log(&run, "note",
-              fmt::format("layers are timed, within {}: worker {} was the last{}",
-                          longhaul::FormatDuration(longhaul::operator-(ledger_.now(), draft.began)),
-                          ledger_.Label(last), why));
+  ledger_.Log(
+      &run, "note",
+      fmt::format("layers are timed, within {}: worker {} was the last{}",
+                  longhaul::FormatDuration(ledger_.now() - draft.began), ledger_.Label(last), why));
 }
 
 bool Planning::IsComplete(const Draft& draft) const {

@@ -132,8 +132,7 @@ LH_FUZZ_TARGET(run_row) {
     std::abort();
   }
   State state({}, {.runs = {*std::move(record)}, .unreadable = {}}, 1, longhaul::MonoTime());
-  const TickResult result =
-      state.Tick({}, longhaul::operator+(longhaul::MonoTime(), absl::Hours(1)), 1);
+  const TickResult result = state.Tick({}, longhaul::MonoTime() + absl::Hours(1), 1);
   for (const longhaul::v1::RunStatus& run : state.views().Runs())
     (void)state.views().RunOf(run.run_id()).ok();
   if (result.writes.size() > 1'000) std::abort();

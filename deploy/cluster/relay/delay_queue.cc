@@ -69,7 +69,7 @@ absl::Duration DelayQueue::DelayAt(uint32_t path, const LinkQuality& quality, Mo
   if (quality.jitter == absl::ZeroDuration()) return quality.delay;
   const double spacing =
       kJittersBetweenPoints * static_cast<double>(absl::ToInt64Nanoseconds(quality.jitter));
-  const double position = static_cast<double>(time.time_since_epoch().count()) / spacing;
+  const double position = static_cast<double>(time.nanoseconds()) / spacing;
   const auto point = static_cast<uint64_t>(position);
   const double part = position - static_cast<double>(point);
   const double wander = (1 - part) * Draw(seed_, path, point) + part * Draw(seed_, path, point + 1);

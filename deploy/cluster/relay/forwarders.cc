@@ -196,9 +196,8 @@ void Forwarder::SetTimerOnLoop() {
   itimerspec time{};
   if (next) {
     // Zero would stop it.
-    time.it_value = absl::ToTimespec(
-        std::max(absl::FromChrono(std::chrono::nanoseconds(next->time_since_epoch())),
-                 absl::Nanoseconds(1)));
+    time.it_value =
+        absl::ToTimespec(std::max(absl::Nanoseconds(next->nanoseconds()), absl::Nanoseconds(1)));
   }
   LH_CHECK(timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr) == 0,
            "a timer was refused: {}", std::strerror(errno));

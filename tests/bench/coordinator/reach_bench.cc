@@ -23,7 +23,7 @@ using coordinator::State;
 using coordinator::TickResult;
 
 double Milliseconds(MonoTime since) {
-  return absl::ToDoubleMilliseconds(longhaul::operator-(Now(), since));
+  return absl::ToDoubleMilliseconds(Now() - since);
 }
 
 v1::Hello HelloOf(uint32_t number) {

@@ -217,7 +217,7 @@ Status Measure(const Cluster& cluster, const Options& options, uint64_t rate,
   LH_RETURN_IF_ERROR(Wait(absl::Seconds(options.seconds)));
   LH_ASSIGN_OR_RETURN(const relay::RelayReport after, cluster.Ask());
   const double bits = 8 * static_cast<double>(ReceivedBytes(streams) - bytes_before);
-  const double seconds = absl::ToDoubleSeconds(longhaul::operator-(Now(), start));
+  const double seconds = absl::ToDoubleSeconds(Now() - start);
   if (bits == 0) return absl::InternalError("no bytes arrived");
   const double cores = absl::ToDoubleSeconds(after.cpu_time - before.cpu_time) / seconds;
   const double goodput = bits / seconds;

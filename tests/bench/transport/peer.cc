@@ -40,7 +40,7 @@ double CpuSeconds() {
 }
 
 int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Now().time_since_epoch()).count();
+  return Now().nanoseconds();
 }
 
 // Keeps frames under way, and answers or counts control frames. Lives as long as the program.

@@ -163,9 +163,9 @@ Status Train(const Flags& flags, const TokenFile& tokens, const Variant& variant
     if (step == 1) bytes_a_step = training.SentBytes() - before;
     if (step % flags.every != 0 && step != flags.steps) continue;
     LH_ASSIGN_OR_RETURN(const double validation, training.Validate());
-    const std::string row = fmt::format("{},{},{:.5f},{:.5f},{},{},{:.1f}\n", name, step, train,
-                                        validation, training.parameter_count(), bytes_a_step,
-                                        absl::ToDoubleSeconds(longhaul::operator-(Now(), began)));
+    const std::string row =
+        fmt::format("{},{},{:.5f},{:.5f},{},{},{:.1f}\n", name, step, train, validation,
+                    training.parameter_count(), bytes_a_step, absl::ToDoubleSeconds(Now() - began));
     fmt::print("{}", row);
     std::fflush(stdout);
     if (csv != nullptr) {

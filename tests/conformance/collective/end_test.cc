@@ -61,13 +61,13 @@ TEST_P(EndTest, ARankThatFailsInTheMiddleIsNamed) {
       if (IsLast(rank)) {
         EXPECT_TRUE(CallTimes(rank, call, kCount, 3).ok());
         absl::SleepFor(absl::Milliseconds(30));  // the others are in their fourth call
-        failed_at = Now().time_since_epoch().count();
+        failed_at = Now().nanoseconds();
         rank.communicator().Abort(absl::InternalError("its device broke"));
         EXPECT_FALSE(rank.communicator().status().ok());
         return;
       }
       const Status end = CallUntilItFails(rank, call, kCount);
-      const MonoTime failed{MonoTime::duration(failed_at.load())};
+      const MonoTime failed = MonoTime::FromNanoseconds(failed_at.load());
       EXPECT_LE(Now() - failed, kEndLimit);
       EXPECT_EQ(end, absl::AbortedError(fmt::format("rank {} failed: its device broke", last())));
       EXPECT_EQ(rank.communicator().status(), end);

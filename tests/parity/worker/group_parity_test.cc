@@ -338,7 +338,7 @@ TEST(Group, ARankThatFailsEndsTheCallOnAllAndIsNamed) {
   last->End(absl::ResourceExhaustedError("no memory"));
   const MonoTime began = Now();
   const Status status = (*stage)->Backward(Microbatch(0), batch.gradient()).status();
-  EXPECT_LT(longhaul::operator-(Now(), began), absl::Seconds(10));
+  EXPECT_LT(Now() - began, absl::Seconds(10));
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 failed: no memory"));
   EXPECT_FALSE((*stage)->DropStep().ok());

@@ -50,7 +50,7 @@ class MemberImpl : public Member {
   }
   Status AwaitEnd(Deadline deadline) const override {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.time(), [this] { return !end_.ok(); });
+    changed_.wait_until(lock, deadline.time().ToChrono(), [this] { return !end_.ok(); });
     return end_;
   }
   void End(const Status& reason) override;
@@ -252,7 +252,7 @@ Status MemberImpl::AwaitJoined(std::string_view secret, Deadline deadline) {
     (void)Send(MessageKind::kJoin, internal::EncodeJoin({std::string(secret), place_}), deadline);
   }
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time(),
+  changed_.wait_until(lock, deadline.time().ToChrono(),
                       [this] { return joined_ || !refused_.ok() || !end_.ok(); });
   if (!refused_.ok()) return refused_;
   if (!end_.ok()) return end_;
@@ -281,7 +281,8 @@ StatusOr<std::vector<std::string>> MemberImpl::Tell(std::string_view word, Deadl
     // Else the connection is closed: the thread reads why.
   }
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time(), [&] { return rounds_[number].whole || !end_.ok(); });
+  changed_.wait_until(lock, deadline.time().ToChrono(),
+                      [&] { return rounds_[number].whole || !end_.ok(); });
   const Round round = std::move(rounds_[number]);
   rounds_.erase(number);
   if (round.whole) return round.words;

@@ -98,7 +98,7 @@ class CudaEngine final : public Engine {
       if (deadline.Expired()) {
         return absl::DeadlineExceededError("the sizes of a compressed collective did not come");
       }
-      if (longhaul::operator-(Now(), began) > kBusyWait) std::this_thread::sleep_for(kPause);
+      if (Now() - began > kBusyWait) std::this_thread::sleep_for(kPause);
     }
   }
 

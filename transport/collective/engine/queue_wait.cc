@@ -41,8 +41,7 @@ Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline) {
       continue;
     }
     wait.look();
-    if (longhaul::operator-(Now(), began) > kQueueBusyWait)
-      std::this_thread::sleep_for(kQueuePause);
+    if (Now() - began > kQueueBusyWait) std::this_thread::sleep_for(kQueuePause);
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook(50);
 
 int64_t Nanoseconds(MonoTime time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  return time.nanoseconds();
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::Arm(absl::Duration limit) {
-  deadline_ = Nanoseconds(longhaul::operator+(Now(), limit));
+  deadline_ = Nanoseconds(Now() + limit);
 }
 
 bool Watchdog::Disarm() {

@@ -174,7 +174,7 @@ class Prober {
     if (made.ok()) made = communicator.Wait(tensors_.queue(), deadline_);
     if (absl::IsOutOfRange(made) || absl::IsUnimplemented(made)) return 0.0;
     LH_RETURN_IF_ERROR(made);
-    return absl::ToDoubleSeconds(longhaul::operator-(Now(), began)) / static_cast<double>(calls);
+    return absl::ToDoubleSeconds(Now() - began) / static_cast<double>(calls);
   }
 
   Status Measure(const Call& call, Probe* probe) {
@@ -200,7 +200,7 @@ class Prober {
         rounds[k].push_back(seconds);
       }
     }
-    Json word{{"took", absl::ToDoubleSeconds(longhaul::operator-(Now(), began))}};
+    Json word{{"took", absl::ToDoubleSeconds(Now() - began)}};
     for (size_t k = 0; k < all; ++k) {
       const Stats now = communicators_[k]->stats();
       word["seconds"].push_back(rounds[k].empty() ? 0.0 : MedianOf(rounds[k]));

@@ -124,8 +124,7 @@ StatusOr<Known> Learn(Member* member, std::span<const std::shared_ptr<Communicat
   LH_ASSIGN_OR_RETURN(std::vector<Probe> probes,
                       RunProbe(member, communicators, device, options, deadline));
   if (first && !path.empty()) Keep(path, options.cache_folder, FormatCache(key, probes));
-  return Known{std::move(probes),
-               "probed in " + longhaul::FormatDuration(longhaul::operator-(Now(), began))};
+  return Known{std::move(probes), "probed in " + longhaul::FormatDuration(Now() - began)};
 }
 
 }  // namespace longhaul::collective::switcher

@@ -69,7 +69,7 @@ class CountedCommunicator final : public Communicator {
     const uint64_t sent_before = below_->stats().sent_bytes;
     const MonoTime began = Now();
     Status status = call();
-    if (on_host_) use_->seconds += absl::ToDoubleSeconds(longhaul::operator-(Now(), began));
+    if (on_host_) use_->seconds += absl::ToDoubleSeconds(Now() - began);
     use_->sent_bytes[static_cast<size_t>(op)] += below_->stats().sent_bytes - sent_before;
     return status;
   }

@@ -234,7 +234,7 @@ class RankRun {
     if (Status done = communicator.Wait(place_.queue(), Limit()); !done.ok()) {
       return Annotate(done, lane->candidate->variant.text);
     }
-    return absl::ToDoubleSeconds(longhaul::operator-(Now(), began)) / iterations;
+    return absl::ToDoubleSeconds(Now() - began) / iterations;
   }
 
   // All ranks record between two barriers, and the replay must give what the eager call gave.

@@ -263,7 +263,7 @@ TEST_F(DashboardTest, AnEndDoesNotWaitForViewers) {
   for (auto& viewer : viewers) EXPECT_TRUE(viewer->Began());
   const MonoTime begin = Now();
   EXPECT_TRUE(server_->Stop(Deadline::After(absl::Seconds(30))));
-  EXPECT_LT(longhaul::operator-(Now(), begin), absl::Seconds(15));
+  EXPECT_LT(Now() - begin, absl::Seconds(15));
   for (auto& viewer : viewers) viewer->Text();
 }
 

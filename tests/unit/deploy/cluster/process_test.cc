@@ -67,7 +67,7 @@ TEST(ClusterProcess, DaemonThatIgnoresSigtermIsKilled) {
   while (LogTail(log, 1) != "ready\n" && !deadline.Expired()) usleep(5000);
   const MonoTime begin = Now();
   EXPECT_TRUE(StopProcesses({*process}, absl::Milliseconds(100)).ok());
-  EXPECT_GE(longhaul::operator-(Now(), begin), absl::Milliseconds(100));
+  EXPECT_GE(Now() - begin, absl::Milliseconds(100));
   EXPECT_FALSE(IsAlive(*process));
 }
 

@@ -212,7 +212,7 @@ TEST_F(BoundaryPortTest, WhatComesBehindTheFirstChunkGivesTheRate) {
   const PortUse use = receiver->TakeUse();
   EXPECT_EQ(use.received_bytes, behind);
   EXPECT_GT(use.receive_time, absl::ZeroDuration());
-  EXPECT_LE(use.receive_time, longhaul::operator-(Now(), before));
+  EXPECT_LE(use.receive_time, Now() - before);
   EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
   Drain();
 }

@@ -43,7 +43,7 @@ template <class Call>
 auto ExpectTakes(absl::Duration least, Call call) {
   const MonoTime begin = Now();
   auto result = call();
-  EXPECT_GE(longhaul::operator-(Now(), begin), least);
+  EXPECT_GE(Now() - begin, least);
   return result;
 }
 

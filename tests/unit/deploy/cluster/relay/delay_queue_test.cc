@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr size_t kRoomy = size_t{1} << 30;
-const MonoTime kStart{std::chrono::hours(1000)};
+const MonoTime kStart = MonoTime() + absl::Hours(1000);
 
 Frame MakeFrame(uint32_t id, uint32_t capacity = 64) {
   Frame frame{std::make_unique<std::byte[]>(capacity), capacity, capacity};
@@ -95,7 +95,7 @@ TEST(DelayQueue, JitterStaysWithinItsBoundsAndKeepsTheOrder) {
   absl::Duration sum, least = absl::InfiniteDuration(), most;
   for (uint32_t i = 0; i < kFrames; ++i) {
     ASSERT_EQ(seen[i].id, i);
-    const absl::Duration delay = longhaul::operator-(seen[i].time, kStart + i * spacing);
+    const absl::Duration delay = seen[i].time - (kStart + i * spacing);
     sum += delay;
     least = std::min(least, delay);
     most = std::max(most, delay);

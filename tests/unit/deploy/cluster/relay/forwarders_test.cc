@@ -61,7 +61,7 @@ class Workers {
     std::array<uint8_t, 6> address;
     address.fill(0xff);
     if (to != kEverybody) address = {0x02, 0x6c, 0x68, 0x00, 0, static_cast<uint8_t>(to + 1)};
-    const Message message{from, number, Now().time_since_epoch().count()};
+    const Message message{from, number, Now().nanoseconds()};
     std::memcpy(bytes.data() + kGsoHeaderBytes, address.data(), address.size());
     std::memcpy(bytes.data() + kGsoHeaderBytes + address.size(), &message, sizeof message);
     ASSERT_EQ(send(ends_[from].get(), bytes.data(), bytes.size(), 0),
@@ -144,7 +144,7 @@ TEST_P(Threads, FramesBetweenAllPairsKeepTheirOrderAndTheirDelay) {
         ASSERT_TRUE(message.has_value()) << "worker " << worker << " after " << i;
         room[worker].release();
         ASSERT_EQ(message->number, next[message->from]++) << "from " << message->from;
-        ASSERT_GE(absl::Nanoseconds(Now().time_since_epoch().count() - message->sent_ns), kDelay);
+        ASSERT_GE(absl::Nanoseconds(Now().nanoseconds() - message->sent_ns), kDelay);
       }
     });
   }

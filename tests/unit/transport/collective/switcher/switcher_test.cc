@@ -73,8 +73,7 @@ class Timed final : public Communicator {
 
  private:
   void Take(uint64_t bytes) {
-    SleepPreciselyUntil(
-        longhaul::operator+(Now(), start_ + per_mb_ * (static_cast<double>(bytes) / 1e6)));
+    SleepPreciselyUntil(Now() + (start_ + per_mb_ * (static_cast<double>(bytes) / 1e6)));
     ++stats_.calls;
     stats_.tensor_bytes += bytes;
     stats_.sent_bytes += static_cast<uint64_t>(static_cast<double>(bytes) / ratio);

@@ -180,7 +180,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     pair.pipe->Start();
   }
 
-  void Separate(PairId id) {
+  void Separate(const PairId& id) {
     const auto found = pairs_.find(id);
     if (found == pairs_.end()) return;
     const Pair pair = std::move(found->second);
@@ -201,9 +201,11 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     waiting_count_ = waiting_.size();
   }
 
+  // By value: the caller's pointer may be in a map or in a callback, which Forget empties.
   void Drop(SharedGuest guest) {
     Forget(guest);
     listener_->Cut(guest->peer);
+    guest.reset();
   }
 
   // By name, side and time.

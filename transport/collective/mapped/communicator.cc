@@ -200,12 +200,12 @@ class MappedCommunicator final : public Communicator, public Blobs {
   }
 
   Status Wait(Queue queue, Deadline deadline) override {
-    const Status waited = AwaitQueue({.device = device_,
-                                      .event = event_,
-                                      .communicator = *this,
-                                      .what = "a collective through host memory",
-                                      .look = [this] { static_cast<void>(fault()); }},
-                                     queue, deadline);
+    Status waited = AwaitQueue({.device = device_,
+                                .event = event_,
+                                .communicator = *this,
+                                .what = "a collective through host memory",
+                                .look = [this] { static_cast<void>(fault()); }},
+                               queue, deadline);
     // Ranks whose calls do not fit each other may wait for what never comes.
     LH_RETURN_IF_ERROR(fault());
     return waited;
@@ -214,7 +214,7 @@ class MappedCommunicator final : public Communicator, public Blobs {
   Status fault() override {
     const uint64_t word = WordAt(kFaultAt).load();
     if (word == 0) return absl::OkStatus();
-    const Status other = absl::InvalidArgumentError(
+    Status other = absl::InvalidArgumentError(
         fmt::format("rank {} got a message from rank {} that is not as long as it expected: they "
                     "made calls that do not fit each other",
                     rank(), word - 1));
@@ -391,11 +391,13 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
   LH_ASSIGN_OR_RETURN(cuda::DeviceBuffer steps, cuda::DeviceBuffer::Create(device, step_bytes));
   LH_RETURN_IF_ERROR(LaunchOnce(
       device, [&](Queue queue) { return engine->Zero(steps.data_dev(), step_bytes, queue); }));
-  auto communicator = std::make_unique<MappedCommunicator>(
-      device, member, std::move(engine), std::move(event), std::move(regions), std::move(steps));
+  Member& self = *member;  // which the communicator keeps
+  auto communicator =
+      std::make_unique<MappedCommunicator>(device, std::move(member), std::move(engine),
+                                           std::move(event), std::move(regions), std::move(steps));
   LH_RETURN_IF_ERROR(communicator->Load());
   // No rank's device waits for one that still loads.
-  LH_RETURN_IF_ERROR(member->Tell("", deadline).status());
+  LH_RETURN_IF_ERROR(self.Tell("", deadline).status());
   return communicator;
 }
 

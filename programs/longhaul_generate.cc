@@ -82,21 +82,25 @@ int Run(int argc, char** argv) {
                "longhaul-generate");
   SetUpCommandLine(app);
   app.add_option("DIR", options.folder, "Folder with config.json and safetensors")->required();
-  app.add_option("--tokens", options.tokens, "At most so many")->capture_default_str();
+  app.add_option("--tokens", options.tokens, "Maximum number of new tokens")->capture_default_str();
   app.add_option("--stop", options.stop, "Id that ends the text")->type_name("ID");
-  app.add_option("--context", options.context,
-                 "Tokens of prompt and text together, at most; default: the model's context");
-  app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")
+  app.add_option(
+      "--context", options.context,
+      "Maximum number of tokens of prompt and text together; default: the model's context");
+  app.add_option("--temperature", options.sampling.temperature,
+                 "Sampling temperature; 0: always the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  app.add_option("--top-k", options.sampling.top_k, "Of so many likeliest tokens; 0: of all")
+  app.add_option("--top-k", options.sampling.top_k,
+                 "Choose among this many likeliest tokens; 0: among all")
       ->capture_default_str();
   app.add_option("--top-p", options.sampling.top_p,
-                 "Of the likeliest tokens that have this probability together")
+                 "Choose among the likeliest tokens whose probabilities add up to this share")
       ->check(CLI::Range(1e-6, 1.0))
       ->capture_default_str();
-  app.add_option("--seed", options.sampling.seed, "Of the random numbers")->capture_default_str();
-  app.add_option("--threads", options.threads, "Threads that compute")
+  app.add_option("--seed", options.sampling.seed, "Seed of the random numbers")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "Number of threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   app.add_option("--dtype", options.dtype, "Type of matrix products: fp32, bf16")

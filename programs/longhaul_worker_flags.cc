@@ -124,7 +124,7 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                "longhaul-worker");
   SetUpCommandLine(app);
   app.add_option("--coordinator", flags->coordinators,
-                 "host:port of the coordinator; of one with a standby, both with a comma between: "
+                 "host:port of the coordinator, and of its standby behind a comma: "
                  "the worker goes to the next one when one does not serve")
       ->delimiter(',');
   app.add_option("--token-file", flags->token_file,
@@ -138,7 +138,7 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   app.add_option("--name", flags->name, "what people see; default: the host's name");
   const CLI::Option* const transport =
       app.add_option("--transport", flags->transports,
-                     fmt::format("data transports to listen on, of {}, with a comma between",
+                     fmt::format("data transports to listen on, with a comma between; there are {}",
                                  fmt::join(flags->transports, " and ")))
           ->delimiter(',')
           ->check(CLI::IsMember(flags->transports))
@@ -181,8 +181,8 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
       ->check(CLI::Range(0.001, 1.0));
   app.add_option(
       "--dump-boundaries", flags->dump_boundaries,
-      "folder for boundary tensors as .npy files, to measure codecs on: of a training "
-      "step the first microbatch's activations and gradients, as this worker sends them, "
+      "folder for boundary tensors as .npy files, to measure codecs on: activations and gradients "
+      "of a training step's first microbatch, as this worker sends them, "
       "before they are encoded");
   app.add_option("--dump-every", flags->dump_every, "steps from one dump to the next")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))

@@ -94,11 +94,13 @@ void AddCleanupCommands(Program& program) {
   command
       ->add_option(
           "--ended", options->ended,
-          "Of runs that ended at least so long ago, delete checkpoints that no resume takes "
-          "and old step records")
+          "Delete checkpoints that no resume takes, and old step records, of runs that ended at "
+          "least this long ago")
       ->type_name("TIME")
       ->capture_default_str();
-  command->add_option("--keep-steps", options->keep_steps, "The newest step records of each stay")
+  command
+      ->add_option("--keep-steps", options->keep_steps,
+                   "Number of newest step records of each run that stay")
       ->type_name("N")
       ->check(WholeNumber())
       ->capture_default_str();

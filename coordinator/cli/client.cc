@@ -10,7 +10,6 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "deploy/cluster/state_file.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::cli {
@@ -38,11 +37,10 @@ std::string FlagOrVariable(const std::string& flag, const char* flag_name, const
 }
 
 // With a local cluster the file is the cluster's, and goes with it.
-std::string CredentialsFile(const std::string& address) {
+std::string CredentialsFile(const std::string& address,
+                            const std::optional<LocalCluster>& cluster) {
   if (std::string file = Environment("LONGHAUL_IDENTITY"); !file.empty()) return file;
-  if (const auto cluster = ClusterAt(address)) {
-    return fmt::format("{}/user.pem", ClusterStateFolder(*cluster));
-  }
+  if (cluster) return cluster->credentials_file;
   std::string folder = Environment("LONGHAUL_HOME");
   if (folder.empty()) {
     const std::string config = Environment("XDG_CONFIG_HOME");
@@ -58,7 +56,8 @@ std::string UserName() {
 
 }  // namespace
 
-StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
+StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
+                                            const LocalClusters& clusters) {
   CoordinatorAccess access;
   std::string addresses = FlagOrVariable(flags.coordinator, "--coordinator", "LONGHAUL_COORDINATOR",
                                          &access.address_source);
@@ -66,14 +65,14 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
       FlagOrVariable(flags.token_file, "--token-file", "LONGHAUL_TOKEN_FILE", &access.token_source);
   access.insecure = flags.insecure || Environment("LONGHAUL_INSECURE") == "1";
   if (addresses.empty()) {
-    const StatusOr<ClusterState> cluster = ReadClusterState();
+    const StatusOr<LocalCluster> cluster = clusters.find();
     if (!cluster.ok()) {
       return absl::FailedPreconditionError(
           fmt::format("no coordinator is known: {}, or give --coordinator HOST:PORT, or set "
                       "LONGHAUL_COORDINATOR",
                       Message(cluster.status())));
     }
-    addresses = cluster->coordinator_address;
+    addresses = cluster->address;
     access.insecure |= cluster->insecure;
     access.address_source = fmt::format("the local cluster '{}'", cluster->name);
     if (token_file.empty()) {
@@ -88,7 +87,9 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
     access.token_source = fmt::format("{} (from {})", token_file, access.token_source);
   }
   access.token_file = std::move(token_file);
-  access.credentials_file = CredentialsFile(access.addresses.front());
+  const std::optional<LocalCluster> cluster = clusters.at(access.addresses.front());
+  access.credentials_file = CredentialsFile(access.addresses.front(), cluster);
+  if (cluster) access.local_cluster = cluster->name;
   return access;
 }
 

@@ -7,7 +7,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -16,6 +18,7 @@
 #include "longhaul/v1/control.grpc.pb.h"
 #include "longhaul/v1/member.grpc.pb.h"
 #include "proto/member/access.h"
+#include "run/file/topology.h"
 
 namespace longhaul::cli {
 
@@ -23,6 +26,25 @@ struct ClientFlags {
   std::string coordinator;  // --coordinator
   std::string token_file;   // --token-file
   bool insecure = false;    // --insecure
+};
+
+// A cluster on this machine (`longhaul cluster up`), as far as its coordinator goes.
+struct LocalCluster {
+  std::string name;
+  std::string address;  // of its coordinator
+  std::string token_file;
+  std::string credentials_file;  // goes with the cluster
+  bool insecure = false;
+};
+
+// What commands need of the clusters on this machine. Who starts clusters implements it.
+struct LocalClusters {
+  // The cluster that is meant where no coordinator is named. Errors say what to do.
+  std::function<StatusOr<LocalCluster>()> find;
+  // The cluster whose coordinator has this address.
+  std::function<std::optional<LocalCluster>(std::string_view address)> at;
+  // Sets the links of a cluster.
+  std::function<Status(const std::string& name, const TopologySpec& topology)> apply_topology;
 };
 
 struct CoordinatorAccess {
@@ -35,14 +57,16 @@ struct CoordinatorAccess {
   // File of this user's key and certificate.
   std::string credentials_file;
   bool insecure = false;
+  std::string local_cluster;  // the coordinator's cluster on this machine; "": none
 };
 
 // Finds the coordinator: by --coordinator, --token-file and --insecure, else by
-// LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else by the local cluster's
-// state file. kFailedPrecondition, with what to do, if none of them names a coordinator. The
+// LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else by the local cluster.
+// kFailedPrecondition, with what to do, if none of them names a coordinator. The
 // certificate is in LONGHAUL_IDENTITY, else under the coordinator's first address in LONGHAUL_HOME,
 // else in longhaul in XDG_CONFIG_HOME or ~/.config.
-StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags);
+StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
+                                            const LocalClusters& clusters);
 
 // The CLI's connection. Used from one thread. `interrupt` must outlive the client; it cancels the
 // current call, which then returns kCancelled.

@@ -1,26 +1,14 @@
 #include "coordinator/cli/event_file.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
+
+#include "longhaul/v1/event_file.pb.h"
 
 namespace longhaul::cli {
 namespace {
-
-using google::protobuf::io::CodedOutputStream;
-using google::protobuf::io::StringOutputStream;
-
-// The keys of the fields: number, and how the value is written.
-constexpr uint32_t kWallTime = 1 << 3 | 1;     // Event.wall_time, double
-constexpr uint32_t kStep = 2 << 3 | 0;         // Event.step, int64
-constexpr uint32_t kFileVersion = 3 << 3 | 2;  // Event.file_version, string
-constexpr uint32_t kSummary = 5 << 3 | 2;      // Event.summary
-constexpr uint32_t kValue = 1 << 3 | 2;        // Summary.value
-constexpr uint32_t kTag = 1 << 3 | 2;          // Summary.Value.tag, string
-constexpr uint32_t kSimpleValue = 2 << 3 | 5;  // Summary.Value.simple_value, float
 
 // Castagnoli's polynomial, bits reflected.
 constexpr std::array<uint32_t, 256> MakeTable() {
@@ -40,67 +28,39 @@ uint32_t MaskedCrc(std::string_view bytes) {
   return std::rotr(~crc, 15) + 0xa282ead8u;
 }
 
-// `write(stream)` as bytes.
-template <class Write>
-std::string Written(const Write& write) {
-  std::string bytes;
-  {
-    StringOutputStream sink(&bytes);
-    CodedOutputStream stream(&sink);
-    write(stream);
-  }
+template <class Number>
+std::string LittleEndian(Number number) {
+  static_assert(std::endian::native == std::endian::little);
+  std::string bytes(sizeof number, '\0');
+  std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;
 }
 
-void WriteText(CodedOutputStream& stream, uint32_t key, const std::string& text) {
-  stream.WriteTag(key);
-  stream.WriteVarint32(static_cast<uint32_t>(text.size()));
-  stream.WriteString(text);
-}
-
-void WriteTime(CodedOutputStream& stream, double unix_seconds) {
-  stream.WriteTag(kWallTime);
-  stream.WriteLittleEndian64(std::bit_cast<uint64_t>(unix_seconds));
-}
-
-std::string Record(const std::string& payload) {
-  return Written([&](CodedOutputStream& stream) {
-    const std::string length =
-        Written([&](CodedOutputStream& head) { head.WriteLittleEndian64(payload.size()); });
-    stream.WriteString(length);
-    stream.WriteLittleEndian32(MaskedCrc(length));
-    stream.WriteString(payload);
-    stream.WriteLittleEndian32(MaskedCrc(payload));
-  });
+std::string Record(const v1::FileEvent& event) {
+  const std::string payload = event.SerializeAsString();
+  const std::string length = LittleEndian(uint64_t{payload.size()});
+  return length + LittleEndian(MaskedCrc(length)) + payload + LittleEndian(MaskedCrc(payload));
 }
 
 }  // namespace
 
 std::string FirstRecord(double unix_seconds) {
-  return Record(Written([&](CodedOutputStream& stream) {
-    WriteTime(stream, unix_seconds);
-    WriteText(stream, kFileVersion, "brain.Event:2");
-  }));
+  v1::FileEvent event;
+  event.set_wall_time(unix_seconds);
+  event.set_file_version("brain.Event:2");
+  return Record(event);
 }
 
 std::string EventRecord(double unix_seconds, uint64_t step, std::span<const Scalar> scalars) {
-  const std::string summary = Written([&](CodedOutputStream& stream) {
-    for (const Scalar& scalar : scalars) {
-      WriteText(stream, kValue, Written([&](CodedOutputStream& value) {
-                  WriteText(value, kTag, scalar.tag);
-                  value.WriteTag(kSimpleValue);
-                  value.WriteLittleEndian32(std::bit_cast<uint32_t>(scalar.value));
-                }));
-    }
-  });
-  return Record(Written([&](CodedOutputStream& stream) {
-    WriteTime(stream, unix_seconds);
-    if (step > 0) {  // 0 is what a reader takes for a field that is left out
-      stream.WriteTag(kStep);
-      stream.WriteVarint64(step);
-    }
-    WriteText(stream, kSummary, summary);
-  }));
+  v1::FileEvent event;
+  event.set_wall_time(unix_seconds);
+  event.set_step(static_cast<int64_t>(step));
+  for (const Scalar& scalar : scalars) {
+    v1::ScalarSummary::Value& value = *event.mutable_summary()->add_value();
+    value.set_tag(scalar.tag);
+    value.set_simple_value(scalar.value);
+  }
+  return Record(event);
 }
 
 std::vector<Scalar> ScalarsOf(const v1::StepRecord& step) {

@@ -363,7 +363,7 @@ void AddExportCommand(Program& program) {
                    "run began with, fp32 without such and of adapters")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   command->add_flag("--merged", options->merged,
-                    "Of a run with LoRA: the whole model, with its adapters added");
+                    "Write the whole model with the adapters added, where the run has LoRA");
 }
 
 }  // namespace longhaul::cli

@@ -90,7 +90,7 @@ void AddMembersCommands(Program& program) {
   CLI::App* const create = program.AddCommand(
       token, "create", "Make a join token and print it",
       [options](Invocation& invocation) { return CreateToken(invocation, *options); });
-  create->add_option("--role", options->role, "What who joins with it becomes")
+  create->add_option("--role", options->role, "Role of a member that joins with it")
       ->required()
       ->check(CLI::IsMember({"worker", "user", "admin"}));
   create->add_option("--ttl", options->life, "How long it may be used: 10m, 1h, 7d")

@@ -18,7 +18,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "The coordinator is found by --coordinator and --token-file, else by the variables\n"
     "LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else it is that of the local cluster.\n"
-    "Of several addresses, as in a:7070,b:7070, the first that serves is taken.\n"
+    "Where several addresses are given, as in a:7070,b:7070, the first that serves is taken.\n"
     "A join token is needed once: the certificate that it brings is kept in LONGHAUL_HOME\n"
     "(default: ~/.config/longhaul).\n"
     "Tables go to a terminal, tab-separated lines to a pipe, JSON with --json.\n"
@@ -28,7 +28,7 @@ constexpr char kFooter[] =
 
 StatusOr<Client*> Invocation::Connect() {
   if (client_ == nullptr) {
-    LH_ASSIGN_OR_RETURN(CoordinatorAccess access, FindCoordinator(flags_));
+    LH_ASSIGN_OR_RETURN(CoordinatorAccess access, FindCoordinator(flags_, clusters_));
     LH_ASSIGN_OR_RETURN(client_, Client::Open(std::move(access), interrupt_));
   }
   return client_.get();
@@ -44,8 +44,10 @@ void Invocation::PrintJsonLine(const google::protobuf::Message& message) {
 
 Program::~Program() = default;
 
-Program::Program(Terminal terminal)
-    : terminal_(std::move(terminal)), app_(std::make_unique<CLI::App>(kDescription, "longhaul")) {
+Program::Program(Terminal terminal, LocalClusters clusters)
+    : terminal_(std::move(terminal)),
+      clusters_(std::move(clusters)),
+      app_(std::make_unique<CLI::App>(kDescription, "longhaul")) {
   app_->require_subcommand(1);
   app_->footer(kFooter);
   SetUpCommandLine(*app_);
@@ -110,7 +112,7 @@ CLI::App* Program::AddCommand(CLI::App* parent, const std::string& name,
     const ClientFlags flags{either(after_.client.coordinator, before_.client.coordinator),
                             either(after_.client.token_file, before_.client.token_file),
                             after_.client.insecure || before_.client.insecure};
-    Invocation invocation(terminal_, flags, after_.json || before_.json);
+    Invocation invocation(terminal_, clusters_, flags, after_.json || before_.json);
     const StatusOr<int> result = body(invocation);
     terminal_.out.flush();
     if (result.ok()) {

@@ -1,8 +1,8 @@
 // The program `longhaul`: its commands that talk to a coordinator, and the parts that all commands
 // share.
 //
-//   Program program(ProcessTerminal());
-//   AddLocalCommands(program);  // deploy/local_commands.h
+//   Program program(ProcessTerminal(), ClustersOfThisMachine());  // deploy/local_commands.h
+//   AddLocalCommands(program);
 //   return program.Run(argc, argv);
 #ifndef LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
 #define LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
@@ -33,10 +33,12 @@ inline constexpr int kInterrupted = 130;
 // One command that runs. From one thread.
 class Invocation {
  public:
-  Invocation(const Terminal& terminal, ClientFlags flags, bool json)
-      : terminal_(terminal), flags_(std::move(flags)), json_(json) {}
+  // `terminal` and `clusters` must outlive it.
+  Invocation(const Terminal& terminal, const LocalClusters& clusters, ClientFlags flags, bool json)
+      : terminal_(terminal), clusters_(clusters), flags_(std::move(flags)), json_(json) {}
 
   const Terminal& terminal() const { return terminal_; }
+  const LocalClusters& clusters() const { return clusters_; }
   bool json() const { return json_; }
   Interrupt& interrupt() { return interrupt_; }
   // Finds the coordinator. The first call makes the connection. The client lives as long as this.
@@ -47,6 +49,7 @@ class Invocation {
 
  private:
   const Terminal& terminal_;
+  const LocalClusters& clusters_;
   const ClientFlags flags_;
   const bool json_;
   Interrupt interrupt_;
@@ -58,7 +61,7 @@ using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
 
 class Program {
  public:
-  explicit Program(Terminal terminal);
+  Program(Terminal terminal, LocalClusters clusters);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -87,6 +90,7 @@ class Program {
   static std::vector<CLI::Option*> AddCommonFlags(CLI::App* app, CommonFlags& flags);
 
   Terminal terminal_;
+  const LocalClusters clusters_;
   const std::unique_ptr<CLI::App> app_;
   CommonFlags before_, after_;  // flags before and after the command; the latter win
   std::vector<CLI::Option*> flags_before_;

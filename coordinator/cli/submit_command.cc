@@ -49,7 +49,8 @@ StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
   LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
   LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
   // Before the coordinator plans, and workers look at their links.
-  LH_RETURN_IF_ERROR(EmulateTopology(invocation.terminal(), submission.spec, client->access()));
+  LH_RETURN_IF_ERROR(EmulateTopology(invocation.terminal(), submission.spec, client->access(),
+                                     invocation.clusters()));
   LH_ASSIGN_OR_RETURN(
       const v1::SubmitReply reply,
       client->Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));

@@ -5,13 +5,11 @@
 #include <ostream>
 
 #include "absl/strings/str_join.h"
-#include "deploy/cluster/cluster.h"
-#include "deploy/cluster/state_file.h"
 
 namespace longhaul::cli {
 
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access) {
-  if (!spec.topology || ClusterAt(access.addresses.front())) return absl::OkStatus();
+  if (!spec.topology || !access.local_cluster.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "the run file has a topology, which only a local cluster emulates, and the coordinator at {} "
       "(from {}) is not that of a cluster of this machine. Remove the key 'topology' to train on "
@@ -20,15 +18,14 @@ Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access) {
 }
 
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
-                       const CoordinatorAccess& access) {
+                       const CoordinatorAccess& access, const LocalClusters& clusters) {
   LH_RETURN_IF_ERROR(CheckTopology(spec, access));
   if (!spec.topology) return absl::OkStatus();
-  const std::string cluster = *ClusterAt(access.addresses.front());
-  LH_RETURN_IF_ERROR(ApplyTopology(cluster, *spec.topology));
+  LH_RETURN_IF_ERROR(clusters.apply_topology(access.local_cluster, *spec.topology));
   terminal.err << fmt::format(
                       "the links of the local cluster '{}' are now those of the run's topology "
                       "(`longhaul cluster status`)",
-                      cluster)
+                      access.local_cluster)
                << std::endl;
   return absl::OkStatus();
 }

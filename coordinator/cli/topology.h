@@ -16,7 +16,7 @@ Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access);
 // Sets the local cluster's links to the run's topology, and says so. Without a topology the links
 // stay as they are.
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
-                       const CoordinatorAccess& access);
+                       const CoordinatorAccess& access, const LocalClusters& clusters);
 
 }  // namespace longhaul::cli
 

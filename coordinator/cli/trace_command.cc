@@ -58,7 +58,7 @@ void AddTraceCommand(Program& program) {
   command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
   command->add_option("-o,--out", options->out, "The file to write; - for standard output")
       ->required();
-  command->add_option("--steps", options->steps, "The last so many steps; 0: all that are kept (8)")
+  command->add_option("--steps", options->steps, "Number of last steps; 0: all that are kept (8)")
       ->capture_default_str();
   command->footer(
       "The file has Chrome's trace format: a row for each stage, each stage's codec and each\n"

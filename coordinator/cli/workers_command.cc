@@ -241,7 +241,7 @@ void AddWorkersCommand(Program& program) {
       "measured of their layers and of the links between them",
       [links](Invocation& invocation) { return ListWorkers(invocation, *links); });
   command->add_flag("--links", *links,
-                    "What is known of the link of each worker to each other one: goodput, where it "
+                    "Show the link of each worker to each other one: goodput, where it "
                     "was measured, and round trip");
 }
 

@@ -65,7 +65,7 @@ class CliTest : public ::testing::Test {
     arguments.insert(arguments.begin(), "longhaul");
     std::vector<const char*> argv;
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    Program program(where);
+    Program program(where, ClustersOfThisMachine());
     AddLocalCommands(program);
     const int code = program.Run(static_cast<int>(argv.size()), argv.data());
     return {code, out.str(), err.str()};

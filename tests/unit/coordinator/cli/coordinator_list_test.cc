@@ -49,7 +49,8 @@ TEST_F(CoordinatorListTest, EveryAddressIsChecked) {
 
 TEST_F(CoordinatorListTest, TheFirstAddressNamesTheFileOfCredentials) {
   setenv("LONGHAUL_HOME", folder_.path().c_str(), 1);
-  const auto found = FindCoordinator({.coordinator = "a:7070, b:7070", .token_file = {}});
+  const auto found =
+      FindCoordinator({.coordinator = "a:7070, b:7070", .token_file = {}}, ClustersOfThisMachine());
   unsetenv("LONGHAUL_HOME");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_THAT(found->addresses, ElementsAre("a:7070", "b:7070"));

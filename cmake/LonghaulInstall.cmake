@@ -25,3 +25,8 @@ endif()
 # What `longhaul data` runs; its packages are not brought.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/data/" DESTINATION share/longhaul/data
   FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)
+# What `longhaul sweep` runs, and what its reports are drawn with.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/sweep/" DESTINATION share/longhaul/sweep
+  FILES_MATCHING PATTERN "*.py" PATTERN "*.js" PATTERN "*.css" PATTERN "__pycache__" EXCLUDE PATTERN "fuzz" EXCLUDE)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/base/web/uplot/" DESTINATION share/longhaul/sweep/page
+  FILES_MATCHING PATTERN "uPlot.*" PATTERN "LICENSE")

@@ -57,7 +57,7 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
   add("threads", options.threads);
   if (options.chat) arguments.push_back("--chat");
   if (is_run) arguments.push_back("--temporary");
-  const Status status = RunDataProgram(arguments);  // returns only if it fails
+  const Status status = RunPythonProgram(DataPart(), arguments);  // returns only if it fails
   if (is_run) fs::remove_all(folder, error);
   return status;
 }
@@ -79,23 +79,28 @@ void AddGenerateCommand(Program& program) {
       ->required();
   command->add_flag("--chat", options->chat,
                     "The prompt is what a user says, in the model's chat template");
-  command->add_option("--step", options->step, "Of a run: the step of the checkpoint")
+  command
+      ->add_option("--step", options->step,
+                   "Step of the checkpoint to take, where FROM is a run; default: the newest")
       ->type_name("STEP");
-  command->add_option("--tokens", options->tokens, "At most so many")->capture_default_str();
+  command->add_option("--tokens", options->tokens, "Maximum number of new tokens")
+      ->capture_default_str();
   command
       ->add_option("--temperature", options->temperature,
-                   "How much chance there is; 0: always the likeliest token")
+                   "Sampling temperature; 0: always the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_option("--top-k", options->top_k, "Of so many likeliest tokens; 0: of all")
+  command
+      ->add_option("--top-k", options->top_k,
+                   "Choose among this many likeliest tokens; 0: among all")
       ->capture_default_str();
   command
       ->add_option("--top-p", options->top_p,
-                   "Of the likeliest tokens that have this probability together")
+                   "Choose among the likeliest tokens whose probabilities add up to this share")
       ->check(CLI::Range(1e-6, 1.0))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the random numbers")->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads that compute")
+  command->add_option("--seed", options->seed, "Seed of the random numbers")->capture_default_str();
+  command->add_option("--threads", options->threads, "Number of threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
 }

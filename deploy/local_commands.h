@@ -7,6 +7,8 @@
 
 namespace longhaul::cli {
 
+LocalClusters ClustersOfThisMachine();
+
 void AddLocalCommands(Program& program);
 
 }  // namespace longhaul::cli

@@ -6,7 +6,8 @@
 int main(int argc, char** argv) {
   // What libraries have to say goes to standard error, beside the program's own messages.
   if (!longhaul::InitLogging("warn").ok()) return longhaul::cli::kFailed;
-  longhaul::cli::Program program(longhaul::cli::ProcessTerminal());
+  longhaul::cli::Program program(longhaul::cli::ProcessTerminal(),
+                                 longhaul::cli::ClustersOfThisMachine());
   longhaul::cli::AddLocalCommands(program);
   return program.Run(argc, argv);
 }

@@ -79,7 +79,7 @@ struct LinkArguments {
         ->check(DelayValidator());
     command
         ->add_option("--jitter", jitter,
-                     "By how much the delay wanders to either side (2ms); packets keep their order")
+                     "Variation of the delay to either side (2ms); packets keep their order")
         ->check(DelayValidator());
     command->add_option("--loss", loss, "Share of packets that get lost (0.1%)")
         ->check(LossValidator());
@@ -188,7 +188,7 @@ void AddUp(CLI::App* cluster, int* exit_code) {
   up->add_option("--dir", options.directory,
                  "Folder for logs, checkpoints and the coordinator's store. A folder named here "
                  "outlives the cluster; without, it is under /var/tmp and `down` removes it");
-  up->add_option("--log-level", options.log_level, "Of the daemons")
+  up->add_option("--log-level", options.log_level, "Log level of the daemons")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
   up->add_option("--timeout", arguments->timeout, "How long to wait until all are connected")

@@ -244,10 +244,10 @@ StatusOr<ClusterState> ReadClusterState(std::string_view name) {
   return state;
 }
 
-std::optional<std::string> ClusterAt(std::string_view coordinator_address) {
+std::optional<ClusterState> ClusterAt(std::string_view coordinator_address) {
   for (const std::string& name : ListClusters()) {
-    const StatusOr<ClusterState> state = ReadClusterState(name);
-    if (state.ok() && state->coordinator_address == coordinator_address) return name;
+    StatusOr<ClusterState> state = ReadClusterState(name);
+    if (state.ok() && state->coordinator_address == coordinator_address) return *std::move(state);
   }
   return std::nullopt;
 }

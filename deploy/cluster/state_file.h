@@ -112,7 +112,7 @@ Status WriteClusterState(const ClusterState& state);
 std::vector<std::string> ListClusters();
 
 // The cluster whose coordinator has this address; nullopt: no cluster of this user.
-std::optional<std::string> ClusterAt(std::string_view coordinator_address);
+std::optional<ClusterState> ClusterAt(std::string_view coordinator_address);
 
 // For tests: the file's text.
 std::string ClusterStateToJson(const ClusterState& state);

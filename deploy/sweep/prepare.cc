@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -12,11 +13,14 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "codec/registry.h"
+#include "coordinator/cli/submission.h"
 #include "deploy/cluster/requirements.h"
-#include "deploy/sweep/measure.h"
+#include "deploy/sweep/prediction.h"
 
 namespace longhaul::cli {
 namespace {
+
+using nlohmann::json;
 
 constexpr uint64_t kLargestFile = 1 << 20;
 
@@ -31,75 +35,86 @@ std::string BaseFile(const SweepSpec& sweep, const std::string& sweep_file) {
   return (std::filesystem::path(sweep_file).parent_path() / base).lexically_normal().string();
 }
 
-// Reads every data file once, whichever points have it.
-Status HashAll(const Terminal& terminal, Interrupt& interrupt, std::vector<SweepJob>& jobs) {
+// Reads every data file once, whichever points have it. A hash of their hashes.
+StatusOr<std::string> CheckData(const Terminal& terminal, Interrupt& interrupt,
+                                const std::string& base_file, std::vector<SweepPoint>& points) {
   Submission all;
-  std::set<std::string> seen;
-  for (const SweepJob& job : jobs) {
-    for (size_t i = 0; i < job.submission.paths.size(); ++i) {
-      if (!seen.insert(job.submission.paths[i]).second) continue;
-      all.paths.push_back(job.submission.paths[i]);
-      *all.request.add_data_files() = job.submission.request.data_files(static_cast<int>(i));
+  for (SweepPoint& point : points) {
+    if (!point.impossible.empty()) continue;
+    Submission one;
+    one.spec = point.spec;
+    one.request.set_file_name(base_file);
+    point.impossible = Message(FindData(one));
+    for (size_t i = 0; i < one.paths.size(); ++i) {
+      if (std::ranges::find(all.paths, one.paths[i]) != all.paths.end()) continue;
+      all.paths.push_back(one.paths[i]);
+      *all.request.add_data_files() = one.request.data_files(static_cast<int>(i));
     }
   }
   LH_RETURN_IF_ERROR(HashData(terminal, interrupt, all));
-  std::map<std::string, v1::DataFile> hashed;
-  for (size_t i = 0; i < all.paths.size(); ++i) {
-    hashed[all.paths[i]] = all.request.data_files(static_cast<int>(i));
-  }
-  for (SweepJob& job : jobs) {
-    for (size_t i = 0; i < job.submission.paths.size(); ++i) {
-      *job.submission.request.mutable_data_files(static_cast<int>(i)) =
-          hashed[job.submission.paths[i]];
-    }
-  }
-  return absl::OkStatus();
-}
-
-std::string DataIdentity(const std::vector<SweepJob>& jobs) {
   std::set<std::string> hashes;
-  for (const SweepJob& job : jobs) {
-    for (const v1::DataFile& file : job.submission.request.data_files()) {
-      hashes.insert(file.sha256());
-    }
-  }
+  for (const v1::DataFile& file : all.request.data_files()) hashes.insert(file.sha256());
   return Sha256Hex(fmt::format("{}", fmt::join(hashes, " ")));
 }
 
 std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep& sweep,
-                                                            const RunSpec& base) {
+                                                            const RunSpec& base,
+                                                            const std::string& device,
+                                                            const std::string& data) {
   const SweepSpec& spec = sweep.spec;
-  std::vector<std::string> rates, delays, links, schedules, variants;
-  for (const uint64_t rate : spec.rates) rates.push_back(RateText(rate));
-  for (const absl::Duration delay : spec.delays) delays.push_back(DelayText(delay));
-  for (const SweepCodecs& pair : spec.links) {
-    links.push_back(
-        fmt::format("{}: {} / {}", pair.name, pair.codecs.forward, pair.codecs.backward));
-  }
-  for (const ScheduleKind kind : spec.schedules) schedules.emplace_back(ToString(kind));
-  for (const SweepVariant& variant : spec.variants) {
-    variants.push_back(fmt::format("{}: {}", variant.name, fmt::join(variant.set, " ")));
-  }
-  const auto joined = [](const std::vector<std::string>& texts) {
+  const auto joined = [](const auto& values, const auto& text_of) {
+    std::vector<std::string> texts;
+    for (const auto& value : values) texts.emplace_back(text_of(value));
     return fmt::format("{}", fmt::join(texts, ", "));
   };
-  const MachineInfo& machine = sweep.fresh.machine;
-  const bool on_cpu = sweep.workers.device == "cpu";
-  return {{"rates", joined(rates)},
-          {"delays", joined(delays)},
+  const auto pair_text = [](const SweepCodecs& pair) {
+    return fmt::format("{}: {} / {}", pair.name, pair.codecs.forward, pair.codecs.backward);
+  };
+  const auto variant_text = [](const SweepVariant& variant) {
+    return fmt::format("{}: {}", variant.name, fmt::join(variant.set, " "));
+  };
+  return {{"rates", joined(spec.rates, RateText)},
+          {"delays", joined(spec.delays, DelayText)},
           {"jitter", DelayText(spec.jitter)},
           {"loss", fmt::format("{:g}%", 100 * spec.loss)},
-          {"links", joined(links)},
-          {"schedules", joined(schedules)},
-          {"variants", joined(variants)},
+          {"links", joined(spec.links, pair_text)},
+          {"schedules", joined(spec.schedules, [](ScheduleKind kind) { return ToString(kind); })},
+          {"variants", joined(spec.variants, variant_text)},
           {"repeats", fmt::format("{}", spec.repeats)},
           {"warm_up", fmt::format("{}", spec.warm_up)},
-          {"workers", on_cpu ? fmt::format("{}", sweep.workers.count)
-                             : fmt::format("{} on {}", sweep.workers.count, sweep.workers.device)},
+          {"workers", device == "cpu" ? fmt::format("{}", sweep.plan.workers)
+                                      : fmt::format("{} on {}", sweep.plan.workers, device)},
           {"the base run", ToYaml(base)},
-          {"the data", DataIdentity(sweep.jobs)},
-          {"the machine", fmt::format("{}, {} cores{}{}", machine.cpu, machine.cores,
-                                      on_cpu ? "" : ", ", on_cpu ? "" : machine.gpus)}};
+          {"the data", data}};
+}
+
+json PointJson(const SweepPoint& point, const SweepSpec& sweep) {
+  const bool possible = point.impossible.empty();
+  const absl::Duration jitter =
+      point.delay > absl::ZeroDuration() ? sweep.jitter : absl::ZeroDuration();
+  return {{"index", point.index},
+          {"id", point.id},
+          {"description", Describe(point, sweep)},
+          {"rate_bits_per_second", point.rate_bits_per_second},
+          {"delay_seconds", absl::ToDoubleSeconds(point.delay)},
+          {"jitter_seconds", absl::ToDoubleSeconds(jitter)},
+          {"loss_share", sweep.loss},
+          {"rate", RateText(point.rate_bits_per_second)},
+          {"delay", DelayText(point.delay)},
+          {"jitter", DelayText(jitter)},
+          {"loss", fmt::format("{:.9g}%", 100 * sweep.loss)},
+          {"links", point.links.name},
+          {"forward", point.links.codecs.forward},
+          {"backward", point.links.codecs.backward},
+          {"schedule", ToString(point.schedule)},
+          {"variant", point.variant},
+          {"repeat", point.repeat},
+          {"overrides", point.overrides},
+          {"impossible", point.impossible},
+          {"tokens_per_step", possible ? point.spec.TokensPerStep() : 0},
+          {"network_seconds", possible ? NetworkSeconds(point.spec, point.rate_bits_per_second) *
+                                             static_cast<double>(point.spec.train.steps)
+                                       : 0}};
 }
 
 }  // namespace
@@ -111,40 +126,41 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
   PreparedSweep sweep;
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestFile));
   LH_ASSIGN_OR_RETURN(sweep.spec, ParseSweepSpec(text, file, CheckCodec));
-  const std::string base_file = BaseFile(sweep.spec, file);
-  const StatusOr<std::string> base_text = ReadFile(base_file, kLargestFile);
+  sweep.base_file = BaseFile(sweep.spec, file);
+  StatusOr<std::string> base_text = ReadFile(sweep.base_file, kLargestFile);
   LH_RETURN_IF_ERROR(Annotate(base_text.status(), fmt::format("{}: base", file)));
-  LH_ASSIGN_OR_RETURN(SweepPlan plan,
-                      MakeSweepPlan(sweep.spec, *base_text, base_file, overrides, CheckCodec));
+  sweep.base_text = *std::move(base_text);
+  LH_ASSIGN_OR_RETURN(sweep.plan, MakeSweepPlan(sweep.spec, sweep.base_text, sweep.base_file,
+                                                overrides, CheckCodec));
   // Not a property of points: without a cluster there are none.
   LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
-
-  sweep.workers = {.count = plan.workers, .device = device};
-  for (SweepPoint& point : plan.points) {
-    SweepJob job{.point = std::move(point), .submission = {}};
-    if (job.point.impossible.empty()) {
-      job.submission.spec = job.point.spec;
-      // The text as it is now: a file that changes meanwhile changes no later point.
-      job.submission.request.set_run_yaml(*base_text);
-      job.submission.request.set_file_name(base_file);
-      for (const std::string& one : job.point.overrides) job.submission.request.add_overrides(one);
-      job.point.impossible = Message(FindData(job.submission));
-    }
-    sweep.jobs.push_back(std::move(job));
-  }
-  LH_RETURN_IF_ERROR(HashAll(terminal, interrupt, sweep.jobs));
-
+  LH_ASSIGN_OR_RETURN(const std::string data,
+                      CheckData(terminal, interrupt, sweep.base_file, sweep.plan.points));
   std::vector<std::string> always = sweep.spec.set;
   always.insert(always.end(), overrides.begin(), overrides.end());
-  LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(*base_text, base_file, always, CheckCodec));
-  sweep.fresh.title = sweep.spec.title.empty() ? base.name : sweep.spec.title;
-  sweep.fresh.version = Version();
-  sweep.fresh.machine = ThisMachineInfo();
-  sweep.fresh.identity = IdentityOf(sweep, base);
-  for (const SweepJob& job : sweep.jobs) {
-    sweep.fresh.points.push_back(Unmeasured(job.point, sweep.spec));
-  }
+  LH_ASSIGN_OR_RETURN(const RunSpec base,
+                      ParseRunSpec(sweep.base_text, sweep.base_file, always, CheckCodec));
+  sweep.title = sweep.spec.title.empty() ? base.name : sweep.spec.title;
+  sweep.identity = IdentityOf(sweep, base, device, data);
   return sweep;
+}
+
+std::string ToJson(const PreparedSweep& sweep) {
+  json points = json::array(), identity = json::array();
+  for (const SweepPoint& point : sweep.plan.points) points.push_back(PointJson(point, sweep.spec));
+  for (const auto& [what, text] : sweep.identity) {
+    identity.push_back({{"what", what}, {"text", text}});
+  }
+  const json document = {{"title", sweep.title},
+                         {"version", Version()},
+                         {"base_file", sweep.base_file},
+                         {"base_text", sweep.base_text},
+                         {"workers", sweep.plan.workers},
+                         {"warm_up", sweep.spec.warm_up},
+                         {"identity", std::move(identity)},
+                         {"points", std::move(points)}};
+  // Texts of run files may be anything.
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace longhaul::cli

@@ -4,32 +4,39 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "coordinator/cli/interrupt.h"
 #include "coordinator/cli/terminal.h"
-#include "deploy/sweep/results.h"
-#include "deploy/sweep/runner.h"
+#include "deploy/sweep/points.h"
 #include "deploy/sweep/sweep_spec.h"
 
 namespace longhaul::cli {
 
 struct PreparedSweep {
   SweepSpec spec;
-  SweepWorkers workers;
-  std::vector<SweepJob> jobs;  // of all points, impossible ones included
-  SweepResults fresh;          // of all points, waiting or impossible
+  SweepPlan plan;                    // impossible points included
+  std::string base_file, base_text;  // the base run
+  std::string title;
+  // All that decides what the points are: ("rates", "1gbit, 100mbit"), ("the base run", its text
+  // with all defaults), ("the data", hashes). A sweep goes on only if all of it is the same.
+  std::vector<std::pair<std::string, std::string>> identity;
 };
 
 // Errors concern the whole sweep, and name everything that is wrong in its file or base run.
-// `device`: SweepWorkers'.
+// `device`: what workers compute on, as `cluster up --device` has it.
 // kFailedPrecondition if this machine cannot have a cluster. The terminal shows the progress of
 // reading the data.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,
                                      const std::string& device);
+
+// What runs the sweep (longhaul_sweep/) reads: a JSON object. Its points have the fields of points
+// in results.json (docs/design/formats.md), and how to run them.
+std::string ToJson(const PreparedSweep& sweep);
 
 }  // namespace longhaul::cli
 

@@ -3,15 +3,18 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "coordinator/cli/format.h"
-#include "coordinator/cli/table.h"
+#include "codec/registry.h"
+#include "coordinator/cli/client.h"
 #include "deploy/cluster/cluster_command.h"
+#include "deploy/python_program.h"
+#include "deploy/sweep/prediction.h"
 #include "deploy/sweep/prepare.h"
-#include "deploy/sweep/results_store.h"
-#include "deploy/sweep/runner.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::cli {
 namespace {
@@ -25,104 +28,89 @@ struct SweepOptions {
   bool retry_failed = false;
 };
 
-std::vector<const SweepPoint*> Impossible(const PreparedSweep& sweep) {
-  std::vector<const SweepPoint*> impossible;
-  for (const SweepJob& job : sweep.jobs) {
-    if (!job.point.impossible.empty()) impossible.push_back(&job.point);
+PythonPart SweepPart() {
+  return {.name = "sweep",
+          .needs = "version 3.9 or newer",
+          .check = "import sys; assert sys.version_info >= (3, 9)",
+          .packages = ""};
+}
+
+// Lists points that are impossible; their number.
+size_t ListImpossible(const Terminal& terminal, const SweepPlan& plan) {
+  size_t count = 0;
+  for (const SweepPoint& point : plan.points) {
+    if (point.impossible.empty()) continue;
+    terminal.err << fmt::format("{}: {}", point.id, PrintableLines(point.impossible)) << std::endl;
+    ++count;
   }
-  return impossible;
+  return count;
 }
 
-void List(const Terminal& terminal, const std::vector<const SweepPoint*>& impossible) {
-  for (const SweepPoint* point : impossible) {
-    terminal.err << fmt::format("{}: {}", point->id, PrintableLines(point->impossible))
-                 << std::endl;
-  }
-}
-
-std::string ShareText(double of, double measured) {
-  return measured > 0 && of > 0 ? PercentText(of / measured) : "";
-}
-
-void PrintResults(const Terminal& terminal, const SweepResults& results) {
-  Table table({{"point"},
-               {"state"},
-               {"tokens/s", Align::kRight},
-               {"step", Align::kRight},
-               {"simulated", Align::kRight},
-               {"bound", Align::kRight},
-               {"of bound", Align::kRight}});
-  for (const PointResult& point : results.points) {
-    const bool done = point.state == PointState::kMeasured;
-    std::string state(ToString(point.state));
-    if (point.replayed) state += ", replayed";
-    table.AddRow({point.id,
-                  {state, done ? Style::kGreen : Style::kYellow},
-                  done ? GroupedText(point.TokensPerSecond()) : "",
-                  SecondsText(point.step_seconds),
-                  SecondsText(point.simulated_seconds),
-                  SecondsText(point.bound_seconds),
-                  ShareText(point.bound_seconds, point.step_seconds)});
-  }
-  table.Print(terminal);
-}
-
-// What there is to say when it has ended, well or not.
-void Conclude(Invocation& invocation, const ResultsStore& store) {
-  const SweepResults& results = store.results();
-  if (invocation.json()) {
-    invocation.terminal().out << ToJson(results);
-  } else {
-    PrintResults(invocation.terminal(), results);
-  }
-  const auto count = [&](PointState state) { return results.Count(state); };
-  invocation.terminal().err << fmt::format(
-                                   "{} of {} points done, {} failed, {} impossible, {} waiting; {}",
-                                   count(PointState::kMeasured), results.points.size(),
-                                   count(PointState::kRunFailed), count(PointState::kImpossible),
-                                   count(PointState::kWaiting), store.ReportPath())
-                            << std::endl;
-}
-
+// Becomes the Python that runs the sweep. Returns only if that fails.
 StatusOr<int> Sweep(Invocation& invocation, const SweepOptions& options) {
-  const Terminal& terminal = invocation.terminal();
-  LH_ASSIGN_OR_RETURN(PreparedSweep sweep,
-                      PrepareSweep(terminal, invocation.interrupt(), options.file,
+  LH_ASSIGN_OR_RETURN(const PreparedSweep sweep,
+                      PrepareSweep(invocation.terminal(), invocation.interrupt(), options.file,
                                    options.overrides, options.device));
-  const std::vector<const SweepPoint*> impossible = Impossible(sweep);
-  if (!impossible.empty()) {
-    List(terminal, impossible);
-    if (!options.keep_going) {
-      return absl::FailedPreconditionError(fmt::format(
-          "{} of {} points are impossible and nothing was started; mend them, or run the others "
-          "with --keep-going",
-          impossible.size(), sweep.jobs.size()));
-    }
+  const size_t impossible = ListImpossible(invocation.terminal(), sweep.plan);
+  if (impossible > 0 && !options.keep_going) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} of {} points are impossible and nothing was started; mend them, or run the others "
+        "with --keep-going",
+        impossible, sweep.plan.points.size()));
   }
-  LH_ASSIGN_OR_RETURN(const std::unique_ptr<ResultsStore> store,
-                      ResultsStore::Open(options.out, sweep.fresh, options.retry_failed));
-  LH_RETURN_IF_ERROR(store->Write());
-  std::vector<SweepJob> jobs;
-  for (size_t i = 0; i < sweep.jobs.size(); ++i) {
-    if (store->results().points[i].state == PointState::kWaiting) {
-      jobs.push_back(std::move(sweep.jobs[i]));
-    }
-  }
-  if (store->goes_on()) {
-    terminal.err << fmt::format("going on: {} of {} points are left", jobs.size(),
-                                sweep.jobs.size())
-                 << std::endl;
-  }
-  const Status run = RunPoints(invocation, sweep.spec, sweep.workers, options.out, jobs, *store);
-  Conclude(invocation, *store);
-  LH_RETURN_IF_ERROR(run);
-  return store->results().Count(PointState::kMeasured) == store->results().points.size() ? kDone
-                                                                                         : kFailed;
+  std::error_code error;
+  std::vector<std::string> arguments = {
+      "--program", std::filesystem::read_symlink("/proc/self/exe", error).string(),
+      "--out",     options.out,
+      "--device",  options.device};
+  if (options.retry_failed) arguments.emplace_back("--retry-failed");
+  if (invocation.json()) arguments.emplace_back("--json");
+  if (invocation.interrupt().fired()) return absl::CancelledError("interrupted");
+  return RunPythonProgram(SweepPart(), arguments, ToJson(sweep));
+}
+
+struct PredictionOptions {
+  std::string run, rate, delay;
+};
+
+// What a run's plan takes on links that are all alike, as JSON: the run of a point asks for it.
+StatusOr<int> ShowPrediction(Invocation& invocation, const PredictionOptions& options) {
+  LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseLinkRate(options.rate));
+  LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseLinkDelay(options.delay));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::RunRequest request;
+  request.set_run(options.run);
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run,
+                      client->Get(&v1::ControlService::Stub::GetRun, request));
+  const Plan plan = FromProto(run.plan());
+  LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(plan.assignment.run_yaml, options.run, {},
+                                                       [](std::string_view codec) {
+                                                         return codec::CheckCodec(codec);
+                                                       }));
+  LH_ASSIGN_OR_RETURN(const PointPrediction prediction, PredictPoint(plan, spec, rate, delay));
+  const nlohmann::json document = {{"simulated_seconds", prediction.simulated_seconds},
+                                   {"bound_seconds", prediction.bound_seconds},
+                                   {"floor_seconds", prediction.floor_seconds},
+                                   {"bottleneck", prediction.bottleneck}};
+  invocation.terminal().out << document.dump() << '\n';
+  return kDone;
+}
+
+void AddPredictionCommand(Program& program) {
+  const auto options = std::make_shared<PredictionOptions>();
+  CLI::App* command = program.AddCommand(
+      "sweep-prediction", "Predict the step of a run's plan on links that are all alike",
+      [options](Invocation& invocation) { return ShowPrediction(invocation, *options); });
+  command->group("");  // sweeps and benchmarks call it
+  command->add_option("RUN", options->run, "The run's id")->required();
+  command->add_option("--rate", options->rate, "Rate of every link, each way")->required();
+  command->add_option("--delay", options->delay, "One-way delay of every link")->required();
 }
 
 }  // namespace
 
 CLI::App* AddSweepCommand(Program& program) {
+  AddPredictionCommand(program);
   const auto options = std::make_shared<SweepOptions>();
   CLI::App* command = program.AddCommand(
       "sweep",

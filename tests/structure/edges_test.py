@@ -107,9 +107,9 @@ ALLOWED = {
                                      "coordinator/state", "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
     "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
-                                     "coordinator/planner", "coordinator/view", "deploy/cluster"],
+                                     "coordinator/planner", "coordinator/view"],
     "deploy/sweep": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/cli",
-                                  "deploy/cluster"],
+                                  "deploy/cluster", "deploy/python_program.h"],
     "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
     # Programs.
     "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/kinds", "run/published", "codec", "transport/p2p",

@@ -13,7 +13,7 @@ their median. (aqsgd's are those of a first pass over the samples, which sends t
 Stopped by --minutes, a signal or a crash, the same command goes on with what is in --out, also on
 another machine to which that folder was copied: it has the text, and of each unfinished pair
 the cluster's state with its checkpoints. Of a finished pair it has the losses alone. Every call writes
-curves.json and curves.svg of what there is.
+curves.json and curves.html of what there is.
 
 Exit codes: 0; 1 where a pair failed; 75 where pairs are unfinished: call again; 77 (skipped) without root.
 """
@@ -35,11 +35,13 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import needs
 from cluster import CODEC_PAIRS, Cluster, Failed, call
-from curves_plot import svg
+from longhaul_sweep.report import losses_page
+from longhaul_sweep.machine import this_machine
 from report import Table, machine, write
 
 UNFINISHED = 75
@@ -298,8 +300,19 @@ def curve_of(result, seconds):
             for step in result["steps"] if step["has_validation"]]
 
 
+def point_of(result, seconds):
+    """The pair as a point of a sweep, whose steps take `seconds` each, if known."""
+    curve = [{"step": step["step"], "seconds": seconds or step["seconds"], "loss": step["loss"],
+              "validation_loss": step["validation_loss"] if step["has_validation"] else None,
+              "clean_validation_loss": step["clean_validation_loss"]} for step in result["steps"]]
+    return {"links": f"{result['pair']} ({result['forward']} / {result['backward']})", "schedule": "", "variant": "", "repeat": 1,
+            "rate_bits_per_second": 0, "delay_seconds": 0, "state": "done", "replayed": False, "steps": len(curve), "curve": curve,
+            "tokens_per_second": 0, "step_seconds": 0, "simulated_seconds": 0, "stages": [],
+            "ended_unix_ms": 1000 * int(time.time())}
+
+
 def report(arguments, folder):
-    """Prints the table; writes curves.json and curves.svg."""
+    """Prints the table; writes curves.json and curves.html."""
     run = folder.settings["run"]
     model, train = run["model"], run["train"]
     heading = (f"{model['layers']} layers of {model['hidden']} channels, {run['data']['tokenizer']}, "
@@ -329,15 +342,11 @@ def report(arguments, folder):
         "command": shlex.join(sys.argv), "machine": machine(), "settings": folder.settings,
         "version": call([arguments.programs / "longhaul", "--version"]).strip(), "hours": hours,
         "rate": arguments.rate, "pairs": pairs}, indent=1) + "\n")
-    panels = [("steps", [[(point["step"], point["validation_loss"]) for point in pair["curve"]]
-                         for pair in pairs])]
-    if any(pair["step_seconds"] for pair in pairs):
-        panels.append((hours, [[(point["hours"], point["validation_loss"]) for point in pair["curve"]
-                                if point["hours"] is not None] for pair in pairs]))
-    write(folder.path / "curves.svg", svg(
-        heading, "validation loss (nats a token)", panels,
-        [f"{pair['pair']} ({pair['forward']} / {pair['backward']})" for pair in pairs]))
-    print(f"{folder.path}/curves.json, {folder.path}/curves.svg")
+    version = call([arguments.programs / "longhaul", "--version"]).split()[-1]
+    write(folder.path / "curves.html", losses_page(
+        {"title": heading, "version": version, "machine": this_machine(),
+         "points": [point_of(pair, pair["step_seconds"]) for pair in pairs]}, hours))
+    print(f"{folder.path}/curves.json, {folder.path}/curves.html")
 
 
 def attempt(what, pair, *more):

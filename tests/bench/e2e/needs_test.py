@@ -34,8 +34,6 @@ class Needs(unittest.TestCase):
                     module.check_needs(arguments)
                 for program in ("longhaul-coordinator", "longhaul-worker", "ninja -C"):
                     self.assertIn(program, str(caught.exception))
-                self.assertEqual("longhaul-simulate" in str(caught.exception),
-                                 name in ("step", "replay"))
 
     def test_the_others_do_so_too(self):
         root = os.geteuid() == 0

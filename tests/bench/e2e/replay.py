@@ -2,7 +2,6 @@
 import statistics
 
 import needs
-import prediction
 from cluster import CODECS, ROOT, Cluster
 from report import Table, cores, cpu_seconds, spread
 
@@ -22,7 +21,7 @@ def add_arguments(parser):
 
 
 def check_needs(arguments):
-    needs.check_programs(arguments.programs, (*needs.CLUSTER, "longhaul-simulate"))
+    needs.check_programs(arguments.programs, needs.CLUSTER)
     needs.check_files(FILE)
 
 
@@ -36,7 +35,6 @@ def table_of(arguments):
 def measure(arguments, table):
     with Cluster(arguments.programs, workers=WORKERS, rate=arguments.rate) as cluster:
         pids = cluster.pids()
-        rate = cluster.state()["workers"][0]["up_bits_per_second"]
         for codec in arguments.codecs:
             run_id = cluster.submit(FILE, {
                 **CODECS[codec], "train.steps": arguments.warm_up + arguments.steps,
@@ -48,12 +46,10 @@ def measure(arguments, table):
                 return sum(cpu_seconds(pid) for pid in pids)
 
             cpu = -after(arguments.warm_up) + after(arguments.warm_up + arguments.steps)
-            status = cluster.wait_for(run_id, "its end", lambda status: status["state"] == "done")
+            cluster.wait_for(run_id, "its end", lambda status: status["state"] == "done")
             seconds = [step["seconds"] for step in cluster.lines("steps", run_id)
                        if step["step"] > arguments.warm_up]
-            cost = prediction.pipeline_cost(status["plan"], rate)
-            cost["microbatches"] = 32  # of that file
-            bound = prediction.simulate(arguments.programs, cost)["lower_bound_seconds"]
+            bound = cluster.predict(run_id, arguments.rate)["bound_seconds"]
             table.add(codec, cores(), spread(seconds), f"{bound:.3f}",
                       f"{bound / statistics.median(seconds):.3f}",
                       f"{100 * cpu / sum(seconds):.0f} %")

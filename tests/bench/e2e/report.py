@@ -1,44 +1,19 @@
 """Tables, and on which machine and beside what they were measured."""
-import csv
 import json
 import os
 import pathlib
 import platform
-import statistics
 import sys
 import time
 
-
-def read_rows(path):
-    """Of a CSV file with a header; none where there is no file yet."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def append_rows(path, fields, rows):
-    is_new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fields)
-        if is_new:
-            writer.writeheader()
-        writer.writerows(rows)
-
-
-def cpu_model():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def cores():
-    return len(os.sched_getaffinity(0))
+import cluster  # noqa: F401 (finds longhaul_sweep)
+from longhaul_sweep.files import append_rows, read_rows, write  # noqa: F401 (for benchmarks)
+from longhaul_sweep.machine import cores, cpu
+from longhaul_sweep.texts import spread  # noqa: F401 (for benchmarks)
 
 
 def machine():
-    return (f"{cpu_model()}, {cores()} of {os.cpu_count()} cores, Linux {platform.release()}, load "
+    return (f"{cpu()}, {cores()} of {os.cpu_count()} cores, Linux {platform.release()}, load "
             f"{os.getloadavg()[0]:.1f} at the start")
 
 
@@ -75,21 +50,6 @@ class Watch:
     def others(self):
         wall, busy, own = (now - then for now, then in zip(self._now(), self.begin))
         return max(0.0, busy - own) / wall
-
-
-def write(path, text):
-    """All of it or nothing."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    fresh.replace(path)
-
-
-def spread(values):
-    """'0.80 (0.78-0.83)': median, and the middle half."""
-    if len(values) < 4:
-        return f"{statistics.median(values):.3f}"
-    low, _, high = statistics.quantiles(values, n=4)
-    return f"{statistics.median(values):.3f} ({low:.3f}-{high:.3f})"
 
 
 class Table:

@@ -2,7 +2,6 @@
 import statistics
 
 import needs
-import prediction
 from cluster import CODECS, RUN_FILE, Cluster
 from report import Table, Watch, cores, spread
 
@@ -17,7 +16,7 @@ def add_arguments(parser):
 
 
 def check_needs(arguments):
-    needs.check_programs(arguments.programs, (*needs.CLUSTER, "longhaul-simulate"))
+    needs.check_programs(arguments.programs, needs.CLUSTER)
     needs.check_files(RUN_FILE)
 
 
@@ -44,11 +43,9 @@ def measure(arguments, table):
             _, alone, _ = train(codec)
             cluster.set_rate(arguments.rate)
             done, shaped, others = train(codec)
-            rate = cluster.state()["workers"][0]["up_bits_per_second"]
-            cost = prediction.pipeline_cost(done.plan, rate)
-            simulated = prediction.simulate(arguments.programs, cost)
+            prediction = cluster.predict(done.status["run_id"], arguments.rate)
             step, free = statistics.median(shaped), statistics.median(alone)
-            bound, predicted = simulated["lower_bound_seconds"], simulated["step_seconds"]
+            bound, predicted = prediction["bound_seconds"], prediction["simulated_seconds"]
             table.add(codec, cores(), spread(shaped), f"{bound:.3f}", f"{predicted:.3f}",
                       f"{step / bound:.3f}", f"{step / predicted:.3f}", spread(alone),
                       f"{step / free:.2f}", f"{others:.2f}")

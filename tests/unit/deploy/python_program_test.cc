@@ -1,5 +1,5 @@
-// Where `longhaul data` looks for Python and for its sources.
-#include "deploy/data/data_command.h"
+// Where parts of `longhaul` that are Python programs look for Python and for their sources.
+#include "deploy/python_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,15 +14,20 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class FindDataProgramTest : public ::testing::Test {
+const PythonPart kData = {
+    .name = "data", .needs = "numpy", .check = "import numpy", .packages = "--data"};
+const PythonPart kBare = {
+    .name = "sweep", .needs = "nothing but itself", .check = "pass", .packages = ""};
+
+class FindPythonProgramTest : public ::testing::Test {
  protected:
   // An empty file.
   void Touch(const std::string& name) {
     fs::create_directories((root_ / name).parent_path());
     std::ofstream(root_ / name) << "";
   }
-  DataProgramSearch Search(const std::string& program) {
-    DataProgramSearch search;
+  PythonSearch Search(const std::string& program) {
+    PythonSearch search;
     search.program = root_ / program;
     search.lacks = [this](const std::string& python) {
       asked_.push_back(python);
@@ -37,54 +42,62 @@ class FindDataProgramTest : public ::testing::Test {
   std::vector<std::string> asked_;
 };
 
-TEST_F(FindDataProgramTest, TheCheckoutAroundTheProgram) {
+TEST_F(FindPythonProgramTest, TheCheckoutAroundTheProgram) {
   Touch("deploy/data/main.py");
   Touch(".deps/venv/bin/python");
   good_ = root_ / ".deps/venv/bin/python";
-  const StatusOr<DataProgram> found = FindDataProgram(Search("build/release/bin/longhaul"));
+  const StatusOr<PythonProgram> found =
+      FindPythonProgram(kData, Search("build/release/bin/longhaul"));
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->main, root_ / "deploy/data/main.py");
   EXPECT_EQ(found->python, good_);
   // Where that one lacks packages, another may have them.
   good_ = "python3";
-  EXPECT_EQ(FindDataProgram(Search("build/release/bin/longhaul"))->python, "python3");
+  EXPECT_EQ(FindPythonProgram(kData, Search("build/release/bin/longhaul"))->python, "python3");
 }
 
-TEST_F(FindDataProgramTest, TheInstallationComesBeforeACheckout) {
+TEST_F(FindPythonProgramTest, TheInstallationComesBeforeACheckout) {
   Touch("deploy/data/main.py");
   Touch("opt/share/longhaul/data/main.py");
-  const StatusOr<DataProgram> found = FindDataProgram(Search("opt/bin/longhaul"));
+  const StatusOr<PythonProgram> found = FindPythonProgram(kData, Search("opt/bin/longhaul"));
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->main, root_ / "opt/share/longhaul/data/main.py");
 }
 
-TEST_F(FindDataProgramTest, VariablesComeFirstAndAreNotReplaced) {
+TEST_F(FindPythonProgramTest, VariablesComeFirstAndAreNotReplaced) {
   Touch("deploy/data/main.py");
   Touch("mine/main.py");
-  DataProgramSearch search = Search("build/bin/longhaul");
+  PythonSearch search = Search("build/bin/longhaul");
   search.sources = root_ / "mine";
   search.python = "/my/python";
   good_ = "/my/python";
-  const StatusOr<DataProgram> found = FindDataProgram(search);
+  const StatusOr<PythonProgram> found = FindPythonProgram(kData, search);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->main, root_ / "mine/main.py");
   EXPECT_EQ(found->python, "/my/python");
   good_ = "python3";
   asked_.clear();
-  EXPECT_FALSE(FindDataProgram(search).ok());
+  EXPECT_FALSE(FindPythonProgram(kData, search).ok());
   EXPECT_EQ(asked_, std::vector<std::string>{"/my/python"});
 }
 
-TEST_F(FindDataProgramTest, WhatIsMissingIsSaidWithTheCommandThatBringsIt) {
-  const Status nothing = FindDataProgram(Search("build/bin/longhaul")).status();
+TEST_F(FindPythonProgramTest, WhatIsMissingIsSaidWithTheCommandThatBringsIt) {
+  const Status nothing = FindPythonProgram(kData, Search("build/bin/longhaul")).status();
   EXPECT_THAT(std::string(Message(nothing)), HasSubstr("LONGHAUL_DATA_SOURCES"));
   Touch("deploy/data/main.py");
   Touch("deploy/setup.sh");
   good_ = "none";
-  const Status lacks = FindDataProgram(Search("build/bin/longhaul")).status();
+  const Status lacks = FindPythonProgram(kData, Search("build/bin/longhaul")).status();
   EXPECT_THAT(std::string(Message(lacks)), HasSubstr("python3: no numpy"));
   EXPECT_THAT(std::string(Message(lacks)),
               HasSubstr((root_ / "deploy/setup.sh").string() + " --data"));
+}
+
+TEST_F(FindPythonProgramTest, APartThatNeedsNoPackageAsksForPythonAlone) {
+  Touch("deploy/sweep/main.py");
+  good_ = "none";
+  const Status lacks = FindPythonProgram(kBare, Search("build/bin/longhaul")).status();
+  EXPECT_THAT(std::string(Message(lacks)), HasSubstr("the package python3 of this system"));
 }
 
 }  // namespace

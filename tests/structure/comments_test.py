@@ -25,14 +25,7 @@ C_TOKEN = re.compile(
 SKIPPED = {".git", ".ci", ".deps", "build", "docs"}
 # Folders whose comments are not rewritten yet.
 NOT_YET = (
-    "coordinator/state/",
-    "run/boundary/",
-    "run/file/",
     "tests/bench/e2e/",
-    "tests/sim/",
-    "tests/unit/codec/",
-    "tests/unit/coordinator/state/",
-    "tests/unit/run/file/",
 )
 
 

@@ -25,7 +25,7 @@ RepeatedStep Compare(const v1::StepRecord& before, const v1::StepRecord& now) {
                         .promised = now.numerics() != 0 && now.numerics() == before.numerics(),
                         .same_loss = SameBits(before.loss(), now.loss()),
                         .same_norm = SameBits(before.gradient_norm(), now.gradient_norm())};
-  // Those of another split are not comparable.
+  // Norms of parts are not comparable where the step was split otherwise.
   if (before.squared_norms_size() != now.squared_norms_size()) return repeated;
   for (int i = 0; i < now.squared_norms_size(); ++i) {
     if (SameBits(before.squared_norms(i), now.squared_norms(i))) continue;

@@ -23,7 +23,7 @@ struct GroupFieldsParts {
   std::string rest;
 };
 
-// Of a run whose `group` is on line 5.
+// Parses a run whose `group` is on line 5.
 class GroupFields : public ::testing::Test {
  protected:
   using Parts = GroupFieldsParts;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of a run whose `train.lora` is on line 4, from column 12, over a published model.
+// Parses a run over a published model. Its `train.lora` is on line 4, from column 12.
 class LoraFields : public ::testing::Test {
  protected:
   static StatusOr<RunSpec> Parsed(const std::string& lora, const std::string& model = kModel,

@@ -123,7 +123,7 @@ TEST(ReplicaFields, AnotherNumberLeavesTheirFormsAsTheyAre) {
 }
 
 TEST(ReplicaFields, RefuseWhatReplicasCannotTrain) {
-  // Of 4 steps.
+  // The run trains 4 steps.
   EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=3' }",
                     {.rest = "checkpoint: { every: 3 }\n"}),
               HasSubstr("train.steps: expected a multiple of the 3 steps that local-sgd's replicas "

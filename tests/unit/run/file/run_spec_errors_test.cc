@@ -186,7 +186,7 @@ TEST(RunSpec, TextsThatAreNotThereAreSaidBesideOtherErrors) {
   const auto small = [](const RunSpec&) -> StatusOr<uint64_t> { return 3; };
   EXPECT_TRUE(absl::StrContains(error(wrong, small), "run.yaml:3:15: data.text: 3 tokens to train"))
       << error(wrong, small);
-  // Of a text whose globs are wrong nobody asks.
+  // Nobody asks for the size of a text whose globs are wrong.
   const auto never = [](const RunSpec&) -> StatusOr<uint64_t> {
     ADD_FAILURE() << "asked for texts";
     return 0;

@@ -1,6 +1,5 @@
 // Parses "host:port" as flags have it. Pure functions.
-#ifndef LONGHAUL_BASE_ADDRESS_H_
-#define LONGHAUL_BASE_ADDRESS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -34,5 +33,3 @@ bool IsLoopback(std::string_view host);
 bool IsPrivate(std::string_view host);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_ADDRESS_H_

@@ -1,6 +1,5 @@
 // A buffer aligned to 64 bytes, uninitialised. Move-only.
-#ifndef LONGHAUL_BASE_ALIGNED_BUFFER_H_
-#define LONGHAUL_BASE_ALIGNED_BUFFER_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -36,5 +35,3 @@ class AlignedBuffer {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_ALIGNED_BUFFER_H_

@@ -4,8 +4,7 @@
 //   LH_CHECK(stages.size() == plan.stages_size(), "run {} has {} stages", id, stages.size());
 //
 // Never use it for input: foreign bytes and requests get a Status. Thread-safe.
-#ifndef LONGHAUL_BASE_CHECK_H_
-#define LONGHAUL_BASE_CHECK_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -31,5 +30,3 @@ namespace longhaul {
       ::longhaul::CheckFailed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
     }                                                                                      \
   } while (false)
-
-#endif  // LONGHAUL_BASE_CHECK_H_

@@ -1,7 +1,6 @@
 // Monotonic time, deadlines and the wall clock. Durations are absl::Duration (the unit is in the
 // type).
-#ifndef LONGHAUL_BASE_CLOCK_H_
-#define LONGHAUL_BASE_CLOCK_H_
+#pragma once
 
 #include <algorithm>
 #include <chrono>
@@ -81,5 +80,3 @@ class Deadline {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_CLOCK_H_

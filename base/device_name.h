@@ -1,6 +1,5 @@
 // Parses the device that a program computes on: `--device cpu`, `cuda` (the first GPU) or `cuda:N`.
-#ifndef LONGHAUL_BASE_DEVICE_NAME_H_
-#define LONGHAUL_BASE_DEVICE_NAME_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -35,5 +34,3 @@ StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t 
                                                 uint32_t each = 1);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_DEVICE_NAME_H_

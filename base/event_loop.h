@@ -5,8 +5,7 @@
 // Ownership: EventLoopThread is the running thread. It stops when the last shared_ptr to it goes;
 // dropped on the loop's own thread, the thread ends by itself after the running task. EventLoop is
 // the state, which may outlive the thread; a task posted after the stop is dropped.
-#ifndef LONGHAUL_BASE_EVENT_LOOP_H_
-#define LONGHAUL_BASE_EVENT_LOOP_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -133,5 +132,3 @@ class ManualLoop {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_EVENT_LOOP_H_

@@ -1,6 +1,5 @@
 // Reads whole files, writes files atomically, and maps files read-only.
-#ifndef LONGHAUL_BASE_FILE_H_
-#define LONGHAUL_BASE_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -51,5 +50,3 @@ std::string RandomUuid();
 std::string RandomBytes(size_t count);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_FILE_H_

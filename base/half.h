@@ -1,8 +1,7 @@
 // fp16 and bf16 in plain integer and fp32 operations: the same bits on every machine, subnormals
 // kept, rounding to nearest even, a NaN stays a NaN (quiet). Written without branches on values, so
 // that loops over them vectorise. Pure functions.
-#ifndef LONGHAUL_BASE_HALF_H_
-#define LONGHAUL_BASE_HALF_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -47,5 +46,3 @@ inline constexpr uint16_t F32ToBf16(float value) {
 }
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_HALF_H_

@@ -1,6 +1,5 @@
 // Checksums of frames (xxHash) and content addresses of files (SHA-256).
-#ifndef LONGHAUL_BASE_HASH_H_
-#define LONGHAUL_BASE_HASH_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -45,5 +44,3 @@ std::string HmacSha256(std::string_view key, std::string_view message);
 bool ConstantTimeEqual(std::string_view a, std::string_view b);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_HASH_H_

@@ -1,6 +1,5 @@
 // The project's ids (docs/design/folders.md).
-#ifndef LONGHAUL_BASE_IDS_H_
-#define LONGHAUL_BASE_IDS_H_
+#pragma once
 
 #include <compare>
 #include <cstdint>
@@ -69,5 +68,3 @@ class SliceOrder {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_IDS_H_

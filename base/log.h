@@ -5,8 +5,7 @@
 //   LogInfo("worker {} of {} has joined", name, count);
 //
 // Only log.cc includes spdlog, whose headers take three seconds to compile in every file.
-#ifndef LONGHAUL_BASE_LOG_H_
-#define LONGHAUL_BASE_LOG_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -58,5 +57,3 @@ void LogError(fmt::format_string<Args...> format, Args&&... args) {
 void SetLogTap(std::function<void(std::string_view level, std::string_view message)> sink);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_LOG_H_

@@ -1,7 +1,6 @@
 // A one-time event to wait for. Uses std types: ThreadSanitizer does not see into Abseil's shared
 // library, and would report every wait as a race.
-#ifndef LONGHAUL_BASE_NOTIFICATION_H_
-#define LONGHAUL_BASE_NOTIFICATION_H_
+#pragma once
 
 #include <condition_variable>
 #include <mutex>
@@ -35,5 +34,3 @@ class Notification {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_NOTIFICATION_H_

@@ -1,6 +1,5 @@
 // Makes one visitor of several lambdas, for std::visit.
-#ifndef LONGHAUL_BASE_OVERLOADED_H_
-#define LONGHAUL_BASE_OVERLOADED_H_
+#pragma once
 
 namespace longhaul {
 
@@ -13,5 +12,3 @@ template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_OVERLOADED_H_

@@ -2,8 +2,7 @@
 // says how many were left out: "... (37 more in the last 2 s)".
 //
 //   LogAboutPeer(LogLevel::kWarn, "192.0.2.7", "a worker was refused: ...");
-#ifndef LONGHAUL_BASE_PEER_LOG_H_
-#define LONGHAUL_BASE_PEER_LOG_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ class PeerLines {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_PEER_LOG_H_

@@ -3,8 +3,7 @@
 // unpublished, it leaves nothing. A killed process leaves "<path>.tmp-<uuid>" (IsPendingFileName).
 //
 // Threads: one at a time. Errors: by errno, naming the file; a full disk is kResourceExhausted.
-#ifndef LONGHAUL_BASE_PENDING_FILE_H_
-#define LONGHAUL_BASE_PENDING_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -53,5 +52,3 @@ class PendingFile {
 bool IsPendingFileName(std::string_view file_name);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_PENDING_FILE_H_

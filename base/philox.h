@@ -1,8 +1,7 @@
 // Philox4x32, a counter-based random generator (Salmon et al., SC 2011): random access, no
 // state, the same numbers on every machine. Used for parameter initialisation and for stochastic
 // rounding. Random123 generates; codec/simd/noise-inl.h does the same for several blocks at a time.
-#ifndef LONGHAUL_BASE_PHILOX_H_
-#define LONGHAUL_BASE_PHILOX_H_
+#pragma once
 
 #ifdef __CUDACC__
 #define LONGHAUL_HOST_DEVICE __host__ __device__
@@ -37,5 +36,3 @@ struct Philox {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_PHILOX_H_

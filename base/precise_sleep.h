@@ -1,6 +1,5 @@
 // Precise sleep, for replays of work whose duration is known.
-#ifndef LONGHAUL_BASE_PRECISE_SLEEP_H_
-#define LONGHAUL_BASE_PRECISE_SLEEP_H_
+#pragma once
 
 #include "base/clock.h"
 
@@ -11,5 +10,3 @@ namespace longhaul {
 void SleepPreciselyUntil(MonoTime time);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_PRECISE_SLEEP_H_

@@ -1,8 +1,7 @@
 // Makes text of peers (names, logs, messages) fit for a terminal, a log and a sentence. Control
 // characters, characters that turn the direction of writing, and bytes that are not UTF-8 become
 // '?'. A tab and the end of a line become a blank. Pure functions.
-#ifndef LONGHAUL_BASE_PRINTABLE_H_
-#define LONGHAUL_BASE_PRINTABLE_H_
+#pragma once
 
 #include <cstddef>
 #include <limits>
@@ -17,5 +16,3 @@ std::string Printable(std::string_view text, size_t limit = std::numeric_limits<
 std::string PrintableLines(std::string_view text);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_PRINTABLE_H_

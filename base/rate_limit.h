@@ -1,6 +1,5 @@
 // A token bucket: a rate a second, and a burst beyond it. Pure; not thread-safe.
-#ifndef LONGHAUL_BASE_RATE_LIMIT_H_
-#define LONGHAUL_BASE_RATE_LIMIT_H_
+#pragma once
 
 #include <algorithm>
 
@@ -32,5 +31,3 @@ class RateLimit {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_RATE_LIMIT_H_

@@ -2,8 +2,7 @@
 // AES-256-GCM.
 //
 // Threads: one at a time per object.
-#ifndef LONGHAUL_BASE_SEAL_H_
-#define LONGHAUL_BASE_SEAL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -65,5 +64,3 @@ class Sealer {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_SEAL_H_

@@ -1,6 +1,5 @@
 // Turns SIGINT and SIGTERM into something to wait for.
-#ifndef LONGHAUL_BASE_SHUTDOWN_H_
-#define LONGHAUL_BASE_SHUTDOWN_H_
+#pragma once
 
 #include "absl/time/time.h"
 
@@ -14,5 +13,3 @@ void BlockShutdownSignals();
 int WaitForShutdownSignal(absl::Duration limit);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_SHUTDOWN_H_

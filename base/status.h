@@ -10,8 +10,7 @@
 //   kCancelled           the object was closed while the call was waiting
 //
 // A message says what was expected, what came, and what to do.
-#ifndef LONGHAUL_BASE_STATUS_H_
-#define LONGHAUL_BASE_STATUS_H_
+#pragma once
 
 #include <exception>
 #include <string_view>
@@ -56,5 +55,3 @@ Status FromErrno(std::string_view what, int error_number);
   auto variable = (expression);                                      \
   if (!variable.ok()) return std::move(variable).status();           \
   declaration = *std::move(variable)
-
-#endif  // LONGHAUL_BASE_STATUS_H_

@@ -1,6 +1,5 @@
 // Strong<Tag, Rep>: an integer or string that only mixes with values of the same Tag.
-#ifndef LONGHAUL_BASE_STRONG_H_
-#define LONGHAUL_BASE_STRONG_H_
+#pragma once
 
 #include <compare>
 #include <functional>
@@ -39,5 +38,3 @@ template <class Tag, class Rep>
 struct std::hash<longhaul::Strong<Tag, Rep>> {
   size_t operator()(const longhaul::Strong<Tag, Rep>& s) const { return hash<Rep>()(s.value()); }
 };
-
-#endif  // LONGHAUL_BASE_STRONG_H_

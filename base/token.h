@@ -1,8 +1,7 @@
 // Reads token files (--token-file). A token is a join token (proto/identity/join_token.h) or,
 // without TLS, the shared secret of an installation, which lets anybody join as a worker and
 // command. On the wire the latter is `authorization: Bearer <token>` (proto/rpc/auth.h).
-#ifndef LONGHAUL_BASE_TOKEN_H_
-#define LONGHAUL_BASE_TOKEN_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -24,5 +23,3 @@ StatusOr<std::string> LoadToken(const std::string& path);
 Status GenerateTokenFile(const std::string& path);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_TOKEN_H_

@@ -1,6 +1,5 @@
 // Owns a file descriptor and closes it on destruction.
-#ifndef LONGHAUL_BASE_UNIQUE_FD_H_
-#define LONGHAUL_BASE_UNIQUE_FD_H_
+#pragma once
 
 #include <unistd.h>
 
@@ -33,5 +32,3 @@ class UniqueFd {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_UNIQUE_FD_H_

@@ -1,7 +1,6 @@
 // Quantities as people write them: "100mbit", "2GiB", "20ms". Errors are kInvalidArgument and list
 // the units.
-#ifndef LONGHAUL_BASE_UNITS_H_
-#define LONGHAUL_BASE_UNITS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -26,5 +25,3 @@ std::string FormatBytes(double bytes);                    // "36.1 KB" (decimal)
 std::string FormatDuration(absl::Duration duration);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_UNITS_H_

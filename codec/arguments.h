@@ -1,8 +1,7 @@
 // Checks of arguments that all codecs share.
 //
 // Threads: pure functions. Errors: kInvalidArgument.
-#ifndef LONGHAUL_CODEC_ARGUMENTS_H_
-#define LONGHAUL_CODEC_ARGUMENTS_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -29,5 +28,3 @@ Status CheckBlob(const BlobHeader& header, CodecId codec, const CodecParameters&
                  std::string_view name, const Shape& shape);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_ARGUMENTS_H_

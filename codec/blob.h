@@ -18,8 +18,7 @@
 //
 // Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version; the
 // bytes may be hostile.
-#ifndef LONGHAUL_CODEC_BLOB_H_
-#define LONGHAUL_CODEC_BLOB_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -64,5 +63,3 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t 
 uint64_t BlobBytes(std::span<const std::byte> header);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_BLOB_H_

@@ -16,8 +16,7 @@
 // Codecs with state are immutable too: aqsgd finds what it remembers of a training sample in
 // Context.messages, predict what it knows of tokens in Context.tables. Two calls with the same
 // state must not overlap, and both sides of a boundary must see the same tensors in the same order.
-#ifndef LONGHAUL_CODEC_CODEC_H_
-#define LONGHAUL_CODEC_CODEC_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -144,5 +143,3 @@ class Codec {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_CODEC_H_

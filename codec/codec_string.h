@@ -1,6 +1,5 @@
 // The text form of a codec, taken apart: "tah:p=0.8,tile=64" is a name and parameters.
-#ifndef LONGHAUL_CODEC_CODEC_STRING_H_
-#define LONGHAUL_CODEC_CODEC_STRING_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -33,5 +32,3 @@ bool ParseUnsigned(std::string_view text, uint32_t* value);
 bool ParseReal(std::string_view text, double* value);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_CODEC_STRING_H_

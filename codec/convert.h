@@ -1,7 +1,6 @@
 // fp16 and bf16 (base/half.h), rounding of fp16 in one direction, and powers of two: the same bits
 // on every machine. Written without branches on values, so that loops over them vectorise.
-#ifndef LONGHAUL_CODEC_CONVERT_H_
-#define LONGHAUL_CODEC_CONVERT_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -54,5 +53,3 @@ inline constexpr int FloorLog2(uint32_t magnitude_bits) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_CONVERT_H_

@@ -4,8 +4,7 @@
 //   Family gauss::Row();  // codec/gauss/factory.h
 //
 // Threads: rows are constants.
-#ifndef LONGHAUL_CODEC_FAMILY_H_
-#define LONGHAUL_CODEC_FAMILY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -76,5 +75,3 @@ struct Family {
 Status OutOfRange(const CodecText& text, std::string_view key);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_FAMILY_H_

@@ -1,7 +1,6 @@
 // Base of codecs whose encoded size depends on the shape alone. Checks all arguments, writes the
 // header, and compares a blob's header with this codec. A derived class adds the payload.
-#ifndef LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_
-#define LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_
+#pragma once
 
 #include <string>
 
@@ -44,5 +43,3 @@ class FixedSizeCodec : public Codec {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_

@@ -1,6 +1,5 @@
 // For tests: rounding to fp16's numbers in double precision, by the definition.
-#ifndef LONGHAUL_CODEC_HALF_REFERENCE_H_
-#define LONGHAUL_CODEC_HALF_REFERENCE_H_
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -27,5 +26,3 @@ inline double RoundToHalf(double value, HalfRounding rounding) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_HALF_REFERENCE_H_

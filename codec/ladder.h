@@ -4,8 +4,7 @@
 // because what they lose depends on what was sent before.
 //
 // Threads: pure functions.
-#ifndef LONGHAUL_CODEC_LADDER_H_
-#define LONGHAUL_CODEC_LADDER_H_
+#pragma once
 
 #include <span>
 
@@ -23,5 +22,3 @@ std::span<const Rung> LadderOfGradients();
 std::span<const Rung> RungsWithin(std::span<const Rung> ladder, double error);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_LADDER_H_

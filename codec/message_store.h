@@ -10,8 +10,7 @@
 //
 // Threads: one at a time. Errors: Write returns those of the file. After one, the store is between
 // two tensors and must be rolled back before further use.
-#ifndef LONGHAUL_CODEC_MESSAGE_STORE_H_
-#define LONGHAUL_CODEC_MESSAGE_STORE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -40,5 +39,3 @@ class MessageStore {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_MESSAGE_STORE_H_

@@ -1,7 +1,6 @@
 // Spreads what differs in a few bits of a number over all of them, on CPU and GPU alike. Formats
 // depend on it.
-#ifndef LONGHAUL_CODEC_MIX_H_
-#define LONGHAUL_CODEC_MIX_H_
+#pragma once
 
 #include <cstdint>
 
@@ -15,5 +14,3 @@ constexpr uint64_t Mix64(uint64_t z) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_MIX_H_

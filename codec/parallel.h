@@ -4,8 +4,7 @@
 //   class Pool final : public Parallel { ... };   // over whatever threads the program has
 //   context.parallel = &pool;
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
-#ifndef LONGHAUL_CODEC_PARALLEL_H_
-#define LONGHAUL_CODEC_PARALLEL_H_
+#pragma once
 
 #include <absl/functional/function_ref.h>
 
@@ -54,5 +53,3 @@ inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_PARALLEL_H_

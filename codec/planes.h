@@ -1,7 +1,6 @@
 // Codes of a tile as bit planes: plane j holds bit j of every code, element k at bit k % 8 of byte
 // k / 8. Any number of bits packs without gaps, and a GPU writes a plane with one ballot.
-#ifndef LONGHAUL_CODEC_PLANES_H_
-#define LONGHAUL_CODEC_PLANES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -35,5 +34,3 @@ inline void UnpackPlane(const std::byte* plane, int bit, uint8_t* codes) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_PLANES_H_

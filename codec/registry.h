@@ -2,8 +2,7 @@
 // "predict:pairs=0/gauss:bits=4". Run files, the CLI and tools take the same strings.
 //
 // Threads: pure functions. Errors: kInvalidArgument.
-#ifndef LONGHAUL_CODEC_REGISTRY_H_
-#define LONGHAUL_CODEC_REGISTRY_H_
+#pragma once
 
 #include <memory>
 #include <span>
@@ -46,5 +45,3 @@ std::vector<std::string_view> CodecNames();
 std::string DescribeCodecs();
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_REGISTRY_H_

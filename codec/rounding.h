@@ -8,8 +8,7 @@
 //   (e, f, g, h) = Philox4x32-10(counter (step low, step high, microbatch, replica),
 //                                key (seed low, seed high))
 //   (a, b, c, d) = Philox4x32-10(counter (e, f, g, h), key (edge, direction)).
-#ifndef LONGHAUL_CODEC_ROUNDING_H_
-#define LONGHAUL_CODEC_ROUNDING_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -64,5 +63,3 @@ class RoundingNoise {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_ROUNDING_H_

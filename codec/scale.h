@@ -1,7 +1,6 @@
 // The range exponent of a sample and the rounding constant. Arithmetic only: kernels for CPUs and
 // GPUs share it.
-#ifndef LONGHAUL_CODEC_SCALE_H_
-#define LONGHAUL_CODEC_SCALE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -32,5 +31,3 @@ struct ScaleBack {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_SCALE_H_

@@ -1,6 +1,5 @@
 // A fixed number of threads for codec calls, one For at a time.
-#ifndef LONGHAUL_CODEC_THREAD_POOL_H_
-#define LONGHAUL_CODEC_THREAD_POOL_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -42,5 +41,3 @@ class ThreadPool final : public Parallel {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_THREAD_POOL_H_

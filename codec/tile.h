@@ -1,6 +1,5 @@
 // Helpers that the tiled codecs (fixed, tah, gauss, aqsgd) share.
-#ifndef LONGHAUL_CODEC_TILE_H_
-#define LONGHAUL_CODEC_TILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -44,5 +43,3 @@ inline void StoreU16(uint16_t value, std::byte* bytes) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TILE_H_

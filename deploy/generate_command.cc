@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "coordinator/cli/export_command.h"
+#include "cli/export_command.h"
 #include "deploy/data/data_command.h"
 
 namespace longhaul::cli {

@@ -1,9 +1,8 @@
 // The commands of `longhaul` that work on this machine: cluster and sweep bring a cluster up, data
 // makes data sets.
-#ifndef LONGHAUL_DEPLOY_LOCAL_COMMANDS_H_
-#define LONGHAUL_DEPLOY_LOCAL_COMMANDS_H_
+#pragma once
 
-#include "coordinator/cli/program.h"
+#include "cli/program.h"
 
 namespace longhaul::cli {
 
@@ -12,5 +11,3 @@ LocalClusters ClustersOfThisMachine();
 void AddLocalCommands(Program& program);
 
 }  // namespace longhaul::cli
-
-#endif  // LONGHAUL_DEPLOY_LOCAL_COMMANDS_H_

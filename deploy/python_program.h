@@ -1,7 +1,6 @@
 // Parts of `longhaul` that are Python programs (`data`, `sweep`). This program finds the sources
 // and a Python, and becomes that Python.
-#ifndef LONGHAUL_DEPLOY_PYTHON_PROGRAM_H_
-#define LONGHAUL_DEPLOY_PYTHON_PROGRAM_H_
+#pragma once
 
 #include <filesystem>
 #include <functional>
@@ -46,5 +45,3 @@ Status RunPythonProgram(const PythonPart& part, const std::vector<std::string>& 
                         const std::optional<std::string>& input = std::nullopt);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_PYTHON_PROGRAM_H_

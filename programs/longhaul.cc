@@ -1,6 +1,6 @@
 // longhaul: what people type.
 #include "base/log.h"
-#include "coordinator/cli/program.h"
+#include "cli/program.h"
 #include "deploy/local_commands.h"
 
 int main(int argc, char** argv) {

@@ -1,6 +1,5 @@
 // What a worker's command line says, checked before anything is opened.
-#ifndef LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_
-#define LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +11,7 @@
 
 #include "base/device_name.h"
 #include "run/kinds/transports.h"
-#include "worker/rpc/endpoints.h"
+#include "worker/agent/endpoints.h"
 
 namespace longhaul::worker {
 
@@ -55,5 +54,3 @@ std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport
 const TransportTraits* FirstToFaceStrangers(const WorkerFlags& flags);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_PROGRAMS_LONGHAUL_WORKER_FLAGS_H_

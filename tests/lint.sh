@@ -64,7 +64,7 @@ list() {
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu' '*.cuh'
   else
-    find base codec coordinator deploy programs proto python run tests transport worker -name '*.cc' -o -name '*.h' -o \
+    find base cli codec coordinator deploy planner programs proto python run tests transport worker -name '*.cc' -o -name '*.h' -o \
       -name '*.cu' -o -name '*.cuh'
   fi
 }

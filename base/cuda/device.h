@@ -7,8 +7,7 @@
 //
 // Cheap to copy; streams, buffers and events hold a copy. Any thread. Calls that touch the device
 // make it the calling thread's current device (table.h).
-#ifndef LONGHAUL_BASE_CUDA_DEVICE_H_
-#define LONGHAUL_BASE_CUDA_DEVICE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -49,5 +48,3 @@ class Device {
 };
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_DEVICE_H_

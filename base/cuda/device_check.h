@@ -1,6 +1,5 @@
 // Tests a GPU, from copy engines to kernels, before anything relies on it.
-#ifndef LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_
-#define LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_
+#pragma once
 
 #include "base/clock.h"
 #include "base/cuda/device.h"
@@ -14,5 +13,3 @@ namespace longhaul::cuda {
 Status CheckDevice(const Device& device, Deadline deadline);
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_

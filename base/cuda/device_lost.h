@@ -1,8 +1,7 @@
 // Recognises GPU errors after which the process cannot use the GPU any more: the CUDA context is
 // dead, and every later call fails or gives nonsense. Only a new process helps. Running out of
 // memory is not such an error.
-#ifndef LONGHAUL_BASE_CUDA_DEVICE_LOST_H_
-#define LONGHAUL_BASE_CUDA_DEVICE_LOST_H_
+#pragma once
 
 #include <string_view>
 
@@ -20,5 +19,3 @@ Status DeviceLost(Status status);
 bool IsDeviceLost(const Status& status);
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_DEVICE_LOST_H_

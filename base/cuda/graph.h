@@ -4,8 +4,7 @@
 //   LH_RETURN_IF_ERROR(graph.Launch(stream));
 //
 // Move-only; one thread at a time.
-#ifndef LONGHAUL_BASE_CUDA_GRAPH_H_
-#define LONGHAUL_BASE_CUDA_GRAPH_H_
+#pragma once
 
 #include <absl/functional/function_ref.h>
 
@@ -29,5 +28,3 @@ class Graph {
 };
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_GRAPH_H_

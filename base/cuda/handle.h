@@ -1,7 +1,6 @@
 // Owns an object that one C function makes on a device and another destroys; move-only. For
 // stream.h and memory.h.
-#ifndef LONGHAUL_BASE_CUDA_HANDLE_H_
-#define LONGHAUL_BASE_CUDA_HANDLE_H_
+#pragma once
 
 #include <memory>
 
@@ -15,5 +14,3 @@ struct HandleDestroyer {
 using Handle = std::unique_ptr<void, HandleDestroyer>;
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_HANDLE_H_

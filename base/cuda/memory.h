@@ -1,7 +1,6 @@
 // Memory that the GPU reaches: device memory, and pinned host memory, which asynchronous copies
 // need. Move-only. Contents are uninitialised. Freeing memory waits for the device's work.
-#ifndef LONGHAUL_BASE_CUDA_MEMORY_H_
-#define LONGHAUL_BASE_CUDA_MEMORY_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -64,5 +63,3 @@ class MappedMemory {
 };
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_MEMORY_H_

@@ -1,7 +1,6 @@
 // Opens liblonghaul_cuda.so, which holds all GPU code, when a user asks for CUDA. Programs
 // therefore start on machines without a driver.
-#ifndef LONGHAUL_BASE_CUDA_MODULE_H_
-#define LONGHAUL_BASE_CUDA_MODULE_H_
+#pragma once
 
 #include <string>
 
@@ -22,5 +21,3 @@ std::string ModulePathBeside(const void* address);
 StatusOr<const DeviceTable*> LoadModule(const std::string& path);
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_MODULE_H_

@@ -1,7 +1,6 @@
 // The arithmetic of device_check.h, the same on host and device. Every word of the result depends
 // on the word's place, its old value and the seed.
-#ifndef LONGHAUL_BASE_CUDA_PATTERN_H_
-#define LONGHAUL_BASE_CUDA_PATTERN_H_
+#pragma once
 
 #include <cstdint>
 
@@ -22,5 +21,3 @@ LH_HOST_DEVICE constexpr uint32_t Scramble(uint32_t word, uint64_t index, uint32
 }
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_PATTERN_H_

@@ -8,8 +8,7 @@
 //
 // Move-only. Not thread-safe: one thread at a time uses a stream or an event. A failure may belong
 // to work queued earlier. The process cannot use the device after that.
-#ifndef LONGHAUL_BASE_CUDA_STREAM_H_
-#define LONGHAUL_BASE_CUDA_STREAM_H_
+#pragma once
 
 #include <cstddef>
 
@@ -67,5 +66,3 @@ class Event {
 };
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_STREAM_H_

@@ -4,8 +4,7 @@
 //
 // Threads: every function may be called from any thread. A function that takes a device leaves it
 // the calling thread's current device.
-#ifndef LONGHAUL_BASE_CUDA_TABLE_H_
-#define LONGHAUL_BASE_CUDA_TABLE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -92,5 +91,3 @@ using DeviceTableFunction = const DeviceTable*();
 inline constexpr char kDeviceTableFunction[] = "longhaul_cuda_device_table";
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_TABLE_H_

@@ -6,8 +6,7 @@
 //   ...
 //   } catch (const CLI::ParseError& error) {
 //     return app.exit(error) == 0 ? kOk : kWrongUsage;
-#ifndef LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_
-#define LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_
+#pragma once
 
 #include <string>
 
@@ -31,5 +30,3 @@ std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
 CLI::Validator WholeNumber();
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_

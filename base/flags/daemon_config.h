@@ -7,8 +7,7 @@
 //
 // Flags on the command line win. Unknown keys and values that a flag would refuse are errors with
 // file, line and column, all at once: CLI::ConfigError, exit as for any wrong usage.
-#ifndef LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
-#define LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
+#pragma once
 
 // Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
@@ -21,5 +20,3 @@ namespace longhaul {
 void AddYamlConfig(CLI::App& app);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_

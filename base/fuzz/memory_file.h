@@ -1,6 +1,5 @@
 // Gives bytes a file path, for fuzz targets that read files. Not for programs.
-#ifndef LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_
-#define LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <sys/mman.h>
@@ -34,5 +33,3 @@ class MemoryFile {
 };
 
 }  // namespace longhaul::fuzz
-
-#endif  // LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_

@@ -9,8 +9,7 @@
 //
 // A body gets `data` and `size`, returns whether it took the input (false: refused) and reports a
 // defect by ending the process. The same bytes give the same result. Not for programs.
-#ifndef LONGHAUL_BASE_FUZZ_TARGET_H_
-#define LONGHAUL_BASE_FUZZ_TARGET_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -44,5 +43,3 @@ inline std::map<std::string, Target>& Targets() {
       ::longhaul::fuzz::Targets().emplace(#name, &name##_fuzz).second; \
   static bool name##_fuzz(const uint8_t* data, size_t size)
 #endif
-
-#endif  // LONGHAUL_BASE_FUZZ_TARGET_H_

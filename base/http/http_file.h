@@ -7,8 +7,7 @@
 //   kPermissionDenied    it does not give it to us
 //   kUnavailable         no connection, an answer that broke off, a server in trouble: may pass
 //   kFailedPrecondition  it answers in a way that cannot be used: no ranges, no size
-#ifndef LONGHAUL_BASE_HTTP_HTTP_FILE_H_
-#define LONGHAUL_BASE_HTTP_HTTP_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -38,5 +37,3 @@ StatusOr<std::vector<std::byte>> ReadRange(const std::string& address, uint64_t 
                                            uint64_t bytes, const GivenUp& given_up = {});
 
 }  // namespace longhaul::http
-
-#endif  // LONGHAUL_BASE_HTTP_HTTP_FILE_H_

@@ -1,7 +1,6 @@
 // Serves a daemon's metrics to Prometheus at http://ADDRESS/metrics: read-only and without
 // authentication. Uses two threads, which sleep between scrapes.
-#ifndef LONGHAUL_BASE_METRICS_ENDPOINT_H_
-#define LONGHAUL_BASE_METRICS_ENDPOINT_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -31,5 +30,3 @@ class Endpoint {
 };
 
 }  // namespace longhaul::metrics
-
-#endif  // LONGHAUL_BASE_METRICS_ENDPOINT_H_

@@ -5,8 +5,7 @@
 //
 //   constexpr Row<Run> kRows[] = {{"longhaul_run_step", Kind::kGauge, "Last step", &StepOf}};
 //   AddRows<Run>(&page, kRows, {"run"}, {{{"gpt-1"}, &run}});
-#ifndef LONGHAUL_BASE_METRICS_PAGE_H_
-#define LONGHAUL_BASE_METRICS_PAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -74,5 +73,3 @@ void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::st
 std::string ToText(const Page& page);
 
 }  // namespace longhaul::metrics
-
-#endif  // LONGHAUL_BASE_METRICS_PAGE_H_

@@ -1,7 +1,6 @@
 // Files of the source tree that are compiled into a program (lh_assets,
 // cmake/LonghaulTargets.cmake).
-#ifndef LONGHAUL_BASE_WEB_ASSETS_H_
-#define LONGHAUL_BASE_WEB_ASSETS_H_
+#pragma once
 
 #include <span>
 #include <string_view>
@@ -17,5 +16,3 @@ struct Asset {
 std::span<const Asset> UplotAssets();
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_WEB_ASSETS_H_

@@ -1,6 +1,5 @@
 // Finds the known word nearest to a given one, for "did you mean".
-#ifndef LONGHAUL_BASE_YAML_NEAREST_H_
-#define LONGHAUL_BASE_YAML_NEAREST_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -14,5 +13,3 @@ namespace longhaul {
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_BASE_YAML_NEAREST_H_

@@ -11,8 +11,7 @@
 // Reading the same table again from another source (an override) overwrites what it names and
 // leaves the rest. Not thread-safe. Fields point to their targets, which must outlive the table.
 // The depth of reading is that of the tables, whatever the aliases of a file refer to.
-#ifndef LONGHAUL_BASE_YAML_YAML_READER_H_
-#define LONGHAUL_BASE_YAML_YAML_READER_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <yaml-cpp/yaml.h>
@@ -201,5 +200,3 @@ Field Choice(std::string key, T* target, std::vector<T> values) {
 }
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_BASE_YAML_YAML_READER_H_

@@ -1,6 +1,5 @@
 // Formats values for a run file, so that parsing the text gives the same value.
-#ifndef LONGHAUL_BASE_YAML_YAML_TEXT_H_
-#define LONGHAUL_BASE_YAML_YAML_TEXT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -17,5 +16,3 @@ std::string Exact(absl::Duration duration);
 std::string ExactBytes(uint64_t bytes);
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_BASE_YAML_YAML_TEXT_H_

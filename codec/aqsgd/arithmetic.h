@@ -1,7 +1,6 @@
 // Numbers and decisions of format.h. Plain types and arithmetic only: kernels for CPUs and GPUs
 // share them.
-#ifndef LONGHAUL_CODEC_AQSGD_ARITHMETIC_H_
-#define LONGHAUL_CODEC_AQSGD_ARITHMETIC_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -60,5 +59,3 @@ inline constexpr bool ExponentPossible(Kind kind, int exponent) {
 }
 
 }  // namespace longhaul::codec::aqsgd
-
-#endif  // LONGHAUL_CODEC_AQSGD_ARITHMETIC_H_

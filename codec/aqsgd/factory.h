@@ -1,6 +1,5 @@
 // The codec aqsgd (format.h).
-#ifndef LONGHAUL_CODEC_AQSGD_FACTORY_H_
-#define LONGHAUL_CODEC_AQSGD_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -18,5 +17,3 @@ Family Row();
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::aqsgd
-
-#endif  // LONGHAUL_CODEC_AQSGD_FACTORY_H_

@@ -40,8 +40,7 @@
 //   parameters in the header   offset size
 //   bits b (2..8)                   0    1
 //   zero                            1   15
-#ifndef LONGHAUL_CODEC_AQSGD_FORMAT_H_
-#define LONGHAUL_CODEC_AQSGD_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -83,5 +82,3 @@ CodecParameters ToHeader(const Params& params);
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
 
 }  // namespace longhaul::codec::aqsgd
-
-#endif  // LONGHAUL_CODEC_AQSGD_FORMAT_H_

@@ -2,8 +2,7 @@
 // continues. Encoders and decoders on CPUs and GPUs share both.
 //
 // Threads: as the store's (message_store.h). Errors: kInvalidArgument.
-#ifndef LONGHAUL_CODEC_AQSGD_RECORDS_H_
-#define LONGHAUL_CODEC_AQSGD_RECORDS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -55,5 +54,3 @@ Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry
                    bool remembers, const Layout& layout);
 
 }  // namespace longhaul::codec::aqsgd
-
-#endif  // LONGHAUL_CODEC_AQSGD_RECORDS_H_

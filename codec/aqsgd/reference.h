@@ -1,7 +1,6 @@
 // For tests: aqsgd in double precision, by the definition in format.h. Rounds to fp32 where
 // format.h does, so that the codes agree.
-#ifndef LONGHAUL_CODEC_AQSGD_REFERENCE_H_
-#define LONGHAUL_CODEC_AQSGD_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -41,5 +40,3 @@ ReferenceResult Reference(std::span<const float> x, const Shape& shape, const Pa
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::aqsgd
-
-#endif  // LONGHAUL_CODEC_AQSGD_REFERENCE_H_

@@ -20,8 +20,7 @@
 // uses at the same time.
 // Errors, before anything is queued: kInvalidArgument as in codec.h, kUnimplemented for a blob of
 // another version, kInternal for a refusal of the CUDA runtime.
-#ifndef LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
-#define LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -83,5 +82,3 @@ class CudaCodec {
 };
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_

@@ -3,8 +3,7 @@
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
 // Threads: pure functions. Errors, before anything is queued: kInvalidArgument for null or
 // misaligned memory and groups that are none, kInternal for a refusal of the CUDA runtime.
-#ifndef LONGHAUL_CODEC_CUDA_CUDA_SDP4BIT_H_
-#define LONGHAUL_CODEC_CUDA_CUDA_SDP4BIT_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -31,5 +30,3 @@ Status Sdp4bitMean(std::span<const void* const> parts, uint32_t own, uint64_t co
                    const longhaul::cuda::Stream& stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_CUDA_SDP4BIT_H_

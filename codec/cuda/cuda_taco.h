@@ -7,8 +7,7 @@
 // Threads: pure functions.
 // Errors, before anything is queued: kInvalidArgument as flat.h's, kInternal for a refusal of the
 // CUDA runtime.
-#ifndef LONGHAUL_CODEC_CUDA_CUDA_TACO_H_
-#define LONGHAUL_CODEC_CUDA_CUDA_TACO_H_
+#pragma once
 
 #include <cstdint>
 
@@ -30,5 +29,3 @@ Status TacoDecodeFlat(DeviceSpan payload, const taco::Params& params, void* out_
 Status TacoReduce(const TacoReduceArgs& args, const longhaul::cuda::Stream& stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_CUDA_TACO_H_

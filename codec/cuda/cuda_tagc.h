@@ -4,8 +4,7 @@
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
 // Threads: pure functions. Errors, before anything is queued: kInvalidArgument for null or
 // misaligned memory and sizes that cannot be, kInternal for a refusal of the CUDA runtime.
-#ifndef LONGHAUL_CODEC_CUDA_CUDA_TAGC_H_
-#define LONGHAUL_CODEC_CUDA_CUDA_TAGC_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -22,5 +21,3 @@ Status TagcSelect(const float* values_dev, uint64_t count, uint64_t keep, uint64
                   DeviceSpan scratch, const longhaul::cuda::Stream& stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_CUDA_TAGC_H_

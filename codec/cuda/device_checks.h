@@ -1,6 +1,5 @@
 // Checks of device memory that a caller names, before a kernel is queued.
-#ifndef LONGHAUL_CODEC_CUDA_DEVICE_CHECKS_H_
-#define LONGHAUL_CODEC_CUDA_DEVICE_CHECKS_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -24,5 +23,3 @@ inline Status CheckAligned(std::string_view codec, std::string_view what, const 
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_DEVICE_CHECKS_H_

@@ -2,8 +2,7 @@
 // codec/X/cuda/device.cc. cuda_codec.h checks arguments and blobs before it calls one.
 //
 // Threads: immutable; any. Errors: as in cuda_codec.h.
-#ifndef LONGHAUL_CODEC_CUDA_DEVICE_CODEC_H_
-#define LONGHAUL_CODEC_CUDA_DEVICE_CODEC_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -101,5 +100,3 @@ inline void SetNoise(const Context& context, uint32_t (&block)[4]) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_DEVICE_CODEC_H_

@@ -7,8 +7,7 @@
 // Encode and Decode queue what they learn; calls with the same tables must be on one stream.
 //
 // Threads: one at a time. Errors: kInvalidArgument as those of the codec on a CPU.
-#ifndef LONGHAUL_CODEC_CUDA_DEVICE_TABLES_H_
-#define LONGHAUL_CODEC_CUDA_DEVICE_TABLES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -76,5 +75,3 @@ class DeviceTables {
 };
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_DEVICE_TABLES_H_

@@ -1,7 +1,6 @@
 // Arguments that the kernels of several codecs share: plain types, compiled on both sides of dlopen
 // (base/cuda/table.h).
-#ifndef LONGHAUL_CODEC_CUDA_KERNEL_ARGS_H_
-#define LONGHAUL_CODEC_CUDA_KERNEL_ARGS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -44,5 +43,3 @@ constexpr uint64_t MaximaBytes(uint64_t samples) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_KERNEL_ARGS_H_

@@ -5,8 +5,7 @@
 //   return queue.Run(queue.kernels<FixedKernels>().encode, args, "queueing the encoder of fixed");
 //
 // Threads: any. The stream must outlive the queue.
-#ifndef LONGHAUL_CODEC_CUDA_KERNEL_QUEUE_H_
-#define LONGHAUL_CODEC_CUDA_KERNEL_QUEUE_H_
+#pragma once
 
 #include <algorithm>
 #include <span>
@@ -66,5 +65,3 @@ class KernelQueue {
 };
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_KERNEL_QUEUE_H_

@@ -3,8 +3,7 @@
 //
 // Every function queues work on `stream` (a cudaStream_t of `device`), allocates nothing, waits for
 // nothing, may be captured in a graph, and returns a code of the CUDA runtime, 0 for success.
-#ifndef LONGHAUL_CODEC_CUDA_KERNEL_TABLE_H_
-#define LONGHAUL_CODEC_CUDA_KERNEL_TABLE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -73,5 +72,3 @@ struct TagcSelectScratch {
 };
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_KERNEL_TABLE_H_

@@ -13,8 +13,7 @@
 // Threads: one at a time; the store's rules. Load does not wait: the copies of an earlier Load or
 // Fetch must be done. Errors: kInvalidArgument as those of the codec on a CPU; Remember also those
 // of the store.
-#ifndef LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_
-#define LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -69,5 +68,3 @@ class MessageStaging {
 };
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_

@@ -1,7 +1,6 @@
 // Stochastic rounding in fixed point, as format.h defines it. Arithmetic only: kernels for CPUs and
 // GPUs share it.
-#ifndef LONGHAUL_CODEC_FIXED_AT_RANDOM_H_
-#define LONGHAUL_CODEC_FIXED_AT_RANDOM_H_
+#pragma once
 
 #include <cstdint>
 
@@ -20,5 +19,3 @@ inline constexpr uint32_t RandomOrigin(uint32_t bits) {
 }
 
 }  // namespace longhaul::codec::fixed
-
-#endif  // LONGHAUL_CODEC_FIXED_AT_RANDOM_H_

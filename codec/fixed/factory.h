@@ -1,6 +1,5 @@
 // The codec fixed (format.h).
-#ifndef LONGHAUL_CODEC_FIXED_FACTORY_H_
-#define LONGHAUL_CODEC_FIXED_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -18,5 +17,3 @@ Family Row();
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::fixed
-
-#endif  // LONGHAUL_CODEC_FIXED_FACTORY_H_

@@ -28,8 +28,7 @@
 //   rounding (0 or 1)               1    1
 //   tile G (32, 64, 128)            2    2
 //   zero                            4   12
-#ifndef LONGHAUL_CODEC_FIXED_FORMAT_H_
-#define LONGHAUL_CODEC_FIXED_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -70,5 +69,3 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters);
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::fixed
-
-#endif  // LONGHAUL_CODEC_FIXED_FORMAT_H_

@@ -1,6 +1,5 @@
 // For tests: fixed in double precision, by the definition in format.h.
-#ifndef LONGHAUL_CODEC_FIXED_REFERENCE_H_
-#define LONGHAUL_CODEC_FIXED_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -31,5 +30,3 @@ ReferenceResult Reference(std::span<const double> x, const Shape& shape, const P
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::fixed
-
-#endif  // LONGHAUL_CODEC_FIXED_REFERENCE_H_

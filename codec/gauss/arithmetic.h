@@ -1,7 +1,6 @@
 // What format.h's steps 4 to 6 compute for a block or a value: arithmetic alone, so that kernels
 // for GPUs share it with those for CPUs.
-#ifndef LONGHAUL_CODEC_GAUSS_ARITHMETIC_H_
-#define LONGHAUL_CODEC_GAUSS_ARITHMETIC_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -87,5 +86,3 @@ struct BlockScale {
 };
 
 }  // namespace longhaul::codec::gauss
-
-#endif  // LONGHAUL_CODEC_GAUSS_ARITHMETIC_H_

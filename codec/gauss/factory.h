@@ -1,6 +1,5 @@
 // The codec gauss (format.h).
-#ifndef LONGHAUL_CODEC_GAUSS_FACTORY_H_
-#define LONGHAUL_CODEC_GAUSS_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -18,5 +17,3 @@ Family Row();
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::gauss
-
-#endif  // LONGHAUL_CODEC_GAUSS_FACTORY_H_

@@ -45,8 +45,7 @@
 //                                            blob's header says the payload's size
 //   block B (64, 128, 256, 512)     2    2
 //   zero                            4   12
-#ifndef LONGHAUL_CODEC_GAUSS_FORMAT_H_
-#define LONGHAUL_CODEC_GAUSS_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -88,5 +87,3 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters);
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::gauss
-
-#endif  // LONGHAUL_CODEC_GAUSS_FORMAT_H_

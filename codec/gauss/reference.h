@@ -1,6 +1,5 @@
 // For tests: gauss in double precision, by the definition of the transform and of the quantizer.
-#ifndef LONGHAUL_CODEC_GAUSS_REFERENCE_H_
-#define LONGHAUL_CODEC_GAUSS_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -31,5 +30,3 @@ ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, cons
 std::vector<double> LloydMax(uint32_t bits);
 
 }  // namespace longhaul::codec::gauss
-
-#endif  // LONGHAUL_CODEC_GAUSS_REFERENCE_H_

@@ -22,8 +22,7 @@
 // The disk's room for `records` is taken when the store is made, since a mapped page without room
 // ends the process. Threads: one at a time, but Forget, which any may call. Errors: by errno; a
 // full disk is kResourceExhausted.
-#ifndef LONGHAUL_CODEC_MESSAGES_FILE_STORE_H_
-#define LONGHAUL_CODEC_MESSAGES_FILE_STORE_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -93,5 +92,3 @@ class FileStore final : public MessageStore {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_MESSAGES_FILE_STORE_H_

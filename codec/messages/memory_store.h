@@ -1,6 +1,5 @@
 // Messages in memory, without undo: for measurements and tests.
-#ifndef LONGHAUL_CODEC_MESSAGES_MEMORY_STORE_H_
-#define LONGHAUL_CODEC_MESSAGES_MEMORY_STORE_H_
+#pragma once
 
 #include <vector>
 
@@ -29,5 +28,3 @@ class MemoryStore final : public MessageStore {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_MESSAGES_MEMORY_STORE_H_

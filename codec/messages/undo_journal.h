@@ -16,8 +16,7 @@
 //
 // Threads: Add and Replay one at a time; Forget at any time, on steps that are over. Errors: by
 // errno, naming the file; a full disk is kResourceExhausted.
-#ifndef LONGHAUL_CODEC_MESSAGES_UNDO_JOURNAL_H_
-#define LONGHAUL_CODEC_MESSAGES_UNDO_JOURNAL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -66,5 +65,3 @@ class UndoJournal {
 };
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_MESSAGES_UNDO_JOURNAL_H_

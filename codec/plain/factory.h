@@ -1,6 +1,5 @@
 // The codecs none, bf16 and fp16 (format.h).
-#ifndef LONGHAUL_CODEC_PLAIN_FACTORY_H_
-#define LONGHAUL_CODEC_PLAIN_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -18,5 +17,3 @@ Family Row(CodecId id);
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::plain
-
-#endif  // LONGHAUL_CODEC_PLAIN_FACTORY_H_

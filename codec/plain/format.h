@@ -5,8 +5,7 @@
 //
 // Parameters in the header: none (zeros). Narrowing rounds to nearest even. Values too large for
 // the format become infinities, as in IEEE 754. A NaN stays a NaN.
-#ifndef LONGHAUL_CODEC_PLAIN_FORMAT_H_
-#define LONGHAUL_CODEC_PLAIN_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -23,5 +22,3 @@ Dtype WireDtype(CodecId id);
 uint64_t EncodedBytes(const Shape& shape, CodecId id);
 
 }  // namespace longhaul::codec::plain
-
-#endif  // LONGHAUL_CODEC_PLAIN_FORMAT_H_

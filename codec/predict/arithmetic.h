@@ -1,6 +1,5 @@
 // Numbers of format.h that kernels for CPUs and GPUs share. Plain types and arithmetic only.
-#ifndef LONGHAUL_CODEC_PREDICT_ARITHMETIC_H_
-#define LONGHAUL_CODEC_PREDICT_ARITHMETIC_H_
+#pragma once
 
 #include <cstdint>
 
@@ -54,5 +53,3 @@ inline constexpr uint32_t RowWeight(uint32_t row, bool of_pairs) {
 }
 
 }  // namespace longhaul::codec::predict
-
-#endif  // LONGHAUL_CODEC_PREDICT_ARITHMETIC_H_

@@ -2,8 +2,7 @@
 // CPUs and GPUs share it.
 //
 // Errors: kInvalidArgument.
-#ifndef LONGHAUL_CODEC_PREDICT_CONTEXT_H_
-#define LONGHAUL_CODEC_PREDICT_CONTEXT_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -34,5 +33,3 @@ inline Dtype DtypeWithin(Kind kind, Dtype dtype) {
 Context ContextWithin(const Context& context);
 
 }  // namespace longhaul::codec::predict
-
-#endif  // LONGHAUL_CODEC_PREDICT_CONTEXT_H_

@@ -1,6 +1,5 @@
 // The codec predict (format.h).
-#ifndef LONGHAUL_CODEC_PREDICT_FACTORY_H_
-#define LONGHAUL_CODEC_PREDICT_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -20,5 +19,3 @@ Family Row();
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::predict
-
-#endif  // LONGHAUL_CODEC_PREDICT_FACTORY_H_

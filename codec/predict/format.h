@@ -43,8 +43,7 @@
 //   prior (0..1000)                 2    2
 //   rate (0..1), fp32               4    4
 //   zero                            8    8
-#ifndef LONGHAUL_CODEC_PREDICT_FORMAT_H_
-#define LONGHAUL_CODEC_PREDICT_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -103,5 +102,3 @@ uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index);
 std::vector<uint32_t> IdsOf(std::span<const std::byte> blob);
 
 }  // namespace longhaul::codec::predict
-
-#endif  // LONGHAUL_CODEC_PREDICT_FORMAT_H_

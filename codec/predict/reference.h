@@ -1,6 +1,5 @@
 // For tests: predict's tables in double precision, by the definition in format.h.
-#ifndef LONGHAUL_CODEC_PREDICT_REFERENCE_H_
-#define LONGHAUL_CODEC_PREDICT_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -41,5 +40,3 @@ class ReferenceTables {
 };
 
 }  // namespace longhaul::codec::predict
-
-#endif  // LONGHAUL_CODEC_PREDICT_REFERENCE_H_

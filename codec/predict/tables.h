@@ -6,8 +6,7 @@
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, ...));
 //
 // Threads: one at a time.
-#ifndef LONGHAUL_CODEC_PREDICT_TABLES_H_
-#define LONGHAUL_CODEC_PREDICT_TABLES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -61,5 +60,3 @@ class Tables {
 };
 
 }  // namespace longhaul::codec::predict
-
-#endif  // LONGHAUL_CODEC_PREDICT_TABLES_H_

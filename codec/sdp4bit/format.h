@@ -14,8 +14,7 @@
 // Gradients are transformed first (kHadamard): each 32 numbers in a row by the butterflies of
 // codec/simd/hadamard-inl.h, not scaled; the last ones are filled up with zeros. The inverse is the
 // same butterflies, times 2^-5. Sums are taken in between.
-#ifndef LONGHAUL_CODEC_SDP4BIT_FORMAT_H_
-#define LONGHAUL_CODEC_SDP4BIT_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -41,5 +40,3 @@ constexpr uint64_t Transformed(uint64_t count) {
 }
 
 }  // namespace longhaul::codec::sdp4bit
-
-#endif  // LONGHAUL_CODEC_SDP4BIT_FORMAT_H_

@@ -1,6 +1,5 @@
 // sdp4bit in double precision, after the paper's text and independent of the kernels. For tests.
-#ifndef LONGHAUL_CODEC_SDP4BIT_REFERENCE_H_
-#define LONGHAUL_CODEC_SDP4BIT_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -18,5 +17,3 @@ struct Neighbours {
 std::vector<Neighbours> Quantized(std::span<const float> values, uint32_t group);
 
 }  // namespace longhaul::codec::sdp4bit::reference
-
-#endif  // LONGHAUL_CODEC_SDP4BIT_REFERENCE_H_

@@ -2,8 +2,7 @@
 // Kernels on batches of tiles use tensor-inl.h.
 //
 // Threads: pure functions.
-#ifndef LONGHAUL_CODEC_SIMD_ELEMENTS_H_
-#define LONGHAUL_CODEC_SIMD_ELEMENTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -21,5 +20,3 @@ void LoadElements(const TensorView& in, uint64_t offset, size_t count, size_t si
 void StoreElements(const MutableTensorView& out, uint64_t offset, size_t count, float* values);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_SIMD_ELEMENTS_H_

@@ -3,8 +3,7 @@
 //
 // Threads: KernelTarget() may be called from any thread. UseKernelTarget() is for tests and
 // benchmarks, while no codec runs.
-#ifndef LONGHAUL_CODEC_SIMD_TARGETS_H_
-#define LONGHAUL_CODEC_SIMD_TARGETS_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -22,5 +21,3 @@ std::string KernelTarget();
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_SIMD_TARGETS_H_

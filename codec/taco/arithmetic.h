@@ -1,7 +1,6 @@
 // The 8-bit formats and a block's scale (format.h's steps 2 to 6): arithmetic alone, so that
 // kernels for GPUs share it with those for CPUs.
-#ifndef LONGHAUL_CODEC_TACO_ARITHMETIC_H_
-#define LONGHAUL_CODEC_TACO_ARITHMETIC_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -115,5 +114,3 @@ struct ScaleOf {
 };
 
 }  // namespace longhaul::codec::taco
-
-#endif  // LONGHAUL_CODEC_TACO_ARITHMETIC_H_

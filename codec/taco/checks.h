@@ -1,8 +1,7 @@
 // Checks of the arguments of flat.h's functions, on the host and on a GPU.
 //
 // Threads: pure functions. Errors: kInvalidArgument.
-#ifndef LONGHAUL_CODEC_TACO_CHECKS_H_
-#define LONGHAUL_CODEC_TACO_CHECKS_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -17,5 +16,3 @@ Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, ui
 Status CheckReduce(const TacoReduceArgs& args);
 
 }  // namespace longhaul::codec::taco
-
-#endif  // LONGHAUL_CODEC_TACO_CHECKS_H_

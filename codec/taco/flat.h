@@ -18,8 +18,7 @@
 // are the same. They wait for nothing, and allocate only when they fail.
 // Errors: kInvalidArgument for wrong sizes, null or misaligned pointers, before anything is
 // written. Payloads may have any content: what no encoder writes decodes to some numbers or NaN.
-#ifndef LONGHAUL_CODEC_TACO_FLAT_H_
-#define LONGHAUL_CODEC_TACO_FLAT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -70,5 +69,3 @@ struct TacoReduceArgs {
 Status TacoReduce(const TacoReduceArgs& args, Parallel* parallel = nullptr);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TACO_FLAT_H_

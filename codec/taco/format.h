@@ -43,8 +43,7 @@
 //   zero                            1    1
 //   block B (32 to 512)             2    2
 //   zero                            4   12
-#ifndef LONGHAUL_CODEC_TACO_FORMAT_H_
-#define LONGHAUL_CODEC_TACO_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -82,5 +81,3 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters);
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::taco
-
-#endif  // LONGHAUL_CODEC_TACO_FORMAT_H_

@@ -1,7 +1,6 @@
 // For tests and ablations: taco in double precision, by Algorithm 1 and in the symbols of the
 // paper, with its two numbers a block.
-#ifndef LONGHAUL_CODEC_TACO_REFERENCE_H_
-#define LONGHAUL_CODEC_TACO_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -48,5 +47,3 @@ double NumberOf(Format format, uint8_t code);
 double NearestNumber(Format format, double value);
 
 }  // namespace longhaul::codec::taco
-
-#endif  // LONGHAUL_CODEC_TACO_REFERENCE_H_

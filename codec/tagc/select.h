@@ -2,8 +2,7 @@
 // earlier. Bitmaps have bit k % 64 of word k / 64 for element k, and zeros behind the last element.
 //
 // Threads: pure functions. Nothing throws; Select allocates its histogram alone.
-#ifndef LONGHAUL_CODEC_TAGC_SELECT_H_
-#define LONGHAUL_CODEC_TAGC_SELECT_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -44,5 +43,3 @@ Threshold FindThreshold(std::span<const float> values, uint64_t keep);
 void Select(std::span<const float> values, uint64_t keep, std::span<uint64_t> bitmap);
 
 }  // namespace longhaul::codec::tagc
-
-#endif  // LONGHAUL_CODEC_TAGC_SELECT_H_

@@ -7,14 +7,14 @@
 // fail or succeed together like one large table and not like kBlock small ones.
 //
 // A cell is the sum, modulo 2^32, of fixed-point numbers. Such sums are exact in any order, and
-// so are the differences that peeling takes: signs and estimates are not needed. Which positions can be peeled depends on the positions alone. So whoever knows the
-// union of all kept positions finds out before anything is sent how many rows are enough, and which
-// positions cannot be had (their cells hold two or more positions for ever); these are left out of
-// the sketch and sent by themselves.
+// so are the differences that peeling takes: signs and estimates are not needed. Which positions
+// can be peeled depends on the positions alone. So whoever knows the union of all kept positions
+// finds out before anything is sent how many rows are enough, and which positions cannot be had
+// (their cells hold two or more positions for ever); these are left out of the sketch and sent by
+// themselves.
 //
 // Threads: pure functions.
-#ifndef LONGHAUL_CODEC_TAGC_SKETCH_H_
-#define LONGHAUL_CODEC_TAGC_SKETCH_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -79,5 +79,3 @@ bool Peel(const Sketch& sketch, std::span<const uint64_t> bitmap, std::span<uint
           std::span<uint32_t> numbers);
 
 }  // namespace longhaul::codec::tagc
-
-#endif  // LONGHAUL_CODEC_TAGC_SKETCH_H_

@@ -52,8 +52,7 @@
 //   G (32, 64, 128)                12    2
 //   rounding (0 or 1)              14    1
 //   zero                           15    1
-#ifndef LONGHAUL_CODEC_TAH_FORMAT_H_
-#define LONGHAUL_CODEC_TAH_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -105,5 +104,3 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters);
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::tah
-
-#endif  // LONGHAUL_CODEC_TAH_FORMAT_H_

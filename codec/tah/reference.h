@@ -1,6 +1,5 @@
 // For tests and ablations: TAH-Quant in double precision, step by step in the symbols of the paper.
-#ifndef LONGHAUL_CODEC_TAH_REFERENCE_H_
-#define LONGHAUL_CODEC_TAH_REFERENCE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -45,5 +44,3 @@ ReferenceResult Reference(std::span<const double> x, const Shape& shape, const P
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::tah
-
-#endif  // LONGHAUL_CODEC_TAH_REFERENCE_H_

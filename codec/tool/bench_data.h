@@ -1,6 +1,5 @@
 // Tensors for benchmarks.
-#ifndef LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
-#define LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -22,5 +21,3 @@ StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outlier
 std::vector<uint32_t> MakeIds(const Shape& shape, uint32_t vocabulary, bool equal);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TOOL_BENCH_DATA_H_

@@ -1,8 +1,7 @@
 // The commands of longhaul-codec, without its flags. Each returns the text for standard output.
 //
 // Errors: of files and bytes as a Status; codec strings have been checked by the caller.
-#ifndef LONGHAUL_CODEC_TOOL_COMMANDS_H_
-#define LONGHAUL_CODEC_TOOL_COMMANDS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -48,5 +47,3 @@ StatusOr<std::string> Bench(const ToolOptions& options);
 StatusOr<std::string> BenchCuda(const ToolOptions& options);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TOOL_COMMANDS_H_

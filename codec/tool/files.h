@@ -1,6 +1,5 @@
 // Encoding and decoding of whole arrays, with the buffers that this needs.
-#ifndef LONGHAUL_CODEC_TOOL_FILES_H_
-#define LONGHAUL_CODEC_TOOL_FILES_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -27,5 +26,3 @@ StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> bl
                                const Shape& shape, Dtype dtype, const Context& context = {});
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TOOL_FILES_H_

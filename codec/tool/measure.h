@@ -1,6 +1,5 @@
 // Errors that a codec makes on a tensor.
-#ifndef LONGHAUL_CODEC_TOOL_MEASURE_H_
-#define LONGHAUL_CODEC_TOOL_MEASURE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -33,5 +32,3 @@ StatusOr<NpyArray> Widen(const NpyArray& array);
 std::span<const float> Floats(const NpyArray& array);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TOOL_MEASURE_H_

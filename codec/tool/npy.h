@@ -4,8 +4,7 @@
 //
 // Threads: pure functions. Errors: kInvalidArgument, saying what the file has and what is read;
 // files may be hostile.
-#ifndef LONGHAUL_CODEC_TOOL_NPY_H_
-#define LONGHAUL_CODEC_TOOL_NPY_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -36,5 +35,3 @@ std::string FormatNpy(const TensorView& tensor);
 StatusOr<NpyArray> MakeArray(Dtype dtype, const Shape& shape);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TOOL_NPY_H_

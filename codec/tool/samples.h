@@ -1,6 +1,5 @@
 // The tensors on which codecs are compared.
-#ifndef LONGHAUL_CODEC_TOOL_SAMPLES_H_
-#define LONGHAUL_CODEC_TOOL_SAMPLES_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -21,5 +20,3 @@ struct Sample {
 StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_CODEC_TOOL_SAMPLES_H_

@@ -1,6 +1,5 @@
 // The codec zip (format.h).
-#ifndef LONGHAUL_CODEC_ZIP_FACTORY_H_
-#define LONGHAUL_CODEC_ZIP_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -16,5 +15,3 @@ Family Row();
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::zip
-
-#endif  // LONGHAUL_CODEC_ZIP_FACTORY_H_

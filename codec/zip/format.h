@@ -31,8 +31,7 @@
 // channels of other sizes, needs no pass over the tensor before, and is the same on every device.
 //
 // Parameters in the header: none (zeros).
-#ifndef LONGHAUL_CODEC_ZIP_FORMAT_H_
-#define LONGHAUL_CODEC_ZIP_FORMAT_H_
+#pragma once
 
 #include <cstdint>
 
@@ -59,5 +58,3 @@ Layout MakeLayout(uint64_t elements);
 uint64_t PayloadBytes(const Layout& layout, uint64_t escapes);
 
 }  // namespace longhaul::codec::zip
-
-#endif  // LONGHAUL_CODEC_ZIP_FORMAT_H_

@@ -1,6 +1,5 @@
 // The numbers of format.h, for kernels of every device.
-#ifndef LONGHAUL_CODEC_ZIP_GROUPS_H_
-#define LONGHAUL_CODEC_ZIP_GROUPS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -14,5 +13,3 @@ inline constexpr uint32_t kLanesAtTop = 8;  // of which the window's highest exp
 inline constexpr uint32_t kPlanes = 3;
 
 }  // namespace longhaul::codec::zip
-
-#endif  // LONGHAUL_CODEC_ZIP_GROUPS_H_

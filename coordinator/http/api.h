@@ -1,6 +1,5 @@
 // The JSON API of the dashboard (docs/design/formats.md, The dashboard's API).
-#ifndef LONGHAUL_COORDINATOR_HTTP_API_H_
-#define LONGHAUL_COORDINATOR_HTTP_API_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -64,5 +63,3 @@ class Api {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_API_H_

@@ -1,7 +1,6 @@
 // The thread pool of the dashboard's server, with a bounded number of threads and of waiting
 // connections.
-#ifndef LONGHAUL_COORDINATOR_HTTP_BOUNDED_THREADS_H_
-#define LONGHAUL_COORDINATOR_HTTP_BOUNDED_THREADS_H_
+#pragma once
 
 #include <httplib.h>
 
@@ -36,5 +35,3 @@ class BoundedThreads : public httplib::TaskQueue {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_BOUNDED_THREADS_H_

@@ -1,6 +1,5 @@
 // A run's curves over its steps, reduced to as many points as a screen can show.
-#ifndef LONGHAUL_COORDINATOR_HTTP_CURVES_H_
-#define LONGHAUL_COORDINATOR_HTTP_CURVES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -74,5 +73,3 @@ class CurveBook {
 std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curves);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_CURVES_H_

@@ -1,7 +1,6 @@
 // Serves the dashboard over HTTP to this machine alone: one page, its JSON API and a stream of
 // news. It cannot change anything.
-#ifndef LONGHAUL_COORDINATOR_HTTP_DASHBOARD_SERVER_H_
-#define LONGHAUL_COORDINATOR_HTTP_DASHBOARD_SERVER_H_
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -51,5 +50,3 @@ class DashboardServer {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_DASHBOARD_SERVER_H_

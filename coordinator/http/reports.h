@@ -1,6 +1,5 @@
 // Lists and reads reports of sweeps in a folder, for the dashboard to link to.
-#ifndef LONGHAUL_COORDINATOR_HTTP_REPORTS_H_
-#define LONGHAUL_COORDINATOR_HTTP_REPORTS_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -17,5 +16,3 @@ StatusOr<std::string> ReportsJson(const std::string& folder);
 StatusOr<std::string> ReadReport(const std::string& folder, std::string_view name);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_REPORTS_H_

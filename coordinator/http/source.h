@@ -1,6 +1,5 @@
 // The interface through which the dashboard reads the coordinator.
-#ifndef LONGHAUL_COORDINATOR_HTTP_SOURCE_H_
-#define LONGHAUL_COORDINATOR_HTTP_SOURCE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -37,5 +36,3 @@ class Source {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_SOURCE_H_

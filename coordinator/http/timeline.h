@@ -1,6 +1,5 @@
 // Shows one step of a run as a timeline: what each stage and each codec thread did when.
-#ifndef LONGHAUL_COORDINATOR_HTTP_TIMELINE_H_
-#define LONGHAUL_COORDINATOR_HTTP_TIMELINE_H_
+#pragma once
 
 #include <string>
 
@@ -14,5 +13,3 @@ namespace longhaul::coordinator {
 std::string TimelineJson(const v1::TraceReply& trace);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_TIMELINE_H_

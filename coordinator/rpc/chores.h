@@ -1,7 +1,6 @@
 // Long work that the state machine asks for: tokenizing data, and hashing copies of shards. Runs
 // off the shell's loop, on threads that wait for disks.
-#ifndef LONGHAUL_COORDINATOR_RPC_CHORES_H_
-#define LONGHAUL_COORDINATOR_RPC_CHORES_H_
+#pragma once
 
 #include <functional>
 
@@ -33,5 +32,3 @@ class Chores {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_CHORES_H_

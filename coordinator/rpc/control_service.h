@@ -1,6 +1,5 @@
 // ControlService: the calls of the CLI.
-#ifndef LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_
-#define LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_
+#pragma once
 
 #include <string>
 #include <utility>
@@ -77,5 +76,3 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_

@@ -1,6 +1,5 @@
 // A gRPC reactor that refuses a call at once.
-#ifndef LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_
-#define LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_
+#pragma once
 
 #include "base/status.h"
 #include "proto/rpc/status.h"
@@ -21,5 +20,3 @@ Reactor* FinishNow(const Status& status) {
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_

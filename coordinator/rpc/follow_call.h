@@ -3,8 +3,7 @@
 // gRPC serves all other calls with two threads on a small machine. Each of these may block while it
 // looks up a member or a run, because a change to those holds a lock until the standby has
 // confirmed it. So the standby's confirmation must arrive on another thread.
-#ifndef LONGHAUL_COORDINATOR_RPC_FOLLOW_CALL_H_
-#define LONGHAUL_COORDINATOR_RPC_FOLLOW_CALL_H_
+#pragma once
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
@@ -114,5 +113,3 @@ class FollowPort {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_FOLLOW_CALL_H_

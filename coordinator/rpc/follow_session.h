@@ -6,8 +6,7 @@
 // FollowCall's thread calls OnReadDone, OnWriteDone and OnDone, and never waits for the state.
 // Changed, Await and the blobs' methods may be called on any thread. The object keeps itself alive
 // until its call has ended (OnDone).
-#ifndef LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
-#define LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstddef>
@@ -116,5 +115,3 @@ class FollowSession : public FollowCall::Handler,
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_FOLLOW_SESSION_H_

@@ -1,7 +1,6 @@
 // Decides whether a caller is let in: who it is (GuardedPort), whether it is still a member
 // (Members), and whether its role has the right (rights.h). Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_RPC_GATE_H_
-#define LONGHAUL_COORDINATOR_RPC_GATE_H_
+#pragma once
 
 #include <string>
 
@@ -48,5 +47,3 @@ class Gate {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_GATE_H_

@@ -1,8 +1,7 @@
 // Limits on what workers and users send (sizes, counts and texts), checked before the state sees
 // it. Listed in docs/design/limits.md. Pure functions. Errors are kInvalidArgument and say what was
 // expected and what came, without repeating it.
-#ifndef LONGHAUL_COORDINATOR_RPC_INTAKE_H_
-#define LONGHAUL_COORDINATOR_RPC_INTAKE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -47,5 +46,3 @@ Status AdmitReport(v1::WorkerMessage* message);
 Status AdmitSubmit(const v1::SubmitRequest& request);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_INTAKE_H_

@@ -1,7 +1,6 @@
 // MemberService: members join, renew certificates, are listed and are revoked. Without TLS there
 // are no members, and every call says so.
-#ifndef LONGHAUL_COORDINATOR_RPC_MEMBER_SERVICE_H_
-#define LONGHAUL_COORDINATOR_RPC_MEMBER_SERVICE_H_
+#pragma once
 
 #include <optional>
 
@@ -47,5 +46,3 @@ class MemberServiceImpl : public v1::MemberService::CallbackService {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_MEMBER_SERVICE_H_

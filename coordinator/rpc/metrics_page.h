@@ -1,7 +1,6 @@
 // The coordinator's metrics for Prometheus: of itself, of runs and of workers
 // (docs/guide/metrics.md).
-#ifndef LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
-#define LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -40,5 +39,3 @@ Reading Read(const Shell& shell, const Leadership& leadership, const std::string
 metrics::Page PageOf(const Reading& reading);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_METRICS_PAGE_H_

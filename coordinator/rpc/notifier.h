@@ -1,6 +1,5 @@
 // Tells subscribed streams that there may be news. Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
-#define LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
+#pragma once
 
 #include <memory>
 #include <mutex>
@@ -36,5 +35,3 @@ class Notifier {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_

@@ -6,8 +6,7 @@
 // Uploads are remembered in memory only, for a day after they arrived or were last asked for, which
 // is how long garbage collection keeps them. After a restart of the coordinator a submitter uploads
 // again. Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_RPC_OWN_BLOBS_H_
-#define LONGHAUL_COORDINATOR_RPC_OWN_BLOBS_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -77,5 +76,3 @@ class OwnBlobs {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_OWN_BLOBS_H_

@@ -1,8 +1,7 @@
 // Calls of the CLI that wait for the state machine. Each is answered exactly once: by Answer, by
 // FailAll, or by whoever Drop returned true to. Thread-safe; callbacks run on the caller's thread,
 // without locks.
-#ifndef LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_
-#define LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_
+#pragma once
 
 #include <functional>
 #include <map>
@@ -62,5 +61,3 @@ class PendingCalls {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_

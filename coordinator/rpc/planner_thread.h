@@ -1,8 +1,7 @@
 // Computes plans and retuned plans off the shell's loop, as a search may take seconds. One thread
 // computes one after the other, in the order of requests, except that plans go before retuned
 // plans, because workers are held for a plan.
-#ifndef LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_
-#define LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_
+#pragma once
 
 #include <condition_variable>
 #include <functional>
@@ -11,9 +10,9 @@
 #include <stop_token>
 #include <thread>
 
-#include "coordinator/planner/planner.h"
-#include "coordinator/planner/retune.h"
 #include "coordinator/state/state.h"
+#include "planner/planner.h"
+#include "planner/retune.h"
 
 namespace longhaul::coordinator {
 
@@ -69,5 +68,3 @@ class PlannerThread {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_

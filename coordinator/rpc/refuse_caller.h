@@ -1,7 +1,6 @@
 // Ends a call without valid credentials: logs it (once a second for each address) and answers late,
 // so that nobody can try tokens at the network's speed.
-#ifndef LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_
-#define LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <grpcpp/alarm.h>
@@ -59,5 +58,3 @@ Reactor* RefuseCaller(const grpc::ServerContextBase& context, const Status& stat
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_

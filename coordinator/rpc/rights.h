@@ -1,6 +1,5 @@
 // The table of who may make which call, and what must belong to the caller. Pure.
-#ifndef LONGHAUL_COORDINATOR_RPC_RIGHTS_H_
-#define LONGHAUL_COORDINATOR_RPC_RIGHTS_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -71,5 +70,3 @@ bool MayAll(const Caller& caller);
 Status CheckOwner(const Caller& caller, const v1::RunStatus& run);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_RIGHTS_H_

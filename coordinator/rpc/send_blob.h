@@ -1,6 +1,5 @@
 // Sends a blob from the coordinator to a worker or to the CLI.
-#ifndef LONGHAUL_COORDINATOR_RPC_SEND_BLOB_H_
-#define LONGHAUL_COORDINATOR_RPC_SEND_BLOB_H_
+#pragma once
 
 #include <grpcpp/grpcpp.h>
 
@@ -15,5 +14,3 @@ grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const 
                                                   const v1::FetchBlobRequest& request);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_SEND_BLOB_H_

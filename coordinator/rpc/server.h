@@ -1,7 +1,6 @@
 // The whole coordinator as one object: store, state machine and gRPC server. main() and tests start
 // it.
-#ifndef LONGHAUL_COORDINATOR_RPC_SERVER_H_
-#define LONGHAUL_COORDINATOR_RPC_SERVER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -72,5 +71,3 @@ class CoordinatorServer {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_SERVER_H_

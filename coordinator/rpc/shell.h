@@ -4,8 +4,7 @@
 //
 // Every method may be called on any thread and does not block for long. The shell calls nothing
 // with its locks held. See docs/design/threading.md.
-#ifndef LONGHAUL_COORDINATOR_RPC_SHELL_H_
-#define LONGHAUL_COORDINATOR_RPC_SHELL_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -178,5 +177,3 @@ class Shell {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_SHELL_H_

@@ -1,6 +1,5 @@
 // The dashboard's Source over the shell and its store.
-#ifndef LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_
-#define LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -61,5 +60,3 @@ class NewsForDashboard : public Notifier::Subscriber {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_SHELL_SOURCE_H_

@@ -1,6 +1,5 @@
 // StandbyService: a standby follows this coordinator, and a coordinator that took over fences it.
-#ifndef LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_
-#define LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_
+#pragma once
 
 #include <utility>
 
@@ -32,5 +31,3 @@ class StandbyServiceImpl : public StandbyServiceBase {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_STANDBY_SERVICE_H_

@@ -1,7 +1,6 @@
 // Streams from the coordinator to the CLI: a run's state as it changes, and pages of the store. The
 // objects keep themselves alive until gRPC is done with them.
-#ifndef LONGHAUL_COORDINATOR_RPC_STREAMS_H_
-#define LONGHAUL_COORDINATOR_RPC_STREAMS_H_
+#pragma once
 
 #include <grpcpp/support/server_callback.h>
 
@@ -103,5 +102,3 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_STREAMS_H_

@@ -1,6 +1,5 @@
 // The coordinator's own check of a submission, with the same code as the CLI's.
-#ifndef LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_
-#define LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -29,5 +28,3 @@ StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& b
                             const Nameable& nameable);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_

@@ -1,6 +1,5 @@
 // Receives a blob from the CLI, or a copy of a shard from a worker.
-#ifndef LONGHAUL_COORDINATOR_RPC_UPLOAD_H_
-#define LONGHAUL_COORDINATOR_RPC_UPLOAD_H_
+#pragma once
 
 #include <grpcpp/support/server_callback.h>
 
@@ -32,5 +31,3 @@ grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, Wo
                                                       UploadRules rules = {});
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_UPLOAD_H_

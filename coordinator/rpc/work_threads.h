@@ -2,8 +2,7 @@
 // for another's as long as a thread is free.
 //
 // Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_RPC_WORK_THREADS_H_
-#define LONGHAUL_COORDINATOR_RPC_WORK_THREADS_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstddef>
@@ -52,5 +51,3 @@ class WorkThreads {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_WORK_THREADS_H_

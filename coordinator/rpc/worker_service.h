@@ -1,6 +1,5 @@
 // WorkerService: workers' sessions, and the files that they fetch.
-#ifndef LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
-#define LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
+#pragma once
 
 #include "absl/time/time.h"
 #include "coordinator/rpc/gate.h"
@@ -41,5 +40,3 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_

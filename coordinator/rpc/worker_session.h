@@ -2,8 +2,7 @@
 //
 // gRPC's threads call the On... methods, and the shell's loop calls the SessionSink's. The object
 // keeps itself alive until gRPC is done with it (OnDone).
-#ifndef LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_
-#define LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_
+#pragma once
 
 #include <grpcpp/support/server_callback.h>
 
@@ -90,5 +89,3 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_

@@ -1,6 +1,5 @@
 // Cuts a change of the store into pieces for the wire, as it may be longer than a message may be.
-#ifndef LONGHAUL_COORDINATOR_STANDBY_CHANGE_PIECES_H_
-#define LONGHAUL_COORDINATOR_STANDBY_CHANGE_PIECES_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -30,5 +29,3 @@ class ChangeJoiner {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_CHANGE_PIECES_H_

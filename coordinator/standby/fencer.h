@@ -1,8 +1,7 @@
 // Settles which coordinator commands when two do not follow each other. A coordinator that has
 // taken over tells its predecessor, as soon as that is back, that its term is over. A coordinator
 // that had a standby asks it whether it has taken over.
-#ifndef LONGHAUL_COORDINATOR_STANDBY_FENCER_H_
-#define LONGHAUL_COORDINATOR_STANDBY_FENCER_H_
+#pragma once
 
 #include <condition_variable>
 #include <mutex>
@@ -43,5 +42,3 @@ class Fencer {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_FENCER_H_

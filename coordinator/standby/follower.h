@@ -2,8 +2,7 @@
 // until it has to take over (takeover.h). It redials for ever.
 //
 // Threads: four of its own. Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STANDBY_FOLLOWER_H_
-#define LONGHAUL_COORDINATOR_STANDBY_FOLLOWER_H_
+#pragma once
 
 #include <grpcpp/grpcpp.h>
 
@@ -108,5 +107,3 @@ class Follower {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_FOLLOWER_H_

@@ -4,8 +4,7 @@
 //
 // <state-dir>/leadership.json keeps what must outlive the process (docs/design/formats.md). A state
 // directory without the file belongs to a coordinator in its first term.
-#ifndef LONGHAUL_COORDINATOR_STANDBY_LEADERSHIP_H_
-#define LONGHAUL_COORDINATOR_STANDBY_LEADERSHIP_H_
+#pragma once
 
 #include <cstdint>
 #include <mutex>
@@ -98,5 +97,3 @@ class Leadership {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_LEADERSHIP_H_

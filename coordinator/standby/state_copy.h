@@ -1,7 +1,6 @@
 // A standby's state directory while it follows: the copy of the coordinator's store, secrets and
 // blobs. One thread at a time, except blobs().
-#ifndef LONGHAUL_COORDINATOR_STANDBY_STATE_COPY_H_
-#define LONGHAUL_COORDINATOR_STANDBY_STATE_COPY_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -53,5 +52,3 @@ class StateCopy {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_STATE_COPY_H_

@@ -5,8 +5,7 @@
 //
 // If the workers stay away for long, the coordinator lives and writes records that the standby does
 // not get: its copy is then stale. Pure.
-#ifndef LONGHAUL_COORDINATOR_STANDBY_TAKEOVER_H_
-#define LONGHAUL_COORDINATOR_STANDBY_TAKEOVER_H_
+#pragma once
 
 #include <cstddef>
 #include <map>
@@ -48,5 +47,3 @@ enum class Verdict : unsigned char {
 Verdict Judge(const Contact& contact, MonoTime now);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_TAKEOVER_H_

@@ -1,8 +1,7 @@
 // The port of a standby that has not taken over. It answers calls with kUnavailable, so that
 // callers try another coordinator, and reports which workers ask for a session. GetTerm gets
 // kFailedPrecondition, which says that the standby has no term (fencer.h).
-#ifndef LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_
-#define LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -30,5 +29,3 @@ class WaitingPort {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STANDBY_WAITING_PORT_H_

@@ -1,7 +1,6 @@
 // Which blobs of the coordinator's store a run names. Pure. What is not named here, no worker may
 // fetch (rights.cc), and `longhaul gc` deletes (garbage.cc).
-#ifndef LONGHAUL_COORDINATOR_STATE_BLOB_NAMES_H_
-#define LONGHAUL_COORDINATOR_STATE_BLOB_NAMES_H_
+#pragma once
 
 #include <optional>
 #include <span>
@@ -28,5 +27,3 @@ void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BLOB_NAMES_H_

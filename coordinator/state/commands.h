@@ -1,7 +1,6 @@
 // What goes out of the state machine: writes for the store, then commands for the shell. Plain
 // data.
-#ifndef LONGHAUL_COORDINATOR_STATE_COMMANDS_H_
-#define LONGHAUL_COORDINATOR_STATE_COMMANDS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -13,12 +12,12 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "coordinator/planner/planner.h"
-#include "coordinator/planner/retune.h"
 #include "coordinator/state/ids.h"
 #include "coordinator/state/run_record.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
+#include "planner/planner.h"
+#include "planner/retune.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
 
@@ -148,5 +147,3 @@ struct TickResult {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_COMMANDS_H_

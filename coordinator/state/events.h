@@ -1,6 +1,5 @@
 // What comes into the state machine. Plain data.
-#ifndef LONGHAUL_COORDINATOR_STATE_EVENTS_H_
-#define LONGHAUL_COORDINATOR_STATE_EVENTS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -130,5 +129,3 @@ using Event =
                  event::GarbageAsked, event::CopyStored>;
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_EVENTS_H_

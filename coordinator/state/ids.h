@@ -1,6 +1,5 @@
 // What the state machine has numbers for, beside the identities of base/ids.h.
-#ifndef LONGHAUL_COORDINATOR_STATE_IDS_H_
-#define LONGHAUL_COORDINATOR_STATE_IDS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -16,5 +15,3 @@ using RequestId = Strong<struct RequestIdTag, uint64_t>;
 using ComputationId = Strong<struct ComputationIdTag, uint64_t>;
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_IDS_H_

@@ -1,6 +1,5 @@
 // What holds after every tick, whatever came in. In all builds.
-#ifndef LONGHAUL_COORDINATOR_STATE_INVARIANTS_H_
-#define LONGHAUL_COORDINATOR_STATE_INVARIANTS_H_
+#pragma once
 
 namespace longhaul::coordinator {
 
@@ -27,5 +26,3 @@ struct Invariants {
 void CheckInvariants(const Invariants& of);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_INVARIANTS_H_

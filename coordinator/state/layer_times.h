@@ -1,6 +1,5 @@
 // What workers say of how long a model's layers take. Pure.
-#ifndef LONGHAUL_COORDINATOR_STATE_LAYER_TIMES_H_
-#define LONGHAUL_COORDINATOR_STATE_LAYER_TIMES_H_
+#pragma once
 
 #include <string>
 
@@ -20,5 +19,3 @@ std::string MeasuredModel(const RunSpec& spec);
 bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LAYER_TIMES_H_

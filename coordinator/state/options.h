@@ -1,6 +1,5 @@
 // Limits and identities of a coordinator. Plain data.
-#ifndef LONGHAUL_COORDINATOR_STATE_OPTIONS_H_
-#define LONGHAUL_COORDINATOR_STATE_OPTIONS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -48,5 +47,3 @@ struct StateOptions {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_OPTIONS_H_

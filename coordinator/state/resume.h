@@ -1,6 +1,5 @@
 // What a run file may change when its run is resumed. Pure.
-#ifndef LONGHAUL_COORDINATOR_STATE_RESUME_H_
-#define LONGHAUL_COORDINATOR_STATE_RESUME_H_
+#pragma once
 
 #include <vector>
 
@@ -20,5 +19,3 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_RESUME_H_

@@ -1,6 +1,5 @@
 // What the store keeps of a run. Plain data.
-#ifndef LONGHAUL_COORDINATOR_STATE_RUN_RECORD_H_
-#define LONGHAUL_COORDINATOR_STATE_RUN_RECORD_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -78,5 +77,3 @@ struct StoredRuns {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_RUN_RECORD_H_

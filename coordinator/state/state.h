@@ -16,8 +16,7 @@
 // keeps what it alone knows. A component uses those of its own folder and of folders to the left:
 //
 //   ledger <- workers <- life <- shards <- planning, recovery <- queries <- sessions
-#ifndef LONGHAUL_COORDINATOR_STATE_STATE_H_
-#define LONGHAUL_COORDINATOR_STATE_STATE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -50,5 +49,3 @@ class State {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_STATE_H_

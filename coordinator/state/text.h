@@ -1,6 +1,5 @@
 // Small helpers for sentences. Pure.
-#ifndef LONGHAUL_COORDINATOR_STATE_TEXT_H_
-#define LONGHAUL_COORDINATOR_STATE_TEXT_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -19,5 +18,3 @@ std::string Quoted(std::string_view text);
 bool NaturalLess(std::string_view a, std::string_view b);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_TEXT_H_

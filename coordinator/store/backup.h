@@ -3,8 +3,7 @@
 // store as of one moment, so the coordinator may serve meanwhile.
 //
 //   <folder>/store.db  authority.pem  relay-secret  blobs/  shard-copies/
-#ifndef LONGHAUL_COORDINATOR_STORE_BACKUP_H_
-#define LONGHAUL_COORDINATOR_STORE_BACKUP_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -47,5 +46,3 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_BACKUP_H_

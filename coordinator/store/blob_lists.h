@@ -1,8 +1,7 @@
 // Reads which blobs a run's list names: the chunks of data sets, or the tensors of a published
 // model. It parses the list's format, so a hash that merely occurs in some text is not named.
 // Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STORE_BLOB_LISTS_H_
-#define LONGHAUL_COORDINATOR_STORE_BLOB_LISTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -41,5 +40,3 @@ class BlobLists {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_BLOB_LISTS_H_

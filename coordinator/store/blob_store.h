@@ -3,8 +3,7 @@
 // and verified or not at all.
 //
 // Thread-safe, but for BlobUpload and BlobReader: one call at a time.
-#ifndef LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
-#define LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -152,5 +151,3 @@ class BlobStore {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_

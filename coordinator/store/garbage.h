@@ -1,7 +1,6 @@
 // Deletes what no run names: blobs, copies of shards, old step records. The state machine's
 // decisions before that are in coordinator/state/garbage.cc.
-#ifndef LONGHAUL_COORDINATOR_STORE_GARBAGE_H_
-#define LONGHAUL_COORDINATOR_STORE_GARBAGE_H_
+#pragma once
 
 #include "absl/time/time.h"
 #include "base/status.h"
@@ -22,5 +21,3 @@ StatusOr<v1::CollectGarbageReply> CollectGarbage(const command::CollectGarbage& 
                                                  Store* store, absl::Duration age = kGarbageAge);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_GARBAGE_H_

@@ -4,8 +4,7 @@
 //   LH_RETURN_IF_ERROR(journal.Write(database, [&] { return insert.Bind(1, name).Run(); }));
 //
 // Thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STORE_JOURNAL_H_
-#define LONGHAUL_COORDINATOR_STORE_JOURNAL_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -48,5 +47,3 @@ class Journal {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_JOURNAL_H_

@@ -2,8 +2,7 @@
 // their secret. A member's name is kept for ever, so that nobody inherits another's runs.
 //
 // Thread-safe. Queries are answered from memory; changes are on disk when a call returns.
-#ifndef LONGHAUL_COORDINATOR_STORE_MEMBERS_H_
-#define LONGHAUL_COORDINATOR_STORE_MEMBERS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -79,5 +78,3 @@ class Members {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_MEMBERS_H_

@@ -1,7 +1,6 @@
 // Stores several protobuf messages in one column, each after its length. Internal to
 // coordinator/store.
-#ifndef LONGHAUL_COORDINATOR_STORE_MESSAGES_COLUMN_H_
-#define LONGHAUL_COORDINATOR_STORE_MESSAGES_COLUMN_H_
+#pragma once
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/delimited_message_util.h>
@@ -41,5 +40,3 @@ bool Split(std::string_view bytes, std::vector<M>* messages) {
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_MESSAGES_COLUMN_H_

@@ -1,6 +1,5 @@
 // Makes token files, once for each (data, tokenizer, share), and keeps them as blobs.
-#ifndef LONGHAUL_COORDINATOR_STORE_PREPARE_DATA_H_
-#define LONGHAUL_COORDINATOR_STORE_PREPARE_DATA_H_
+#pragma once
 
 #include <string>
 
@@ -34,5 +33,3 @@ class DataPreparer {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_PREPARE_DATA_H_

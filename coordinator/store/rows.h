@@ -1,6 +1,5 @@
 // Converts run records to rows of the table `runs` and back. Internal to coordinator/store.
-#ifndef LONGHAUL_COORDINATOR_STORE_ROWS_H_
-#define LONGHAUL_COORDINATOR_STORE_ROWS_H_
+#pragma once
 
 #include <string_view>
 
@@ -35,5 +34,3 @@ void BindRun(const RunRecord& record, sqlite::Statement* upsert);
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_ROWS_H_

@@ -1,7 +1,6 @@
 // The tables of the store, and how to open a file that may be anything. Internal to
 // coordinator/store.
-#ifndef LONGHAUL_COORDINATOR_STORE_SCHEMA_H_
-#define LONGHAUL_COORDINATOR_STORE_SCHEMA_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -24,5 +23,3 @@ Status DamagedStore(const std::string& path, std::string_view detail);
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_SCHEMA_H_

@@ -1,7 +1,6 @@
 // RAII wrappers of SQLite that return Status. Internal to coordinator/store. Not thread-safe: the
 // store holds a lock.
-#ifndef LONGHAUL_COORDINATOR_STORE_SQLITE_H_
-#define LONGHAUL_COORDINATOR_STORE_SQLITE_H_
+#pragma once
 
 #include <sqlite3.h>
 
@@ -85,5 +84,3 @@ class Database {
 };
 
 }  // namespace longhaul::coordinator::sqlite
-
-#endif  // LONGHAUL_COORDINATOR_STORE_SQLITE_H_

@@ -1,7 +1,6 @@
 // Ensures one coordinator per state directory, by an advisory lock on <state-dir>/lock, which the
 // kernel drops when the process ends in any way.
-#ifndef LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
-#define LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
+#pragma once
 
 #include <string>
 #include <utility>
@@ -26,5 +25,3 @@ class StateDirLock {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_

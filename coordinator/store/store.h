@@ -5,8 +5,7 @@
 // Thread-safe: one lock, held for a transaction or for one page of a reader. Errors: kDataLoss
 // (damage), kFailedPrecondition (other schema, no access), kResourceExhausted (disk full),
 // kUnavailable (I/O error). After an error the store is as before the call.
-#ifndef LONGHAUL_COORDINATOR_STORE_STORE_H_
-#define LONGHAUL_COORDINATOR_STORE_STORE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -66,5 +65,3 @@ class Store {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_STORE_H_

@@ -1,6 +1,5 @@
 // Converts a run's trace to the format of Chrome's trace viewer, which Perfetto opens.
-#ifndef LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_
-#define LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -21,5 +20,3 @@ std::string ToChromeTrace(const v1::TraceReply& trace);
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_COORDINATOR_VIEW_CHROME_TRACE_H_

@@ -1,7 +1,6 @@
 // Prints messages as JSON for `--json`: field names as in the .proto files, every field present,
 // numbers as numbers (doubles with all digits; null if not finite).
-#ifndef LONGHAUL_COORDINATOR_VIEW_JSON_H_
-#define LONGHAUL_COORDINATOR_VIEW_JSON_H_
+#pragma once
 
 #include <google/protobuf/message.h>
 
@@ -13,5 +12,3 @@ namespace longhaul {
 std::string ToJson(const google::protobuf::Message& message, bool indented);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_COORDINATOR_VIEW_JSON_H_

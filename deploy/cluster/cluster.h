@@ -2,8 +2,7 @@
 // prints progress on standard error, and returns an error that is a sentence for the user.
 // kCancelled: the user pressed Ctrl-C, and the command was undone. Call from a program's main
 // thread, before it starts others.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_H_
-#define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -77,5 +76,3 @@ Status KillDaemon(const std::string& name, const std::string& daemon);
 Status RestartDaemon(const std::string& name, const std::string& daemon, absl::Duration patience);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_CLUSTER_H_

@@ -1,8 +1,7 @@
 // `longhaul cluster up|down|status|link|kill|start`: a local cluster for trying things. The
 // coordinator and N workers run in network namespaces of their own, joined by a bridge whose links
 // are shaped by tc (network.h has the layout).
-#ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_
-#define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_
+#pragma once
 
 #include <string>
 
@@ -30,5 +29,3 @@ CLI::App* AddClusterCommand(CLI::App& app, int* exit_code);
 void AddWorkerDevices(CLI::App* command, std::string* device);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_

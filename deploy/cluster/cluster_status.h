@@ -1,6 +1,5 @@
 // `longhaul cluster status`: what a cluster is doing right now.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_STATUS_H_
-#define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_STATUS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -51,5 +50,3 @@ std::string FormatClusterTable(const ClusterView& view);
 std::string FormatClusterJson(const ClusterView& view);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_CLUSTER_STATUS_H_

@@ -1,6 +1,5 @@
 // Asks a cluster's coordinator which workers are connected.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_COORDINATOR_PROBE_H_
-#define LONGHAUL_DEPLOY_CLUSTER_COORDINATOR_PROBE_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -34,5 +33,3 @@ class CoordinatorProbe {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_COORDINATOR_PROBE_H_

@@ -1,6 +1,5 @@
 // The daemons of a local cluster: how they are called, started and waited for.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_DAEMONS_H_
-#define LONGHAUL_DEPLOY_CLUSTER_DAEMONS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -44,5 +43,3 @@ Status WaitUntilConnected(const ClusterState& state, std::string_view only, Dead
                           ProgressLine* progress, InterruptGuard* interrupts);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_DAEMONS_H_

@@ -1,6 +1,5 @@
 // Applies what a cluster's state asks of its links: by tc, and by the relay.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_LINKS_H_
-#define LONGHAUL_DEPLOY_CLUSTER_LINKS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -35,5 +34,3 @@ Status ApplyLinks(const ClusterState& before, ClusterState* after);
 Status StartRelay(ClusterState* state);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_LINKS_H_

@@ -1,6 +1,5 @@
 // One command at a time changes a cluster.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_LOCK_H_
-#define LONGHAUL_DEPLOY_CLUSTER_LOCK_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -31,5 +30,3 @@ class ClusterLock {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_LOCK_H_

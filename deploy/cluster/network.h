@@ -18,8 +18,7 @@
 // Everything is found again by these names alone.
 //
 // Functions that change something run `ip`, and leave half-made networks to DestroyNetwork.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_NETWORK_H_
-#define LONGHAUL_DEPLOY_CLUSTER_NETWORK_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -74,5 +73,3 @@ NetworkRemains FindNetwork(std::string_view cluster);
 Status DestroyNetwork(std::string_view cluster);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_NETWORK_H_

@@ -5,8 +5,7 @@
 // `cluster down` finds it even when the state file is lost.
 //
 // Not thread-safe with respect to fork: call from a program's main thread.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_PROCESS_H_
-#define LONGHAUL_DEPLOY_CLUSTER_PROCESS_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -54,5 +53,3 @@ Status KillProcess(const ProcessIdentity& process);
 std::string LogTail(const std::string& path, int lines);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_PROCESS_H_

@@ -1,6 +1,5 @@
 // Checks what a local cluster needs of the machine.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_
-#define LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -24,5 +23,3 @@ Machine ThisMachine();
 Status CheckRequirements(const Machine& machine);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_

@@ -20,8 +20,7 @@
 // counters.
 //
 // Pure functions, except the last three, which run tc.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_SHAPING_H_
-#define LONGHAUL_DEPLOY_CLUSTER_SHAPING_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -99,5 +98,3 @@ Status Reshape(const Interface& interface, Shaper shaper, const LineShape& to);
 StatusOr<std::optional<LinkCounters>> ReadCounters(const Interface& interface, Shaper shaper);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_SHAPING_H_

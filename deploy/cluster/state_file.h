@@ -9,8 +9,7 @@
 // above. `cluster down` works without the file.
 //
 // Thread-safe: plain data and functions of the file system.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_
-#define LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -119,5 +118,3 @@ std::string ClusterStateToJson(const ClusterState& state);
 StatusOr<ClusterState> ClusterStateFromJson(std::string_view text);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_

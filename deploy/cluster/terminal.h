@@ -1,6 +1,5 @@
 // Progress lines and Ctrl-C for the cluster's commands.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_
-#define LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_
+#pragma once
 
 #include <signal.h>
 
@@ -43,5 +42,3 @@ class InterruptGuard {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_

@@ -1,7 +1,6 @@
 // `longhaul data prepare|show`: makes data sets from texts and token files. Python (longhaul_data/)
 // does the work, because tokenizing needs the PyPI package tokenizers.
-#ifndef LONGHAUL_DEPLOY_DATA_DATA_COMMAND_H_
-#define LONGHAUL_DEPLOY_DATA_DATA_COMMAND_H_
+#pragma once
 
 #include "deploy/python_program.h"
 
@@ -18,5 +17,3 @@ PythonPart DataPart();
 CLI::App* AddDataCommand(CLI::App& app, int* exit_code);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_DATA_DATA_COMMAND_H_

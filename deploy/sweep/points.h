@@ -1,6 +1,5 @@
 // The points of a sweep: one run each. Pure.
-#ifndef LONGHAUL_DEPLOY_SWEEP_POINTS_H_
-#define LONGHAUL_DEPLOY_SWEEP_POINTS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -44,5 +43,3 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
 
 }  // namespace longhaul::cli
-
-#endif  // LONGHAUL_DEPLOY_SWEEP_POINTS_H_

@@ -5,8 +5,8 @@
 
 #include "codec/codec.h"
 #include "codec/registry.h"
-#include "coordinator/planner/pipeline_cost.h"
-#include "coordinator/planner/replicas.h"
+#include "planner/pipeline_cost.h"
+#include "planner/replicas.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/schedule/simulator.h"
 

@@ -1,7 +1,6 @@
 // Predicts a point's step from its plan and from the links as the sweep set them. The coordinator's
 // own prediction, in the plan, only knows what it could measure of the links. Pure.
-#ifndef LONGHAUL_DEPLOY_SWEEP_PREDICTION_H_
-#define LONGHAUL_DEPLOY_SWEEP_PREDICTION_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -28,5 +27,3 @@ StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second);
 
 }  // namespace longhaul::cli
-
-#endif  // LONGHAUL_DEPLOY_SWEEP_PREDICTION_H_

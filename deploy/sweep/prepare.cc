@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/version.h"
+#include "cli/submission.h"
 #include "codec/registry.h"
-#include "coordinator/cli/submission.h"
 #include "deploy/cluster/requirements.h"
 #include "deploy/sweep/prediction.h"
 

@@ -1,6 +1,5 @@
 // All that is checked before a sweep starts: the sweep file, its base run, every point, the data.
-#ifndef LONGHAUL_DEPLOY_SWEEP_PREPARE_H_
-#define LONGHAUL_DEPLOY_SWEEP_PREPARE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -8,8 +7,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "coordinator/cli/interrupt.h"
-#include "coordinator/cli/terminal.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "deploy/sweep/points.h"
 #include "deploy/sweep/sweep_spec.h"
 
@@ -39,5 +38,3 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
 std::string ToJson(const PreparedSweep& sweep);
 
 }  // namespace longhaul::cli
-
-#endif  // LONGHAUL_DEPLOY_SWEEP_PREPARE_H_

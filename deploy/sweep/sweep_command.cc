@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/client.h"
 #include "codec/registry.h"
-#include "coordinator/cli/client.h"
 #include "deploy/cluster/cluster_command.h"
 #include "deploy/python_program.h"
 #include "deploy/sweep/prediction.h"

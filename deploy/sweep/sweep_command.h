@@ -1,13 +1,10 @@
 // `longhaul sweep`.
-#ifndef LONGHAUL_DEPLOY_SWEEP_SWEEP_COMMAND_H_
-#define LONGHAUL_DEPLOY_SWEEP_SWEEP_COMMAND_H_
+#pragma once
 
-#include "coordinator/cli/program.h"
+#include "cli/program.h"
 
 namespace longhaul::cli {
 
 CLI::App* AddSweepCommand(Program& program);
 
 }  // namespace longhaul::cli
-
-#endif  // LONGHAUL_DEPLOY_SWEEP_SWEEP_COMMAND_H_

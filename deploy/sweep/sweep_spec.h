@@ -3,8 +3,7 @@
 //
 // Thread-safe (plain data and pure functions). Errors: ParseSweepSpec reports *all* errors of a
 // file, one per line as "file:line:column: what was expected, what came, what to do".
-#ifndef LONGHAUL_DEPLOY_SWEEP_SWEEP_SPEC_H_
-#define LONGHAUL_DEPLOY_SWEEP_SWEEP_SPEC_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -57,5 +56,3 @@ std::string RateText(uint64_t bits_per_second);
 std::string DelayText(absl::Duration delay);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_DEPLOY_SWEEP_SWEEP_SPEC_H_

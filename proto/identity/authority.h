@@ -4,8 +4,7 @@
 //
 // Immutable, so any thread may use it. Errors: kInvalidArgument (bytes from outside),
 // kFailedPrecondition (files), kInternal (OpenSSL).
-#ifndef LONGHAUL_PROTO_IDENTITY_AUTHORITY_H_
-#define LONGHAUL_PROTO_IDENTITY_AUTHORITY_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -53,5 +52,3 @@ class Authority {
 StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_IDENTITY_AUTHORITY_H_

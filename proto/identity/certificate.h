@@ -1,7 +1,6 @@
 // Parses certificates. Pure. Whether a certificate is valid was decided before: TLS has checked it
 // against the authority.
-#ifndef LONGHAUL_PROTO_IDENTITY_CERTIFICATE_H_
-#define LONGHAUL_PROTO_IDENTITY_CERTIFICATE_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -30,5 +29,3 @@ StatusOr<std::string> Fingerprint(std::string_view pem);
 StatusOr<std::string> RequestedKey(std::string_view request_pem);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_IDENTITY_CERTIFICATE_H_

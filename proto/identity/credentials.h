@@ -1,8 +1,7 @@
 // A member's own key, its certificate and the authority that it trusts, one after the other in a
 // PEM file of mode 0600. FILE.joining holds only the key, from an attempt to join that has not
 // succeeded yet; the next attempt uses the same key. Pure, except the two functions of files.
-#ifndef LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_
-#define LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -38,5 +37,3 @@ Status StoreCredentials(const std::string& path, const Credentials& credentials)
 absl::Time RenewalTime(const MemberCertificate& certificate);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_IDENTITY_CREDENTIALS_H_

@@ -5,8 +5,7 @@
 // FINGERPRINT: SHA-256 of the authority's certificate, so that the joining side recognises the
 // coordinator before it sends anything. SECRET: 24 random bytes; the coordinator keeps their
 // SHA-256. Both are lower-case hexadecimal. See docs/design/formats.md. Pure.
-#ifndef LONGHAUL_PROTO_IDENTITY_JOIN_TOKEN_H_
-#define LONGHAUL_PROTO_IDENTITY_JOIN_TOKEN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -41,5 +40,3 @@ StatusOr<JoinToken> ParseJoinToken(std::string_view text);
 bool MayJoinAs(Role token, Role wanted);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_IDENTITY_JOIN_TOKEN_H_

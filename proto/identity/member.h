@@ -1,6 +1,5 @@
 // The members of an installation and their roles. Pure.
-#ifndef LONGHAUL_PROTO_IDENTITY_MEMBER_H_
-#define LONGHAUL_PROTO_IDENTITY_MEMBER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -31,5 +30,3 @@ Status CheckMember(const Member& member);
 std::string MemberNameFrom(std::string_view text);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_IDENTITY_MEMBER_H_

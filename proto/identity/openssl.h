@@ -1,6 +1,5 @@
 // RAII wrappers of OpenSSL's objects, and its error texts. Internal to proto/identity.
-#ifndef LONGHAUL_PROTO_IDENTITY_OPENSSL_H_
-#define LONGHAUL_PROTO_IDENTITY_OPENSSL_H_
+#pragma once
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
@@ -42,5 +41,3 @@ StatusOr<std::string> ToPem(X509* certificate);
 StatusOr<std::string> ToPem(X509_REQ* request);
 
 }  // namespace longhaul::openssl
-
-#endif  // LONGHAUL_PROTO_IDENTITY_OPENSSL_H_

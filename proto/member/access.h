@@ -15,8 +15,7 @@
 //   stub.Get()->FetchBlob(&context, request);  // kUnavailable: stub.DoesNotServe();
 //
 // Thread-safe.
-#ifndef LONGHAUL_PROTO_MEMBER_ACCESS_H_
-#define LONGHAUL_PROTO_MEMBER_ACCESS_H_
+#pragma once
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
@@ -162,5 +161,3 @@ class StubOf {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_MEMBER_ACCESS_H_

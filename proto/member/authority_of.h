@@ -1,6 +1,5 @@
 // Fetches the authority's certificate for somebody who only has a join token.
-#ifndef LONGHAUL_PROTO_MEMBER_AUTHORITY_OF_H_
-#define LONGHAUL_PROTO_MEMBER_AUTHORITY_OF_H_
+#pragma once
 
 #include <string>
 
@@ -17,5 +16,3 @@ StatusOr<std::string> AuthorityOf(const std::string& address, const std::string&
                                   Deadline deadline);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_MEMBER_AUTHORITY_OF_H_

@@ -1,8 +1,7 @@
 // Bearer tokens for coordinators without TLS (base/token.h), in the metadata of every call. gRPC's
 // own call credentials need a secure channel, so the token is added to each ClientContext here.
 // Thread-safe.
-#ifndef LONGHAUL_PROTO_RPC_AUTH_H_
-#define LONGHAUL_PROTO_RPC_AUTH_H_
+#pragma once
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/server_context.h>
@@ -26,5 +25,3 @@ std::string PeerHost(const grpc::ServerContextBase& context);
 Status CheckToken(const grpc::ServerContextBase& context, std::string_view token);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_RPC_AUTH_H_

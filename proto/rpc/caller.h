@@ -1,6 +1,5 @@
 // The identity of a caller, as proved by its connection. Thread-safe.
-#ifndef LONGHAUL_PROTO_RPC_CALLER_H_
-#define LONGHAUL_PROTO_RPC_CALLER_H_
+#pragma once
 
 #include <grpcpp/server_context.h>
 
@@ -25,5 +24,3 @@ struct Caller {
 StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_RPC_CALLER_H_

@@ -1,6 +1,5 @@
 // Settings of this project's gRPC channels and servers: credentials, keepalive, sizes.
-#ifndef LONGHAUL_PROTO_RPC_CHANNEL_H_
-#define LONGHAUL_PROTO_RPC_CHANNEL_H_
+#pragma once
 
 #include <grpcpp/channel.h>
 #include <grpcpp/security/credentials.h>
@@ -64,5 +63,3 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
 void ConfigureServer(grpc::ServerBuilder* builder);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_RPC_CHANNEL_H_

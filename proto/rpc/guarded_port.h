@@ -10,8 +10,7 @@
 // A connection's first call must fit into kMaxStrangerBytes, together with the TLS handshake and
 // everything streamed before its first answer, because a unary handler only runs when the whole
 // request is there. Clients that send more make a small call first.
-#ifndef LONGHAUL_PROTO_RPC_GUARDED_PORT_H_
-#define LONGHAUL_PROTO_RPC_GUARDED_PORT_H_
+#pragma once
 
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
@@ -69,5 +68,3 @@ class GuardedPort {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_RPC_GUARDED_PORT_H_

@@ -8,8 +8,7 @@
 // a second descriptor.
 //
 // Threads: everything on the loop.
-#ifndef LONGHAUL_PROTO_RPC_LISTENER_H_
-#define LONGHAUL_PROTO_RPC_LISTENER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -92,5 +91,3 @@ std::string PeerTextOf(int fd);
 std::string PeerText(const std::string& grpc_peer);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_RPC_LISTENER_H_

@@ -1,6 +1,5 @@
 // Converts Status to and from gRPC. The codes are the same; the message is for people. Pure.
-#ifndef LONGHAUL_PROTO_RPC_STATUS_H_
-#define LONGHAUL_PROTO_RPC_STATUS_H_
+#pragma once
 
 #include <grpcpp/support/status.h>
 
@@ -17,5 +16,3 @@ grpc::Status ToGrpc(const Status& status);
 Status FromGrpc(const grpc::Status& status, std::string_view what = {});
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_PROTO_RPC_STATUS_H_

@@ -1,5 +1,6 @@
 // Messages between two workers that read the same data sets, over a link of their own
-// (worker/rpc/chunk_peers.h). Words travel on the control lane, pieces of chunks on the bulk lane.
+// (worker/epoch/chunk_peers.h). Words travel on the control lane, pieces of chunks on the bulk
+// lane.
 //
 //   an ask, 24 bytes                  "not here", 8 bytes      a piece
 //   0   1 byte   1                    0   1 byte   2           0   4 bytes  request
@@ -14,8 +15,7 @@
 //
 // The asking side numbers its requests from 0. Sizes and hashes are in the run's list, which both
 // sides have.
-#ifndef LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_
-#define LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -54,5 +54,3 @@ std::string EncodeChunkPieceHeader(uint32_t request);
 StatusOr<ChunkPiece> DecodeChunkPiece(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_

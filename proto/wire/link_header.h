@@ -21,8 +21,7 @@
 // Version 3: links may be sealed, and a hello says so.
 // Version 2: data and goodbyes are held by their sender until acknowledged, and a broken link goes
 // on over new connections (transport/p2p/core/hello.h). Version 1 could not, and is not spoken.
-#ifndef LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
-#define LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -82,5 +81,3 @@ StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
                                       LinkGuard guard = LinkGuard::kChecksum);
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_LINK_HEADER_H_

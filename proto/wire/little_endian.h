@@ -1,6 +1,5 @@
 // Little-endian integers at any address. Pure functions.
-#ifndef LONGHAUL_PROTO_WIRE_LITTLE_ENDIAN_H_
-#define LONGHAUL_PROTO_WIRE_LITTLE_ENDIAN_H_
+#pragma once
 
 #include <concepts>
 #include <cstddef>
@@ -26,5 +25,3 @@ void PutLe(std::span<std::byte> bytes, size_t at, T value) {
 }
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_LITTLE_ENDIAN_H_

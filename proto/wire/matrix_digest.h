@@ -5,8 +5,7 @@
 //        0    8  digest   XXH3-64 of digests in a row, 8 bytes each: XXH3-64 of the matrix, fp32,
 //                         and of each of its moments, in a snapshot's order, after the header's
 //                         step
-#ifndef LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_
-#define LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -33,5 +32,3 @@ inline StatusOr<uint64_t> DecodeMatrixDigest(std::span<const std::byte> bytes) {
 }
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_

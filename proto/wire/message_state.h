@@ -5,8 +5,7 @@
 //   offset size  field
 //        0    8  forward    digest of the activations' messages, 0 for none
 //        8    8  backward   of the gradients'
-#ifndef LONGHAUL_PROTO_WIRE_MESSAGE_STATE_H_
-#define LONGHAUL_PROTO_WIRE_MESSAGE_STATE_H_
+#pragma once
 
 #include <bit>
 #include <cstddef>
@@ -45,5 +44,3 @@ inline StatusOr<MessageState> DecodeMessageState(std::span<const std::byte> byte
 }
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_MESSAGE_STATE_H_

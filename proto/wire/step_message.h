@@ -8,8 +8,7 @@
 //                               finite (no optimizer step; the run ends, or trains on, as
 //                               train.on_nonfinite says); all others zero
 //       12    4  reserved, zero
-#ifndef LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_
-#define LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_
+#pragma once
 
 #include <bit>
 #include <cstddef>
@@ -62,5 +61,3 @@ inline StatusOr<StepMessage> DecodeStepMessage(std::span<const std::byte> bytes)
 }
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_

@@ -26,8 +26,7 @@
 //       80    4  chunk
 //       84    4  chunks
 //       88    8  reserved, zero
-#ifndef LONGHAUL_PROTO_WIRE_TENSOR_HEADER_H_
-#define LONGHAUL_PROTO_WIRE_TENSOR_HEADER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -78,5 +77,3 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
 StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_TENSOR_HEADER_H_

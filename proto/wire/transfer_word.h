@@ -1,4 +1,4 @@
-// What the receiver of a checkpoint's copy says to its sender (worker/rpc/shard_transfers.h), on
+// What the receiver of a checkpoint's copy says to its sender (worker/shards/shard_transfers.h), on
 // the control lane. The sender only sends the coded files, on the bulk lane
 // (worker/checkpoint/shard_coding.h).
 //
@@ -6,8 +6,7 @@
 //   every
 //                            file is whole and on the disk
 //   else                     why the copy is not taken, as text
-#ifndef LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_
-#define LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_
+#pragma once
 
 #include <bit>
 #include <cstddef>
@@ -62,5 +61,3 @@ inline TransferWord DecodeTransferWord(std::span<const std::byte> bytes) {
 }
 
 }  // namespace longhaul::wire
-
-#endif  // LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_

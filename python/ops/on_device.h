@@ -2,8 +2,7 @@
 //
 // Threads: any. Errors: thrown, as in tensors.h. Nothing here waits for a GPU but ReadHeader and
 // the check that Decode makes where the blob is foreign.
-#ifndef LONGHAUL_PYTHON_OPS_ON_DEVICE_H_
-#define LONGHAUL_PYTHON_OPS_ON_DEVICE_H_
+#pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -48,5 +47,3 @@ codec::cuda::DeviceSpan DeviceSpanOf(const at::Tensor& bytes);
 std::span<std::byte> HostSpanOf(const at::Tensor& bytes);
 
 }  // namespace longhaul::ops
-
-#endif  // LONGHAUL_PYTHON_OPS_ON_DEVICE_H_

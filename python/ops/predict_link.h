@@ -7,8 +7,7 @@
 //
 // Threads: one at a time. Errors: thrown, as in tensors.h. transfer waits for no GPU, but where
 // blobs have no fixed size.
-#ifndef LONGHAUL_PYTHON_OPS_PREDICT_LINK_H_
-#define LONGHAUL_PYTHON_OPS_PREDICT_LINK_H_
+#pragma once
 
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
@@ -55,5 +54,3 @@ class PredictLink : public torch::CustomClassHolder {
 };
 
 }  // namespace longhaul::ops
-
-#endif  // LONGHAUL_PYTHON_OPS_PREDICT_LINK_H_

@@ -3,8 +3,7 @@
 // Threads: any. Errors are thrown, for PyTorch's dispatcher is the caller: ValueError for bad
 // arguments and bytes, NotImplementedError for blobs of another version, TypeError for dtypes that
 // no codec takes, else RuntimeError.
-#ifndef LONGHAUL_PYTHON_OPS_TENSORS_H_
-#define LONGHAUL_PYTHON_OPS_TENSORS_H_
+#pragma once
 
 #include <ATen/core/Tensor.h>
 
@@ -37,5 +36,3 @@ codec::Context ContextOf(int64_t seed, std::string_view direction);
 std::shared_ptr<const codec::cuda::CudaCodec> FindCodec(std::string_view text);
 
 }  // namespace longhaul::ops
-
-#endif  // LONGHAUL_PYTHON_OPS_TENSORS_H_

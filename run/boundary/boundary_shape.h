@@ -1,6 +1,5 @@
 // Shapes of the tensors that a run sends between its stages.
-#ifndef LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_
-#define LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -38,5 +37,3 @@ inline codec::Shape SliceShape(const RunSpec& spec) {
 }
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_

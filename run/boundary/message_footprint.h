@@ -1,6 +1,5 @@
 // Predicts the disk that message buffers of a codec with state take. Pure.
-#ifndef LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_
-#define LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -27,5 +26,3 @@ MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t recor
 double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_

@@ -3,8 +3,7 @@
 // folder may be, and fetches the chunks whose tokens it needs.
 //
 // Plain data, pure functions; thread-safe.
-#ifndef LONGHAUL_RUN_DATA_DATA_SET_H_
-#define LONGHAUL_RUN_DATA_DATA_SET_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -82,5 +81,3 @@ std::string ToJson(const Mixture& mixture);
 StatusOr<Mixture> MixtureFromJson(std::string_view json);
 
 }  // namespace longhaul::data
-
-#endif  // LONGHAUL_RUN_DATA_DATA_SET_H_

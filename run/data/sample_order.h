@@ -3,8 +3,7 @@
 // numbered over all training tokens of a run.
 //
 // One thread at a time.
-#ifndef LONGHAUL_RUN_DATA_SAMPLE_ORDER_H_
-#define LONGHAUL_RUN_DATA_SAMPLE_ORDER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -46,5 +45,3 @@ std::unique_ptr<SampleOrder> MixedOrder(const Mixture& mixture, uint32_t context
                                         uint64_t memory_bytes);
 
 }  // namespace longhaul::data
-
-#endif  // LONGHAUL_RUN_DATA_SAMPLE_ORDER_H_

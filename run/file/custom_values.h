@@ -1,6 +1,5 @@
 // Values of a run file that have a form of their own, for rows of Keys().
-#ifndef LONGHAUL_RUN_FILE_CUSTOM_VALUES_H_
-#define LONGHAUL_RUN_FILE_CUSTOM_VALUES_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -35,5 +34,3 @@ Value CodecTimes();        // replay.codec_times
 Value TopologyMap();       // topology
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_RUN_FILE_CUSTOM_VALUES_H_

@@ -1,6 +1,5 @@
 // The reference of run files, made of the rows of keys.h.
-#ifndef LONGHAUL_RUN_FILE_KEY_REFERENCE_H_
-#define LONGHAUL_RUN_FILE_KEY_REFERENCE_H_
+#pragma once
 
 #include <string>
 
@@ -12,5 +11,3 @@ std::string KeyPage();
 std::string KeySchema();
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_RUN_FILE_KEY_REFERENCE_H_

@@ -6,8 +6,7 @@
 // What no single key shows, combinations that cannot be, stands in the *_checks.cc.
 //
 // Pure; the table is made once and is then read by any thread.
-#ifndef LONGHAUL_RUN_FILE_KEYS_H_
-#define LONGHAUL_RUN_FILE_KEYS_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -96,5 +95,3 @@ RunSpec OnlyWhatAffects(unsigned affects, const RunSpec& spec);
 Table TableOf(Draft* draft);
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_RUN_FILE_KEYS_H_

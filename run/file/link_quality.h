@@ -1,7 +1,6 @@
 // What an emulated link is like, as people write it: a rate, and what happens to packets on the
 // way. Shared by `longhaul cluster` and by a run file's topology. Pure functions; thread-safe.
-#ifndef LONGHAUL_RUN_FILE_LINK_QUALITY_H_
-#define LONGHAUL_RUN_FILE_LINK_QUALITY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -43,5 +42,3 @@ std::string FormatLinkRate(uint64_t bits_per_second);  // "10 Mbit/s", "unlimite
 std::string FormatLinkQuality(const LinkQuality& quality);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_FILE_LINK_QUALITY_H_

@@ -3,8 +3,7 @@
 //
 // Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
 // one per line as "file:line:column: what was expected, what came, what to do".
-#ifndef LONGHAUL_RUN_FILE_RUN_SPEC_H_
-#define LONGHAUL_RUN_FILE_RUN_SPEC_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -312,7 +311,7 @@ struct RecoverySpec {
   // Attempts in a row after a loss without a new step. 0: the run fails at the first loss.
   uint32_t attempts = 5;
   // Steps between copies of every stage's state that go to another worker. 0: checkpoints alone;
-  // nullopt: as often as costs little (coordinator/planner/copy_interval.h).
+  // nullopt: as often as costs little (planner/copy_interval.h).
   std::optional<uint32_t> every = 0;
   // Further workers that are reserved for the run. They hold copies of its state, and take the
   // place of a lost worker.
@@ -446,5 +445,3 @@ StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const st
 Status CheckDataSize(const RunSpec& spec, uint64_t tokens);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_FILE_RUN_SPEC_H_

@@ -3,8 +3,7 @@
 //
 // Problems go to `reader`, at the place of the key that a user would change. A value that is wrong
 // by itself, or missing, is held against no other.
-#ifndef LONGHAUL_RUN_FILE_RUN_SPEC_CHECKS_H_
-#define LONGHAUL_RUN_FILE_RUN_SPEC_CHECKS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -38,5 +37,3 @@ void CheckReplay(const RunSpec& spec, Reader& reader);
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader);
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_RUN_FILE_RUN_SPEC_CHECKS_H_

@@ -1,7 +1,6 @@
 // The run file's section `topology`: regions of workers, and what lies between them. A local
 // cluster emulates it; nothing else can. Plain data and pure functions.
-#ifndef LONGHAUL_RUN_FILE_TOPOLOGY_H_
-#define LONGHAUL_RUN_FILE_TOPOLOGY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -39,5 +38,3 @@ struct TopologySpec {
 StatusOr<TopologySpec> ParseTopologyFile(std::string_view yaml, std::string_view file_name);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_FILE_TOPOLOGY_H_

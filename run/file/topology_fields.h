@@ -1,6 +1,5 @@
 // The run file's section `topology`.
-#ifndef LONGHAUL_RUN_FILE_TOPOLOGY_FIELDS_H_
-#define LONGHAUL_RUN_FILE_TOPOLOGY_FIELDS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -15,5 +14,3 @@ Field Topology(std::optional<TopologySpec>* target);
 std::string TopologyText(const std::optional<TopologySpec>& topology);
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_RUN_FILE_TOPOLOGY_FIELDS_H_

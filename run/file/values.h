@@ -2,8 +2,7 @@
 // by a generic function `at`, so that the one row reads, prints and copies it:
 //
 //   Whole(LH_AT(train.steps), 0, 1000)
-#ifndef LONGHAUL_RUN_FILE_VALUES_H_
-#define LONGHAUL_RUN_FILE_VALUES_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -286,5 +285,3 @@ Value OptionalSection(At at) {
 }
 
 }  // namespace longhaul::config
-
-#endif  // LONGHAUL_RUN_FILE_VALUES_H_

@@ -1,8 +1,7 @@
 // The schedules that a run file may ask for (pipeline.schedule), one row of traits each. Code that
 // treats one schedule unlike another asks for a trait, never for the kind: a new schedule is a
 // value of the enum and its row here, and run/schedule/policy.cc where no trait says what it does.
-#ifndef LONGHAUL_RUN_KINDS_SCHEDULES_H_
-#define LONGHAUL_RUN_KINDS_SCHEDULES_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -112,5 +111,3 @@ static_assert(
     "rows stand in the order of the enum");
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_KINDS_SCHEDULES_H_

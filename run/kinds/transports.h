@@ -1,8 +1,7 @@
 // The transports that carry links between workers, one row of traits each. Code that treats one
 // transport unlike another asks for a trait. A new transport is a value of the enum and its row
 // here, a folder in transport/p2p and its row in transport/p2p/registry/registry.cc.
-#ifndef LONGHAUL_RUN_KINDS_TRANSPORTS_H_
-#define LONGHAUL_RUN_KINDS_TRANSPORTS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -73,5 +72,3 @@ static_assert(
     "rows stand in the order of the enum");
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_KINDS_TRANSPORTS_H_

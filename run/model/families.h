@@ -1,6 +1,5 @@
 // Helpers that the descriptors of all families share. Internal to run/model.
-#ifndef LONGHAUL_RUN_MODEL_FAMILIES_H_
-#define LONGHAUL_RUN_MODEL_FAMILIES_H_
+#pragma once
 
 #include <cmath>
 #include <string>
@@ -67,5 +66,3 @@ inline Parameter Norm(Role role, Names names, uint32_t channels, Initial initial
 }
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_FAMILIES_H_

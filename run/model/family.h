@@ -6,8 +6,7 @@
 //
 // Pure, thread-safe. Functions expect a complete ModelSpec without Problems, unless they say
 // otherwise.
-#ifndef LONGHAUL_RUN_MODEL_FAMILY_H_
-#define LONGHAUL_RUN_MODEL_FAMILY_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -136,5 +135,3 @@ std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabu
                                           const Part& part);
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_FAMILY_H_

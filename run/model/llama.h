@@ -1,7 +1,6 @@
 // What families with Llama's attention share: everything in a block but the MLP. Internal to
 // run/model.
-#ifndef LONGHAUL_RUN_MODEL_LLAMA_H_
-#define LONGHAUL_RUN_MODEL_LLAMA_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -23,5 +22,3 @@ Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_LLAMA_H_

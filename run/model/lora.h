@@ -6,8 +6,7 @@
 // with ".lora_A.weight" and ".lora_B.weight".
 //
 // Pure, thread-safe.
-#ifndef LONGHAUL_RUN_MODEL_LORA_H_
-#define LONGHAUL_RUN_MODEL_LORA_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -41,5 +40,3 @@ void Merge(const LoraSpec& lora, const Shape& shape, std::span<const float> a,
            std::span<const float> b, std::span<float> matrix);
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_LORA_H_

@@ -2,8 +2,7 @@
 // vocabulary are never in memory all at once. Stages and plans agree on it here.
 //
 // Pure, thread-safe.
-#ifndef LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_
-#define LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -30,5 +29,3 @@ constexpr LossChunks LossChunksOf(uint64_t tokens, uint64_t vocabulary) {
 }
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_

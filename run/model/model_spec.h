@@ -1,6 +1,5 @@
 // A model as the run file describes it.
-#ifndef LONGHAUL_RUN_MODEL_MODEL_SPEC_H_
-#define LONGHAUL_RUN_MODEL_MODEL_SPEC_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -90,5 +89,3 @@ struct ModelSpec {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_MODEL_MODEL_SPEC_H_

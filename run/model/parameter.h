@@ -1,6 +1,5 @@
 // Describes a parameter of a model: name, shape, initial values, use, and how ranks share it.
-#ifndef LONGHAUL_RUN_MODEL_PARAMETER_H_
-#define LONGHAUL_RUN_MODEL_PARAMETER_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -87,5 +86,3 @@ struct PlacedParameter {
 };
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_PARAMETER_H_

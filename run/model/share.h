@@ -1,6 +1,5 @@
 // Which part of a parameter a rank of a tensor-parallel group holds. Pure.
-#ifndef LONGHAUL_RUN_MODEL_SHARE_H_
-#define LONGHAUL_RUN_MODEL_SHARE_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -50,5 +49,3 @@ struct Stretch {
 std::vector<Stretch> StretchesOf(const Parameter& parameter, const Share& share);
 
 }  // namespace longhaul::model
-
-#endif  // LONGHAUL_RUN_MODEL_SHARE_H_

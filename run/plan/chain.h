@@ -4,8 +4,7 @@
 // Pure.
 //
 //   stage 0 --boundary 0-- stage 1 --boundary 1-- stage 2
-#ifndef LONGHAUL_RUN_PLAN_CHAIN_H_
-#define LONGHAUL_RUN_PLAN_CHAIN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -62,5 +61,3 @@ constexpr uint32_t MostBoundariesOfAStage(uint32_t stages) {
 std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied = false);
 
 }  // namespace longhaul::chain
-
-#endif  // LONGHAUL_RUN_PLAN_CHAIN_H_

@@ -1,6 +1,5 @@
 // Bytes that the ranks of a group send each other, by the kind of collective. Plain data.
-#ifndef LONGHAUL_RUN_PLAN_COLLECTIVE_BYTES_H_
-#define LONGHAUL_RUN_PLAN_COLLECTIVE_BYTES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -28,5 +27,3 @@ struct CollectiveBytes {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_PLAN_COLLECTIVE_BYTES_H_

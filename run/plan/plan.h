@@ -6,8 +6,7 @@
 //
 // Nobody derives a neighbour from a number: chain.h makes the edges, everybody else follows them.
 // Plain data; thread-safe as such. proto/plan_proto.h converts at the borders of a process.
-#ifndef LONGHAUL_RUN_PLAN_PLAN_H_
-#define LONGHAUL_RUN_PLAN_PLAN_H_
+#pragma once
 
 #include <compare>
 #include <cstddef>
@@ -79,7 +78,7 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-// How a cell runs its microbatches. May change while the run trains (coordinator/planner/retune.h).
+// How a cell runs its microbatches. May change while the run trains (planner/retune.h).
 struct Setting {
   uint32_t depth = 1;  // microbatches in flight
   // Microbatches by which activations go ahead of gradients on the wire
@@ -327,5 +326,3 @@ struct Plan {
 };
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_PLAN_PLAN_H_

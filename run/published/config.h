@@ -2,8 +2,7 @@
 // transformers calls gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe and qwen3_moe.
 //
 // Pure, thread-safe.
-#ifndef LONGHAUL_RUN_PUBLISHED_CONFIG_H_
-#define LONGHAUL_RUN_PUBLISHED_CONFIG_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -39,5 +38,3 @@ StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
                                   std::string_view original);
 
 }  // namespace longhaul::published
-
-#endif  // LONGHAUL_RUN_PUBLISHED_CONFIG_H_

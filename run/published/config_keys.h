@@ -2,8 +2,7 @@
 // Collects problems, a line each, for ToStatus.
 //
 // Internal to run/published. One thread at a time.
-#ifndef LONGHAUL_RUN_PUBLISHED_CONFIG_KEYS_H_
-#define LONGHAUL_RUN_PUBLISHED_CONFIG_KEYS_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -58,5 +57,3 @@ class ConfigKeys {
 };
 
 }  // namespace longhaul::published
-
-#endif  // LONGHAUL_RUN_PUBLISHED_CONFIG_KEYS_H_

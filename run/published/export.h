@@ -2,8 +2,7 @@
 // adapters as a folder that PEFT loads.
 //
 // From one thread.
-#ifndef LONGHAUL_RUN_PUBLISHED_EXPORT_H_
-#define LONGHAUL_RUN_PUBLISHED_EXPORT_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -48,5 +47,3 @@ struct AdapterExport {
 Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find);
 
 }  // namespace longhaul::published
-
-#endif  // LONGHAUL_RUN_PUBLISHED_EXPORT_H_

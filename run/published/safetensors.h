@@ -3,8 +3,7 @@
 // are read where they are needed.
 //
 // Pure, thread-safe.
-#ifndef LONGHAUL_RUN_PUBLISHED_SAFETENSORS_H_
-#define LONGHAUL_RUN_PUBLISHED_SAFETENSORS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -49,5 +48,3 @@ std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors,
                               const SafetensorsMetadata& metadata);
 
 }  // namespace longhaul::published
-
-#endif  // LONGHAUL_RUN_PUBLISHED_SAFETENSORS_H_

@@ -3,8 +3,7 @@
 // it, else by content address.
 //
 // Pure, except ReadFolder, HashTensors and ReadTensor. Thread-safe.
-#ifndef LONGHAUL_RUN_PUBLISHED_WEIGHTS_H_
-#define LONGHAUL_RUN_PUBLISHED_WEIGHTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -80,5 +79,3 @@ std::vector<std::byte> Encode(std::span<const float> values, const model::Parame
 std::vector<int64_t> PublishedShape(const model::Parameter& parameter);
 
 }  // namespace longhaul::published
-
-#endif  // LONGHAUL_RUN_PUBLISHED_WEIGHTS_H_

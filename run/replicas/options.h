@@ -19,8 +19,7 @@
 //   difference4  4-bit differences to what all replicas have
 //
 // Pure. Errors: kInvalidArgument says what is allowed.
-#ifndef LONGHAUL_RUN_REPLICAS_OPTIONS_H_
-#define LONGHAUL_RUN_REPLICAS_OPTIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -56,5 +55,3 @@ std::string ToString(const GradientOptions& options);
 std::string_view ToString(ParameterForm form);
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_RUN_REPLICAS_OPTIONS_H_

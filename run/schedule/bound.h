@@ -9,8 +9,7 @@
 // middle term is the floor: what a step costs where steps follow each other without a gap. The
 // other two terms are the pipeline bubble, in which r waits. Where steps overlap, the bound is the
 // floor.
-#ifndef LONGHAUL_RUN_SCHEDULE_BOUND_H_
-#define LONGHAUL_RUN_SCHEDULE_BOUND_H_
+#pragma once
 
 #include <string>
 
@@ -38,5 +37,3 @@ LowerBound ComputeLowerBound(const PipelineCost& cost);
 BusiestResource FindBusiestResource(const PipelineCost& cost);
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_BOUND_H_

@@ -1,7 +1,6 @@
 // What the simulator and the lower bound are told of a pipeline: its stages, its links, its
 // schedule.
-#ifndef LONGHAUL_RUN_SCHEDULE_COST_H_
-#define LONGHAUL_RUN_SCHEDULE_COST_H_
+#pragma once
 
 #include <cstdint>
 #include <limits>
@@ -69,5 +68,3 @@ struct PipelineCost {
 };
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_COST_H_

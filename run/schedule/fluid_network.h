@@ -3,8 +3,7 @@
 //
 // A link direction carries one transfer at a time. Times are seconds on the caller's clock and
 // never go back. Pure; allocates nothing after construction.
-#ifndef LONGHAUL_RUN_SCHEDULE_FLUID_NETWORK_H_
-#define LONGHAUL_RUN_SCHEDULE_FLUID_NETWORK_H_
+#pragma once
 
 #include <cstdint>
 #include <limits>
@@ -70,5 +69,3 @@ class FluidNetwork {
 };
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_FLUID_NETWORK_H_

@@ -10,8 +10,7 @@
 // order, several links of one sender at once; a message arrives `latency` after its last byte left.
 // Codecs run beside compute on their own thread, one message at a time per stage. Pure and
 // deterministic; O(stages * microbatches * slices) events of O(stages) each.
-#ifndef LONGHAUL_RUN_SCHEDULE_ONE_STEP_H_
-#define LONGHAUL_RUN_SCHEDULE_ONE_STEP_H_
+#pragma once
 
 #include <stop_token>
 
@@ -25,5 +24,3 @@ namespace longhaul::schedule {
 StatusOr<Simulation> SimulateOneStep(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_ONE_STEP_H_

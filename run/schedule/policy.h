@@ -6,8 +6,7 @@
 // order (SliceOrder): gradients then accumulate in one order, and results do not depend on timing.
 // Not thread-safe; no I/O; never blocks. Violations of the call order are programming errors
 // (checked in all builds).
-#ifndef LONGHAUL_RUN_SCHEDULE_POLICY_H_
-#define LONGHAUL_RUN_SCHEDULE_POLICY_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -107,5 +106,3 @@ class StagePolicy {
 };
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_POLICY_H_

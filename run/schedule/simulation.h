@@ -1,6 +1,5 @@
 // What the simulator says of a step.
-#ifndef LONGHAUL_RUN_SCHEDULE_SIMULATION_H_
-#define LONGHAUL_RUN_SCHEDULE_SIMULATION_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -52,5 +51,3 @@ struct Simulation {
 };
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_SIMULATION_H_

@@ -1,7 +1,6 @@
 // Predicts the time of a step, and says where it goes. Pure and deterministic. one_step.h says what
 // is modelled, steps_in_a_row.h how steps that overlap are.
-#ifndef LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_
-#define LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_
+#pragma once
 
 #include <stop_token>
 
@@ -17,5 +16,3 @@ namespace longhaul::schedule {
 StatusOr<Simulation> Simulate(const PipelineCost& cost, const std::stop_token& stop = {});
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_

@@ -1,7 +1,6 @@
 // A step that overlaps with others, simulated: some steps in a row as one long step, and what the
 // last of them add to it.
-#ifndef LONGHAUL_RUN_SCHEDULE_STEPS_IN_A_ROW_H_
-#define LONGHAUL_RUN_SCHEDULE_STEPS_IN_A_ROW_H_
+#pragma once
 
 #include <cstdint>
 #include <stop_token>
@@ -19,5 +18,3 @@ inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
 StatusOr<Simulation> SimulateInARow(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_STEPS_IN_A_ROW_H_

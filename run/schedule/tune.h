@@ -1,8 +1,7 @@
 // Chooses by simulation how many microbatches each stage keeps in flight, and by how many
 // microbatches activations go ahead of gradients. Depths keep a margin for messages that come a
 // little late. Pure and deterministic.
-#ifndef LONGHAUL_RUN_SCHEDULE_TUNE_H_
-#define LONGHAUL_RUN_SCHEDULE_TUNE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -86,5 +85,3 @@ Unforeseen UnforeseenOf(const PipelineCost& cost);
 StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options);
 
 }  // namespace longhaul::schedule
-
-#endif  // LONGHAUL_RUN_SCHEDULE_TUNE_H_

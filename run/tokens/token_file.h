@@ -14,8 +14,7 @@
 //
 // And the sample order: which window of the file is sequence k of a run. A pure function of (seed,
 // k), so the first and the last stage agree without talking.
-#ifndef LONGHAUL_RUN_TOKENS_TOKEN_FILE_H_
-#define LONGHAUL_RUN_TOKENS_TOKEN_FILE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -94,5 +93,3 @@ uint64_t WindowsOf(uint64_t tokens, uint32_t context);
 uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_TOKENS_TOKEN_FILE_H_

@@ -1,6 +1,5 @@
 // What replica 0 sends replica 1 in a step, as replicas_message_fuzz reads it.
-#ifndef LONGHAUL_TESTS_FUZZ_REPLICA_SEEDS_H_
-#define LONGHAUL_TESTS_FUZZ_REPLICA_SEEDS_H_
+#pragma once
 
 #include <cstdlib>
 #include <memory>
@@ -44,5 +43,3 @@ inline std::string ReplicaSeed(uint8_t forms) {
 }
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TESTS_FUZZ_REPLICA_SEEDS_H_

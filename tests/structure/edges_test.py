@@ -14,7 +14,7 @@ RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/p
 STATE = ["coordinator/state/" + folder for folder in
          ("ledger", "workers", "life", "shards", "planning", "recovery", "queries", "sessions")]
 # What every component of the state machine may use.
-STATE_BASE = BASE + RUN + ["messages", "coordinator/planner", "coordinator/state/books",
+STATE_BASE = BASE + RUN + ["messages", "planner", "coordinator/state/books",
                            *("coordinator/state/" + header for header in (
                                "blob_names.h", "commands.h", "events.h", "ids.h", "layer_times.h", "options.h",
                                "resume.h", "run_record.h", "text.h"))]
@@ -78,12 +78,23 @@ ALLOWED = {
     "worker/data": BASE + ["run/data", "run/tokens"],
     "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "transport/replicas",
                                      "worker/data", "worker/stage", "worker/checkpoint"],
-    "worker/rpc": BASE + ["base/http"] + RUN + ["proto/member", "proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
-                                "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
+    # Copies of checkpoint shards on their way to others.
+    "worker/shards": BASE + ["proto/member", "proto/rpc", "proto/wire", "messages", "transport/p2p", "worker/checkpoint",
+                             "worker/pipeline/traffic_watch.h"],
+    # What a worker knows of itself, of its links and of whom it reaches, before there is a plan.
+    "worker/measuring": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
+                                      "worker/pipeline"],
+    # One assignment carried out.
+    "worker/epoch": BASE + ["base/http"] + RUN + ["proto/member", "proto/rpc", "proto/wire", "messages", "codec",
+                            "transport/p2p", "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline",
+                            "worker/measuring", "worker/shards"],
+    # What a worker does on its coordinator's commands.
+    "worker/agent": BASE + RUN + ["proto/member", "proto/rpc", "messages", "codec", "worker/stage", "worker/pipeline",
+                                  "worker/epoch", "worker/measuring", "worker/shards"],
     # Whether a worker listens where anybody can reach it decides whether links are encrypted.
-    "coordinator/planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
+    "planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
     # The state machine: what comes in and goes out, and the components, each folder above the ones before it.
-    "coordinator/state": BASE + RUN + ["messages", "coordinator/planner", "coordinator/state/books", *STATE],
+    "coordinator/state": BASE + RUN + ["messages", "planner", "coordinator/state/books", *STATE],
     # Nothing of the state machine itself.
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
@@ -103,29 +114,29 @@ ALLOWED = {
     "coordinator/view": BASE + ["run/plan", "messages"],
     "coordinator/http": BASE + ["messages", "coordinator/view"],
     "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "transport/relay",
-                                     "coordinator/planner", "coordinator/http", "coordinator/standby",
+                                     "planner", "coordinator/http", "coordinator/standby",
                                      "coordinator/state", "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
-    "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
-                                     "coordinator/planner", "coordinator/view"],
-    "deploy/sweep": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/cli",
+    "cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
+                                     "planner", "coordinator/view"],
+    "deploy/sweep": BASE + RUN + ["messages", "codec", "planner", "cli",
                                   "deploy/cluster", "deploy/python_program.h"],
-    "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
+    "deploy": BASE + ["cli", "deploy/cluster", "deploy/sweep"],
     # Programs.
     "programs": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages", "run/kinds", "run/published", "codec", "transport/p2p",
                         "transport/relay", "worker", "coordinator", "deploy"],
 }
 # No program links more than one of these parts.
 PROGRAMS = {
-    "programs/longhaul.cc": ["base", "coordinator/cli", "deploy"],
+    "programs/longhaul.cc": ["base", "cli", "deploy"],
     "programs/longhaul_codec.cc": ["base", "codec"],
     "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/standby",
                                          "coordinator/state", "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
     "programs/longhaul_worker.cc": ["base", "run/kinds", "proto/member", "proto/rpc", "messages", "programs", "transport/p2p",
                                     "transport/relay", "worker"],
-    "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "worker/rpc"],
-    "programs/longhaul_worker_flags.h": ["base", "run/kinds", "worker/rpc"],
+    "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "worker/agent"],
+    "programs/longhaul_worker_flags.h": ["base", "run/kinds", "worker/agent"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",
@@ -137,15 +148,15 @@ FOREIGN = {
     r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
     r"openssl/": ["base", "proto/identity", "proto/member"],
-    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc", "coordinator/standby",
-                          "coordinator/cli"],
+    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/agent", "worker/epoch", "worker/shards", "coordinator/rpc", "coordinator/standby",
+                          "cli"],
     r"transport/p2p/\w+/factory\.h": ["transport/p2p"],
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/yaml"],
     r"hwy/": ["codec"],
     r"curl/": ["base/http"],
     r"httplib\.h": ["coordinator/http"],
-    r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
+    r"CLI/": ["base/flags", "cli", "deploy", "programs"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module", "codec/*/cuda", "transport/collective/engine/module"],
     # The coordinator and the CLI know no GPU.
     r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
@@ -156,7 +167,7 @@ FOREIGN = {
 }
 # Names, and the files that may use them: what differs between families stands in their descriptors.
 NAMES = {
-    r"ModelFamily::k": ["run/model", "run/published", "worker/stage/model.cc"],
+    r"ModelFamily::k": ["run/model", "run/published", "worker/stage/model/model.cc"],
 }
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)
 
@@ -208,7 +219,7 @@ def check(root, relative, errors):
 def main():
     root = pathlib.Path(sys.argv[1])
     errors, count = [], 0
-    for part in ["base", "proto", "run", "codec", "python", "transport", "worker", "coordinator", "deploy", "programs"]:
+    for part in ["base", "proto", "run", "codec", "python", "transport", "worker", "planner", "coordinator", "cli", "deploy", "programs"]:
         for path in sorted((root / part).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 count += 1

@@ -10,7 +10,7 @@ import re
 import sys
 
 # The folders that know of stages. base, codec and deploy/cluster do not.
-PARTS = ["proto", "run", "transport", "worker", "coordinator", "deploy/sweep", "programs"]
+PARTS = ["proto", "run", "transport", "worker", "planner", "coordinator", "cli", "deploy/sweep", "programs"]
 HOME = "run/plan/chain.h"
 
 # A stage, boundary, edge or cell by its name, or s and b as the simulator's arrays are indexed by.
@@ -22,9 +22,9 @@ NEXT_OF_LIST = re.compile(r"\b(?:workers|stages|cells|candidates|interfaces|rati
 
 # (file, what the line has in it, why it is none)
 EXCEPTIONS = [
-    ("coordinator/planner/split.cc", "best(stages + 1", "a table of dynamic programming has a row for none"),
-    ("coordinator/planner/split.cc", "assign(stages + 1", "the same table's choices"),
-    ("coordinator/planner/split.cc", "s - 1", "rows of that table: splits over so many stages, not neighbours"),
+    ("planner/split.cc", "best(stages + 1", "a table of dynamic programming has a row for none"),
+    ("planner/split.cc", "assign(stages + 1", "the same table's choices"),
+    ("planner/split.cc", "s - 1", "rows of that table: splits over so many stages, not neighbours"),
     ("coordinator/state/ledger/stage_record.cc", "stages.size() - 1", "the place of what was just added to a list"),
     ("run/plan/plan.cc", "cells[i - 1].id", "ids in a list are compared, to see that they are in order"),
 ]

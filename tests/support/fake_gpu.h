@@ -1,7 +1,6 @@
 // A GPU that is host memory and a thread for each stream: what queues work on a device can be
 // tested where there is none. It has the kernels of collectives, those of codecs not.
-#ifndef LONGHAUL_TESTS_SUPPORT_FAKE_GPU_H_
-#define LONGHAUL_TESTS_SUPPORT_FAKE_GPU_H_
+#pragma once
 
 #include "base/cuda/table.h"
 
@@ -11,5 +10,3 @@ namespace longhaul::testing {
 const cuda::DeviceTable* FakeGpuTable();
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_FAKE_GPU_H_

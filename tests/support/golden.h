@@ -4,8 +4,7 @@
 // versions. It never overwrites a file that is there.
 //
 // golden.cc brings main(). A test with golden files defines GOLDEN_DIR.
-#ifndef LONGHAUL_TESTS_SUPPORT_GOLDEN_H_
-#define LONGHAUL_TESTS_SUPPORT_GOLDEN_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -28,5 +27,3 @@ std::string GoldenComplaint(const std::string& folder, std::string_view name, ui
                             std::string_view bytes, bool update);
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_GOLDEN_H_

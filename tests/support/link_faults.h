@@ -2,8 +2,7 @@
 //
 // Threads: Faults from any thread (what it asks for happens on the transport's loop, in order); in
 // a simulation, whose loop has no thread, from the loop.
-#ifndef LONGHAUL_TESTS_SUPPORT_LINK_FAULTS_H_
-#define LONGHAUL_TESTS_SUPPORT_LINK_FAULTS_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -45,5 +44,3 @@ class Faults {
 };
 
 }  // namespace longhaul::transport
-
-#endif  // LONGHAUL_TESTS_SUPPORT_LINK_FAULTS_H_

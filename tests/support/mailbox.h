@@ -1,6 +1,5 @@
 // What one thread of a test tells another: taken in order, waited for with a deadline.
-#ifndef LONGHAUL_TESTS_SUPPORT_MAILBOX_H_
-#define LONGHAUL_TESTS_SUPPORT_MAILBOX_H_
+#pragma once
 
 #include <chrono>
 #include <condition_variable>
@@ -42,5 +41,3 @@ class Mailbox {
 };
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_MAILBOX_H_

@@ -1,7 +1,6 @@
 // Candidates of plans from files, for tests and benchmarks of placement: workers of a matrix that
 // tests/fixtures/placement/make_regions.py wrote, or those of a run file's topology.
-#ifndef LONGHAUL_TESTS_SUPPORT_PLACEMENT_CANDIDATES_H_
-#define LONGHAUL_TESTS_SUPPORT_PLACEMENT_CANDIDATES_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -17,7 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "coordinator/planner/planner.h"
+#include "planner/planner.h"
 #include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
@@ -114,5 +113,3 @@ inline PlanRequest MatrixRequest(const std::string& matrix, const std::string& r
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_TESTS_SUPPORT_PLACEMENT_CANDIDATES_H_

@@ -1,7 +1,6 @@
 // Muon's iteration in double precision, as loops over plain arrays: what tests hold worker/stage
 // against, on any device.
-#ifndef LONGHAUL_TESTS_SUPPORT_PLAIN_MUON_H_
-#define LONGHAUL_TESTS_SUPPORT_PLAIN_MUON_H_
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -89,5 +88,3 @@ inline void PlainMuonStep(const PlainMuonRate& rate, const Plain& gradient, Plai
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_PLAIN_MUON_H_

@@ -34,10 +34,10 @@
 #include <utility>
 
 #include "run/tokens/token_file.h"
-#include "worker/stage/gradient_norm.h"
-#include "worker/stage/model.h"
-#include "worker/stage/optimizer.h"
-#include "worker/stage/torch_scope.h"
+#include "worker/stage/device/torch_scope.h"
+#include "worker/stage/model/model.h"
+#include "worker/stage/optimizer/gradient_norm.h"
+#include "worker/stage/optimizer/optimizer.h"
 
 namespace longhaul::testing {
 namespace {

@@ -3,8 +3,7 @@
 //
 // It shares with the worker the initial parameters, the optimizer and the sample order (each tested
 // on its own), but neither the model's code nor the executor's.
-#ifndef LONGHAUL_TESTS_SUPPORT_REFERENCE_LOOP_H_
-#define LONGHAUL_TESTS_SUPPORT_REFERENCE_LOOP_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -39,5 +38,3 @@ StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::st
                                               const std::vector<uint32_t>& microbatches = {});
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_REFERENCE_LOOP_H_

@@ -1,6 +1,5 @@
 // Replicas of a stage in one process: a thread and a mailbox each.
-#ifndef LONGHAUL_TESTS_SUPPORT_REPLICA_THREADS_H_
-#define LONGHAUL_TESTS_SUPPORT_REPLICA_THREADS_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -131,5 +130,3 @@ class ReplicaThreads {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TESTS_SUPPORT_REPLICA_THREADS_H_

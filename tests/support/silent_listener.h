@@ -1,7 +1,6 @@
 // An address at which connections are taken in, by the kernel, and nobody ever answers: as of a
 // machine that has vanished behind a firewall, or of a program that has stopped.
-#ifndef LONGHAUL_TESTS_SUPPORT_SILENT_LISTENER_H_
-#define LONGHAUL_TESTS_SUPPORT_SILENT_LISTENER_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -35,5 +34,3 @@ class SilentListener {
 };
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_SILENT_LISTENER_H_

@@ -1,7 +1,6 @@
 // A State with a clock of its own, and workers that the test speaks for. Header only; for unit
 // tests and simulations of coordinator/state.
-#ifndef LONGHAUL_TESTS_SUPPORT_STATE_HARNESS_H_
-#define LONGHAUL_TESTS_SUPPORT_STATE_HARNESS_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -459,5 +458,3 @@ class Coordinator {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_TESTS_SUPPORT_STATE_HARNESS_H_

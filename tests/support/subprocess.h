@@ -1,7 +1,6 @@
 // A program under test: started, listened to, waited for with a deadline, killed when the object
 // ends. POSIX only. One thread.
-#ifndef LONGHAUL_TESTS_SUPPORT_SUBPROCESS_H_
-#define LONGHAUL_TESTS_SUPPORT_SUBPROCESS_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -60,5 +59,3 @@ class Subprocess {
 };
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_SUBPROCESS_H_

@@ -1,6 +1,5 @@
 // A folder of a test's own, removed when the test ends.
-#ifndef LONGHAUL_TESTS_SUPPORT_TEMP_DIR_H_
-#define LONGHAUL_TESTS_SUPPORT_TEMP_DIR_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -29,5 +28,3 @@ class TempDir {
 };
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_SUPPORT_TEMP_DIR_H_

@@ -29,8 +29,7 @@
 // but the other ranks wait for the call: make it in another form, or abort.
 // kUnimplemented for a dtype or a reduction that a communicator does not have. They do not end the
 // group, but the other ranks wait for the call: whoever does not make it in another form aborts.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -168,5 +167,3 @@ class Communicator {
 };
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_

@@ -20,8 +20,7 @@
 // kInvalidArgument for an invalid id, a rank out of range or taken, or different sizes. A rank
 // refused in this way has not joined, and the others still wait for it. A rank whose deadline
 // passes ends the group.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MEMBER_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_MEMBER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -81,5 +80,3 @@ class Member {
 };
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_MEMBER_H_

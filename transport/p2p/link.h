@@ -23,8 +23,7 @@
 // Errors: kUnavailable peer not reached or gone, kInvalidArgument bytes that are no frames of ours,
 // kDataLoss checksum, kPermissionDenied wrong secret, kDeadlineExceeded, kCancelled closed on this
 // side.
-#ifndef LONGHAUL_TRANSPORT_P2P_LINK_H_
-#define LONGHAUL_TRANSPORT_P2P_LINK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -178,5 +177,3 @@ class Transport {
 };
 
 }  // namespace longhaul::transport
-
-#endif  // LONGHAUL_TRANSPORT_P2P_LINK_H_

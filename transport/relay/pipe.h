@@ -2,8 +2,7 @@
 // holds at most kPipeBufferBytes; while the receiver takes nothing, the sender is not read.
 //
 // Threads: all on the loop. The descriptors stay the caller's and must live until `done` has run.
-#ifndef LONGHAUL_TRANSPORT_RELAY_PIPE_H_
-#define LONGHAUL_TRANSPORT_RELAY_PIPE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -54,5 +53,3 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
 };
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_TRANSPORT_RELAY_PIPE_H_

@@ -5,8 +5,7 @@
 //   auto relay = Relay::Start({.listen = "0.0.0.0:7071", .secret = secret});
 //
 // Threads: a loop of its own; the methods from any thread.
-#ifndef LONGHAUL_TRANSPORT_RELAY_RELAY_H_
-#define LONGHAUL_TRANSPORT_RELAY_RELAY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -58,5 +57,3 @@ class Relay {
 };
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_TRANSPORT_RELAY_RELAY_H_

@@ -1,6 +1,5 @@
 // Options of the sockets of a relay and of workers that dial one. Pure functions of a descriptor.
-#ifndef LONGHAUL_TRANSPORT_RELAY_SOCKET_H_
-#define LONGHAUL_TRANSPORT_RELAY_SOCKET_H_
+#pragma once
 
 namespace longhaul::relay {
 
@@ -23,5 +22,3 @@ void SetKeepAlive(int fd, const KeepAlive& keep_alive);
 bool WouldBlock();
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_TRANSPORT_RELAY_SOCKET_H_

@@ -12,8 +12,7 @@
 //
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.
 // ":7071#..." is at the coordinator's host, as each worker knows it. Pure functions.
-#ifndef LONGHAUL_TRANSPORT_RELAY_TICKET_H_
-#define LONGHAUL_TRANSPORT_RELAY_TICKET_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -73,5 +72,3 @@ StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answ
 StatusOr<std::string> LoadOrMakeSecret(const std::string& path);
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_TRANSPORT_RELAY_TICKET_H_

@@ -1,8 +1,7 @@
 // The wire format of dense pieces: which form they have, and how many bytes.
 //
 // Pure functions.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_DENSE_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_DENSE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -32,5 +31,3 @@ inline uint64_t SummandsOf(GradientForm form, uint64_t count) {
 }
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_DENSE_H_

@@ -2,8 +2,7 @@
 //
 // Numbers are coded in blocks that fit a core's cache, on all threads of `parallel`. Results do not
 // depend on the number of threads.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_HOST_ARITHMETIC_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_HOST_ARITHMETIC_H_
+#pragma once
 
 #include <vector>
 
@@ -50,5 +49,3 @@ class HostArithmetic final : public Arithmetic {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_HOST_ARITHMETIC_H_

@@ -5,8 +5,7 @@
 // Buckets take parameters in the given order. A parameter is cut where a bucket is full, and within
 // a bucket into one piece for each replica, at multiples of kUnit elements. Smaller remainders go
 // to the replica that owns least so far. Immutable; any thread.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -89,5 +88,3 @@ class Layout {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_

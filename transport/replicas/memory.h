@@ -1,7 +1,6 @@
 // Types that the parts of a reducer share: a stage's memory, and pieces of it. Spans of floats
 // point into the memory of the exchange's arithmetic (arithmetic.h).
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -40,5 +39,3 @@ std::span<T> Part(std::span<T> of_parameter, const Piece& piece) {
 }
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_MEMORY_H_

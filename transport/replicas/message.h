@@ -31,8 +31,7 @@
 //
 // Threads: pure functions. Errors: kInvalidArgument; kUnimplemented for another version. The bytes
 // may be hostile.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_MESSAGE_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_MESSAGE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -107,5 +106,3 @@ std::vector<uint32_t> GetWords(std::span<const std::byte> bytes, uint64_t offset
 void PutWords(std::span<const uint32_t> words, std::span<std::byte> out, uint64_t offset);
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_MESSAGE_H_

@@ -17,8 +17,7 @@
 //
 // With D = 0 both are due at the same step. Threads: one caller at a time, and those of `parallel`.
 // Errors: none; LH_CHECK for sizes.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -75,5 +74,3 @@ class OuterStep {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_

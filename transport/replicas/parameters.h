@@ -1,6 +1,5 @@
 // Describes a stage's parameters for the exchange between replicas.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_PARAMETERS_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_PARAMETERS_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -26,5 +25,3 @@ std::vector<uint32_t> FinalWith(const Layout& layout,
 double ShareFinalAtTheEnd(const Layout& layout, std::span<const uint32_t> final_with);
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_PARAMETERS_H_

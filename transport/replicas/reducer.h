@@ -22,8 +22,7 @@
 // Errors: kFailedPrecondition for calls out of order; kInvalidArgument for a peer's message that
 // cannot be, with a sentence that names the replica. After an error from Take the reducer is of no
 // more use.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_REDUCER_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_REDUCER_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -163,5 +162,3 @@ class Reducer {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_REDUCER_H_

@@ -9,8 +9,7 @@
 // that was not kept.
 //
 // Threads: none of its own. Errors: kInvalidArgument for a peer's bytes; the arithmetic's.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_SPARSE_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_SPARSE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -85,5 +84,3 @@ class SparseSum {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_SPARSE_H_

@@ -1,6 +1,5 @@
 // Predicts how much data-parallel replicas send each other in a step, for plans.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_TRAFFIC_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_TRAFFIC_H_
+#pragma once
 
 #include <cstdint>
 
@@ -26,5 +25,3 @@ uint32_t MessagesOfSum(const GradientOptions& gradients);
 uint32_t MessagesOfExchange(const GradientOptions& gradients);
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_TRAFFIC_H_

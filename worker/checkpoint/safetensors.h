@@ -2,8 +2,7 @@
 // run/published/safetensors.h). Other programs can read them.
 //
 // Pure functions.
-#ifndef LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_
-#define LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -31,5 +30,3 @@ std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_

@@ -9,8 +9,7 @@
 //             unchanged, if that is not longer
 //
 // All numbers are little-endian. The file's hash is checked elsewhere (ShardWriter::Commit).
-#ifndef LONGHAUL_WORKER_CHECKPOINT_SHARD_CODING_H_
-#define LONGHAUL_WORKER_CHECKPOINT_SHARD_CODING_H_
+#pragma once
 
 #include <cstddef>
 #include <span>
@@ -41,5 +40,3 @@ class ShardDecoder {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_CHECKPOINT_SHARD_CODING_H_

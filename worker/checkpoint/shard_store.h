@@ -9,8 +9,7 @@
 //
 // A file appears under its name whole or not at all (temporary name, fsync, rename, fsync of the
 // folder). Thread-safe.
-#ifndef LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_
-#define LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -97,5 +96,3 @@ class ShardStore {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_

@@ -6,8 +6,7 @@
 //   LH_ASSIGN_OR_RETURN(SharedChunk chunk, cache.Get(id));
 //
 // Thread-safe.
-#ifndef LONGHAUL_WORKER_DATA_CHUNK_CACHE_H_
-#define LONGHAUL_WORKER_DATA_CHUNK_CACHE_H_
+#pragma once
 
 #include <compare>
 #include <condition_variable>
@@ -87,5 +86,3 @@ class ChunkCache {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_DATA_CHUNK_CACHE_H_

@@ -7,8 +7,7 @@
 //   if (requests.StateOf(request) == State::kWhole) chunk = requests.End(request);
 //
 // Pure; not thread-safe.
-#ifndef LONGHAUL_WORKER_DATA_CHUNK_REQUESTS_H_
-#define LONGHAUL_WORKER_DATA_CHUNK_REQUESTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -54,5 +53,3 @@ class ChunkRequests {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_DATA_CHUNK_REQUESTS_H_

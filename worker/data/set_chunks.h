@@ -3,8 +3,7 @@
 // coordinator. Fetched chunks stay in memory for a while, for this worker and for others.
 //
 // Thread-safe.
-#ifndef LONGHAUL_WORKER_DATA_SET_CHUNKS_H_
-#define LONGHAUL_WORKER_DATA_SET_CHUNKS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -96,5 +95,3 @@ class SetChunks {
 std::string ToString(const std::map<std::string, ChunkTally>& tally);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_DATA_SET_CHUNKS_H_

@@ -1,6 +1,5 @@
 // A WindowSource over a mixture of data sets, whose chunks are fetched when needed.
-#ifndef LONGHAUL_WORKER_DATA_SET_WINDOWS_H_
-#define LONGHAUL_WORKER_DATA_SET_WINDOWS_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -19,5 +18,3 @@ struct SetWindowsOptions {
 std::unique_ptr<WindowSource> WindowsOfSets(SetWindowsOptions options);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_DATA_SET_WINDOWS_H_

@@ -2,8 +2,7 @@
 // token as its target.
 //
 // Thread-safe, except Read: one thread at a time.
-#ifndef LONGHAUL_WORKER_DATA_WINDOW_SOURCE_H_
-#define LONGHAUL_WORKER_DATA_WINDOW_SOURCE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -37,5 +36,3 @@ std::unique_ptr<WindowSource> WindowsOfFile(std::shared_ptr<const TokenFile> fil
                                             uint32_t context);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_DATA_WINDOW_SOURCE_H_

@@ -3,8 +3,7 @@
 // exactly where it stopped.
 //
 // One thread at a time.
-#ifndef LONGHAUL_WORKER_PIPELINE_BATCHES_H_
-#define LONGHAUL_WORKER_PIPELINE_BATCHES_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -111,5 +110,3 @@ bool ValidatesAfter(const RunSpec& spec, Step step);
 bool ValidatesCleanAfter(const RunSpec& spec, Step step);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BATCHES_H_

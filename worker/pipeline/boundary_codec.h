@@ -3,8 +3,7 @@
 //
 // Threads: one at a time, except NewBlob and tables_shape, which any thread may call. Results may
 // outlive the codec.
-#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_CODEC_H_
-#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_CODEC_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -80,5 +79,3 @@ class BoundaryCodec {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_CODEC_H_

@@ -5,8 +5,7 @@
 //   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)
 //
 // Threads: any. If a file cannot be written, it logs a warning and the run goes on.
-#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_DUMP_H_
-#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_DUMP_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -36,5 +35,3 @@ class BoundaryDump {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_DUMP_H_

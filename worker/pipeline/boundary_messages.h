@@ -9,8 +9,7 @@
 //
 // Threads: Open, state and Agree before the run begins; AddTo and PrefetchAfter on the codec
 // thread; Forget on any.
-#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_MESSAGES_H_
-#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_MESSAGES_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -79,5 +78,3 @@ class BoundaryMessages {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_MESSAGES_H_

@@ -13,8 +13,7 @@
 // Threads: SendTensor, SendStepMessage and LetTensorsLeave on the compute thread; OnFrame and the
 // rest of LinkHandler on the link's loop. Held by a shared_ptr, because the link's loop and pending
 // sends keep it.
-#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_
-#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -222,5 +221,3 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_

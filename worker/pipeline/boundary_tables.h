@@ -6,8 +6,7 @@
 //   boundary.after_layer_4.check                        16 bits a number, the low ones first
 //
 // The stage before the boundary writes them, both sides read them. Pure.
-#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_
-#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -29,5 +28,3 @@ StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
     const codec::predict::TablesShape& shape);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_

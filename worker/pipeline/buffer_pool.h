@@ -1,7 +1,6 @@
 // A pool of buffers that are expensive to make. A buffer returns to the pool when its last owner
 // releases it. The pool's memory lives until the pool and all its buffers are gone. Thread-safe.
-#ifndef LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_
-#define LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -56,5 +55,3 @@ class BufferPool {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_

@@ -2,8 +2,7 @@
 //
 // At most two snapshots are in memory: one that is written and one that waits. AwaitRoom blocks
 // while one waits. `done` runs on the writer's thread.
-#ifndef LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
-#define LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
+#pragma once
 
 #include <condition_variable>
 #include <functional>
@@ -51,5 +50,3 @@ class CheckpointWriter {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_

@@ -2,8 +2,7 @@
 //
 // Post is thread-safe and never blocks. The destructor drops jobs that have not begun, and joins
 // the thread.
-#ifndef LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
-#define LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -46,5 +45,3 @@ class CodecThread {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_

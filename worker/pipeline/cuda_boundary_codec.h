@@ -5,8 +5,7 @@
 // stage's computation; decoding runs the copy to the device and kernels on the same stream. Each
 // call waits for an event: its thread sleeps, and the device is never synchronised. Device and
 // pinned memory come from pools that grow to the peak in flight, so later steps allocate nothing.
-#ifndef LONGHAUL_WORKER_PIPELINE_CUDA_BOUNDARY_CODEC_H_
-#define LONGHAUL_WORKER_PIPELINE_CUDA_BOUNDARY_CODEC_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -28,5 +27,3 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional
                                                              const BoundaryCodecOptions& options);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_CUDA_BOUNDARY_CODEC_H_

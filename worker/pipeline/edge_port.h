@@ -1,7 +1,6 @@
 // The common interface of the ends of all kinds of edges. An attempt at a run ("epoch") opens their
 // links, reports what they sent, and closes them.
-#ifndef LONGHAUL_WORKER_PIPELINE_EDGE_PORT_H_
-#define LONGHAUL_WORKER_PIPELINE_EDGE_PORT_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -78,5 +77,3 @@ class EdgePort : public transport::LinkHandler {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_EDGE_PORT_H_

@@ -2,8 +2,7 @@
 // thread and the control session.
 //
 // Thread-safe. The protocol bounds its size: a neighbour has at most one step's tensors in flight.
-#ifndef LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
-#define LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstddef>
@@ -123,5 +122,3 @@ class EventQueue {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_

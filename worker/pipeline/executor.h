@@ -21,8 +21,7 @@
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestRetune and Abort from any thread. `report` is called on the compute
 // thread and on the checkpoint writer's thread.
-#ifndef LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
-#define LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -221,5 +220,3 @@ class Executor {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_

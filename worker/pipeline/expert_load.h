@@ -1,6 +1,5 @@
 // Measures how evenly a stage's experts are loaded. Pure.
-#ifndef LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_
-#define LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -16,5 +15,3 @@ std::optional<v1::ExpertLoad> ExpertLoadOf(const std::vector<std::vector<int64_t
                                            uint32_t first_layer);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_

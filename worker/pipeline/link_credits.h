@@ -1,7 +1,6 @@
 // Decides how many credits a link's peer gets, that is how much may be in flight to us, from the
 // link's measured rate (transport::CreditsFor).
-#ifndef LONGHAUL_WORKER_PIPELINE_LINK_CREDITS_H_
-#define LONGHAUL_WORKER_PIPELINE_LINK_CREDITS_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -58,5 +57,3 @@ class LinkCredits {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_LINK_CREDITS_H_

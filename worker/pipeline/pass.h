@@ -1,6 +1,5 @@
 // A pass: one trip of all microbatches through the pipeline, for a training step or a validation.
-#ifndef LONGHAUL_WORKER_PIPELINE_PASS_H_
-#define LONGHAUL_WORKER_PIPELINE_PASS_H_
+#pragma once
 
 #include <compare>
 #include <cstdint>
@@ -25,5 +24,3 @@ struct Pass {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_PASS_H_

@@ -1,7 +1,6 @@
 // A codec for replays with `codecs: measured`: it always sends the same blob, and sleeps for the
 // measured time.
-#ifndef LONGHAUL_WORKER_PIPELINE_REPLAY_CODEC_H_
-#define LONGHAUL_WORKER_PIPELINE_REPLAY_CODEC_H_
+#pragma once
 
 #include <memory>
 
@@ -19,5 +18,3 @@ StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
     const codec::Shape& shape);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_REPLAY_CODEC_H_

@@ -16,8 +16,8 @@
 #include "transport/replicas/host_arithmetic.h"
 #include "transport/replicas/parameters.h"
 #include "worker/pipeline/replica_merges.h"
-#include "worker/stage/host_threads.h"
-#include "worker/stage/torch_arithmetic.h"
+#include "worker/stage/replicas/host_threads.h"
+#include "worker/stage/replicas/torch_arithmetic.h"
 
 namespace longhaul::worker {
 namespace {

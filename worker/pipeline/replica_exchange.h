@@ -22,8 +22,7 @@
 // Threads: called on the compute thread; codes on helper threads. Merges are coded and sent on a
 // thread of their own. Errors: the stage's errors; kInvalidArgument for an impossible message of a
 // peer, which replicas that train apart report by Tell and IsMerged.
-#ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
-#define LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -36,7 +35,7 @@
 #include "run/plan/plan.h"
 #include "transport/replicas/reducer.h"
 #include "worker/pipeline/event_queue.h"
-#include "worker/stage/shard_optimizer.h"
+#include "worker/stage/replicas/shard_optimizer.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -101,5 +100,3 @@ class ReplicaExchange {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_

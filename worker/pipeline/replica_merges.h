@@ -9,8 +9,7 @@
 // serves both threads, but never at once: while no merge is in flight, its own thread only stores
 // messages of the next merge and touches no numbers. So the caller may then read the reducer's
 // numbers.
-#ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_
-#define LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -71,5 +70,3 @@ class ReplicaMerges {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_REPLICA_MERGES_H_

@@ -8,8 +8,7 @@
 //
 // Threads: Send from one thread at a time, SendAgreement on the compute thread, LinkHandler on the
 // link's loop. Held by a shared_ptr, because the link's loop and pending sends keep it.
-#ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
-#define LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -117,5 +116,3 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_

@@ -7,8 +7,7 @@
 // does not, because a run that continued elsewhere from an older checkpoint has another history.
 //
 // Threads: the compute thread; Keep on any.
-#ifndef LONGHAUL_WORKER_PIPELINE_RESIDENT_STAGE_H_
-#define LONGHAUL_WORKER_PIPELINE_RESIDENT_STAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -129,5 +128,3 @@ class ResidentStage {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_RESIDENT_STAGE_H_

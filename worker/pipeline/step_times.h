@@ -1,6 +1,5 @@
 // Accounts for the time of one step at one stage. Used on the compute thread.
-#ifndef LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_
-#define LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_
+#pragma once
 
 #include <utility>
 
@@ -51,5 +50,3 @@ class ScopedSpan {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_

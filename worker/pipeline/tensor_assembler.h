@@ -3,8 +3,7 @@
 //
 // Threads: one at a time, the link's loop. Errors: kInvalidArgument for a refused chunk;
 // kResourceExhausted.
-#ifndef LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_
-#define LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -82,5 +81,3 @@ class TensorAssembler {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_

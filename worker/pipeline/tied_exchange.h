@@ -17,8 +17,7 @@
 // ends get the same gradient.
 //
 // Threads: the compute thread.
-#ifndef LONGHAUL_WORKER_PIPELINE_TIED_EXCHANGE_H_
-#define LONGHAUL_WORKER_PIPELINE_TIED_EXCHANGE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -31,8 +30,8 @@
 #include "base/status.h"
 #include "codec/codec.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/stage/replicas/tied_matrix.h"
 #include "worker/stage/stage.h"
-#include "worker/stage/tied_matrix.h"
 
 namespace longhaul::worker {
 
@@ -98,5 +97,3 @@ class TiedExchange {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_TIED_EXCHANGE_H_

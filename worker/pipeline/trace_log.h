@@ -2,8 +2,7 @@
 // costs less than a microsecond and 48 bytes.
 //
 // Thread-safe. Times are this machine's monotonic clock.
-#ifndef LONGHAUL_WORKER_PIPELINE_TRACE_LOG_H_
-#define LONGHAUL_WORKER_PIPELINE_TRACE_LOG_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -53,5 +52,3 @@ class TraceLog {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_TRACE_LOG_H_

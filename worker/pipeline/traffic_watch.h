@@ -1,7 +1,6 @@
 // Says whether boundary tensors are in flight over this worker's links, so that less urgent
 // transfers, as copies of checkpoints, wait for them. Thread-safe.
-#ifndef LONGHAUL_WORKER_PIPELINE_TRAFFIC_WATCH_H_
-#define LONGHAUL_WORKER_PIPELINE_TRAFFIC_WATCH_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -42,5 +41,3 @@ class TrafficWatch {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_TRAFFIC_WATCH_H_

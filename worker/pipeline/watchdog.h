@@ -2,8 +2,7 @@
 // piece of work: a kernel, a driver or a system call. Waiting for a neighbour is not being stuck.
 //
 // A stuck thread cannot be ended, so the caller's `on_hang` has to end the process.
-#ifndef LONGHAUL_WORKER_PIPELINE_WATCHDOG_H_
-#define LONGHAUL_WORKER_PIPELINE_WATCHDOG_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -70,5 +69,3 @@ class Watchdog {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_WATCHDOG_H_

@@ -1,7 +1,6 @@
 // Gives boundary tensors priority on a worker's line, because stages wait for them in the middle of
 // their passes. Messages between replicas use the rest. Thread-safe.
-#ifndef LONGHAUL_WORKER_PIPELINE_WIRE_TURNS_H_
-#define LONGHAUL_WORKER_PIPELINE_WIRE_TURNS_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -36,5 +35,3 @@ class WireTurns {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_WIRE_TURNS_H_

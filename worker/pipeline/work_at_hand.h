@@ -3,8 +3,7 @@
 // for a neighbour is not a piece.
 //
 // Begin, End and EndStep on the compute thread; the rest on any thread.
-#ifndef LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_
-#define LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -81,5 +80,3 @@ class WorkAtHand {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_

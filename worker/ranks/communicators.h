@@ -1,8 +1,7 @@
 // Chooses the collectives of a tensor-parallel group: NCCL for GPUs with peer access (NVLink,
 // PCIe), rings in host memory for GPUs without (collective/mapped), Unix sockets for ranks on the
 // CPU; and on top of these the compressed sums of the run file.
-#ifndef LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
-#define LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -45,5 +44,3 @@ MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::strin
                                    GroupPath path = GroupPath::kBest);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/philox.h"
-#include "worker/stage/model.h"
-#include "worker/stage/torch_device.h"
-#include "worker/stage/torch_scope.h"
+#include "worker/stage/device/torch_device.h"
+#include "worker/stage/device/torch_scope.h"
+#include "worker/stage/model/model.h"
 
 namespace longhaul::worker {
 namespace {

@@ -1,8 +1,7 @@
 // Generates text from a whole model, token by token, with a cache of keys and values.
 //
 // Threads: one at a time.
-#ifndef LONGHAUL_WORKER_STAGE_GENERATOR_H_
-#define LONGHAUL_WORKER_STAGE_GENERATOR_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -49,5 +48,3 @@ struct Sampling {
 uint32_t Sample(std::span<const float> logits, const Sampling& sampling, uint64_t place);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GENERATOR_H_

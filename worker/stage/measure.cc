@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "run/boundary/boundary_shape.h"
+#include "worker/stage/device/torch_device.h"
+#include "worker/stage/device/torch_scope.h"
 #include "worker/stage/stage.h"
-#include "worker/stage/torch_device.h"
-#include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {

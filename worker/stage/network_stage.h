@@ -1,8 +1,7 @@
 // A Stage that computes with LibTorch: all of its layers, or one rank's shares of them.
 //
 // Internal to worker/stage.
-#ifndef LONGHAUL_WORKER_STAGE_NETWORK_STAGE_H_
-#define LONGHAUL_WORKER_STAGE_NETWORK_STAGE_H_
+#pragma once
 
 #include <memory>
 
@@ -22,5 +21,3 @@ StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                                                   const RankGroup* group);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_NETWORK_STAGE_H_

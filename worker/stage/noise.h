@@ -1,6 +1,5 @@
 // Random tensors that look like activations to a codec. Measuring and replays send them.
-#ifndef LONGHAUL_WORKER_STAGE_NOISE_H_
-#define LONGHAUL_WORKER_STAGE_NOISE_H_
+#pragma once
 
 #include "codec/codec.h"
 #include "worker/stage/stage.h"
@@ -11,5 +10,3 @@ namespace longhaul::worker {
 BoundaryTensor NoiseTensor(const codec::Shape& shape);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_NOISE_H_

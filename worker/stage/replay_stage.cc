@@ -7,9 +7,9 @@
 #include "base/precise_sleep.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
-#include "worker/stage/init.h"
+#include "worker/stage/model/init.h"
 #include "worker/stage/noise.h"
-#include "worker/stage/slice_turns.h"
+#include "worker/stage/passes/slice_turns.h"
 
 namespace longhaul::worker {
 namespace {

@@ -3,8 +3,7 @@
 // Outputs are one tensor of noise, the same for every microbatch. It has no parameters: snapshots
 // are empty, the gradient norm is 0, and Loss and Evaluate give 0, which the executor does not
 // report. Calls out of the schedule's order are errors, as with any Stage.
-#ifndef LONGHAUL_WORKER_STAGE_REPLAY_STAGE_H_
-#define LONGHAUL_WORKER_STAGE_REPLAY_STAGE_H_
+#pragma once
 
 #include <memory>
 
@@ -16,5 +15,3 @@ namespace longhaul::worker {
 std::unique_ptr<Stage> MakeReplayStage(const StageOptions& options);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_REPLAY_STAGE_H_

@@ -11,8 +11,7 @@
 //
 // Threads: one thread at a time, except BoundaryTensor's memory, which lives as long as its owner.
 // Errors: kInvalidArgument (shape), kResourceExhausted (memory), kInternal (LibTorch's exception).
-#ifndef LONGHAUL_WORKER_STAGE_STAGE_H_
-#define LONGHAUL_WORKER_STAGE_STAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -29,7 +28,7 @@
 #include "run/file/run_spec.h"
 #include "run/model/family.h"
 #include "run/plan/collective_bytes.h"
-#include "worker/stage/tied_matrix.h"
+#include "worker/stage/replicas/tied_matrix.h"
 
 namespace longhaul::worker {
 
@@ -103,7 +102,7 @@ struct SharedParameter {
   std::string name;
   std::vector<int64_t> shape;
   bool decays = false;
-  uint32_t block_matrices = 0;  // as in worker/stage/layers.h
+  uint32_t block_matrices = 0;  // as in worker/stage/model/layers.h
   // Another stage holds the same numbers, and counts them in the gradient norm.
   bool counted_elsewhere = false;
   std::span<const float> gradient;  // empty before the first Backward of a step
@@ -285,5 +284,3 @@ double LearningRate(const TrainSpec& train, Step step);
 double ClipScale(double clip_norm, double squared_norm);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_STAGE_H_

@@ -1,6 +1,5 @@
 // The kernel of the device check.
-#ifndef LONGHAUL_BASE_CUDA_MODULE_SCRAMBLE_CUH_
-#define LONGHAUL_BASE_CUDA_MODULE_SCRAMBLE_CUH_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -13,5 +12,3 @@ namespace longhaul::cuda {
 cudaError_t LaunchScramble(uint32_t* words_dev, uint64_t count, uint32_t seed, cudaStream_t stream);
 
 }  // namespace longhaul::cuda
-
-#endif  // LONGHAUL_BASE_CUDA_MODULE_SCRAMBLE_CUH_

@@ -2,8 +2,7 @@
 // multiply-add.
 //
 // Threads: pure functions. Pointers to records and bodies are aligned to 16 bytes.
-#ifndef LONGHAUL_CODEC_AQSGD_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_AQSGD_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ void DecodeDifference(const std::byte* body, int exponent, int difference_expone
 void DecodeWhole(const std::byte* body, int exponent, uint64_t index, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::aqsgd::cpu
-
-#endif  // LONGHAUL_CODEC_AQSGD_CPU_KERNELS_H_

@@ -1,6 +1,5 @@
 // Kernels of aqsgd, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
-#ifndef LONGHAUL_CODEC_AQSGD_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_AQSGD_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -64,5 +63,3 @@ struct AqsgdKernels {
 extern const AqsgdKernels kAqsgdKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_AQSGD_CUDA_KERNELS_H_

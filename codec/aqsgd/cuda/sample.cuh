@@ -1,7 +1,6 @@
 // What encoder and decoder of aqsgd share: what is known of each sample, and tiles of codes and of
 // halves. A tile of 64 belongs to four lanes, each with 16 elements in a row.
-#ifndef LONGHAUL_CODEC_AQSGD_CUDA_SAMPLE_CUH_
-#define LONGHAUL_CODEC_AQSGD_CUDA_SAMPLE_CUH_
+#pragma once
 
 #include "codec/aqsgd/arithmetic.h"
 #include "codec/cuda/module/device_tile.cuh"
@@ -181,5 +180,3 @@ __device__ inline uint16_t UpdatedHalf(uint16_t message, float change) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_AQSGD_CUDA_SAMPLE_CUH_

@@ -1,8 +1,7 @@
 // What the kernels of the tiled codecs share. A tile belongs to neighbouring lanes of a warp, each
 // with 16 elements in a row: most of a fold or of a butterfly then happens within a lane, and a
 // lane has whole bytes of every bit plane.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_
+#pragma once
 
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
@@ -316,5 +315,3 @@ __host__ __device__ constexpr int NibbleShift(int k) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_

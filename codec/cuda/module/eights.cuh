@@ -1,6 +1,5 @@
 // Eight elements of a tensor at a time, as bits.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_EIGHTS_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_EIGHTS_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 
@@ -83,5 +82,3 @@ __device__ inline void Convert(uint32_t from, uint32_t to, uint32_t (&bits)[kAtA
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_EIGHTS_CUH_

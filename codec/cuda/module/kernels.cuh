@@ -1,6 +1,5 @@
 // The entries of KernelTable (kernel_table.h), and how encoders begin.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_KERNELS_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_KERNELS_CUH_
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -95,5 +94,3 @@ __device__ inline void LetNextKernelBegin() {
 int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks, size_t shared_bytes = 0);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_KERNELS_CUH_

@@ -1,6 +1,5 @@
 // The butterflies of a Hadamard transform among the numbers that one lane of a warp holds.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_LANE_PAIRS_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_LANE_PAIRS_CUH_
+#pragma once
 
 namespace longhaul::codec::cuda {
 
@@ -18,5 +17,3 @@ __device__ inline void PairsInLane(float (&values)[kCount]) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_LANE_PAIRS_CUH_

@@ -1,6 +1,5 @@
 // The largest of what a kernel's warps have seen of each sample, in zeroed memory of MaximaBytes.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_MAXIMA_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_MAXIMA_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 
@@ -43,5 +42,3 @@ class SampleMaxima {
 };
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_MAXIMA_CUH_

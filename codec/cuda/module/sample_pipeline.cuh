@@ -13,8 +13,7 @@
 //
 // No deadlock: an item depends on items before it alone, and of those that are not done the first
 // is with a block that is running it.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_PIPELINE_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_PIPELINE_CUH_
+#pragma once
 
 #include <cstdint>
 
@@ -92,5 +91,3 @@ __device__ void RunPipeline(Work& work, uint32_t samples, const PipelineCounters
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_PIPELINE_CUH_

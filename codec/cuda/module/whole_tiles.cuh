@@ -1,8 +1,7 @@
 // For kernels in which a thread has a whole tile of 64 numbers that follow the tile before: no
 // fold, no transposition of bits crosses lanes. The tiles of a warp come through shared memory, so
 // that loads are of whole lines.
-#ifndef LONGHAUL_CODEC_CUDA_MODULE_WHOLE_TILES_CUH_
-#define LONGHAUL_CODEC_CUDA_MODULE_WHOLE_TILES_CUH_
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -164,5 +163,3 @@ __device__ inline void TransposeFour(uint32_t (&words)[4]) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_CUDA_MODULE_WHOLE_TILES_CUH_

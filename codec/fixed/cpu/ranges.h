@@ -1,7 +1,6 @@
 // fixed on ranges of tiles, with the best instruction set of this CPU. Ranges of one tensor may be
 // worked on by several threads at once.
-#ifndef LONGHAUL_CODEC_FIXED_CPU_RANGES_H_
-#define LONGHAUL_CODEC_FIXED_CPU_RANGES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -22,5 +21,3 @@ void DecodeRange(const std::byte* payload, const Params& params, const TileRange
                  int exponent, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::fixed::cpu
-
-#endif  // LONGHAUL_CODEC_FIXED_CPU_RANGES_H_

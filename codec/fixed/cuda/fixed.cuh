@@ -1,6 +1,5 @@
 // What the kernels of fixed share.
-#ifndef LONGHAUL_CODEC_FIXED_CUDA_FIXED_CUH_
-#define LONGHAUL_CODEC_FIXED_CUDA_FIXED_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
@@ -58,5 +57,3 @@ int EncodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream);
 int DecodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_FIXED_CUDA_FIXED_CUH_

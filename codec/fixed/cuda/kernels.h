@@ -1,6 +1,5 @@
 // Kernels of fixed, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
-#ifndef LONGHAUL_CODEC_FIXED_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_FIXED_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -51,5 +50,3 @@ struct FixedKernels {
 extern const FixedKernels kFixedKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_FIXED_CUDA_KERNELS_H_

@@ -1,6 +1,5 @@
 // What the encoder and the decoder of fixed for whole tiles share.
-#ifndef LONGHAUL_CODEC_FIXED_CUDA_WHOLE_CUH_
-#define LONGHAUL_CODEC_FIXED_CUDA_WHOLE_CUH_
+#pragma once
 
 #include "codec/cuda/module/whole_tiles.cuh"
 #include "codec/fixed/cuda/fixed.cuh"
@@ -45,5 +44,3 @@ int QueueForRuns(const FixedArgs& args, const Runs& runs, cudaStream_t stream, K
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_FIXED_CUDA_WHOLE_CUH_

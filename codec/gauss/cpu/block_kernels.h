@@ -1,6 +1,5 @@
 // The kernels of a block as the dispatcher of instruction sets hands them out.
-#ifndef LONGHAUL_CODEC_GAUSS_CPU_BLOCK_KERNELS_H_
-#define LONGHAUL_CODEC_GAUSS_CPU_BLOCK_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -19,5 +18,3 @@ struct BlockKernels {
 };
 
 }  // namespace longhaul::codec::gauss::cpu
-
-#endif  // LONGHAUL_CODEC_GAUSS_CPU_BLOCK_KERNELS_H_

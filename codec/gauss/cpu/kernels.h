@@ -1,7 +1,6 @@
 // gauss on the CPU: payloads as format.h has them. The arguments have been checked; `payload` has
 // Layout::end bytes and needs no alignment.
-#ifndef LONGHAUL_CODEC_GAUSS_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_GAUSS_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -21,5 +20,3 @@ uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch, 
 Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::gauss::cpu
-
-#endif  // LONGHAUL_CODEC_GAUSS_CPU_KERNELS_H_

@@ -1,8 +1,7 @@
 // What encoder and decoder of gauss share. A warp has 1024 elements, 32 in every lane: blocks of
 // 32 L elements by L neighbouring lanes, L = 2 to 16. A lane has 16 elements in a row of each half
 // of its block, so that the distances up to 8 and the largest one are within a lane.
-#ifndef LONGHAUL_CODEC_GAUSS_CUDA_BLOCK_CUH_
-#define LONGHAUL_CODEC_GAUSS_CUDA_BLOCK_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/lane_pairs.cuh"
@@ -128,5 +127,3 @@ __device__ inline void TransformBlock(uint32_t lanes, float (&values)[kOfLane]) 
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_GAUSS_CUDA_BLOCK_CUH_

@@ -1,6 +1,5 @@
 // Kernels of gauss, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
-#ifndef LONGHAUL_CODEC_GAUSS_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_GAUSS_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -45,5 +44,3 @@ struct GaussKernels {
 extern const GaussKernels kGaussKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_GAUSS_CUDA_KERNELS_H_

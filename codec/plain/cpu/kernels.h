@@ -1,6 +1,5 @@
 // Conversion of whole tensors on the CPU.
-#ifndef LONGHAUL_CODEC_PLAIN_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_PLAIN_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -14,5 +13,3 @@ uint64_t Encode(const TensorView& in, Dtype wire, Parallel* parallel, std::byte*
 void Decode(const std::byte* in, Dtype wire, Parallel* parallel, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::plain::cpu
-
-#endif  // LONGHAUL_CODEC_PLAIN_CPU_KERNELS_H_

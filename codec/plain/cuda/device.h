@@ -1,6 +1,5 @@
 // Elements as they are, on a GPU.
-#ifndef LONGHAUL_CODEC_PLAIN_CUDA_DEVICE_H_
-#define LONGHAUL_CODEC_PLAIN_CUDA_DEVICE_H_
+#pragma once
 
 #include "base/status.h"
 #include "codec/codec.h"
@@ -12,5 +11,3 @@ namespace longhaul::codec::plain {
 Status DecodeElements(const cuda::DecodeCall& call, Dtype wire);
 
 }  // namespace longhaul::codec::plain
-
-#endif  // LONGHAUL_CODEC_PLAIN_CUDA_DEVICE_H_

@@ -1,7 +1,6 @@
 // Kernels of none, bf16 and fp16, and their arguments (codec/cuda/kernel_table.h says what all
 // kernels promise).
-#ifndef LONGHAUL_CODEC_PLAIN_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_PLAIN_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -24,5 +23,3 @@ struct PlainKernels {
 extern const PlainKernels kPlainKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_PLAIN_CUDA_KERNELS_H_

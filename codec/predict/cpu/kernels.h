@@ -2,8 +2,7 @@
 // same bits.
 //
 // Threads: pure functions. Pointers are aligned to their elements.
-#ifndef LONGHAUL_CODEC_PREDICT_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_PREDICT_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -26,5 +25,3 @@ void Accumulate(const float* values, const float* minus, bool first, size_t chan
 uint32_t Learn(const float* sum, float inverse, float rate, size_t channels, float* row);
 
 }  // namespace longhaul::codec::predict::cpu
-
-#endif  // LONGHAUL_CODEC_PREDICT_CPU_KERNELS_H_

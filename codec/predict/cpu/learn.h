@@ -1,8 +1,7 @@
 // One tensor teaches the tables (format.h).
 //
 // Threads: as the tables'.
-#ifndef LONGHAUL_CODEC_PREDICT_CPU_LEARN_H_
-#define LONGHAUL_CODEC_PREDICT_CPU_LEARN_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -28,5 +27,3 @@ struct Lesson {
 void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sum, Tables* tables);
 
 }  // namespace longhaul::codec::predict::cpu
-
-#endif  // LONGHAUL_CODEC_PREDICT_CPU_LEARN_H_

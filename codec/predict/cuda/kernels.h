@@ -1,7 +1,6 @@
 // Kernels of predict, and their arguments (codec/cuda/kernel_table.h says what all kernels
 // promise).
-#ifndef LONGHAUL_CODEC_PREDICT_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_PREDICT_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -78,5 +77,3 @@ struct PredictKernels {
 extern const PredictKernels kPredictKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_PREDICT_CUDA_KERNELS_H_

@@ -1,6 +1,5 @@
 // What kernels of predict share: which rows predict a token, and its value from them.
-#ifndef LONGHAUL_CODEC_PREDICT_CUDA_ROWS_CUH_
-#define LONGHAUL_CODEC_PREDICT_CUDA_ROWS_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/predict/arithmetic.h"
@@ -159,5 +158,3 @@ __device__ inline float FiniteOrNan(float value) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_PREDICT_CUDA_ROWS_CUH_

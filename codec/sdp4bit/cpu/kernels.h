@@ -1,8 +1,7 @@
 // Sections of sdp4bit (format.h) on the CPU: the same bytes on every instruction set.
 //
 // Threads: pure functions. Arguments are the caller's to check; nothing throws or allocates.
-#ifndef LONGHAUL_CODEC_SDP4BIT_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_SDP4BIT_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -40,5 +39,3 @@ void Transform(std::span<float> values);
 void TransformBack(std::span<float> values);
 
 }  // namespace longhaul::codec::sdp4bit::cpu
-
-#endif  // LONGHAUL_CODEC_SDP4BIT_CPU_KERNELS_H_

@@ -1,6 +1,5 @@
 // The kernels of a block as the dispatcher of instruction sets hands them out.
-#ifndef LONGHAUL_CODEC_TACO_CPU_BLOCK_KERNELS_H_
-#define LONGHAUL_CODEC_TACO_CPU_BLOCK_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -16,5 +15,3 @@ struct BlockKernels {
 };
 
 }  // namespace longhaul::codec::taco::cpu
-
-#endif  // LONGHAUL_CODEC_TACO_CPU_BLOCK_KERNELS_H_

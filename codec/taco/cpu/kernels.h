@@ -1,7 +1,6 @@
 // taco on the CPU: payloads as format.h has them. The arguments have been checked; payloads need no
 // alignment here.
-#ifndef LONGHAUL_CODEC_TACO_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_TACO_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -20,5 +19,3 @@ void Decode(const std::byte* payload, const Params& params, Parallel* parallel, 
 void Reduce(const TacoReduceArgs& args, Parallel* parallel);
 
 }  // namespace longhaul::codec::taco::cpu
-
-#endif  // LONGHAUL_CODEC_TACO_CPU_KERNELS_H_

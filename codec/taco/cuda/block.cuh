@@ -2,8 +2,7 @@
 // elements by L neighbouring lanes, L = 1 to 16. A lane has four runs of eight elements in a row,
 // one of each quarter of its block, so that the distances up to 4 and the two largest are within a
 // lane, and L lanes load 16 L bytes in a row of 16-bit elements.
-#ifndef LONGHAUL_CODEC_TACO_CUDA_BLOCK_CUH_
-#define LONGHAUL_CODEC_TACO_CUDA_BLOCK_CUH_
+#pragma once
 
 #include <cfloat>
 
@@ -426,5 +425,3 @@ int OfTaco(const TacoFlatArgs& args, const Function& function) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TACO_CUDA_BLOCK_CUH_

@@ -1,6 +1,5 @@
 // Makes the arguments of taco's kernels.
-#ifndef LONGHAUL_CODEC_TACO_CUDA_FLAT_ARGS_H_
-#define LONGHAUL_CODEC_TACO_CUDA_FLAT_ARGS_H_
+#pragma once
 
 #include "codec/codec.h"
 #include "codec/taco/arithmetic.h"
@@ -28,5 +27,3 @@ inline TacoFlatArgs MakeTacoFlat(const taco::Params& params, void* elements_dev,
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TACO_CUDA_FLAT_ARGS_H_

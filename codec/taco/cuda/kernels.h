@@ -1,6 +1,5 @@
 // Kernels of taco, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
-#ifndef LONGHAUL_CODEC_TACO_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_TACO_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -48,5 +47,3 @@ struct TacoKernels {
 extern const TacoKernels kTacoKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TACO_CUDA_KERNELS_H_

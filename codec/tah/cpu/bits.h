@@ -1,7 +1,6 @@
 // The parts of a payload that are addressed bit by bit: pivots, precision bits, and the slots of
 // the fourth bits.
-#ifndef LONGHAUL_CODEC_TAH_CPU_BITS_H_
-#define LONGHAUL_CODEC_TAH_CPU_BITS_H_
+#pragma once
 
 #include <algorithm>
 #include <bit>
@@ -102,5 +101,3 @@ class FourthBits {
 };
 
 }  // namespace longhaul::codec::tah::cpu
-
-#endif  // LONGHAUL_CODEC_TAH_CPU_BITS_H_

@@ -1,6 +1,5 @@
 // Step 1 of format.h: the entropy of a tile and the order of allocation tiles by it.
-#ifndef LONGHAUL_CODEC_TAH_CPU_ENTROPY_H_
-#define LONGHAUL_CODEC_TAH_CPU_ENTROPY_H_
+#pragma once
 
 #include <bit>
 #include <cstdint>
@@ -55,5 +54,3 @@ inline constexpr int32_t SortKey(float entropy) {
 }
 
 }  // namespace longhaul::codec::tah::cpu
-
-#endif  // LONGHAUL_CODEC_TAH_CPU_ENTROPY_H_

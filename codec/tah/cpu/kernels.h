@@ -1,7 +1,6 @@
 // tah on the CPU: payloads as format.h has them. The arguments have been checked; `payload` has
 // Layout::end bytes and needs no alignment.
-#ifndef LONGHAUL_CODEC_TAH_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_TAH_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -24,5 +23,3 @@ Status Decode(const std::byte* payload, const Params& params, Parallel* parallel
               const MutableTensorView& out);
 
 }  // namespace longhaul::codec::tah::cpu
-
-#endif  // LONGHAUL_CODEC_TAH_CPU_KERNELS_H_

@@ -1,8 +1,7 @@
 // tah on ranges of tiles, with the best instruction set of this CPU. Ranges of one sample may be
 // worked on by several threads at once. A range begins with an allocation tile and at a multiple of
 // 8 tiles, so that the pivots of two ranges share no byte.
-#ifndef LONGHAUL_CODEC_TAH_CPU_RANGES_H_
-#define LONGHAUL_CODEC_TAH_CPU_RANGES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -32,5 +31,3 @@ void DecodeRange(const std::byte* payload, const Layout& layout, const TileRange
                  int exponent, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::tah::cpu
-
-#endif  // LONGHAUL_CODEC_TAH_CPU_RANGES_H_

@@ -1,6 +1,5 @@
 // What the decoders of tah share.
-#ifndef LONGHAUL_CODEC_TAH_CUDA_DECODE_CUH_
-#define LONGHAUL_CODEC_TAH_CUDA_DECODE_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
@@ -143,5 +142,3 @@ class TahDecoder {
 int DecodeWholeTiles(const TahArgs& args, cudaStream_t stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_DECODE_CUH_

@@ -1,6 +1,5 @@
 // What the encoders of tah share: where they find their scratch memory and where they write.
-#ifndef LONGHAUL_CODEC_TAH_CUDA_ENCODE_CUH_
-#define LONGHAUL_CODEC_TAH_CUDA_ENCODE_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
@@ -131,5 +130,3 @@ inline Beginning TahBeginning(const TahArgs& args, const TahScratch& scratch) {
 int EncodeWholeTiles(const TahArgs& args, cudaStream_t stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_ENCODE_CUH_

@@ -13,8 +13,7 @@
 //      tiles that got another number of bits, or that are of the few kinds that CodeKernel leaves
 //      to the way of the general encoder (tile.cuh).
 // What the guesses were makes no difference to the bytes.
-#ifndef LONGHAUL_CODEC_TAH_CUDA_ENCODE_WHOLE_CUH_
-#define LONGHAUL_CODEC_TAH_CUDA_ENCODE_WHOLE_CUH_
+#pragma once
 
 #include "codec/cuda/module/sample_maxima.cuh"
 #include "codec/cuda/module/whole_tiles.cuh"
@@ -90,5 +89,3 @@ int CorrectWholeTiles(const TahArgs& args, const TahScratch& scratch, const Runs
                       cudaStream_t stream);
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_ENCODE_WHOLE_CUH_

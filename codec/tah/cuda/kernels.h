@@ -1,6 +1,5 @@
 // Kernels of tah, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
-#ifndef LONGHAUL_CODEC_TAH_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_TAH_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -78,5 +77,3 @@ struct TahKernels {
 extern const TahKernels kTahKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_KERNELS_H_

@@ -4,8 +4,7 @@
 // and the bins beside it (SampleChoice::margin) gets 4 bits, what is below 3, and the rest is
 // collected as candidates, whose sort keys (entropy, index) then decide (Select). Exact for any
 // entropies; quick where a bin holds few, which those of real tensors do.
-#ifndef LONGHAUL_CODEC_TAH_CUDA_SELECT_CUH_
-#define LONGHAUL_CODEC_TAH_CUDA_SELECT_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/tah/cpu/entropy.h"
@@ -443,5 +442,3 @@ __device__ inline void Select(const SampleChoice& choice, const ThresholdBin& bi
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_SELECT_CUH_

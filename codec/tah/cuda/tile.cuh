@@ -1,6 +1,5 @@
 // Steps 1 and 3 to 5 of tah/format.h for one tile, by the lanes that have it.
-#ifndef LONGHAUL_CODEC_TAH_CUDA_TILE_CUH_
-#define LONGHAUL_CODEC_TAH_CUDA_TILE_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/tah/cpu/entropy.h"
@@ -317,5 +316,3 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_TILE_CUH_

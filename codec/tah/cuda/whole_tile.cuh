@@ -1,7 +1,6 @@
 // What the encoder of tah does with a tile that a thread has for itself: an estimate of its
 // entropy, and codes for all but few.
-#ifndef LONGHAUL_CODEC_TAH_CUDA_WHOLE_TILE_CUH_
-#define LONGHAUL_CODEC_TAH_CUDA_WHOLE_TILE_CUH_
+#pragma once
 
 #include "codec/cuda/module/whole_tiles.cuh"
 
@@ -201,5 +200,3 @@ __device__ inline void MakePlanes(const WarpTiles& tiles, const Quantizer& quant
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_TAH_CUDA_WHOLE_TILE_CUH_

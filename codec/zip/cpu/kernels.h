@@ -1,6 +1,5 @@
 // zip on the CPU.
-#ifndef LONGHAUL_CODEC_ZIP_CPU_KERNELS_H_
-#define LONGHAUL_CODEC_ZIP_CPU_KERNELS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -18,5 +17,3 @@ uint64_t Encode(const TensorView& in, Parallel* parallel, std::byte* payload, ui
 Status Decode(std::span<const std::byte> payload, Parallel* parallel, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::zip::cpu
-
-#endif  // LONGHAUL_CODEC_ZIP_CPU_KERNELS_H_

@@ -1,7 +1,6 @@
 // What both kernels of zip share: a group of 1,024 elements belongs to a warp, which has four rows
 // of it, eight elements of each in every lane (codec/zip/format.h).
-#ifndef LONGHAUL_CODEC_ZIP_CUDA_GROUP_CUH_
-#define LONGHAUL_CODEC_ZIP_CUDA_GROUP_CUH_
+#pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/eights.cuh"
@@ -76,5 +75,3 @@ __device__ inline uint32_t PlaceOf(unsigned lane, uint32_t bit) {
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_ZIP_CUDA_GROUP_CUH_

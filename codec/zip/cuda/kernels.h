@@ -1,6 +1,5 @@
 // Kernels of zip, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
-#ifndef LONGHAUL_CODEC_ZIP_CUDA_KERNELS_H_
-#define LONGHAUL_CODEC_ZIP_CUDA_KERNELS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -56,5 +55,3 @@ struct ZipKernels {
 extern const ZipKernels kZipKernels;  // defined in the module alone
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_CODEC_ZIP_CUDA_KERNELS_H_

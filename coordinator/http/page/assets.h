@@ -1,7 +1,6 @@
 // The files of the dashboard's page (HTML, styles, scripts), compiled into the program, as the HTTP
 // server gives them to browsers. Constant; thread-safe.
-#ifndef LONGHAUL_COORDINATOR_HTTP_PAGE_ASSETS_H_
-#define LONGHAUL_COORDINATOR_HTTP_PAGE_ASSETS_H_
+#pragma once
 
 #include "base/web/assets.h"
 
@@ -10,5 +9,3 @@ namespace longhaul::coordinator {
 std::span<const Asset> PageAssets();
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_HTTP_PAGE_ASSETS_H_

@@ -5,8 +5,7 @@
 //   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // it is left out now
 //   if (book.LeftOutUntil(id, now)) ...                                    // choose another worker
 //   book.DidWell(id);                                                      // a fresh start
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_HEALTH_BOOK_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_HEALTH_BOOK_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -73,5 +72,3 @@ class HealthBook {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_HEALTH_BOOK_H_

@@ -1,7 +1,6 @@
 // What was measured from one worker to another, newest only: goodput and round trips. Pure data;
 // not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_BOOK_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_BOOK_H_
+#pragma once
 
 #include <map>
 #include <span>
@@ -46,5 +45,3 @@ class LinkBook {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_BOOK_H_

@@ -9,8 +9,7 @@
 //   if (const Probe* probe = rounds.Answer(worker, answer)) ...           // then on with the loop
 //
 // Pure data; not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_PROBE_ROUNDS_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_PROBE_ROUNDS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -105,5 +104,3 @@ class ProbeRounds {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_PROBE_ROUNDS_H_

@@ -8,8 +8,7 @@
 //   Carry(book.PassTime(now));           // in every tick, and at NextWake() at the latest
 //
 // Pure data: the owner sends and logs, in the order of the lists. Not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_REACH_BOOK_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_REACH_BOOK_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -192,5 +191,3 @@ class ReachBook {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_REACH_BOOK_H_

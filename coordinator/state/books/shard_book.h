@@ -8,8 +8,7 @@
 //   `check` for (id : book.Late(now)) book.Take(id);                           // no answer
 //
 // Pure data; not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_SHARD_BOOK_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_SHARD_BOOK_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -157,5 +156,3 @@ class ShardBook {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_SHARD_BOOK_H_

@@ -6,8 +6,7 @@
 // what its stages report of themselves. Two trainings of a step with equal `numerics` had
 // everything in common since the first step, even where other devices trained in between and their
 // steps were given up.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -73,5 +72,3 @@ class StepBook {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_

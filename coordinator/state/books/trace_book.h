@@ -6,8 +6,7 @@
 //   for (id : book.Late(now)) say who is missing, book.Take(id)
 //
 // Pure data; not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_TRACE_BOOK_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_TRACE_BOOK_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -62,5 +61,3 @@ class TraceBook {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_TRACE_BOOK_H_

@@ -1,7 +1,6 @@
 // What takes too long for a tick is computed beside it: asked for, given up, and answered with an
 // event. Answers that nobody waits for any more are dropped.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_COMPUTATIONS_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_COMPUTATIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -36,5 +35,3 @@ class Computations {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_COMPUTATIONS_H_

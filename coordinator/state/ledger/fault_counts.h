@@ -1,6 +1,5 @@
 // What went wrong since the coordinator started, by kind. Plain data.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_FAULT_COUNTS_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_FAULT_COUNTS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -38,5 +37,3 @@ struct FaultCounts {
 static_assert(static_cast<size_t>(FaultKind::kShardDamaged) + 1 == kFaultNames.size());
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_FAULT_COUNTS_H_

@@ -3,8 +3,7 @@
 //
 // Pointers to workers are valid until the end of the tick, pointers to runs until a run is removed.
 // Not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_LEDGER_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_LEDGER_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -135,5 +134,3 @@ class Ledger {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_LEDGER_H_

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/books/shard_book.h"
 #include "coordinator/state/ledger/run.h"
+#include "planner/replicas.h"
 
 namespace longhaul::coordinator {
 

@@ -1,6 +1,5 @@
 // What the manifest of a checkpoint says about the state of its shards. Pure functions.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_MANIFESTS_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_MANIFESTS_H_
+#pragma once
 
 #include <cstdint>
 #include <limits>
@@ -38,5 +37,3 @@ const v1::CheckpointManifest* NewestWhole(const RunRecord& record,
 std::string HowToResume(const RunRecord& record);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_MANIFESTS_H_

@@ -1,8 +1,7 @@
 // A run moves from state to state along one table (transitions.h), and nowhere else. Components
 // that know something of runs listen: each forgets what it knew for the state before, and does its
 // part of the row's action.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_MOVES_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_MOVES_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -48,5 +47,3 @@ class Moves {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_MOVES_H_

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "coordinator/planner/replicas.h"
+#include "planner/replicas.h"
 
 namespace longhaul::coordinator {
 

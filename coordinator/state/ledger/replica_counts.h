@@ -1,6 +1,5 @@
 // How many data-parallel replicas of its pipeline a run trains with, and how many it wants.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_REPLICA_COUNTS_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_REPLICA_COUNTS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -20,5 +19,3 @@ uint32_t ReplicasMissing(const Run& run);
 void LogReplicas(Ledger& ledger, const Run& run, uint32_t before, const std::string& away);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_REPLICA_COUNTS_H_

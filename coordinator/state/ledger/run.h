@@ -1,7 +1,6 @@
 // What all components of the state machine know of a run. What one component knows alone stands in
 // its own header. Plain data; private to coordinator/state.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_RUN_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_RUN_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -70,5 +69,3 @@ class PerRun {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_RUN_H_

@@ -1,7 +1,6 @@
 // What is known of one cell of a run's present epoch. Plain data with two small state machines;
 // private to coordinator/state.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_STAGE_RECORD_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_STAGE_RECORD_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -100,5 +99,3 @@ struct StageRecord {
 std::vector<StageRecord> StagesOf(const Assignment& assignment);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_STAGE_RECORD_H_

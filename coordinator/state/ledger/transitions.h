@@ -1,7 +1,6 @@
 // The life of a run as one table. Moves::Move is the only code that changes a run's state, and it
 // does what the row says; a move without a row is a bug.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_TRANSITIONS_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_TRANSITIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -60,5 +59,3 @@ const Transition* FindTransition(RunState from, Trigger trigger);
 std::string DumpTransitions();
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_TRANSITIONS_H_

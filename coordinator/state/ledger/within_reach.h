@@ -1,6 +1,5 @@
 // Which files of checkpoints connected workers hold. Pure functions of the ledger.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_WITHIN_REACH_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_WITHIN_REACH_H_
+#pragma once
 
 #include <cstddef>
 
@@ -20,5 +19,3 @@ size_t HoldersWithinReach(const Ledger& ledger, const v1::CheckpointFile& file);
 Worker* SourceOf(Ledger& ledger, const v1::CheckpointFile& file);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_WITHIN_REACH_H_

@@ -1,6 +1,5 @@
 // What the state machine knows of a worker. Plain data; private to coordinator/state.
-#ifndef LONGHAUL_COORDINATOR_STATE_LEDGER_WORKER_H_
-#define LONGHAUL_COORDINATOR_STATE_LEDGER_WORKER_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -61,5 +60,3 @@ struct Candidates {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LEDGER_WORKER_H_

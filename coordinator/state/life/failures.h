@@ -1,7 +1,6 @@
 // How an epoch ends before its time: the run fails, or it is interrupted and begins again, unless
 // that was tried too often. Keeps what is suspected while a better explanation may be under way.
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_FAILURES_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_FAILURES_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -94,5 +93,3 @@ class Failures : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_FAILURES_H_

@@ -1,6 +1,5 @@
 // Links of running epochs whose ends do not hear each other well.
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_LINK_TROUBLES_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_LINK_TROUBLES_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -43,5 +42,3 @@ class LinkTroubles : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_LINK_TROUBLES_H_

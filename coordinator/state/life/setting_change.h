@@ -13,8 +13,7 @@
 //   SettingChange change(SettingsOf(plan));
 //   change.Begin(SettingsOf(better), most_depths);
 //   while (change.Advance(id)) { ask every cell for *change.AskedOf(place); Said(...) of each }
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_SETTING_CHANGE_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_SETTING_CHANGE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -73,5 +72,3 @@ class SettingChange {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_SETTING_CHANGE_H_

@@ -1,7 +1,6 @@
 // The stages of a run's epoch: they become ready, end, report errors, and lose and find their
 // workers. `longhaul stop` is here, too.
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_STAGES_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_STAGES_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -81,5 +80,3 @@ class Stages : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_STAGES_H_

@@ -1,7 +1,6 @@
 // Runs that stand still though all their workers are there and all links are well. A worker sees
 // for itself that a thread of its stage is stuck; this is for what nobody sees.
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_STANDSTILL_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_STANDSTILL_H_
+#pragma once
 
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/ledger/moves.h"
@@ -40,5 +39,3 @@ class Standstill : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_STANDSTILL_H_

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/text.h"
+#include "planner/replicas.h"
 
 namespace longhaul::coordinator {
 

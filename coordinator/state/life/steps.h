@@ -1,7 +1,6 @@
 // Steps and validations that the stages of a run report. A step is finished when every stage has
 // reported it. A step that is trained again after a loss must give the same numbers.
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_STEPS_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_STEPS_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -69,5 +68,3 @@ class Steps : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_STEPS_H_

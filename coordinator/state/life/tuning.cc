@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "coordinator/planner/replicas.h"
+#include "planner/replicas.h"
 
 namespace longhaul::coordinator {
 

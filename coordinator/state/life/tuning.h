@@ -1,20 +1,19 @@
 // The numbers of microbatches in flight and the order of data follow what is measured while a run
 // trains: what was seen of its steps is put to the planner, and the cells are brought to what that
 // chooses (setting_change.h).
-#ifndef LONGHAUL_COORDINATOR_STATE_LIFE_TUNING_H_
-#define LONGHAUL_COORDINATOR_STATE_LIFE_TUNING_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "coordinator/planner/retune.h"
 #include "coordinator/state/events.h"
 #include "coordinator/state/ledger/computations.h"
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/ledger/moves.h"
 #include "coordinator/state/life/setting_change.h"
+#include "planner/retune.h"
 
 namespace longhaul::coordinator {
 
@@ -62,5 +61,3 @@ class Tuning : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_LIFE_TUNING_H_

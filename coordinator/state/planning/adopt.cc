@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "base/check.h"
-#include "coordinator/planner/codec_choice.h"
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/replica_counts.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/life/tuning.h"
 #include "coordinator/state/planning/planning.h"
 #include "coordinator/state/text.h"
+#include "planner/codec_choice.h"
+#include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

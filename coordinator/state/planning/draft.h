@@ -1,6 +1,5 @@
 // A plan in the making: for a run, or for a request that only wants to see it. Plain data.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_DRAFT_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_DRAFT_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -67,5 +66,3 @@ struct Draft {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_DRAFT_H_

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "coordinator/planner/link_estimates.h"
+#include "planner/link_estimates.h"
 
 namespace longhaul::coordinator {
 

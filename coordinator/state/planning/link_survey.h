@@ -11,8 +11,7 @@
 // survey is settled then.
 //
 // Pure data; not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_LINK_SURVEY_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_LINK_SURVEY_H_
+#pragma once
 
 #include <cstdint>
 #include <set>
@@ -20,8 +19,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "coordinator/planner/planner.h"
 #include "coordinator/state/books/probe_rounds.h"
+#include "planner/planner.h"
 #include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
@@ -66,5 +65,3 @@ class LinkSurvey {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_LINK_SURVEY_H_

@@ -1,6 +1,5 @@
 // Workers in pipeline order, replica by replica, and the edges between them.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_PIPELINE_ORDER_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_PIPELINE_ORDER_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -27,5 +26,3 @@ inline Worker& WorkerAt(const RunSpec& spec, const std::vector<Worker*>& workers
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_PIPELINE_ORDER_H_

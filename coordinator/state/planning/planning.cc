@@ -7,11 +7,11 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/planning/pipeline_order.h"
 #include "coordinator/state/text.h"
+#include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

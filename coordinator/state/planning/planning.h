@@ -1,8 +1,7 @@
 // Plans in the making: layers and links are measured, shards of the checkpoint are checked and
 // moved, the plan is computed, and the run adopts it. For runs, and for `longhaul plan`, whose
 // drafts are called jobs.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_PLANNING_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_PLANNING_H_
+#pragma once
 
 #include <functional>
 #include <map>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "coordinator/planner/planner.h"
 #include "coordinator/state/events.h"
 #include "coordinator/state/ledger/computations.h"
 #include "coordinator/state/ledger/ledger.h"
@@ -22,6 +20,7 @@
 #include "coordinator/state/shards/shards.h"
 #include "coordinator/state/workers/orders.h"
 #include "coordinator/state/workers/worker_links.h"
+#include "planner/planner.h"
 
 namespace longhaul::coordinator {
 
@@ -129,5 +128,3 @@ class Planning : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_PLANNING_H_

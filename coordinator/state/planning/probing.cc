@@ -7,8 +7,8 @@
 
 #include "base/hash.h"
 #include "base/units.h"
-#include "coordinator/planner/links.h"
 #include "coordinator/state/text.h"
+#include "planner/links.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

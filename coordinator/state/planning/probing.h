@@ -1,16 +1,15 @@
 // Before a plan is made the workers of its edges measure the links between them: goodput both ways,
 // and round trips. ProbeRounds says which edges when; here both ends are asked, and their answers
 // are kept.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_PROBING_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_PROBING_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "coordinator/planner/planner.h"
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/planning/draft.h"
 #include "coordinator/state/workers/worker_links.h"
+#include "planner/planner.h"
 
 namespace longhaul::coordinator {
 
@@ -44,5 +43,3 @@ class Probing {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_PROBING_H_

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "coordinator/planner/planner.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
+#include "planner/planner.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

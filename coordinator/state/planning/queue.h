@@ -1,7 +1,6 @@
 // Submitted runs wait for workers, first come first served, except that a run whose workers are
 // there overtakes one that still waits for some. `longhaul plan` does not wait.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_QUEUE_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_QUEUE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -77,5 +76,3 @@ class Queue {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_QUEUE_H_

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/planner/place_workers.h"
 #include "coordinator/state/books/shard_book.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/planning/pipeline_order.h"
 #include "coordinator/state/text.h"
+#include "planner/place_workers.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

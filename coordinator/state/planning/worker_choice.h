@@ -1,6 +1,5 @@
 // Which workers a run that waits, or a request to plan, would get now.
-#ifndef LONGHAUL_COORDINATOR_STATE_PLANNING_WORKER_CHOICE_H_
-#define LONGHAUL_COORDINATOR_STATE_PLANNING_WORKER_CHOICE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -53,5 +52,3 @@ class WorkerChoice {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_PLANNING_WORKER_CHOICE_H_

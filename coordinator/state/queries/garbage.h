@@ -1,7 +1,6 @@
 // `longhaul rm` and `longhaul gc`: runs that are removed, and data that no run needs any more.
 // Nothing of a run that has not ended goes, and no checkpoint that a resume would take.
-#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_GARBAGE_H_
-#define LONGHAUL_COORDINATOR_STATE_QUERIES_GARBAGE_H_
+#pragma once
 
 #include <string>
 #include <utility>
@@ -51,5 +50,3 @@ class Garbage {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_GARBAGE_H_

@@ -1,7 +1,6 @@
 // What the directions of links wait for, and how much of the planned rate of workers' interfaces is
 // in use, by the stages' reports of a step. Pure functions.
-#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_
-#define LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_
+#pragma once
 
 #include <cstddef>
 #include <optional>
@@ -45,5 +44,3 @@ std::vector<InterfaceUse> UseOfInterfaces(size_t stages, std::span<const Directi
 std::string_view StallOf(const DirectionInUse& direction, std::span<const InterfaceUse> interfaces);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_LINK_STALL_H_

@@ -1,7 +1,6 @@
 // Which blobs runs name. A worker may fetch only those of runs that it has a part in, and an owner
 // only those of his own runs.
-#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_RIGHTS_H_
-#define LONGHAUL_COORDINATOR_STATE_QUERIES_RIGHTS_H_
+#pragma once
 
 #include <set>
 #include <string>
@@ -41,5 +40,3 @@ Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::st
 OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner);
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_RIGHTS_H_

@@ -1,7 +1,6 @@
 // `longhaul trace`: the book puts together what every stage did when; here stages are asked and the
 // user is answered.
-#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_TRACES_H_
-#define LONGHAUL_COORDINATOR_STATE_QUERIES_TRACES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -31,5 +30,3 @@ class Traces {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_TRACES_H_

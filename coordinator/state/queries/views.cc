@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/ledger/manifests.h"
@@ -17,6 +16,7 @@
 #include "coordinator/state/workers/health.h"
 #include "coordinator/state/workers/spares.h"
 #include "coordinator/state/workers/worker_links.h"
+#include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

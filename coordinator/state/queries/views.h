@@ -1,6 +1,5 @@
 // What people and other parts of the coordinator see of runs and workers, between ticks.
-#ifndef LONGHAUL_COORDINATOR_STATE_QUERIES_VIEWS_H_
-#define LONGHAUL_COORDINATOR_STATE_QUERIES_VIEWS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -79,5 +78,3 @@ class Views {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_QUERIES_VIEWS_H_

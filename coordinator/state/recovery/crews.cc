@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/planner/links.h"
-#include "coordinator/planner/replicas.h"
-#include "coordinator/planner/resize.h"
+#include "planner/links.h"
+#include "planner/replicas.h"
+#include "planner/resize.h"
 #include "run/plan/chain.h"
 #include "run/plan/proto/plan_proto.h"
 

@@ -1,8 +1,7 @@
 // Who has the cells of a run's next epoch, and with how many replicas it goes on: the workers that
 // it has, spares, and others that are free. Where recovery.replicas says continue, a replica that
 // cannot be whole is left out, and its workers fill the places of others.
-#ifndef LONGHAUL_COORDINATOR_STATE_RECOVERY_CREWS_H_
-#define LONGHAUL_COORDINATOR_STATE_RECOVERY_CREWS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -48,5 +47,3 @@ class Crews {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_RECOVERY_CREWS_H_

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/planner/codec_choice.h"
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/replica_counts.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/text.h"
+#include "planner/codec_choice.h"
+#include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

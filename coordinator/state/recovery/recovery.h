@@ -3,8 +3,7 @@
 // whole checkpoint, as soon as every cell has its worker again, or a new process of it; workers
 // that were not hurt keep their models. Where that was in vain, or a worker stays away, the run is
 // planned anew with whoever is there.
-#ifndef LONGHAUL_COORDINATOR_STATE_RECOVERY_RECOVERY_H_
-#define LONGHAUL_COORDINATOR_STATE_RECOVERY_RECOVERY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -71,5 +70,3 @@ class Recovery : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_RECOVERY_RECOVERY_H_

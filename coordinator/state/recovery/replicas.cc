@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include "coordinator/planner/replicas.h"
-#include "coordinator/planner/resize.h"
 #include "coordinator/state/ledger/replica_counts.h"
+#include "planner/replicas.h"
+#include "planner/resize.h"
 
 namespace longhaul::coordinator {
 

@@ -2,8 +2,7 @@
 // user's wish: the run stops where a set of its state is whole, and its next epoch has another
 // number of replicas (crews.h, planner/resize.h). After a loss that is the newest set that there
 // is; else a set that the run writes for this, after the step under way.
-#ifndef LONGHAUL_COORDINATOR_STATE_RECOVERY_REPLICAS_H_
-#define LONGHAUL_COORDINATOR_STATE_RECOVERY_REPLICAS_H_
+#pragma once
 
 #include "base/status.h"
 #include "coordinator/state/events.h"
@@ -39,5 +38,3 @@ class Replicas {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_RECOVERY_REPLICAS_H_

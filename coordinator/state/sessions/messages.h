@@ -1,7 +1,6 @@
 // What workers say goes to the component that it concerns. Messages of another epoch, or of a
 // worker that has no part in the run, are dropped.
-#ifndef LONGHAUL_COORDINATOR_STATE_SESSIONS_MESSAGES_H_
-#define LONGHAUL_COORDINATOR_STATE_SESSIONS_MESSAGES_H_
+#pragma once
 
 #include "coordinator/state/events.h"
 #include "coordinator/state/ledger/ledger.h"
@@ -51,5 +50,3 @@ class Messages {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_SESSIONS_MESSAGES_H_

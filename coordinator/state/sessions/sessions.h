@@ -1,7 +1,6 @@
 // Workers come, go, and come back. A worker that comes is reserved for the run, or the request to
 // plan, that it has a part in, and hears again what it may have missed.
-#ifndef LONGHAUL_COORDINATOR_STATE_SESSIONS_SESSIONS_H_
-#define LONGHAUL_COORDINATOR_STATE_SESSIONS_SESSIONS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -60,5 +59,3 @@ class Sessions {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_SESSIONS_SESSIONS_H_

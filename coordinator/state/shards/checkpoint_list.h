@@ -1,6 +1,5 @@
 // `longhaul checkpoints`: what is known of a run's checkpoints, or what a look at all shards says.
-#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_CHECKPOINT_LIST_H_
-#define LONGHAUL_COORDINATOR_STATE_SHARDS_CHECKPOINT_LIST_H_
+#pragma once
 
 #include <cstdint>
 
@@ -29,5 +28,3 @@ class CheckpointList {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_CHECKPOINT_LIST_H_

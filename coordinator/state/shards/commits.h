@@ -1,8 +1,7 @@
 // Checkpoints that stages have written. One is committed when every stage has reported its shard.
 // One that a stage cannot write, such as on a full disk, is skipped: training goes on, and the
 // older ones stay as they are.
-#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_COMMITS_H_
-#define LONGHAUL_COORDINATOR_STATE_SHARDS_COMMITS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -49,5 +48,3 @@ class Commits : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_COMMITS_H_

@@ -1,8 +1,7 @@
 // Copies of what the stages of a run know, at another worker or the coordinator, so that no machine
 // takes its stage with it. One set at a time is copied, the newest first. A set counts when every
 // file of it is held twice; older ones are dropped only then.
-#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_COPIES_H_
-#define LONGHAUL_COORDINATOR_STATE_SHARDS_COPIES_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -61,5 +60,3 @@ class Copies : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_COPIES_H_

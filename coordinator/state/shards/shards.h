@@ -1,7 +1,6 @@
 // Shards of committed checkpoints: hashed, sent to the coordinator or to other workers, and
 // dropped. A run goes on from a checkpoint only when all of its shards have been hashed.
-#ifndef LONGHAUL_COORDINATOR_STATE_SHARDS_SHARDS_H_
-#define LONGHAUL_COORDINATOR_STATE_SHARDS_SHARDS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -89,5 +88,3 @@ class Shards : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_SHARDS_SHARDS_H_

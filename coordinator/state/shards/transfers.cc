@@ -7,9 +7,9 @@
 
 #include "base/hash.h"
 #include "base/units.h"
-#include "coordinator/planner/links.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/shards/shards.h"
+#include "planner/links.h"
 #include "proto/wire/transfer_word.h"
 #include "run/plan/proto/plan_proto.h"
 

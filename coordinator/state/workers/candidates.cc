@@ -1,8 +1,8 @@
 // Workers as candidates for stages.
 #include <algorithm>
 
-#include "coordinator/planner/planner.h"
 #include "coordinator/state/workers/worker_links.h"
+#include "planner/planner.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

@@ -1,7 +1,6 @@
 // Which workers runs may take: neither about to end, nor left out because their processes ended
 // again and again by a fault of their own.
-#ifndef LONGHAUL_COORDINATOR_STATE_WORKERS_HEALTH_H_
-#define LONGHAUL_COORDINATOR_STATE_WORKERS_HEALTH_H_
+#pragma once
 
 #include <string>
 
@@ -39,5 +38,3 @@ class Health {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_WORKERS_HEALTH_H_

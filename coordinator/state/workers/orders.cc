@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "coordinator/planner/replicas.h"
 #include "coordinator/state/books/shard_book.h"
+#include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 

@@ -1,7 +1,6 @@
 // What workers are told of their stages. Carries out the actions assign, start and stop of a run's
 // table.
-#ifndef LONGHAUL_COORDINATOR_STATE_WORKERS_ORDERS_H_
-#define LONGHAUL_COORDINATOR_STATE_WORKERS_ORDERS_H_
+#pragma once
 
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/ledger/moves.h"
@@ -30,5 +29,3 @@ class Orders : public MoveListener {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_WORKERS_ORDERS_H_

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "coordinator/planner/replicas.h"
-#include "coordinator/planner/resize.h"
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/ledger/replica_counts.h"
+#include "planner/replicas.h"
+#include "planner/resize.h"
 
 namespace longhaul::coordinator {
 

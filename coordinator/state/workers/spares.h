@@ -1,8 +1,7 @@
 // Spares: connected workers that a run reserves beside those of its stages. They time its layers,
 // which loads and warms all that a stage needs, hold copies of its checkpoints, and take the place
 // of a worker that is lost. Whoever waits in the queue comes first.
-#ifndef LONGHAUL_COORDINATOR_STATE_WORKERS_SPARES_H_
-#define LONGHAUL_COORDINATOR_STATE_WORKERS_SPARES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -45,5 +44,3 @@ class Spares {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_WORKERS_SPARES_H_

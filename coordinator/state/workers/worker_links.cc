@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/planner/links.h"
+#include "planner/links.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {

@@ -1,7 +1,6 @@
 // What is known of workers as candidates for stages: their devices, whom they reach, who carries
 // links between workers that do not reach each other, and how fast links are.
-#ifndef LONGHAUL_COORDINATOR_STATE_WORKERS_WORKER_LINKS_H_
-#define LONGHAUL_COORDINATOR_STATE_WORKERS_WORKER_LINKS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -9,11 +8,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "coordinator/planner/links.h"
-#include "coordinator/planner/planner.h"
 #include "coordinator/state/books/link_book.h"
 #include "coordinator/state/books/reach_book.h"
 #include "coordinator/state/ledger/ledger.h"
+#include "planner/links.h"
+#include "planner/planner.h"
 
 namespace longhaul::coordinator {
 
@@ -81,5 +80,3 @@ class WorkerLinks {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STATE_WORKERS_WORKER_LINKS_H_

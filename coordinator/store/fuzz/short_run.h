@@ -1,6 +1,5 @@
 // A minimal run file for fuzzing: parsing a full one takes longer than everything else.
-#ifndef LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_
-#define LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_
+#pragma once
 
 namespace longhaul::coordinator {
 
@@ -9,5 +8,3 @@ inline constexpr char kShortRun[] =
     "train: {steps: 10, microbatches: 2}}";
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_

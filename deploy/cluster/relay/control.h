@@ -1,7 +1,6 @@
 // Requests to a cluster's relay, over a Unix socket in the cluster's private folder. A connection
 // carries one JSON document there and one back.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_
-#define LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -77,5 +76,3 @@ void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const 
                   absl::Duration patience = absl::Seconds(2));
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_

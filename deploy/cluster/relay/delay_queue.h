@@ -6,8 +6,7 @@
 // behind a queue.
 //
 // Not thread-safe, except HeldBytes. Workers are counted from 0 here.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_
-#define LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -104,5 +103,3 @@ class DelayQueue {
 };
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_

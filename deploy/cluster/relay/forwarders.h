@@ -2,8 +2,7 @@
 // of the worker's port, holds them (delay_queue.h) and puts them into the ports of their receivers.
 // Frames from one worker to another keep their order. Threads share only the ports and the room for
 // frames under way.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_
-#define LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -63,5 +62,3 @@ class Forwarders {
 };
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_

@@ -1,8 +1,7 @@
 // Receives and sends an interface's frames through a packet socket: whole GSO packets with the
 // header that says how to cut them (virtio_net_hdr), so 64 KB cost one copy in and one copy out.
 // One thread receives; any thread may call everything else.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_
-#define LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -73,5 +72,3 @@ class PacketPort {
 Status ProbePacketPort();
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_

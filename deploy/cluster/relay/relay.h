@@ -1,8 +1,7 @@
 // The relay of a local cluster, for kernels without netem: a process that takes frames from the
 // senders' ports in the bridges' namespace, holds them for the path's delay, and puts them into the
 // receiver's port. tc shapes rates before and after it.
-#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_RELAY_H_
-#define LONGHAUL_DEPLOY_CLUSTER_RELAY_RELAY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -17,5 +16,3 @@ namespace longhaul::relay {
 Status RunRelay(const std::string& socket_path, uint32_t threads = 0);
 
 }  // namespace longhaul::relay
-
-#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_RELAY_H_

@@ -1,8 +1,7 @@
 // Converts assignments and plans to messages and back, where a process sends or stores them.
 // ToProto and FromProto are inverse to each other. FromProto takes any message; CheckAssignment
 // says whether the result makes sense. Pure; thread-safe.
-#ifndef LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_
-#define LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_
+#pragma once
 
 #include "longhaul/v1/plan.pb.h"
 #include "run/plan/plan.h"
@@ -36,5 +35,3 @@ v1::Plan ToProto(const Plan& plan);
 Plan FromProto(const v1::Plan& plan);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_

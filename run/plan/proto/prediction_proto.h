@@ -1,7 +1,6 @@
 // Converts what the planner knew and expects to messages and back; plan_proto.h has the rest of a
 // plan. Private to this folder.
-#ifndef LONGHAUL_RUN_PLAN_PROTO_PREDICTION_PROTO_H_
-#define LONGHAUL_RUN_PLAN_PROTO_PREDICTION_PROTO_H_
+#pragma once
 
 #include "longhaul/v1/plan.pb.h"
 #include "run/plan/plan.h"
@@ -18,5 +17,3 @@ v1::Prediction ToProto(const Prediction& prediction);
 Prediction FromProto(const v1::Prediction& prediction);
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_PLAN_PROTO_PREDICTION_PROTO_H_

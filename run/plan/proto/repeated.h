@@ -1,7 +1,6 @@
 // Converts vectors to repeated fields, by the ToProto of their values, and back. Private to this
 // folder.
-#ifndef LONGHAUL_RUN_PLAN_PROTO_REPEATED_H_
-#define LONGHAUL_RUN_PLAN_PROTO_REPEATED_H_
+#pragma once
 
 #include <google/protobuf/repeated_field.h>
 
@@ -26,5 +25,3 @@ std::vector<Value> AllOf(const google::protobuf::RepeatedPtrField<Message>& mess
 }
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_RUN_PLAN_PROTO_REPEATED_H_

@@ -16,7 +16,7 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "codec/registry.h"
-#include "coordinator/planner/pipeline_cost.h"
+#include "planner/pipeline_cost.h"
 #include "run/plan/chain.h"
 #include "run/schedule/tune.h"
 

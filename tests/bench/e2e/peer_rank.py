@@ -22,7 +22,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
-# As the workers' stages begin: worker/stage/model.h.
+# As the workers' stages begin: worker/stage/model/model.h.
 DEVIATION = 0.02
 RESIDUAL = ("attn.proj", "mlp.proj", "o_proj", "down_proj")
 

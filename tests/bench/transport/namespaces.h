@@ -1,8 +1,7 @@
 // Two network namespaces joined by a shaped line, for as long as the object lives; a line with a
 // delay goes through a third one, in which the relay of local clusters holds the packets. Needs
 // root.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_NAMESPACES_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_NAMESPACES_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -69,5 +68,3 @@ class Namespaces {
 };
 
 }  // namespace longhaul::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_NAMESPACES_H_

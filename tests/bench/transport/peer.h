@@ -1,6 +1,5 @@
 // One end of the measured link, in a process of its own.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_PEER_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_PEER_H_
+#pragma once
 
 #include <string>
 
@@ -24,5 +23,3 @@ struct PeerOptions {
 Status RunPeer(const PeerOptions& options);
 
 }  // namespace longhaul::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_PEER_H_

@@ -1,6 +1,5 @@
 // Collectives that no run has, to see what a group's time is made of. GPUs alone.
-#ifndef LONGHAUL_TESTS_BENCH_WORKER_BENCH_COMMUNICATORS_H_
-#define LONGHAUL_TESTS_BENCH_WORKER_BENCH_COMMUNICATORS_H_
+#pragma once
 
 #include "worker/stage/group/communicators.h"
 
@@ -16,5 +15,3 @@ MakeCommunicators WithoutSums(MakeCommunicators make);
 MakeCommunicators WithBoundedZip(MakeCommunicators make);
 
 }  // namespace longhaul::worker::testing
-
-#endif  // LONGHAUL_TESTS_BENCH_WORKER_BENCH_COMMUNICATORS_H_

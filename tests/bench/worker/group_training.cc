@@ -21,9 +21,9 @@
 #include "base/file.h"
 #include "run/tokens/token_file.h"
 #include "worker/ranks/communicators.h"
+#include "worker/stage/device/torch_cuda.h"
 #include "worker/stage/group/group_stage.h"
 #include "worker/stage/stage.h"
-#include "worker/stage/torch_cuda.h"
 
 namespace longhaul::worker {
 namespace {

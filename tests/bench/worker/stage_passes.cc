@@ -38,11 +38,11 @@
 #include "run/boundary/boundary_shape.h"
 #include "run/file/run_spec.h"
 #include "worker/ranks/communicators.h"
+#include "worker/stage/device/torch_cuda.h"
+#include "worker/stage/device/torch_device.h"
+#include "worker/stage/device/torch_scope.h"
 #include "worker/stage/group/group_stage.h"
 #include "worker/stage/stage.h"
-#include "worker/stage/torch_cuda.h"
-#include "worker/stage/torch_device.h"
-#include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {

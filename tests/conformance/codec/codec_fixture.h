@@ -1,6 +1,5 @@
 // Tensors, buffers and calls that the codec tests share.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_CODEC_CODEC_FIXTURE_H_
-#define LONGHAUL_TESTS_CONFORMANCE_CODEC_CODEC_FIXTURE_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -176,5 +175,3 @@ inline double RelativeL2(const std::vector<float>& expected, const std::vector<f
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_CODEC_CODEC_FIXTURE_H_

@@ -1,7 +1,6 @@
 // One call with its inputs and what must come out: made of a seed, so that every rank knows what
 // all others have.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_CASES_H_
-#define LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_CASES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -27,5 +26,3 @@ std::string ToString(const Case& test);
 void RunCase(Rank& rank, const Case& test);
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_CASES_H_

@@ -1,6 +1,5 @@
 // The suite's fixture: a group of rank threads of the backend under test.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COLLECTIVE_TEST_H_
-#define LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COLLECTIVE_TEST_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -58,5 +57,3 @@ class CollectiveTest : public ::testing::TestWithParam<UnderTest> {
 };
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COLLECTIVE_TEST_H_

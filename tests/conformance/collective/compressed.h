@@ -1,6 +1,5 @@
 // The compressed communicators that the suite knows, over whatever is below them.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COMPRESSED_H_
-#define LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COMPRESSED_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -63,5 +62,3 @@ inline std::vector<Compression> Compressions(bool pieces) {
 }
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COMPRESSED_H_

@@ -1,8 +1,7 @@
 // What the suite knows of a backend, and one rank of a group of it. A backend joins with a row:
 // who makes its communicators, where its memory lies, and what of results it promises. Test bodies
 // know nothing else.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_GROUP_H_
-#define LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_GROUP_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -114,5 +113,3 @@ const std::vector<NamedCall>& AllCalls();
 std::vector<NamedCall> CallsOf(const Backend& backend);
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_GROUP_H_

@@ -1,6 +1,5 @@
 // Peers that speak the wire as they like. They dial through the backend's bare seam.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_HOSTILE_TEST_H_
-#define LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_HOSTILE_TEST_H_
+#pragma once
 
 #include <gmock/gmock.h>
 
@@ -223,5 +222,3 @@ class HostileTest : public LinkTest {
 };
 
 }  // namespace longhaul::transport
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_HOSTILE_TEST_H_

@@ -1,7 +1,6 @@
 // What every backend of transport/p2p must do. A backend joins with one file that defines
 // UnderTest() (see loopback_test.cc) and one lh_test.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_LINK_TEST_H_
-#define LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_LINK_TEST_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -161,5 +160,3 @@ FrameView FrameOf(const std::string& header, const std::string& body);
 std::string Pattern(uint64_t seed, size_t size);
 
 }  // namespace longhaul::transport
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_LINK_TEST_H_

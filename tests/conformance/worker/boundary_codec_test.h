@@ -1,6 +1,5 @@
 // What every BoundaryCodec does. A backend instantiates the suite with where its tensors are.
-#ifndef LONGHAUL_TESTS_CONFORMANCE_WORKER_BOUNDARY_CODEC_TEST_H_
-#define LONGHAUL_TESTS_CONFORMANCE_WORKER_BOUNDARY_CODEC_TEST_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -34,5 +33,3 @@ class BoundaryCodecTest : public ::testing::TestWithParam<Backend> {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_CONFORMANCE_WORKER_BOUNDARY_CODEC_TEST_H_

@@ -1,6 +1,5 @@
 // Runs `longhaul cluster` as a program of its own, and looks for what it leaves behind.
-#ifndef LONGHAUL_TESTS_MULTIPROCESS_CLUSTER_HARNESS_H_
-#define LONGHAUL_TESTS_MULTIPROCESS_CLUSTER_HARNESS_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -84,5 +83,3 @@ class ClusterTest : public ::testing::Test {
 int SkipCode();
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_MULTIPROCESS_CLUSTER_HARNESS_H_

@@ -1,7 +1,6 @@
 // What every arithmetic of an exchange between replicas has to give: the bytes and numbers of the
 // CPU's plain one.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_ARITHMETIC_CASES_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_ARITHMETIC_CASES_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -205,5 +204,3 @@ inline void ExpectSumsAreTheHosts(replicas::Arithmetic* tested, uint32_t seed) {
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_ARITHMETIC_CASES_H_

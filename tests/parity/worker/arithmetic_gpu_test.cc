@@ -1,7 +1,7 @@
 // On a GPU what arithmetic_parity_test.cc does on the CPU.
 #include "tests/parity/worker/arithmetic_cases.h"
 #include "tests/parity/worker/stage_on_gpu.h"
-#include "worker/stage/torch_arithmetic.h"
+#include "worker/stage/replicas/torch_arithmetic.h"
 
 namespace longhaul::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "codec/thread_pool.h"
 #include "tests/parity/worker/arithmetic_cases.h"
-#include "worker/stage/torch_arithmetic.h"
+#include "worker/stage/replicas/torch_arithmetic.h"
 
 namespace longhaul::testing {
 namespace {

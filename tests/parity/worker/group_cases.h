@@ -1,6 +1,5 @@
 // Stages of one rank and of groups, for tests that compare them.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_GROUP_CASES_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_GROUP_CASES_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -182,5 +181,3 @@ inline void ExpectSame(const std::vector<NamedArray>& a, const std::vector<Named
 }
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_GROUP_CASES_H_

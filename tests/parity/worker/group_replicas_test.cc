@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/parity/worker/group_cases.h"
-#include "worker/stage/snapshot_shards.h"
+#include "worker/stage/snapshot/snapshot_shards.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -89,7 +89,7 @@ TEST_P(GroupReplicas, SeeWhatTheySeeOfOneRank) {
                got = several->SharedParameters(SharedIn::kHost);
     ASSERT_TRUE(expected.ok() && got.ok()) << expected.status() << got.status();
     ExpectAlike(*got, *expected);
-    // Whole values and gradients, as coordinator/planner/memory.h counts them.
+    // Whole values and gradients, as planner/memory.h counts them.
     const uint64_t joined = 2 * sizeof(float) * several->parameter_count();
     EXPECT_EQ(several->memory_bytes() - of_ranks, step == 1 ? joined : 0);
     // Ranks count what several of them hold once, and so does who sums whole gradients.

@@ -19,8 +19,8 @@
 #include "run/published/export.h"
 #include "run/published/safetensors.h"
 #include "run/published/weights.h"
-#include "worker/stage/init.h"
-#include "worker/stage/model.h"
+#include "worker/stage/model/init.h"
+#include "worker/stage/model/model.h"
 
 namespace longhaul::worker {
 namespace {

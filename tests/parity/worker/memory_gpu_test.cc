@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "coordinator/planner/memory.h"
-#include "coordinator/planner/planner.h"
+#include "planner/memory.h"
+#include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "tests/parity/worker/stage_on_gpu.h"
 #include "worker/stage/stage.h"

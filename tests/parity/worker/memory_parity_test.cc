@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/planner/memory.h"
-#include "coordinator/planner/planner.h"
+#include "planner/memory.h"
+#include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "worker/ranks/communicators.h"
 #include "worker/stage/group/group_stage.h"

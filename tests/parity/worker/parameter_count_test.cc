@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "coordinator/planner/memory.h"
+#include "planner/memory.h"
 #include "run/model/family.h"
 #include "worker/stage/stage.h"
 

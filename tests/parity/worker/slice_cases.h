@@ -1,7 +1,6 @@
 // Two stages whose microbatches go through them in slices, on a device, and what a step of theirs
 // computes.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_SLICE_CASES_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_SLICE_CASES_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -220,5 +219,3 @@ inline void ExpectThoseOfWhole(const OfSlices& cut, const OfSlices& whole, doubl
 }
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_SLICE_CASES_H_

@@ -1,6 +1,5 @@
 // A model of each family that a CPU trains in no time.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_
+#pragma once
 
 #include "run/file/run_spec.h"
 
@@ -31,5 +30,3 @@ inline ModelSpec SmallModelOf(ModelFamily family) {
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_

@@ -13,7 +13,7 @@
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
 #include "tests/parity/worker/stage_on_gpu.h"
-#include "worker/stage/host_copies.h"
+#include "worker/stage/device/host_copies.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::testing {

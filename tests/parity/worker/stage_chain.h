@@ -1,7 +1,6 @@
 // A small model on a few stages in one thread, for tests that compare devices or watch the step
 // loop.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_STAGE_CHAIN_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_STAGE_CHAIN_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -201,5 +200,3 @@ inline void ExpectSameParameters(const StageChain& one, const StageChain& other)
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_STAGE_CHAIN_H_

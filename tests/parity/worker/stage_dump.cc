@@ -22,10 +22,10 @@
 #include "base/file.h"
 #include "run/file/run_spec.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/stage/init.h"
-#include "worker/stage/model.h"
+#include "worker/stage/device/torch_scope.h"
+#include "worker/stage/model/init.h"
+#include "worker/stage/model/model.h"
 #include "worker/stage/stage.h"
-#include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "tests/parity/worker/stage_on_gpu.h"
-#include "worker/stage/torch_device.h"
-#include "worker/stage/torch_graph.h"
+#include "worker/stage/device/torch_device.h"
+#include "worker/stage/device/torch_graph.h"
 
 namespace longhaul::testing {
 namespace {

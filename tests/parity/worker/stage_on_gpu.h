@@ -1,6 +1,5 @@
 // What tests of stages on a GPU share: the devices, LibTorch's CUDA part, the small models.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -8,7 +7,7 @@
 
 #include "tests/parity/worker/stage_chain.h"
 #include "tests/support/gpu_test.h"
-#include "worker/stage/torch_cuda.h"
+#include "worker/stage/device/torch_cuda.h"
 
 namespace longhaul::testing {
 
@@ -70,5 +69,3 @@ inline std::string NameOf(const ::testing::TestParamInfo<SmallModel>& model) {
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_

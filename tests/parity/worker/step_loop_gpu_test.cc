@@ -18,7 +18,7 @@
 #include "tests/parity/worker/stage_chain.h"
 #include "tests/support/gpu_test.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
-#include "worker/stage/torch_cuda.h"
+#include "worker/stage/device/torch_cuda.h"
 
 namespace longhaul::worker {
 namespace {

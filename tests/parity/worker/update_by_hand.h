@@ -3,8 +3,7 @@
 //
 // Gradients are read from a second stage with the same parameters: with beta1 = 0 AdamW's first
 // moment is the gradient to the bit.
-#ifndef LONGHAUL_TESTS_PARITY_WORKER_UPDATE_BY_HAND_H_
-#define LONGHAUL_TESTS_PARITY_WORKER_UPDATE_BY_HAND_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -198,5 +197,3 @@ inline std::string NameOfUpdate(const ::testing::TestParamInfo<UpdateCase>& test
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_PARITY_WORKER_UPDATE_BY_HAND_H_

@@ -1,7 +1,7 @@
 // On a GPU what update_parity_test.cc does on the CPU. Muon's products are in bf16 here.
 #include "tests/parity/worker/stage_on_gpu.h"
 #include "tests/parity/worker/update_by_hand.h"
-#include "worker/stage/stochastic_rounding.h"
+#include "worker/stage/optimizer/stochastic_rounding.h"
 
 namespace longhaul::testing {
 namespace {

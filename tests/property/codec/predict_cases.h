@@ -1,7 +1,6 @@
 // Random uses of predict, and one side of a boundary on the CPU, for tests that compare two ways to
 // the same bytes.
-#ifndef LONGHAUL_TESTS_PROPERTY_CODEC_PREDICT_CASES_H_
-#define LONGHAUL_TESTS_PROPERTY_CODEC_PREDICT_CASES_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -103,5 +102,3 @@ inline std::vector<uint32_t> RandomIds(std::mt19937* generator, const PredictCas
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_TESTS_PROPERTY_CODEC_PREDICT_CASES_H_

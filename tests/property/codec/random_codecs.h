@@ -1,6 +1,5 @@
 // Random codecs and tensors for tests that compare two ways to the same bytes.
-#ifndef LONGHAUL_TESTS_PROPERTY_CODEC_RANDOM_CODECS_H_
-#define LONGHAUL_TESTS_PROPERTY_CODEC_RANDOM_CODECS_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -112,5 +111,3 @@ inline Shape RandomShape(std::mt19937* generator) {
 }
 
 }  // namespace longhaul::codec
-
-#endif  // LONGHAUL_TESTS_PROPERTY_CODEC_RANDOM_CODECS_H_

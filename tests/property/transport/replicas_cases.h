@@ -1,6 +1,5 @@
 // Parameters and gradients that the tests of replicas share.
-#ifndef LONGHAUL_TESTS_PROPERTY_TRANSPORT_REPLICAS_CASES_H_
-#define LONGHAUL_TESTS_PROPERTY_TRANSPORT_REPLICAS_CASES_H_
+#pragma once
 
 #include <random>
 #include <string>
@@ -57,5 +56,3 @@ inline ReplicaThreads::Optimizer Collect(Tensors* means) {
 }
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TESTS_PROPERTY_TRANSPORT_REPLICAS_CASES_H_

@@ -1,6 +1,5 @@
 // What goes wrong in a simulation, and what users do meanwhile; drawn from its seed.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_
+#pragma once
 
 #include <map>
 
@@ -40,5 +39,3 @@ class Chaos {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_

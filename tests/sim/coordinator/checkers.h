@@ -1,7 +1,6 @@
 // What must hold of everything that the coordinator stores and does, judged from outside: against
 // the store's contents as they were at that moment, and against what really happened.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CHECKERS_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_CHECKERS_H_
+#pragma once
 
 #include <map>
 #include <set>
@@ -91,5 +90,3 @@ class Checkers {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_CHECKERS_H_

@@ -1,6 +1,5 @@
 // Everything that is simulated, put together, and the users' side of it.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CLUSTER_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_CLUSTER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -56,5 +55,3 @@ class Cluster {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_CLUSTER_H_

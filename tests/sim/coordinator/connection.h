@@ -2,8 +2,7 @@
 // nothing lost in the middle; what is under way when it breaks arrives up to some point and is lost
 // from there on, though its sender was told that it was written. Where the network only held it
 // back it arrives late, when there may be another stream (Faults::late).
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CONNECTION_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_CONNECTION_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -67,5 +66,3 @@ class Connection : public std::enable_shared_from_this<Connection> {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_CONNECTION_H_

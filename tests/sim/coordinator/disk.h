@@ -1,7 +1,6 @@
 // The disk of a worker's machine: the shards on it, and what faults did to them. A kill -9 leaves
 // what was written; a machine that loses its power loses what was not synced.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_DISK_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_DISK_H_
+#pragma once
 
 #include <compare>
 #include <cstdint>
@@ -55,5 +54,3 @@ class Disk {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_DISK_H_

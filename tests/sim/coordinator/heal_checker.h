@@ -2,8 +2,7 @@
 //
 // What excuses a run: it has ended; other runs have the workers, or too few are connected; the
 // newest checkpoint that is whole has a file whose holder is away, or none is whole. Nothing else.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_HEAL_CHECKER_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_HEAL_CHECKER_H_
+#pragma once
 
 #include <map>
 #include <string>
@@ -48,5 +47,3 @@ class HealChecker {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_HEAL_CHECKER_H_

@@ -1,7 +1,6 @@
 // Draws of one simulation, the same for a seed on every machine (the standard library's
 // distributions are not).
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_RANDOM_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_RANDOM_H_
+#pragma once
 
 #include <cstdint>
 #include <random>
@@ -28,5 +27,3 @@ class Random {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_RANDOM_H_

@@ -1,7 +1,6 @@
 // What must hold of the epochs that a run begins by itself: how many in a row, how soon, and from
 // which checkpoint.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_RECOVERY_CHECKER_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_RECOVERY_CHECKER_H_
+#pragma once
 
 #include <map>
 #include <string>
@@ -53,5 +52,3 @@ class RecoveryChecker {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_RECOVERY_CHECKER_H_

@@ -1,7 +1,6 @@
 // The real state machine in a model of its shell (coordinator/rpc/shell.cc): gathers events, ticks,
 // stores, carries out; and dies, also between any two of these.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_COORDINATOR_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_COORDINATOR_H_
+#pragma once
 
 #include <functional>
 #include <map>
@@ -68,5 +67,3 @@ class SimCoordinator {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_SIM_COORDINATOR_H_

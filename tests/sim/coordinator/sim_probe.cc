@@ -1,4 +1,4 @@
-// The part of SimWorker that follows worker/rpc/link_probe.cc; and what must hold of a plan's
+// The part of SimWorker that follows worker/measuring/link_probe.cc; and what must hold of a plan's
 // rates.
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-// The part of SimWorker that follows worker/rpc/epoch_run.cc and the executor.
+// The part of SimWorker that follows worker/epoch/epoch_run.cc and the executor.
 #include <algorithm>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // What a simulated coordinator's store keeps. Two kinds that must behave alike: a model, which is
 // fast, and the real one.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_STORE_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_STORE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -27,5 +26,3 @@ std::unique_ptr<SimStore> MakeModelStore();
 std::unique_ptr<SimStore> MakeRealStore(const std::string& folder);
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_SIM_STORE_H_

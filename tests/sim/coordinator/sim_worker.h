@@ -1,7 +1,7 @@
 // A worker daemon as the coordinator sees one: its session, its agent, one stage run at a time; and
-// behind that the data path, of which the world knows the truth. Follows worker/rpc.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
+// behind that the data path, of which the world knows the truth. Follows worker/agent and
+// worker/epoch.
+#pragma once
 
 #include <algorithm>
 #include <functional>
@@ -13,7 +13,7 @@
 #include "coordinator/state/state.h"
 #include "tests/sim/coordinator/connection.h"
 #include "tests/sim/coordinator/world.h"
-#include "worker/rpc/report_outbox.h"
+#include "worker/agent/report_outbox.h"
 
 namespace longhaul::coordinator::sim {
 
@@ -177,5 +177,3 @@ class SimWorker {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_

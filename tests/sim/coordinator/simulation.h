@@ -3,8 +3,7 @@
 //
 // Single-threaded, no real time, no real I/O with the model of the store: equal options give the
 // same simulation, event by event.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIMULATION_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_SIMULATION_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -35,5 +34,3 @@ SimulationResult Simulate(const SimulationOptions& options);
 void DescribeTheOneAtHand();
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_SIMULATION_H_

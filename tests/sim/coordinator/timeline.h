@@ -1,6 +1,5 @@
 // Virtual time: what happens when, one thing at a time; and a record of what happened.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_TIMELINE_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_TIMELINE_H_
+#pragma once
 
 #include <fmt/format.h>
 
@@ -72,5 +71,3 @@ class Timeline {
 };
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_TIMELINE_H_

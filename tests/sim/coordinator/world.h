@@ -1,7 +1,6 @@
 // What really happens in a simulated cluster, whatever the coordinator has heard of it: who is at
 // which step, what lies on which disk, which faults there were.
-#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_WORLD_H_
-#define LONGHAUL_TESTS_SIM_COORDINATOR_WORLD_H_
+#pragma once
 
 #include <compare>
 #include <cstdint>
@@ -159,5 +158,3 @@ double LossOf(const EpochKey& key, uint64_t step);
 std::string ShardHash(const EpochKey& key, const ShardName& name);
 
 }  // namespace longhaul::coordinator::sim
-
-#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_WORLD_H_

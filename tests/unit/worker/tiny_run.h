@@ -1,7 +1,6 @@
 // A run that trains in milliseconds: its run file, its text, and what a coordinator would say of
 // it.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_TINY_RUN_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_TINY_RUN_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -110,5 +109,3 @@ inline v1::WorkerCommand AssignOf(const RunSpec& spec, uint64_t epoch, uint32_t 
 }
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_TINY_RUN_H_

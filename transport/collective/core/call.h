@@ -1,7 +1,6 @@
 // Describes one collective call and checks its arguments, as every backend does before it sends
 // anything. Pure.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_CALL_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_CALL_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -42,5 +41,3 @@ Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<con
                      const void* out, std::span<const Block> receive, Dtype dtype);
 
 }  // namespace longhaul::collective::internal
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_CALL_H_

@@ -1,7 +1,6 @@
 // The id of a rendezvous: "lhg1-<name of its socket>-<secret>". The name is public: everybody on
 // the machine can list abstract sockets. The digit is the version of the messages.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ID_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ID_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -23,5 +22,3 @@ StatusOr<RendezvousId> ParseId(std::string_view text);
 std::string NewSocketName(std::string_view purpose);
 
 }  // namespace longhaul::collective::internal
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ID_H_

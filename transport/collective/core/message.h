@@ -16,8 +16,7 @@
 //   joined    rendezvous
 //   told      rendezvous  for each rank: u32 bytes, the word
 //   ended     rendezvous  why, up to kMaxEndedBytes
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_MESSAGE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_MESSAGE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -96,5 +95,3 @@ constexpr size_t MaxToldBytes(uint32_t size) {
 }
 
 }  // namespace longhaul::collective::internal
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_MESSAGE_H_

@@ -1,7 +1,6 @@
 // The state of a rendezvous without its sockets: who has joined, what the ranks told each other,
 // and why the group ended. Pure: the caller passes messages in and sends what comes out.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ROSTER_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ROSTER_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -72,5 +71,3 @@ class Roster {
 };
 
 }  // namespace longhaul::collective::internal
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_ROSTER_H_

@@ -1,8 +1,7 @@
 // Unix stream sockets in the abstract namespace, whose names are no files and vanish with the
 // socket. Everybody on the machine can see and dial them, so peers are checked: the kernel tells
 // their user and process.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_UNIX_SOCKET_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_UNIX_SOCKET_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -50,5 +49,3 @@ int PollTimeout(Deadline deadline);
 bool AwaitReady(int fd, short events, Deadline deadline);
 
 }  // namespace longhaul::collective::internal
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_UNIX_SOCKET_H_

@@ -3,8 +3,7 @@
 // recorded in a CUDA graph.
 //
 // Not thread-safe: each rank has its own engine.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_ENGINE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_ENGINE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -76,5 +75,3 @@ class Engine {
 Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work);
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_ENGINE_H_

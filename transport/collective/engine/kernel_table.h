@@ -1,8 +1,7 @@
 // The table of collective kernels in liblonghaul_cuda.so: plain types, compiled on both sides of
 // dlopen (base/cuda/table.h). Every function queues work on `stream` (a cudaStream_t of `device`),
 // does not block, may be captured in a CUDA graph, and returns a CUDA runtime error code.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -72,5 +71,3 @@ struct KernelTable {
 };
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_KERNEL_TABLE_H_

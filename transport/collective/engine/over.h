@@ -1,7 +1,6 @@
 // Base class of compressed communicators: passes uncompressed calls to the communicator below, and
 // counts the bytes of both.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -88,5 +87,3 @@ StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cud
 Status Reserve(Engine& engine, size_t bytes, OwnedMemory* memory);
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_

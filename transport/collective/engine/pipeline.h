@@ -12,8 +12,7 @@
 //
 // With one piece, or in host memory, everything runs on the caller's queue. A CUDA graph can record
 // it: the wire's work begins after the queue's and ends before it.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_PIPELINE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_PIPELINE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -65,5 +64,3 @@ class Pipeline {
 };
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_PIPELINE_H_

@@ -1,6 +1,5 @@
 // Implements Wait for device communicators.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_QUEUE_WAIT_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_QUEUE_WAIT_H_
+#pragma once
 
 #include <functional>
 #include <string_view>
@@ -25,5 +24,3 @@ struct QueueWait {
 Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline);
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_QUEUE_WAIT_H_

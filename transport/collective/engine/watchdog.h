@@ -6,8 +6,7 @@
 //
 // Arm and Disarm are called by one thread and cost one store. `expired` runs on the watchdog's
 // thread, at most once for each Arm, up to 50 ms late.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -45,5 +44,3 @@ class Watchdog {
 };
 
 }  // namespace longhaul::collective
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_

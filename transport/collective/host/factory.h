@@ -3,8 +3,7 @@
 //
 // Sums are computed in fp32 in the order of ranks and rounded once, so every rank gets the same
 // bits whatever the timing.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -25,5 +24,3 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const Options& options, Deadline deadline);
 
 }  // namespace longhaul::collective::host
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_

@@ -6,8 +6,7 @@
 // Before the bytes of every exchange, in both directions:
 //   u32 "LHX1" | u8 op | u8 dtype | u8 reduction | u8 step of the call | u64 number of the call
 //   | u64 count | u64 bytes that follow | u32 root | u32 zero
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_HEADER_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_HEADER_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -40,5 +39,3 @@ std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header);
 StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace longhaul::collective::host
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_HEADER_H_

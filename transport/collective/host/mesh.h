@@ -4,8 +4,7 @@
 // One thread at a time; any thread may end the group. If a rank is lost, others leave as well: the
 // rendezvous' reason takes precedence over a closed socket, so that the lost rank is named.
 // that has left because of it: what the rendezvous says comes before what a closed socket says.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -83,5 +82,3 @@ class Mesh {
 };
 
 }  // namespace longhaul::collective::host
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_

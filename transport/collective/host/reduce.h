@@ -1,6 +1,5 @@
 // Reductions in host memory.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -15,5 +14,3 @@ void Reduce(std::span<const void* const> in, void* out, uint64_t count, Dtype dt
             Reduction reduction);
 
 }  // namespace longhaul::collective::host
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_

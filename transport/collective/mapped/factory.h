@@ -6,8 +6,7 @@
 // part, so CUDA graphs can record calls, and only the device needs to know a message's length
 // (Blobs). Sums are computed in fp32 in the order of ranks and rounded once: the same bits on all
 // ranks.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_FACTORY_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_FACTORY_H_
+#pragma once
 
 #include <memory>
 
@@ -27,5 +26,3 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);
 
 }  // namespace longhaul::collective::mapped
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_FACTORY_H_

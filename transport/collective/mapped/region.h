@@ -1,7 +1,6 @@
 // Memory shared by the ranks of a group, threads or processes: each makes one region, and all map
 // all regions.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_
+#pragma once
 
 #include <cstddef>
 #include <vector>
@@ -43,5 +42,3 @@ StatusOr<std::vector<Region>> ShareRegions(Member& member, const cuda::Device& d
                                            Deadline deadline);
 
 }  // namespace longhaul::collective::mapped
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_REGION_H_

@@ -7,8 +7,7 @@
 //     slots   [lane][slot], for messages to that rank
 //
 // A message is cut into chunks that fill a slot each. Lanes take chunks in turn.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_RING_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_RING_H_
+#pragma once
 
 #include <cstdint>
 
@@ -54,5 +53,3 @@ struct Cut {
 Cut CutOf(uint64_t most_bytes, uint32_t ranks);
 
 }  // namespace longhaul::collective::mapped
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_MAPPED_RING_H_

@@ -1,8 +1,7 @@
 // The functions of NCCL that this backend calls, loaded at run time: no program links NCCL or needs
 // its headers. Types and constants are those of nccl.h, which NCCL keeps stable; nccl_api_test
 // compares them with the header if there is one.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_
+#pragma once
 
 #include <cstddef>
 #include <string>
@@ -56,5 +55,3 @@ StatusOr<const Api*> Load(const std::vector<std::string>& libraries);
 Status Check(const Api& api, int result, std::string_view what);
 
 }  // namespace longhaul::collective::nccl
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_

@@ -3,8 +3,7 @@
 //
 // Uses the libnccl.so.2 that the process has loaded (LibTorch brings one), else one beside LibTorch
 // or in the system's library path. The order of sums is NCCL's choice.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_FACTORY_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_FACTORY_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -28,5 +27,3 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                Deadline deadline);
 
 }  // namespace longhaul::collective::nccl
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_FACTORY_H_

@@ -5,8 +5,7 @@
 //    "points": [{"bytes": 16384, "seconds": [1.1e-5, 2.3e-5]}]}]}
 //
 // Files may be damaged or foreign: kInvalidArgument says what is wrong.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -27,5 +26,3 @@ StatusOr<std::vector<Probe>> ParseCache(std::string_view text, std::string_view 
                                         size_t communicators);
 
 }  // namespace longhaul::collective::switcher
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_

@@ -21,8 +21,7 @@
 //
 // Alternatives serve sums, gathers and all-to-alls of `dtypes`; all else is native. If the caller
 // adds a lossy alternative (taco), an operation's numbers depend on its size.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_FACTORY_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_FACTORY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -95,5 +94,3 @@ StatusOr<std::unique_ptr<Switcher>> Create(std::shared_ptr<Member> member,
                                            Deadline deadline);
 
 }  // namespace longhaul::collective::switcher
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_FACTORY_H_

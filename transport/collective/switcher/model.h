@@ -1,6 +1,5 @@
 // Predicts times from a probe's measurements, and chooses the communicator for each size. Pure.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -57,5 +56,3 @@ std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin
 size_t Choose(std::span<const Range> ranges, uint64_t bytes);
 
 }  // namespace longhaul::collective::switcher
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_

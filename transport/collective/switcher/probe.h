@@ -1,6 +1,5 @@
 // Times all communicators at a few sizes of each operation, in turn.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_
+#pragma once
 
 #include <array>
 #include <memory>
@@ -22,5 +21,3 @@ StatusOr<std::vector<Probe>> RunProbe(Member* member,
                                       Deadline deadline);
 
 }  // namespace longhaul::collective::switcher
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_

@@ -1,6 +1,5 @@
 // What a switcher knows at its start, from a file or from a probe.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_
+#pragma once
 
 #include <memory>
 #include <span>
@@ -22,5 +21,3 @@ StatusOr<Known> Learn(Member* member, std::span<const std::shared_ptr<Communicat
                       const Options& options, Deadline deadline);
 
 }  // namespace longhaul::collective::switcher
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_

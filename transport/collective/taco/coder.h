@@ -1,6 +1,5 @@
 // Applies the codec `taco` in an engine's memory, without blob headers (codec/taco/flat.h).
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -36,5 +35,3 @@ class Coder {
 };
 
 }  // namespace longhaul::collective::taco
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_

@@ -15,8 +15,7 @@
 // With more than two ranks a number is encoded twice in an all-reduce, however many ranks there
 // are. Works for fp32, fp16 and bf16. Maxima, all-to-all, broadcasts and barriers go to the
 // communicator below. The host never blocks, so CUDA graphs can record calls.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -43,5 +42,3 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
                                                const cuda::Device* device, const Options& options);
 
 }  // namespace longhaul::collective::taco
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_TACO_FACTORY_H_

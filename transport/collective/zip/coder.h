@@ -1,6 +1,5 @@
 // Applies the codec `zip` in an engine's memory: bf16 elements to blobs and back.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_CODER_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_CODER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -55,5 +54,3 @@ class Coder {
 };
 
 }  // namespace longhaul::collective::zip
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_CODER_H_

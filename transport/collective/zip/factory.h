@@ -25,8 +25,7 @@
 //
 // A communicator that takes lengths from the device (Communicator::blobs) carries whole blobs: the
 // host never waits, nothing is cut, and `exchange` and `escape_share` are ignored.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -55,5 +54,3 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
                                                const cuda::Device* device, const Options& options);
 
 }  // namespace longhaul::collective::zip
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_

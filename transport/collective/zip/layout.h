@@ -1,6 +1,5 @@
 // Where the blobs of one piece of an exchange lie. Pure.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_LAYOUT_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_LAYOUT_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -47,5 +46,3 @@ Layout LayoutOf(std::span<const Peer> peers, uint64_t piece_elements, uint64_t p
 }
 
 }  // namespace longhaul::collective::zip
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_LAYOUT_H_

@@ -1,6 +1,5 @@
 // The class behind factory.h, shared by its source files.
-#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_
-#define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_
+#pragma once
 
 #include <algorithm>
 #include <functional>
@@ -267,5 +266,3 @@ struct ZipCommunicator::Piece {
 };
 
 }  // namespace longhaul::collective::zip
-
-#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_ZIP_COMMUNICATOR_H_

@@ -3,8 +3,7 @@
 // credits, heartbeats, the orderly end.
 //
 // Threads: all calls and all callbacks are on one EventLoop.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -76,5 +75,3 @@ class Backend {
 };
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_

@@ -1,7 +1,6 @@
 // Sequence numbers, acknowledgements and credits of one lane, and the watch over a peer's silence.
 // Pure: no I/O, no clock.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_FLOW_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_FLOW_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -107,5 +106,3 @@ class PeerWatch {
 };
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_FLOW_H_

@@ -3,8 +3,7 @@
 // that is expected or open here.
 //
 // Threads: all on the loop. No callback runs inside the call that caused it.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_HANDSHAKE_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_HANDSHAKE_H_
+#pragma once
 
 #include <array>
 #include <functional>
@@ -211,5 +210,3 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
 };
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_HANDSHAKE_H_

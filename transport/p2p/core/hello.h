@@ -36,8 +36,7 @@
 //       32   32  nonce                       0    1  retry
 //       64   32  proof                       4    4  code
 //       96    n  run                         8    n  reason
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -119,5 +118,3 @@ std::string_view WithoutSecret(std::string_view address);
 std::string Describe(const LinkKey& key);
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_

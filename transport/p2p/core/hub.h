@@ -2,8 +2,7 @@
 //
 // Threads: all on the loop. No callback runs inside the call that caused it, except for errors of
 // the arguments.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_
+#pragma once
 
 #include <functional>
 #include <map>
@@ -69,5 +68,3 @@ class Hub : public std::enable_shared_from_this<Hub> {
 };
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_

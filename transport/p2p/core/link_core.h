@@ -34,8 +34,7 @@
 // reason). Else the peer would wait for its return.
 //
 // Threads: the first group of methods from any thread, the rest on the loop (asserted).
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_LINK_CORE_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_LINK_CORE_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -215,5 +214,3 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
 };
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_LINK_CORE_H_

@@ -1,8 +1,7 @@
 // Outgoing frames of one lane. They wait for credits, are handed to a connection, and are held
 // until the peer acknowledges them, because a new connection may have to send them again. Pure: the
 // caller runs the `done` of returned frames.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_OUTBOX_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_OUTBOX_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -71,5 +70,3 @@ class Outbox {
 };
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_OUTBOX_H_

@@ -7,8 +7,7 @@
 // reads it. A link then opens another one.
 //
 // Threads: the loop, as all connections.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_SEALED_CONNECTION_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_SEALED_CONNECTION_H_
+#pragma once
 
 #include <memory>
 #include <string_view>
@@ -23,5 +22,3 @@ std::shared_ptr<Connection> SealConnection(std::shared_ptr<Connection> connectio
                                            std::string_view receiving_key);
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_SEALED_CONNECTION_H_

@@ -1,6 +1,5 @@
 // A Transport over any backend: what a backend's factory returns.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_TRANSPORT_CORE_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_TRANSPORT_CORE_H_
+#pragma once
 
 #include <memory>
 
@@ -14,5 +13,3 @@ namespace longhaul::transport::internal {
 StatusOr<std::unique_ptr<Transport>> NewTransport(std::unique_ptr<Backend> backend);
 
 }  // namespace longhaul::transport::internal
-
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_TRANSPORT_CORE_H_

@@ -1,6 +1,5 @@
 // Makes the gRPC backend of core/connection.h's interface; private to this folder and its tests.
-#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_BACKEND_H_
-#define LONGHAUL_TRANSPORT_P2P_GRPC_BACKEND_H_
+#pragma once
 
 #include <memory>
 
@@ -12,5 +11,3 @@ namespace longhaul::transport::grpc {
 std::unique_ptr<internal::Backend> NewBackend(const GrpcOptions& options);
 
 }  // namespace longhaul::transport::grpc
-
-#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_BACKEND_H_

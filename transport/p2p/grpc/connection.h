@@ -4,8 +4,7 @@
 // gRPC may keep a message's memory for as long as a dead peer's stream lingers, but a closed
 // connection runs its `done`s at once. So messages are copied into gRPC's own memory, once on each
 // side.
-#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_
-#define LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_
+#pragma once
 
 #include <deque>
 #include <functional>
@@ -86,5 +85,3 @@ class GrpcConnection : public internal::Connection,
 };
 
 }  // namespace longhaul::transport::grpc
-
-#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_

@@ -1,8 +1,7 @@
 // Links over gRPC: one listening port that may be behind port mapping, HTTP/2, and the credentials
 // of proto/rpc. For open networks and machines behind port mapping. Strangers' bytes on the port do
 // no harm (docs/gotchas/transport.md).
-#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_FACTORY_H_
-#define LONGHAUL_TRANSPORT_P2P_GRPC_FACTORY_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -23,5 +22,3 @@ struct GrpcOptions {
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const GrpcOptions& options);
 
 }  // namespace longhaul::transport::grpc
-
-#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_FACTORY_H_

@@ -2,8 +2,7 @@
 // where gRPC's callbacks, which come on its own threads, become tasks of the loop.
 //
 // Threads: the methods on the loop; events are posted to it, never inside a call.
-#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_STREAM_H_
-#define LONGHAUL_TRANSPORT_P2P_GRPC_STREAM_H_
+#pragma once
 
 #include <grpcpp/channel.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -57,5 +56,3 @@ std::unique_ptr<::grpc::CallbackGenericService> NewService(const std::shared_ptr
                                                            OnStream on_stream);
 
 }  // namespace longhaul::transport::grpc
-
-#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_STREAM_H_

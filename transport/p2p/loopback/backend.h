@@ -1,7 +1,6 @@
 // Makes the loopback backend of core/connection.h's interface, which copies messages and posts them
 // to the peer's loop; private to this folder and its tests.
-#ifndef LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
-#define LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
+#pragma once
 
 #include <memory>
 
@@ -13,5 +12,3 @@ namespace longhaul::transport::loopback {
 std::unique_ptr<internal::Backend> NewBackend(const LoopbackOptions& options);
 
 }  // namespace longhaul::transport::loopback
-
-#endif  // LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_

@@ -1,7 +1,6 @@
 // Links within one process, for tests: transports find one another by name. Each transport has a
 // loop thread of its own.
-#ifndef LONGHAUL_TRANSPORT_P2P_LOOPBACK_FACTORY_H_
-#define LONGHAUL_TRANSPORT_P2P_LOOPBACK_FACTORY_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -19,5 +18,3 @@ struct LoopbackOptions {
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const LoopbackOptions& options);
 
 }  // namespace longhaul::transport::loopback
-
-#endif  // LONGHAUL_TRANSPORT_P2P_LOOPBACK_FACTORY_H_

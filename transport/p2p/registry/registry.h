@@ -1,6 +1,5 @@
 // Makes transports by their kind. Programs that carry links include this header and no backend's.
-#ifndef LONGHAUL_TRANSPORT_P2P_REGISTRY_REGISTRY_H_
-#define LONGHAUL_TRANSPORT_P2P_REGISTRY_REGISTRY_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -26,5 +25,3 @@ StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,
                                                      const TransportOptions& options);
 
 }  // namespace longhaul::transport
-
-#endif  // LONGHAUL_TRANSPORT_P2P_REGISTRY_REGISTRY_H_

@@ -1,6 +1,5 @@
 // The backend itself, for tests that put faults around it.
-#ifndef LONGHAUL_TRANSPORT_P2P_RELAY_BACKEND_H_
-#define LONGHAUL_TRANSPORT_P2P_RELAY_BACKEND_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -17,5 +16,3 @@ std::unique_ptr<internal::Backend> NewBackend(const RelayedOptions& options,
                                               const std::string& own_way = "");
 
 }  // namespace longhaul::transport::relay
-
-#endif  // LONGHAUL_TRANSPORT_P2P_RELAY_BACKEND_H_

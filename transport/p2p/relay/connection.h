@@ -2,8 +2,7 @@
 // ticket.h), and then frames one behind the other, each a link header and its payload.
 //
 // Threads: all on the loop.
-#ifndef LONGHAUL_TRANSPORT_P2P_RELAY_CONNECTION_H_
-#define LONGHAUL_TRANSPORT_P2P_RELAY_CONNECTION_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -97,5 +96,3 @@ class RelayedConnection : public internal::Connection,
 };
 
 }  // namespace longhaul::transport::relay
-
-#endif  // LONGHAUL_TRANSPORT_P2P_RELAY_CONNECTION_H_

@@ -1,8 +1,7 @@
 // Links between two sides neither of which can be dialled: both dial a relay (transport/relay),
 // which joins them. An address is a way (transport/relay/ticket.h). Nobody listens here: who
 // expects a link waits at LinkOptions::wait_at. The relay is not trusted, so links are sealed.
-#ifndef LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_
-#define LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -22,5 +21,3 @@ struct RelayedOptions {
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const RelayedOptions& options);
 
 }  // namespace longhaul::transport::relay
-
-#endif  // LONGHAUL_TRANSPORT_P2P_RELAY_FACTORY_H_

@@ -1,6 +1,5 @@
 // The addresses of hosts, without keeping the loop.
-#ifndef LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_
-#define LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_
+#pragma once
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -51,5 +50,3 @@ class Resolver : public std::enable_shared_from_this<Resolver> {
 };
 
 }  // namespace longhaul::transport::relay
-
-#endif  // LONGHAUL_TRANSPORT_P2P_RELAY_RESOLVE_H_

@@ -6,8 +6,7 @@
 //
 // So an accepted endpoint is made while UCX's thread is held, and an endpoint is closed only after
 // that thread has handled the events that it held.
-#ifndef LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_
-#define LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_
+#pragma once
 
 #include <ucs/sys/event_set.h>
 
@@ -52,5 +51,3 @@ class AsyncThread {
 };
 
 }  // namespace longhaul::transport::ucx
-
-#endif  // LONGHAUL_TRANSPORT_P2P_UCX_ASYNC_THREAD_H_

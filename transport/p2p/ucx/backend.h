@@ -1,6 +1,5 @@
 // Makes the UCX backend of core/connection.h's interface; private to this folder and its tests.
-#ifndef LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_
-#define LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_
+#pragma once
 
 #include <memory>
 
@@ -12,5 +11,3 @@ namespace longhaul::transport::ucx {
 std::unique_ptr<internal::Backend> NewBackend(const UcxOptions& options);
 
 }  // namespace longhaul::transport::ucx
-
-#endif  // LONGHAUL_TRANSPORT_P2P_UCX_BACKEND_H_

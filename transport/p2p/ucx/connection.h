@@ -1,7 +1,6 @@
 // A UCX endpoint as a Connection: a message is an Active Message with the link header as its header
 // and the payload, uncopied, as a list of up to two pieces.
-#ifndef LONGHAUL_TRANSPORT_P2P_UCX_CONNECTION_H_
-#define LONGHAUL_TRANSPORT_P2P_UCX_CONNECTION_H_
+#pragma once
 
 #include <ucp/api/ucp.h>
 
@@ -115,5 +114,3 @@ class UcxConnection : public internal::Connection,
 };
 
 }  // namespace longhaul::transport::ucx
-
-#endif  // LONGHAUL_TRANSPORT_P2P_UCX_CONNECTION_H_

@@ -1,7 +1,6 @@
 // Links over UCX Active Messages on TCP, for trusted networks: UCX aborts the process on foreign
 // bytes (docs/gotchas/transport.md), so bind to a private network, a VPN or a cluster's own.
-#ifndef LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_
-#define LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -21,5 +20,3 @@ struct UcxOptions {
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options);
 
 }  // namespace longhaul::transport::ucx
-
-#endif  // LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_

@@ -1,6 +1,5 @@
 // One owner per UCX handle. Children keep their parents alive. All of it on one thread: the loop.
-#ifndef LONGHAUL_TRANSPORT_P2P_UCX_HANDLES_H_
-#define LONGHAUL_TRANSPORT_P2P_UCX_HANDLES_H_
+#pragma once
 
 #include <ucp/api/ucp.h>
 
@@ -99,5 +98,3 @@ class Endpoint {
 };
 
 }  // namespace longhaul::transport::ucx
-
-#endif  // LONGHAUL_TRANSPORT_P2P_UCX_HANDLES_H_

@@ -1,8 +1,7 @@
 // Socket addresses, the network interface of an address, and the cause of a failed connect. UCX's
 // own status for a failed connect is "Endpoint timeout" whatever the cause; people need to read the
 // cause.
-#ifndef LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_
-#define LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_
+#pragma once
 
 #include <sys/socket.h>
 
@@ -40,5 +39,3 @@ void FindConnectError(const std::shared_ptr<EventLoop>& loop, const SocketAddres
                       std::function<void(Status)> done);
 
 }  // namespace longhaul::transport::ucx
-
-#endif  // LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_

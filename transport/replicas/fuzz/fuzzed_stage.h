@@ -1,6 +1,5 @@
 // The stage of a fuzz target and of its seeds: two buckets, parameters of both kinds.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_FUZZ_FUZZED_STAGE_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_FUZZ_FUZZED_STAGE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -65,5 +64,3 @@ class FuzzedStage {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_FUZZ_FUZZED_STAGE_H_

@@ -1,6 +1,5 @@
 // The communicators of the ranks in a tensor-parallel group.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_COMMUNICATORS_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_COMMUNICATORS_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -31,5 +30,3 @@ using MakeCommunicators = std::function<StatusOr<RankCommunicators>(
     std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline)>;
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_COMMUNICATORS_H_

@@ -1,6 +1,5 @@
 // Counts the bytes and the time of a rank's collectives, by kind of operation.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_COUNTED_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_COUNTED_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -26,5 +25,3 @@ std::shared_ptr<collective::Communicator> Counted(std::shared_ptr<collective::Co
                                                   std::shared_ptr<RankUse> use);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_COUNTED_H_

@@ -12,15 +12,15 @@
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "run/model/share.h"
+#include "worker/stage/device/torch_device.h"
 #include "worker/stage/group/joined_parameters.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shared_reader.h"
 #include "worker/stage/group/shares.h"
-#include "worker/stage/host_threads.h"
 #include "worker/stage/network_stage.h"
-#include "worker/stage/snapshot_shards.h"
-#include "worker/stage/torch_device.h"
+#include "worker/stage/replicas/host_threads.h"
+#include "worker/stage/snapshot/snapshot_shards.h"
 
 namespace longhaul::worker {
 namespace {

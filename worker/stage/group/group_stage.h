@@ -18,8 +18,7 @@
 // model that so many ranks cannot share. A rank that fails ends the group: the call returns "rank
 // 1: ..." once all ranks have given up, within 2 s, and all later calls fail. Make a new stage
 // then.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_
+#pragma once
 
 #include <memory>
 
@@ -34,5 +33,3 @@ StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_

@@ -3,8 +3,7 @@
 //
 //   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // others read and write these
 //   joined.Cut(rank);                                             // of each rank
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_JOINED_PARAMETERS_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_JOINED_PARAMETERS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -46,5 +45,3 @@ class JoinedParameters {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_JOINED_PARAMETERS_H_

@@ -11,8 +11,7 @@
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions, after which the Overlap cannot be used, as its group has ended.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_OVERLAP_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_OVERLAP_H_
+#pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -48,5 +47,3 @@ class Overlap {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_OVERLAP_H_

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "worker/stage/torch_scope.h"
+#include "worker/stage/device/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {

@@ -32,8 +32,7 @@
 //
 // Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
 // same order. Errors: StatusError (torch_scope.h), for which the group has ended.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_RANK_GROUP_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_RANK_GROUP_H_
+#pragma once
 
 #include <ATen/core/Tensor.h>
 
@@ -139,5 +138,3 @@ class RankGroup {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_RANK_GROUP_H_

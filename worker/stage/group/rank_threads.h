@@ -1,7 +1,6 @@
 // One thread for each rank of a group. A thread makes all calls of its rank, as LibTorch keeps
 // streams and thread counts per thread.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -41,5 +40,3 @@ class RankThreads {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_

@@ -7,8 +7,7 @@
 //
 // One parameter is in memory at a time: the next one is read when every rank has its share of the
 // current one.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_SHARED_READER_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_SHARED_READER_H_
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -51,5 +50,3 @@ class SharedReader {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_SHARED_READER_H_

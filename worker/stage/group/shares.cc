@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "worker/stage/optimizer.h"
+#include "worker/stage/optimizer/optimizer.h"
 
 namespace longhaul::worker {
 namespace {

@@ -1,6 +1,5 @@
 // Cuts arrays of a checkpoint into the shares of ranks, and joins them. Pure.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_SHARES_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_SHARES_H_
+#pragma once
 
 #include <cstdint>
 #include <span>
@@ -55,5 +54,3 @@ class Shares {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_SHARES_H_

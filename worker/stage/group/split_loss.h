@@ -2,8 +2,7 @@
 // exchange 4 and then 8 bytes a token instead of the logits.
 //
 // Internal to worker/stage (it shows LibTorch). Errors: as rank_group.h.
-#ifndef LONGHAUL_WORKER_STAGE_GROUP_SPLIT_LOSS_H_
-#define LONGHAUL_WORKER_STAGE_GROUP_SPLIT_LOSS_H_
+#pragma once
 
 #include <ATen/core/Tensor.h>
 
@@ -20,5 +19,3 @@ at::Tensor SumOfSplitLosses(const RankGroup& group, const at::Tensor& logits,
                             const at::Tensor& targets, int64_t first);
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_WORKER_STAGE_GROUP_SPLIT_LOSS_H_

@@ -1,7 +1,6 @@
 // Workers that a dashboard can show: a shell and a store as a coordinator has them, and stand-ins
 // that say what workers say, without gRPC, models or links.
-#ifndef LONGHAUL_TESTS_BENCH_COORDINATOR_DASHBOARD_FLEET_H_
-#define LONGHAUL_TESTS_BENCH_COORDINATOR_DASHBOARD_FLEET_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -73,5 +72,3 @@ class Fleet {
 };
 
 }  // namespace longhaul::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_COORDINATOR_DASHBOARD_FLEET_H_

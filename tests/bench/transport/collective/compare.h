@@ -1,6 +1,5 @@
 // Holds what a call left on one rank against the reference.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_COMPARE_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_COMPARE_H_
+#pragma once
 
 #include <cstdint>
 
@@ -28,5 +27,3 @@ StatusOr<Comparison> Compare(Place* place, const std::byte* result, const Part& 
                              const Numbers& numbers, Dtype dtype, uint32_t ranks, Promise promise);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_COMPARE_H_

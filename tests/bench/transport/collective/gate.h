@@ -1,7 +1,6 @@
 // A barrier that lets all ranks go within a microsecond or so: they spin on a word in memory that
 // threads or processes share. A lost rank ends the wait.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_GATE_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_GATE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -41,5 +40,3 @@ class Gate {
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_GATE_H_

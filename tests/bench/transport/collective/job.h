@@ -1,7 +1,6 @@
 // One row of the benchmark before it is measured: an operation with its counts, and what must come
 // out. Pure; all ranks make the same.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_JOB_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_JOB_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -44,5 +43,3 @@ struct Part {
 Part PartOf(const Job& job, uint32_t rank, uint32_t ranks);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_JOB_H_

@@ -1,7 +1,6 @@
 // What one rank does: all jobs, each with all variants in alternation. Every rank runs the same
 // code on its own thread or in its own process.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_MEASURE_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_MEASURE_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -57,5 +56,3 @@ struct RankSetting {
 Status MeasureAll(RankSetting setting);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_MEASURE_H_

@@ -3,8 +3,7 @@
 // place than its neighbours'.
 //
 // Immutable; any thread.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_NUMBERS_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_NUMBERS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ class Numbers {
 };
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_NUMBERS_H_

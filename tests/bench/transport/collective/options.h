@@ -1,6 +1,5 @@
 // What longhaul-bench-collective is asked to measure.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_OPTIONS_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_OPTIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -71,5 +70,3 @@ std::string_view NameOf(Dtype dtype);
 Status Check(Options* options, bool all_operations);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_OPTIONS_H_

@@ -1,6 +1,5 @@
 // Where a rank's tensors lie and its calls are queued: host memory, or one GPU. One thread.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_PLACE_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_PLACE_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -40,5 +39,3 @@ class Place {
 };
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_PLACE_H_

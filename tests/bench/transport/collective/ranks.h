@@ -1,6 +1,5 @@
 // Starts the ranks: threads of this process, or processes of this program.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_RANKS_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_RANKS_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -32,5 +31,3 @@ Status RunProcesses(const Options& options, const cuda::DeviceTable* table,
 Status RunChild(const Options& options, const cuda::DeviceTable* table, uint32_t rank, int page);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_RANKS_H_

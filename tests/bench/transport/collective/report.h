@@ -1,6 +1,5 @@
 // What was measured, as a table, CSV and JSON. Pure, but for DescribeMachine.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_REPORT_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_REPORT_H_
+#pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,5 +23,3 @@ nlohmann::ordered_json ToJson(const Options& options, const std::vector<Row>& ro
                               const nlohmann::ordered_json& switchers);
 
 }  // namespace longhaul::collective::bench
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_COLLECTIVE_REPORT_H_

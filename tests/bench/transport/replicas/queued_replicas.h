@@ -1,6 +1,5 @@
 // Replicas of a stage on one thread: messages wait in one queue.
-#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_REPLICAS_QUEUED_REPLICAS_H_
-#define LONGHAUL_TESTS_BENCH_TRANSPORT_REPLICAS_QUEUED_REPLICAS_H_
+#pragma once
 
 #include <fmt/core.h>
 
@@ -94,5 +93,3 @@ class QueuedReplicas {
 };
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_REPLICAS_QUEUED_REPLICAS_H_

@@ -1,7 +1,6 @@
 // What tests of codecs on a GPU share: contents that reach every branch, and their way to the
 // device and back.
-#ifndef LONGHAUL_TESTS_UNIT_CODEC_CUDA_GPU_CONTENTS_H_
-#define LONGHAUL_TESTS_UNIT_CODEC_CUDA_GPU_CONTENTS_H_
+#pragma once
 
 #include <algorithm>
 #include <bit>
@@ -135,5 +134,3 @@ inline std::span<std::byte> Aligned(const CudaCodec& codec, const Shape& shape,
 }
 
 }  // namespace longhaul::codec::cuda
-
-#endif  // LONGHAUL_TESTS_UNIT_CODEC_CUDA_GPU_CONTENTS_H_

@@ -1,6 +1,5 @@
 // A coordinator of one run, as the dashboard sees it.
-#ifndef LONGHAUL_TESTS_UNIT_COORDINATOR_HTTP_FAKE_SOURCE_H_
-#define LONGHAUL_TESTS_UNIT_COORDINATOR_HTTP_FAKE_SOURCE_H_
+#pragma once
 
 #include <algorithm>
 #include <atomic>
@@ -96,5 +95,3 @@ class FakeSource : public Source {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_TESTS_UNIT_COORDINATOR_HTTP_FAKE_SOURCE_H_

@@ -1,7 +1,6 @@
 // A worker without a model: says hello and answers every command as a real one would, over a real
 // connection. And a coordinator in this process to talk to.
-#ifndef LONGHAUL_TESTS_UNIT_COORDINATOR_RPC_FAKE_WORKER_H_
-#define LONGHAUL_TESTS_UNIT_COORDINATOR_RPC_FAKE_WORKER_H_
+#pragma once
 
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -255,5 +254,3 @@ class RpcTest : public ::testing::Test {
 };
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_TESTS_UNIT_COORDINATOR_RPC_FAKE_WORKER_H_

@@ -1,7 +1,6 @@
 // All rows of a store, and the order of its runs, as text that equals another's where the stores
 // do.
-#ifndef LONGHAUL_TESTS_UNIT_COORDINATOR_STORE_STORE_DUMP_H_
-#define LONGHAUL_TESTS_UNIT_COORDINATOR_STORE_STORE_DUMP_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -43,5 +42,3 @@ inline std::string DumpStore(const std::string& path) {
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_TESTS_UNIT_COORDINATOR_STORE_STORE_DUMP_H_

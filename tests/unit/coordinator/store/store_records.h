@@ -1,6 +1,5 @@
 // Records that a store is filled with, and what is in its folder. Header only.
-#ifndef LONGHAUL_TESTS_UNIT_COORDINATOR_STORE_STORE_RECORDS_H_
-#define LONGHAUL_TESTS_UNIT_COORDINATOR_STORE_STORE_RECORDS_H_
+#pragma once
 
 #include <fmt/core.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -173,5 +172,3 @@ inline void Sql(const std::string& folder, const std::string& sql) {
 }
 
 }  // namespace longhaul::coordinator
-
-#endif  // LONGHAUL_TESTS_UNIT_COORDINATOR_STORE_STORE_RECORDS_H_

@@ -1,6 +1,5 @@
 // Results of a sweep as tests want them: two rates, two codec pairs, two schedules.
-#ifndef LONGHAUL_TESTS_UNIT_DEPLOY_SWEEP_SAMPLE_H_
-#define LONGHAUL_TESTS_UNIT_DEPLOY_SWEEP_SAMPLE_H_
+#pragma once
 
 #include <string>
 
@@ -86,5 +85,3 @@ inline SweepResults Sample() {
 }
 
 }  // namespace longhaul::cli
-
-#endif  // LONGHAUL_TESTS_UNIT_DEPLOY_SWEEP_SAMPLE_H_

@@ -1,6 +1,5 @@
 // Run files for tests that read them: the shortest one, and one with every key.
-#ifndef LONGHAUL_TESTS_UNIT_RUN_FILE_RUN_TEXTS_H_
-#define LONGHAUL_TESTS_UNIT_RUN_FILE_RUN_TEXTS_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -64,5 +63,3 @@ inline std::string ErrorOf(std::string_view yaml, const std::vector<std::string>
 }
 
 }  // namespace longhaul
-
-#endif  // LONGHAUL_TESTS_UNIT_RUN_FILE_RUN_TEXTS_H_

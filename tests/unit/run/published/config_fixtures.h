@@ -1,6 +1,5 @@
 // The config.json of the models of tests/fixtures/models, and what they say.
-#ifndef LONGHAUL_TESTS_UNIT_RUN_PUBLISHED_CONFIG_FIXTURES_H_
-#define LONGHAUL_TESTS_UNIT_RUN_PUBLISHED_CONFIG_FIXTURES_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -109,5 +108,3 @@ inline ModelSpec OfFixture(const std::string& folder) {
 }
 
 }  // namespace longhaul::published
-
-#endif  // LONGHAUL_TESTS_UNIT_RUN_PUBLISHED_CONFIG_FIXTURES_H_

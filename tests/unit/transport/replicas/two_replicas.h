@@ -1,6 +1,5 @@
 // Two or three reducers on one thread, whose messages a test holds in its hands.
-#ifndef LONGHAUL_TESTS_UNIT_TRANSPORT_REPLICAS_TWO_REPLICAS_H_
-#define LONGHAUL_TESTS_UNIT_TRANSPORT_REPLICAS_TWO_REPLICAS_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -105,5 +104,3 @@ inline Status Carry(HandHeld* a, HandHeld* b) {
 }
 
 }  // namespace longhaul::replicas
-
-#endif  // LONGHAUL_TESTS_UNIT_TRANSPORT_REPLICAS_TWO_REPLICAS_H_

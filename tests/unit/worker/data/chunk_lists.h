@@ -1,6 +1,5 @@
 // A list of one data set with one file, whose chunks are full of their own number.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_DATA_CHUNK_LISTS_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_DATA_CHUNK_LISTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -36,5 +35,3 @@ inline std::shared_ptr<const data::Mixture> ListOfChunks(const std::string& fold
 }
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_DATA_CHUNK_LISTS_H_

@@ -1,6 +1,5 @@
 // One stage of two, and a neighbour that the test plays over a loopback link.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_EXECUTOR_HARNESS_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_EXECUTOR_HARNESS_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -256,5 +255,3 @@ class ExecutorTest : public ::testing::Test {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_EXECUTOR_HARNESS_H_

@@ -1,6 +1,5 @@
 // A last stage that computes nothing and can be told to fail.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_FAILING_STAGE_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_FAILING_STAGE_H_
+#pragma once
 
 #include <optional>
 #include <vector>
@@ -47,5 +46,3 @@ class FailingStage final : public Stage {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_FAILING_STAGE_H_

@@ -1,6 +1,5 @@
 // A store that takes every shard and has none.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_
+#pragma once
 
 #include <memory>
 #include <optional>
@@ -36,5 +35,3 @@ class NoShards : public ShardStore {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/stage/model.h"
+#include "worker/stage/model/model.h"
 
 namespace longhaul::worker {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "run/published/weights.h"
-#include "worker/stage/model.h"
+#include "worker/stage/model/model.h"
 
 namespace longhaul::worker {
 namespace {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "run/published/weights.h"
-#include "worker/stage/init.h"
-#include "worker/stage/model.h"
+#include "worker/stage/model/init.h"
+#include "worker/stage/model/model.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {

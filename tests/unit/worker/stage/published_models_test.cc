@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "run/published/safetensors.h"
 #include "run/published/weights.h"
-#include "worker/stage/model.h"
+#include "worker/stage/model/model.h"
 
 namespace longhaul::worker {
 namespace {

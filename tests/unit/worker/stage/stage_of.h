@@ -1,6 +1,5 @@
 // Stages of every family of models, small ones.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_STAGE_STAGE_OF_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_STAGE_STAGE_OF_H_
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -123,5 +122,3 @@ class StageOf : public ::testing::TestWithParam<ModelFamily> {
 };
 
 }  // namespace longhaul::worker
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_STAGE_STAGE_OF_H_

@@ -1,6 +1,5 @@
 // A group of one rank, whose sums are what it gives: for tests of what a rank does around them.
-#ifndef LONGHAUL_TESTS_UNIT_WORKER_STAGE_GROUP_LONE_RANK_H_
-#define LONGHAUL_TESTS_UNIT_WORKER_STAGE_GROUP_LONE_RANK_H_
+#pragma once
 
 #include <cstring>
 #include <functional>
@@ -77,5 +76,3 @@ inline worker::RankGroup GroupOfOne(const worker::RankGroup::Kind& kind,
 }
 
 }  // namespace longhaul::testing
-
-#endif  // LONGHAUL_TESTS_UNIT_WORKER_STAGE_GROUP_LONE_RANK_H_

@@ -12,8 +12,8 @@
 
 #include "tests/parity/worker/small_model.h"
 #include "tests/unit/worker/stage/group/lone_rank.h"
-#include "worker/stage/microbatch_pass.h"
-#include "worker/stage/model.h"
+#include "worker/stage/model/model.h"
+#include "worker/stage/passes/microbatch_pass.h"
 
 namespace longhaul::worker {
 namespace {

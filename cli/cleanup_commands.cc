@@ -1,0 +1,112 @@
+// `longhaul rm` and `gc`: what a coordinator need not keep.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_join.h"
+#include "base/flags/command_line.h"
+#include "base/units.h"
+#include "cli/format.h"
+#include "cli/program.h"
+
+namespace longhaul::cli {
+namespace {
+
+// Blobs are looked through, and some deleted, while the caller waits.
+constexpr absl::Duration kGarbageLimit = absl::Minutes(10);
+
+StatusOr<int> RemoveRun(Invocation& invocation, const std::string& run) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::RemoveRunRequest request;
+  request.set_run(run);
+  LH_ASSIGN_OR_RETURN(const v1::RemoveRunReply reply,
+                      client->Get(&v1::ControlService::Stub::RemoveRun, request));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+    return kDone;
+  }
+  const std::string id = Printable(reply.run_id());
+  const Terminal& terminal = invocation.terminal();
+  terminal.out << fmt::format("{} is removed, with its checkpoints\n", id);
+  if (!reply.away().empty()) {
+    terminal.out << fmt::format(
+        "not connected, and so left with files of it: {}; there delete checkpoints/{} and "
+        "messages/{} in the state directory\n",
+        Printable(absl::StrJoin(reply.away(), ", ")), id, id);
+  }
+  return kDone;
+}
+
+struct GarbageOptions {
+  bool dry_run = false;
+  std::string ended = "30d";
+  uint64_t keep_steps = 10'000;
+};
+
+StatusOr<int> CollectGarbage(Invocation& invocation, const GarbageOptions& options) {
+  LH_ASSIGN_OR_RETURN(const absl::Duration ended, ParseDuration(options.ended));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::CollectGarbageRequest request;
+  request.set_dry_run(options.dry_run);
+  request.set_ended_seconds(absl::ToDoubleSeconds(ended));
+  request.set_keep_steps(options.keep_steps);
+  LH_ASSIGN_OR_RETURN(
+      const v1::CollectGarbageReply reply,
+      client->Get(&v1::ControlService::Stub::CollectGarbage, request, kGarbageLimit));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+    return kDone;
+  }
+  const Terminal& terminal = invocation.terminal();
+  const auto size = [](uint64_t bytes) { return FormatBytes(static_cast<double>(bytes)); };
+  for (const v1::CollectGarbageReply::Checkpoint& one : reply.checkpoints()) {
+    terminal.out << fmt::format("checkpoint of step {} of {} ({})\n", one.step(),
+                                Printable(one.run_id()), size(one.bytes()));
+  }
+  terminal.out << fmt::format(
+      "{} {} checkpoints, {} step records, {} blobs ({}), {} copies of shards ({})\n",
+      options.dry_run ? "would delete" : "deleted", reply.checkpoints_size(), reply.step_records(),
+      reply.blobs(), size(reply.blob_bytes()), reply.copies(), size(reply.copy_bytes()));
+  if (!reply.blobs_kept_because().empty()) {
+    terminal.out << "all blobs and copies stay: " << PrintableLines(reply.blobs_kept_because())
+                 << '\n';
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddCleanupCommands(Program& program) {
+  const auto run = std::make_shared<std::string>();
+  CLI::App* command =
+      program.AddCommand("rm", "Forget a run that has ended, with its checkpoints",
+                         [run](Invocation& invocation) { return RemoveRun(invocation, *run); });
+  command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
+  command->footer("Its steps, events and logs go, too, and it cannot be resumed or exported.");
+
+  const auto options = std::make_shared<GarbageOptions>();
+  command = program.AddCommand(
+      "gc", "Delete what no run needs; for admins",
+      [options](Invocation& invocation) { return CollectGarbage(invocation, *options); });
+  command->add_flag("--dry-run", options->dry_run, "Say what would be deleted, and delete nothing");
+  command
+      ->add_option(
+          "--ended", options->ended,
+          "Delete checkpoints that no resume takes, and old step records, of runs that ended at "
+          "least this long ago")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command
+      ->add_option("--keep-steps", options->keep_steps,
+                   "Number of newest step records of each run that stay")
+      ->type_name("N")
+      ->check(WholeNumber())
+      ->capture_default_str();
+  command->footer(
+      "Besides, uploaded data and copies of shards that no run names, and that nobody has uploaded "
+      "or\nasked for in the last 24 hours. Every run can be resumed as before.");
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,159 @@
+// The CLI's connection to its coordinator, and the messages when there is none.
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "cli/interrupt.h"
+#include "longhaul/v1/control.grpc.pb.h"
+#include "longhaul/v1/member.grpc.pb.h"
+#include "proto/member/access.h"
+#include "run/file/topology.h"
+
+namespace longhaul::cli {
+
+struct ClientFlags {
+  std::string coordinator;  // --coordinator
+  std::string token_file;   // --token-file
+  bool insecure = false;    // --insecure
+};
+
+// A cluster on this machine (`longhaul cluster up`), as far as its coordinator goes.
+struct LocalCluster {
+  std::string name;
+  std::string address;  // of its coordinator
+  std::string token_file;
+  std::string credentials_file;  // goes with the cluster
+  bool insecure = false;
+};
+
+// What commands need of the clusters on this machine. Who starts clusters implements it.
+struct LocalClusters {
+  // The cluster that is meant where no coordinator is named. Errors say what to do.
+  std::function<StatusOr<LocalCluster>()> find;
+  // The cluster whose coordinator has this address.
+  std::function<std::optional<LocalCluster>(std::string_view address)> at;
+  // Sets the links of a cluster.
+  std::function<Status(const std::string& name, const TopologySpec& topology)> apply_topology;
+};
+
+struct CoordinatorAccess {
+  // Addresses of the coordinator, and of its standby if there is one, in the order in which they
+  // are tried.
+  std::vector<std::string> addresses;
+  std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
+  std::string token_file;      // "": none
+  std::string token_source;    // "FILE (from --token-file)"
+  // File of this user's key and certificate.
+  std::string credentials_file;
+  bool insecure = false;
+  std::string local_cluster;  // the coordinator's cluster on this machine; "": none
+};
+
+// Finds the coordinator: by --coordinator, --token-file and --insecure, else by
+// LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else by the local cluster.
+// kFailedPrecondition, with what to do, if none of them names a coordinator. The
+// certificate is in LONGHAUL_IDENTITY, else under the coordinator's first address in LONGHAUL_HOME,
+// else in longhaul in XDG_CONFIG_HOME or ~/.config.
+StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
+                                            const LocalClusters& clusters);
+
+// The CLI's connection. Used from one thread. `interrupt` must outlive the client; it cancels the
+// current call, which then returns kCancelled.
+//
+// With several coordinators, the client looks for one that serves before the first call, and again
+// after a call that found none. It does not repeat a call that had begun, as nobody knows whether
+// it was carried out.
+class Client {
+ public:
+  // Joins first if there is no certificate yet. Errors: as Explain words them.
+  static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
+
+  const CoordinatorAccess& access() const { return access_; }
+  std::string address() const { return opened_->address(); }  // of the current coordinator
+  bool alone() const { return opened_->alone(); }             // whether there is one address
+  // Use it inside Call: the current coordinator's stub.
+  v1::ControlService::Stub& stub() { return *stub_; }
+  Interrupt& interrupt() { return interrupt_; }
+
+  // Waits until the connection is up, at most `limit`. Between calls gRPC hardly works at a
+  // connection, so a caller that retries calls which fail at once may never get through. With
+  // several coordinators it returns at once: the next call dials each anew.
+  void AwaitConnection(absl::Duration limit);
+
+  // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
+  Status Call(absl::Duration limit,
+              const std::function<grpc::Status(grpc::ClientContext& context)>& call);
+
+  // auto runs = client.Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest());
+  template <class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (v1::ControlService::Stub::*method)(grpc::ClientContext*,
+                                                                       const Request&, Reply*),
+                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
+    Reply reply;
+    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
+      return (stub_.get()->*method)(&context, request, &reply);
+    }));
+    return reply;
+  }
+
+  // The same for the members' service.
+  template <class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (v1::MemberService::Stub::*method)(grpc::ClientContext*,
+                                                                      const Request&, Reply*),
+                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
+    Reply reply;
+    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
+      return (members_.get()->*method)(&context, request, &reply);
+    }));
+    return reply;
+  }
+
+  // Hands every message of a stream to `each`, which returns whether to go on. OK at the stream's
+  // end, and if `each` ended it.
+  template <class Request, class Reply>
+  Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(
+                  grpc::ClientContext*, const Request&),
+              const Request& request, const std::function<bool(const Reply&)>& each) {
+    return Call(absl::InfiniteDuration(), [&](grpc::ClientContext& context) {
+      auto reader = (stub_.get()->*method)(&context, request);
+      Reply reply;
+      while (reader->Read(&reply)) {
+        if (each(reply)) continue;
+        context.TryCancel();
+        (void)reader->Finish();
+        return grpc::Status::OK;
+      }
+      return reader->Finish();
+    });
+  }
+
+ private:
+  Client(CoordinatorAccess access, std::shared_ptr<Access> opened, Interrupt& interrupt);
+  // With several coordinators: makes sure that the current one serves.
+  Status Reach();
+  void Dial();
+  // Words the error of a call to the coordinator at `address`; empty: to any of them.
+  static Status Explain(const CoordinatorAccess& access, const std::string& address,
+                        const grpc::Status& status, absl::Duration limit);
+
+  CoordinatorAccess access_;
+  std::shared_ptr<Access> opened_;
+  Interrupt& interrupt_;
+  bool reached_ = false;  // the current coordinator serves, or is the only one
+  uint64_t generation_ = 0;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::ControlService::Stub> stub_;
+  std::unique_ptr<v1::MemberService::Stub> members_;
+};
+
+}  // namespace longhaul::cli

@@ -1,0 +1,36 @@
+// Values of messages as people read them. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/terminal.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::cli {
+
+// Local time "2026-11-21 01:30:49" on a terminal, else "2026-11-21T01:30:49.123Z". 0 gives "".
+std::string TimeText(int64_t unix_ms, bool terminal);
+// "2m05s" for a positive number of seconds, else "".
+std::string SecondsText(double seconds);
+// "12%" for 0.12.
+std::string PercentText(double share);
+// "1,234,567".
+std::string GroupedText(double value);
+// Seven digits: enough to see a loss fall.
+std::string LossText(double loss);
+// As LossText; a replay, which has no loss, says so.
+std::string RunLossText(const v1::RunStatus& run);
+// All digits: two texts are equal if and only if the numbers are.
+std::string ExactText(double value);
+// "57/200", or "57" if the end is unknown.
+std::string StepText(const v1::RunStatus& run);
+// "1/2": one replica trains, and two are wanted. "" for runs that never wanted more than one.
+std::string ReplicasText(const v1::RunStatus& run);
+
+bool HasEnded(const v1::RunStatus& run);
+Style StateStyle(const std::string& state);
+// A sentence on what a person may do about a run in this state; "" if nothing.
+std::string Advice(const v1::RunStatus& run);
+
+}  // namespace longhaul::cli

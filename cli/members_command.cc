@@ -1,0 +1,103 @@
+// members, members revoke, token create: who may talk to the coordinator, for admins.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/units.h"
+#include "cli/format.h"
+#include "cli/program.h"
+#include "cli/table.h"
+#include "longhaul/v1/member.pb.h"
+
+namespace longhaul::cli {
+namespace {
+
+std::string StateOf(const v1::MemberStatus& member) {
+  if (member.revoked_unix_ms() != 0) return "revoked";
+  return absl::FromUnixMillis(member.until_unix_ms()) <= absl::Now() ? "ended" : "member";
+}
+
+StatusOr<int> ListMembers(Invocation& invocation) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  LH_ASSIGN_OR_RETURN(const v1::ListMembersReply reply,
+                      client->Get(&v1::MemberService::Stub::ListMembers, v1::ListMembersRequest()));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+    return kDone;
+  }
+  const Terminal& terminal = invocation.terminal();
+  Table table({{"NAME"}, {"ROLE"}, {"STATE"}, {"JOINED"}, {"CERTIFICATE UNTIL"}, {"WORKER ID"}});
+  for (const v1::MemberStatus& member : reply.members()) {
+    table.AddRow({member.name(), member.role(), StateOf(member),
+                  TimeText(member.joined_unix_ms(), terminal.out_is_terminal),
+                  TimeText(member.until_unix_ms(), terminal.out_is_terminal), member.worker_id()});
+  }
+  table.Print(terminal);
+  return kDone;
+}
+
+StatusOr<int> Revoke(Invocation& invocation, const std::string& name) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::RevokeMemberRequest request;
+  request.set_name(name);
+  LH_ASSIGN_OR_RETURN(const v1::RevokeMemberReply reply,
+                      client->Get(&v1::MemberService::Stub::RevokeMember, request));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+  } else {
+    invocation.terminal().out << PrintableLines(name) << " is no member any more\n";
+  }
+  return kDone;
+}
+
+struct TokenOptions {
+  std::string role, life = "1h";
+  uint32_t uses = 1;
+};
+
+StatusOr<int> CreateToken(Invocation& invocation, const TokenOptions& options) {
+  LH_ASSIGN_OR_RETURN(const absl::Duration life, ParseDuration(options.life));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::CreateTokenRequest request;
+  request.set_role(options.role);
+  request.set_seconds(absl::ToInt64Seconds(life));
+  request.set_uses(options.uses);
+  LH_ASSIGN_OR_RETURN(const v1::CreateTokenReply reply,
+                      client->Get(&v1::MemberService::Stub::CreateToken, request));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+  } else {
+    invocation.terminal().out << PrintableLines(reply.token()) << '\n';
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddMembersCommands(Program& program) {
+  CLI::App* const members = program.AddCommand(
+      "members", "Who has joined, with role and certificate; for admins", ListMembers);
+  auto name = std::make_shared<std::string>();
+  CLI::App* const revoke =
+      program.AddCommand(members, "revoke", "Send a member away: at once, on open streams, too",
+                         [name](Invocation& invocation) { return Revoke(invocation, *name); });
+  revoke->add_option("name", *name, "As `longhaul members` has it")->required();
+
+  auto options = std::make_shared<TokenOptions>();
+  CLI::App* const token = program.app().add_subcommand(
+      "token", "Join tokens, with which others become members; for admins");
+  token->require_subcommand(1);
+  CLI::App* const create = program.AddCommand(
+      token, "create", "Make a join token and print it",
+      [options](Invocation& invocation) { return CreateToken(invocation, *options); });
+  create->add_option("--role", options->role, "Role of a member that joins with it")
+      ->required()
+      ->check(CLI::IsMember({"worker", "user", "admin"}));
+  create->add_option("--ttl", options->life, "How long it may be used: 10m, 1h, 7d")
+      ->capture_default_str();
+  create->add_option("--uses", options->uses, "How many may join with it")
+      ->check(CLI::Range(1u, 1'000'000u))
+      ->capture_default_str();
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,33 @@
+// Decides how long a command that follows something retries after the coordinator has gone. A
+// stream may be quiet for hours, so time counts from the first call that found no coordinator, not
+// from the last message. Pure.
+#pragma once
+
+#include <optional>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace longhaul::cli {
+
+class Patience {
+ public:
+  explicit Patience(absl::Duration limit) : limit_(limit) {}
+
+  // The coordinator has said something.
+  void Heard() { lost_.reset(); }
+  // A call found no coordinator at `now`. False: that has lasted longer than the limit.
+  bool Lasts(MonoTime now) {
+    if (!lost_) lost_ = now;
+    return now - *lost_ <= limit_;
+  }
+  // Whether the last call found no coordinator.
+  bool is_away() const { return lost_.has_value(); }
+  absl::Duration limit() const { return limit_; }
+
+ private:
+  const absl::Duration limit_;
+  std::optional<MonoTime> lost_;  // since when there is no contact
+};
+
+}  // namespace longhaul::cli

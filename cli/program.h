@@ -1,0 +1,112 @@
+// The program `longhaul`: its commands that talk to a coordinator, and the parts that all commands
+// share.
+//
+//   Program program(ProcessTerminal(), ClustersOfThisMachine());  // deploy/local_commands.h
+//   AddLocalCommands(program);
+//   return program.Run(argc, argv);
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cli/client.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+
+// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace longhaul::cli {
+
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kWrongUsage = 2;
+inline constexpr int kInterrupted = 130;
+
+// One command that runs. From one thread.
+class Invocation {
+ public:
+  // `terminal` and `clusters` must outlive it.
+  Invocation(const Terminal& terminal, const LocalClusters& clusters, ClientFlags flags, bool json)
+      : terminal_(terminal), clusters_(clusters), flags_(std::move(flags)), json_(json) {}
+
+  const Terminal& terminal() const { return terminal_; }
+  const LocalClusters& clusters() const { return clusters_; }
+  bool json() const { return json_; }
+  Interrupt& interrupt() { return interrupt_; }
+  // Finds the coordinator. The first call makes the connection. The client lives as long as this.
+  StatusOr<Client*> Connect();
+  // Write to standard output: one document, or one line of a stream.
+  void PrintJson(const google::protobuf::Message& message);
+  void PrintJsonLine(const google::protobuf::Message& message);
+
+ private:
+  const Terminal& terminal_;
+  const LocalClusters& clusters_;
+  const ClientFlags flags_;
+  const bool json_;
+  Interrupt interrupt_;
+  std::unique_ptr<Client> client_;
+};
+
+// Gives the program's exit code, or the error that ended the command.
+using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
+
+class Program {
+ public:
+  Program(Terminal terminal, LocalClusters clusters);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int Run(int argc, const char* const* argv);
+
+  // For files that add commands: adds a command with --coordinator, --token-file and --json, which
+  // may also stand before it. `body` runs the command. Its error becomes a message and exit code 1,
+  // or 130 after Ctrl-C.
+  CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
+  // Adds a subcommand. The parent's own body then does not run.
+  CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& description,
+                       CommandBody body);
+
+  // For commands that other libraries add to app() and that store their exit code in exit_code().
+  CLI::App& app() { return *app_; }
+  int* exit_code() { return &exit_code_; }
+  // Refuses connection flags before `command`; with `json_too` also --json.
+  void RefuseConnectionFlags(CLI::App* command, bool json_too);
+
+ private:
+  struct CommonFlags {
+    ClientFlags client;
+    bool json = false;
+  };
+  static std::vector<CLI::Option*> AddCommonFlags(CLI::App* app, CommonFlags& flags);
+
+  Terminal terminal_;
+  const LocalClusters clusters_;
+  const std::unique_ptr<CLI::App> app_;
+  CommonFlags before_, after_;  // flags before and after the command; the latter win
+  std::vector<CLI::Option*> flags_before_;
+  int exit_code_ = kDone;
+};
+
+void AddSubmitCommands(Program& program);      // submit, plan
+void AddKeysCommand(Program& program);         // keys
+void AddWatchCommand(Program& program);        // watch
+void AddRunCommands(Program& program);         // ps, status, stop, replicas
+void AddStepsCommand(Program& program);        // steps
+void AddCleanupCommands(Program& program);     // rm, gc
+void AddCheckpointsCommand(Program& program);  // checkpoints
+void AddExportCommand(Program& program);       // export
+void AddStreamCommands(Program& program);      // logs, events
+void AddTraceCommand(Program& program);        // trace
+void AddWorkersCommand(Program& program);      // workers
+void AddMembersCommands(Program& program);     // members, token
+
+}  // namespace longhaul::cli

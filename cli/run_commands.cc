@@ -1,0 +1,157 @@
+// `longhaul ps`, `status`, `stop` and `replicas`.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/flags/command_line.h"
+#include "cli/format.h"
+#include "cli/program.h"
+#include "cli/table.h"
+#include "cli/watch_view.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct RunOptions {
+  std::string run;
+  bool now = false;
+  uint32_t replicas = 0;
+};
+
+void AddRun(CLI::App* command, RunOptions& options) {
+  command->add_option("RUN", options.run, "The run's id, or a name: its newest run")->required();
+}
+
+StatusOr<int> ListRuns(Invocation& invocation) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  LH_ASSIGN_OR_RETURN(const v1::ListRunsReply reply,
+                      client->Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest()));
+  const Terminal& terminal = invocation.terminal();
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+    return kDone;
+  }
+  if (reply.runs().empty() && terminal.out_is_terminal) {
+    terminal.out << "No runs yet. Start one with: longhaul submit run.yaml\n";
+    return kDone;
+  }
+  const bool replicas = std::ranges::any_of(
+      reply.runs(), [](const v1::RunStatus& run) { return !ReplicasText(run).empty(); });
+  std::vector<Column> columns = {{"RUN"},
+                                 {"STATE"},
+                                 {"STEP", Align::kRight},
+                                 {"LOSS", Align::kRight},
+                                 {"TOKENS/S", Align::kRight},
+                                 {"LEFT", Align::kRight},
+                                 {"STAGES", Align::kRight}};
+  if (replicas) columns.push_back({"REPLICAS", Align::kRight});
+  columns.insert(columns.end(), {{"SUBMITTED"}, {"REASON"}});
+  Table table(std::move(columns));
+  for (const v1::RunStatus& run : reply.runs()) {
+    const double rate = run.tokens_per_second();
+    std::vector<TableCell> row = {
+        run.run_id(),
+        TableCell(run.state(), StateStyle(run.state())),
+        StepText(run),
+        run.step() > 0 ? RunLossText(run) : "",
+        rate > 0 ? GroupedText(rate) : "",
+        SecondsText(run.seconds_left()),
+        run.stages_size() > 0 ? fmt::format("{}", run.stages_size()) : ""};
+    if (replicas) row.emplace_back(ReplicasText(run));
+    row.emplace_back(TimeText(run.submitted_unix_ms(), terminal.out_is_terminal));
+    row.emplace_back(run.reason());
+    table.AddRow(std::move(row));
+  }
+  table.Print(terminal);
+  return kDone;
+}
+
+void WarnIfInsecure(const Terminal& terminal, const Client& client) {
+  if (!client.access().insecure) return;
+  terminal.err << "INSECURE: the coordinator at " << client.address()
+               << " talks without encryption (--insecure); whoever sees its traffic has its token"
+               << std::endl;
+}
+
+StatusOr<int> ShowStatus(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::RunRequest request;
+  request.set_run(options.run);
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run,
+                      client->Get(&v1::ControlService::Stub::GetRun, request));
+  if (invocation.json()) {
+    invocation.PrintJson(run);
+  } else {
+    WarnIfInsecure(invocation.terminal(), *client);
+    PrintStatus(invocation.terminal(), run);
+  }
+  return kDone;
+}
+
+StatusOr<int> Stop(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::StopRequest request;
+  request.set_run(options.run);
+  request.set_now(options.now);
+  LH_ASSIGN_OR_RETURN(const v1::StopReply reply,
+                      client->Get(&v1::ControlService::Stub::StopRun, request));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+  } else {
+    invocation.terminal().out << PrintableLines(reply.message()) << '\n';
+  }
+  return kDone;
+}
+
+StatusOr<int> SetReplicas(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  v1::ReplicasRequest request;
+  request.set_run(options.run);
+  request.set_replicas(options.replicas);
+  LH_ASSIGN_OR_RETURN(const v1::ReplicasReply reply,
+                      client->Get(&v1::ControlService::Stub::SetReplicas, request));
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
+  } else {
+    invocation.terminal().out << PrintableLines(reply.message()) << '\n';
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddRunCommands(Program& program) {
+  program.AddCommand("ps", "List all runs, newest first", ListRuns);
+
+  const auto status = std::make_shared<RunOptions>();
+  AddRun(program.AddCommand(
+             "status", "Show all about a run: why it waits or failed and what to do",
+             [status](Invocation& invocation) { return ShowStatus(invocation, *status); }),
+         *status);
+
+  const auto stop = std::make_shared<RunOptions>();
+  CLI::App* command = program.AddCommand(
+      "stop", "Stop a run after the step under way, with a checkpoint to resume from",
+      [stop](Invocation& invocation) { return Stop(invocation, *stop); });
+  AddRun(command, *stop);
+  command->add_flag("--now", stop->now,
+                    "At once, without a checkpoint: what was trained since the last one is lost");
+
+  const auto replicas = std::make_shared<RunOptions>();
+  command = program.AddCommand(
+      "replicas", "Let a run go on with another number of replicas, from its next steps on",
+      [replicas](Invocation& invocation) { return SetReplicas(invocation, *replicas); });
+  AddRun(command, *replicas);
+  command->add_option("N", replicas->replicas, "How many replicas are to train")
+      ->required()
+      ->check(WholeNumber());
+  command->footer(
+      "More begin when enough workers are free. train.microbatches is that of one replica, so the "
+      "steps\nto come read more or fewer sequences; the learning rate stays.");
+}
+
+}  // namespace longhaul::cli

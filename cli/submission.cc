@@ -1,0 +1,342 @@
+#include "cli/submission.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <set>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/http/http_file.h"
+#include "cli/find_sets.h"
+#include "cli/progress.h"
+#include "codec/registry.h"
+#include "proto/rpc/channel.h"
+
+namespace longhaul::cli {
+namespace {
+
+constexpr uint64_t kLargestRunFile = 1 << 20;
+
+constexpr size_t kBlobsAsked = 5000;  // at a time
+constexpr int kMostUploadRounds = 5;
+constexpr uint64_t kToTheEnd = UINT64_MAX;
+
+// Reads a file, or `limit` bytes of it from `offset` on, in pieces of kChunkBytes; `each` says
+// whether to go on.
+Status ReadPieces(const std::string& path, uint64_t offset, uint64_t limit,
+                  const std::function<StatusOr<bool>(std::string_view piece)>& each) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) return FromErrno("cannot read " + path, errno);
+  if (std::fseek(file.get(), static_cast<long>(offset), SEEK_SET) != 0) {
+    return FromErrno("cannot read " + path, errno);
+  }
+  std::string buffer(kChunkBytes, '\0');
+  while (limit > 0) {
+    const size_t bytes =
+        std::fread(buffer.data(), 1, std::min<uint64_t>(buffer.size(), limit), file.get());
+    if (std::ferror(file.get()) != 0) return FromErrno("cannot read " + path, errno);
+    if (bytes == 0) return absl::OkStatus();
+    limit -= bytes;
+    LH_ASSIGN_OR_RETURN(const bool go_on, each(std::string_view(buffer.data(), bytes)));
+    if (!go_on) return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+// What the coordinator keeps under its hash: a file, a part of one, or a text.
+struct Upload {
+  std::string sha256;
+  uint64_t bytes = 0;
+  std::string path;
+  uint64_t offset = 0;
+  const std::string* text = nullptr;  // instead of a file
+};
+
+Status ReadPieces(const Upload& upload,
+                  const std::function<StatusOr<bool>(std::string_view piece)>& each) {
+  if (upload.text == nullptr) return ReadPieces(upload.path, upload.offset, upload.bytes, each);
+  const std::string_view text = *upload.text;
+  for (size_t at = 0; at < text.size(); at += kChunkBytes) {
+    LH_ASSIGN_OR_RETURN(const bool go_on, each(text.substr(at, kChunkBytes)));
+    if (!go_on) break;
+  }
+  return absl::OkStatus();
+}
+
+// The list of data sets, and their chunks.
+void AddSetUploads(const Submission& submission, std::vector<Upload>* uploads) {
+  uploads->push_back({.sha256 = submission.spec.data.list_sha256,
+                      .bytes = submission.mixture_json.size(),
+                      .path = {},
+                      .offset = 0,
+                      .text = &submission.mixture_json});
+  if (!submission.spec.data.upload) return;
+  for (const data::Source& source : submission.mixture->sources) {
+    if (http::IsAddress(source.folder)) continue;  // workers ask there themselves
+    const auto add = [&](const data::HashedFile& file) {
+      const uint64_t size = source.set.chunk_bytes;
+      for (uint64_t chunk = 0; chunk < file.ChunkCount(); ++chunk) {
+        uploads->push_back({.sha256 = file.ChunkSha256(chunk),
+                            .bytes = std::min(size, file.bytes - chunk * size),
+                            .path = std::filesystem::path(source.folder) / file.file,
+                            .offset = file.offset + chunk * size});
+      }
+    };
+    for (const data::TokenList* list : {&source.set.training, &source.set.validation}) {
+      for (const data::Shard& shard : list->shards) {
+        add(shard.ids);
+        if (shard.mask) add(*shard.mask);
+      }
+    }
+  }
+}
+
+std::vector<Upload> UploadsOf(const Submission& submission) {
+  std::vector<Upload> uploads;
+  for (size_t i = 0; i < submission.paths.size(); ++i) {
+    const v1::DataFile& file = submission.request.data_files(static_cast<int>(i));
+    uploads.push_back(
+        {.sha256 = file.sha256(), .bytes = file.bytes(), .path = submission.paths[i]});
+  }
+  if (submission.mixture) AddSetUploads(submission, &uploads);
+  if (submission.weights_json.empty()) return uploads;
+  uploads.push_back({.sha256 = submission.spec.weights.sha256,
+                     .bytes = submission.weights_json.size(),
+                     .path = {},
+                     .offset = 0,
+                     .text = &submission.weights_json});
+  if (!submission.spec.weights.upload) return uploads;
+  for (const published::Tensor& tensor : submission.weights->tensors) {
+    uploads.push_back({.sha256 = tensor.sha256,
+                       .bytes = tensor.bytes,
+                       .path = submission.spec.weights.from + "/" + tensor.file,
+                       .offset = tensor.offset});
+  }
+  return uploads;
+}
+
+uint64_t TotalBytes(const v1::SubmitRequest& request) {
+  uint64_t bytes = 0;
+  for (const v1::DataFile& file : request.data_files()) bytes += file.bytes();
+  return bytes;
+}
+
+Status Send(Client& client, const Upload& upload, const std::function<void(uint64_t bytes)>& sent) {
+  Status reading;
+  const Status sending =
+      client.Call(absl::InfiniteDuration(), [&](grpc::ClientContext& context) -> grpc::Status {
+        v1::UploadReply reply;
+        const auto writer = client.stub().UploadBlob(&context, &reply);
+        v1::UploadChunk chunk;
+        chunk.set_sha256(upload.sha256);
+        chunk.set_total_bytes(upload.bytes);
+        bool open = true;
+        if (upload.bytes == 0) open = writer->Write(chunk);
+        reading = ReadPieces(upload, [&](std::string_view piece) -> StatusOr<bool> {
+          chunk.set_data(std::string(piece));
+          open = open && writer->Write(chunk);
+          sent(piece.size());
+          chunk.clear_sha256();
+          return open;
+        });
+        if (!reading.ok()) context.TryCancel();
+        if (open) writer->WritesDone();
+        return writer->Finish();
+      });
+  if (!reading.ok()) return reading;
+  return Annotate(sending,
+                  "uploading " + (upload.text != nullptr ? "the list of weights" : upload.path));
+}
+
+// Adds the data that `spec` names to the submission, and says how many bytes of text they have.
+StatusOr<uint64_t> AddTexts(const RunSpec& spec, Submission& submission) {
+  const std::string folder =
+      std::filesystem::path(submission.request.file_name()).parent_path().string();
+  if (!spec.data.sets.empty()) {
+    LH_ASSIGN_OR_RETURN(submission.mixture, FindSets(spec, folder));
+    return 0;
+  }
+  LH_ASSIGN_OR_RETURN(submission.paths, ExpandDataFiles(spec, folder));
+  for (const std::string& path : submission.paths) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0) return FromErrno("cannot read " + path, errno);
+    v1::DataFile* file = submission.request.add_data_files();
+    file->set_name(path);
+    file->set_bytes(static_cast<uint64_t>(info.st_size));
+  }
+  return TotalBytes(submission.request);
+}
+
+// What the list of the data sets is, for those who do not see their folders.
+void FillInSets(Submission& submission) {
+  DataSpec& spec = submission.spec.data;
+  for (size_t i = 0; i < spec.sets.size(); ++i) {
+    spec.sets[i].from = submission.mixture->sources[i].folder;
+  }
+  submission.mixture_json = data::ToJson(*submission.mixture);
+  spec.list_sha256 = Sha256Hex(submission.mixture_json);
+  spec.vocabulary = submission.mixture->vocabulary();
+  spec.masks = submission.mixture->has_masks();
+}
+
+StatusOr<Submission> Read(const std::string& file, const std::vector<std::string>& overrides,
+                          bool with_data) {
+  Submission submission;
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
+  submission.request.set_run_yaml(text);
+  submission.request.set_file_name(file);
+  FindTexts find_texts;
+  if (with_data) {
+    find_texts = [&](const RunSpec& spec) { return AddTexts(spec, submission); };
+  }
+  std::string folder;  // of the weights
+  const FindModel find_model = [&](const std::string& from) -> StatusOr<FoundModel> {
+    folder = std::filesystem::absolute(std::filesystem::path(file).parent_path() / from);
+    LH_ASSIGN_OR_RETURN(submission.weights, published::ReadFolder(folder));
+    LH_ASSIGN_OR_RETURN(const published::Config config,
+                        published::ParseConfig(submission.weights->config_json, "config.json"));
+    return FoundModel{.model = config.model, .longest_context = config.window};
+  };
+  LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, overrides, codec::CheckCodec,
+                                                    find_texts, find_model));
+  // Workers look there, too, whatever folder they run in.
+  if (submission.weights) submission.spec.weights.from = folder;
+  if (submission.mixture) FillInSets(submission);
+  for (const std::string& text_override : overrides) {
+    submission.request.add_overrides(text_override);
+  }
+  if (submission.mixture)
+    submission.request.add_overrides(SectionOverride("data", submission.spec));
+  return submission;
+}
+
+}  // namespace
+
+StatusOr<Submission> ReadRunFile(const std::string& file,
+                                 const std::vector<std::string>& overrides) {
+  return Read(file, overrides, /*with_data=*/false);
+}
+
+StatusOr<Submission> ReadRunAndData(const std::string& file,
+                                    const std::vector<std::string>& overrides) {
+  return Read(file, overrides, /*with_data=*/true);
+}
+
+Status FindData(Submission& submission) {
+  LH_ASSIGN_OR_RETURN(const uint64_t bytes, AddTexts(submission.spec, submission));
+  // Every tokenizer makes at most one token of a byte.
+  return CheckDataSize(submission.spec, bytes);
+}
+
+Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission) {
+  Progress progress(terminal, "reading the data");
+  const uint64_t total = TotalBytes(submission.request);
+  uint64_t done = 0;
+  for (size_t i = 0; i < submission.paths.size(); ++i) {
+    Sha256 hash;
+    uint64_t bytes = 0;
+    LH_RETURN_IF_ERROR(ReadPieces(
+        submission.paths[i], 0, kToTheEnd, [&](std::string_view piece) -> StatusOr<bool> {
+          if (interrupt.fired()) {
+            return absl::CancelledError("interrupted; nothing was submitted");
+          }
+          hash.Update(piece);
+          bytes += piece.size();
+          done += piece.size();
+          progress.Bytes(done, total);
+          return true;
+        }));
+    v1::DataFile* file = submission.request.mutable_data_files(static_cast<int>(i));
+    file->set_sha256(hash.HexDigest());
+    file->set_bytes(bytes);
+  }
+  return absl::OkStatus();
+}
+
+Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission) {
+  if (!submission.weights) return absl::OkStatus();
+  Progress progress(terminal, "reading the weights");
+  uint64_t total = 0;
+  for (const published::Tensor& tensor : submission.weights->tensors) total += tensor.bytes;
+  LH_RETURN_IF_ERROR(published::HashTensors(
+      submission.spec.weights.from, &*submission.weights, [&](uint64_t done) -> Status {
+        if (interrupt.fired()) return absl::CancelledError("interrupted; nothing was submitted");
+        progress.Bytes(done, total);
+        return absl::OkStatus();
+      }));
+  submission.weights_json = published::ToJson(*submission.weights);
+  submission.spec.weights.sha256 = Sha256Hex(submission.weights_json);
+  submission.request.add_overrides(SectionOverride("model", submission.spec));
+  return absl::OkStatus();
+}
+
+void DescribeModel(Submission& submission) {
+  if (!submission.weights) return;
+  submission.request.add_overrides(SectionOverride("model", submission.spec));
+}
+
+namespace {
+
+// Asking keeps those that are there for another day.
+StatusOr<std::set<std::string>> Missing(Client& client, const std::vector<Upload>& uploads) {
+  std::set<std::string> missing;
+  for (size_t begin = 0; begin < uploads.size(); begin += kBlobsAsked) {
+    v1::MissingBlobsRequest request;
+    for (size_t i = begin; i < std::min(uploads.size(), begin + kBlobsAsked); ++i) {
+      request.add_sha256(uploads[i].sha256);
+    }
+    LH_ASSIGN_OR_RETURN(const v1::MissingBlobsReply reply,
+                        client.Get(&v1::ControlService::Stub::MissingBlobs, request));
+    missing.insert(reply.sha256().begin(), reply.sha256().end());
+  }
+  return missing;
+}
+
+Status SendAll(Client& client, const std::vector<Upload>& uploads, std::set<std::string> missing,
+               Progress* progress) {
+  uint64_t total = 0;
+  uint64_t done = 0;
+  std::set<std::string> counted;
+  for (const Upload& upload : uploads) {
+    if (missing.contains(upload.sha256) && counted.insert(upload.sha256).second) {
+      total += upload.bytes;
+    }
+  }
+  for (const Upload& upload : uploads) {
+    if (missing.erase(upload.sha256) == 0) continue;
+    LH_RETURN_IF_ERROR(Send(client, upload, [&](uint64_t bytes) {
+      done += bytes;
+      progress->Bytes(done, total);
+    }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status UploadData(const Terminal& terminal, Client& client, const Submission& submission) {
+  const std::vector<Upload> uploads = UploadsOf(submission);
+  // Something small first: the coordinator takes little from who has not shown the token yet.
+  LH_RETURN_IF_ERROR(client.Get(&v1::ControlService::Stub::Info, v1::InfoRequest()).status());
+  Progress progress(terminal, submission.weights_json.empty() ? "uploading the data" : "uploading");
+  // What was sent first may be garbage again before a long upload is over.
+  for (int round = 0; round < kMostUploadRounds; ++round) {
+    LH_ASSIGN_OR_RETURN(std::set<std::string> missing, Missing(client, uploads));
+    if (missing.empty()) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(SendAll(client, uploads, std::move(missing), &progress));
+  }
+  return absl::UnavailableError(fmt::format(
+      "the coordinator does not keep what is uploaded: it was sent {} times, and some is "
+      "missing again; look at its log and its disk",
+      kMostUploadRounds));
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,49 @@
+// Reads and checks a run file with its data and initial weights, before any coordinator is called.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cli/client.h"
+#include "cli/terminal.h"
+#include "longhaul/v1/control.pb.h"
+#include "run/data/data_set.h"
+#include "run/file/run_spec.h"
+#include "run/published/weights.h"
+
+namespace longhaul::cli {
+
+struct Submission {
+  RunSpec spec;
+  v1::SubmitRequest request;       // data_files without hashes until HashData
+  std::vector<std::string> paths;  // of request.data_files
+  // Set if spec.weights.from names a published model.
+  std::optional<published::Weights> weights;
+  std::optional<data::Mixture> mixture;  // of spec.data.sets
+  std::string mixture_json;
+  std::string weights_json;  // the weights' list for workers; "" until HashWeights
+};
+
+// Reads the run file only. kInvalidArgument has every error at once.
+StatusOr<Submission> ReadRunFile(const std::string& file,
+                                 const std::vector<std::string>& overrides);
+// Reads the run file, and checks that its data files are readable and long enough. kInvalidArgument
+// has every error of both at once.
+StatusOr<Submission> ReadRunAndData(const std::string& file,
+                                    const std::vector<std::string>& overrides);
+// Finds the data files of a spec. kInvalidArgument has every error at once.
+Status FindData(Submission& submission);
+// Reads all data and computes hashes. Shows progress on the terminal. kCancelled on Ctrl-C.
+Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
+// Reads all weights, computes their hashes and puts them into the request. Does nothing without
+// weights. Otherwise as HashData.
+Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
+// Puts the model's description and the weights' location into the request, without hashes: for a
+// plan.
+void DescribeModel(Submission& submission);
+// Uploads the data files and hashed weights that the coordinator lacks.
+Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
+
+}  // namespace longhaul::cli

@@ -1,0 +1,182 @@
+// `longhaul submit` and `longhaul plan`.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/flags/command_line.h"
+#include "base/units.h"
+#include "cli/plan_view.h"
+#include "cli/program.h"
+#include "cli/progress.h"
+#include "cli/submission.h"
+#include "cli/topology.h"
+#include "cli/watch.h"
+#include "run/plan/proto/plan_proto.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct SubmitOptions {
+  std::string file;
+  std::vector<std::string> overrides;
+  bool watch = false;
+  bool resume = false;
+  uint64_t from_step = 0;
+  bool show_config = false;
+  std::string rate, delay;
+};
+
+void AddRunFile(CLI::App* command, SubmitOptions& options) {
+  command->add_option("FILE", options.file, "The run file (YAML)")->required();
+  command
+      ->add_option("--set", options.overrides,
+                   "Override a key of the run file, such as --set train.steps=20 or --set "
+                   "links.forward=none; the value is YAML; repeatable")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
+  submission.request.set_resume(options.resume);
+  submission.request.set_from_step(options.from_step);
+  LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
+  LH_RETURN_IF_ERROR(HashWeights(invocation.terminal(), invocation.interrupt(), submission));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
+  LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
+  // Before the coordinator plans, and workers look at their links.
+  LH_RETURN_IF_ERROR(EmulateTopology(invocation.terminal(), submission.spec, client->access(),
+                                     invocation.clusters()));
+  LH_ASSIGN_OR_RETURN(
+      const v1::SubmitReply reply,
+      client->Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
+  const Terminal& terminal = invocation.terminal();
+  const std::string id = Printable(reply.run_id());
+  if (!invocation.json()) {
+    terminal.out << id << std::endl;
+    if (options.resume) {
+      terminal.err << (reply.resume_step() > 0
+                           ? fmt::format("goes on from the checkpoint of step {}",
+                                         reply.resume_step())
+                           : "no checkpoint was written before, so it starts at the first step")
+                   << std::endl;
+    }
+    for (const std::string& note : reply.notes()) terminal.err << Printable(note) << std::endl;
+  } else if (options.watch) {
+    invocation.PrintJsonLine(reply);
+  } else {
+    invocation.PrintJson(reply);
+  }
+  if (options.watch) return WatchRun(invocation, *client, reply.run_id());
+  if (!invocation.json() && terminal.err_is_terminal) {
+    terminal.err << fmt::format("Watch it with: longhaul watch {}", id) << std::endl;
+  }
+  return kDone;
+}
+
+Status AddAssumptions(const SubmitOptions& options, v1::SubmitRequest* request) {
+  if (!options.rate.empty()) {
+    const StatusOr<uint64_t> rate = ParseBitsPerSecond(options.rate);
+    if (!rate.ok()) return Annotate(rate.status(), "--rate");
+    if (*rate == 0) return absl::InvalidArgumentError("--rate: expected more than 0 bits a second");
+    request->set_assumed_line_bits_per_second(*rate);
+  }
+  if (!options.delay.empty()) {
+    const StatusOr<absl::Duration> delay = ParseDuration(options.delay);
+    if (!delay.ok()) return Annotate(delay.status(), "--delay");
+    request->set_assumed_delay_seconds(absl::ToDoubleSeconds(*delay));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
+  if (options.show_config) {
+    if (invocation.json()) {
+      return absl::InvalidArgumentError(
+          "--show-config prints a run file, which is YAML; leave --json out");
+    }
+    LH_ASSIGN_OR_RETURN(const Submission run, ReadRunFile(options.file, options.overrides));
+    invocation.terminal().out << ToYaml(run.spec);
+    return kDone;
+  }
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
+  DescribeModel(submission);
+  LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
+  LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
+  if (submission.spec.topology) {
+    invocation.terminal().err
+        << "the plan is for the links as they are now; `submit` makes them those "
+           "of the run's topology"
+        << std::endl;
+  }
+  LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
+  if (invocation.terminal().err_is_terminal) {
+    invocation.terminal().err << "measuring the workers' layer times..." << std::endl;
+  }
+  LH_ASSIGN_OR_RETURN(
+      const v1::PlanReply reply,
+      client->Get(&v1::ControlService::Stub::PlanRun, submission.request, absl::Minutes(10)));
+  if (invocation.json()) {
+    invocation.PrintJson(reply.plan());
+  } else {
+    PrintPlan(invocation.terminal(), FromProto(reply.plan()), submission.spec);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddSubmitCommands(Program& program) {
+  const auto submit = std::make_shared<SubmitOptions>();
+  CLI::App* command = program.AddCommand(
+      "submit",
+      "Check a run file and its data, upload what the coordinator lacks, start the run and print "
+      "its id",
+      [submit](Invocation& invocation) { return Submit(invocation, *submit); });
+  AddRunFile(command, *submit);
+  command->add_flag(
+      "--watch", submit->watch,
+      "Stay and show the run; exit 0 when it is done, 1 when it failed or was stopped. "
+      "Ctrl-C leaves it running");
+  CLI::Option* const resume = command->add_flag(
+      "--resume", submit->resume,
+      "Go on with the newest unfinished run of that name, or with more steps with the newest that "
+      "is "
+      "done: same id, from its newest checkpoint that is whole; events say if a newer one is "
+      "damaged");
+  command
+      ->add_option("--from-step", submit->from_step,
+                   "With --resume: from the checkpoint of this step and no other; newer ones are "
+                   "given up")
+      ->type_name("STEP")
+      ->check(WholeNumber())
+      ->needs(resume);
+
+  const auto plan = std::make_shared<SubmitOptions>();
+  command =
+      program.AddCommand("plan",
+                         "Show where a run's layers would go, how deep its pipeline is and why, "
+                         "the predicted step time "
+                         "and what bounds it, and what other codecs would do, without starting it",
+                         [plan](Invocation& invocation) { return ShowPlan(invocation, *plan); });
+  AddRunFile(command, *plan);
+  command->add_flag("--show-config", plan->show_config,
+                    "Print the run file with every default written out; needs no coordinator");
+  command
+      ->add_option("--rate", plan->rate,
+                   "Assume this rate of every worker's line, each way, whatever was measured; "
+                   "such as 100mbit")
+      ->type_name("RATE");
+  command
+      ->add_option("--delay", plan->delay,
+                   "Assume this one-way delay of every link, whatever was measured; such as 25ms")
+      ->type_name("TIME");
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,40 @@
+// The output streams, and what the terminal can show.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "base/printable.h"
+
+namespace longhaul::cli {
+
+struct WindowSize {
+  int columns = 80;
+  int rows = 24;
+};
+
+// Results go to `out`, everything else to `err`. Not owned.
+struct Terminal {
+  std::ostream& out;
+  std::ostream& err;
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+  bool colour = false;
+  std::function<WindowSize()> size = [] { return WindowSize{}; };
+};
+
+// Standard output and error of this process. No colour if the output is no terminal, NO_COLOR is
+// set or TERM is "dumb".
+Terminal ProcessTerminal();
+
+// Number of columns of a printable text (one a character).
+int Columns(std::string_view text);
+// The first `columns` columns of `text`.
+std::string Shortened(std::string_view text, int columns);
+
+enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow };
+std::string Styled(std::string_view text, Style style, bool colour);
+
+}  // namespace longhaul::cli

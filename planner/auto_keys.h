@@ -1,0 +1,37 @@
+// The keys of the run file that may be `auto` and that whole plans decide: pipeline.replicas,
+// pipeline.slices, group.tensor and group.expert. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/status.h"
+#include "planner/auto_search.h"
+#include "planner/planner.h"
+
+namespace longhaul::coordinator {
+
+// The least tokens of a slice: with fewer, what a device does for each call counts, and the plan
+// knows nothing of that.
+inline constexpr uint32_t kLeastSliceTokens = 64;
+// A step that is longer by this share than the shortest is as good, if it has fewer slices or fewer
+// replicas.
+inline constexpr double kAlikeSteps = 0.01;
+
+// The search for the first key that is left open; its requests have it settled and leave the other
+// keys as they are. nullopt: none is open. `request` must outlive the search.
+//
+// - pipeline.replicas: each number that divides the step's microbatches and for which there are
+//   workers (request.workers are candidates, at most candidates_for of them), with the stages that
+//   the run file asks for or, where that is auto, as many as there are workers for each replica.
+//   All train the same microbatches in a step. The fewest within kAlikeSteps are taken. They are
+//   compared by trials, whose steps the prediction keeps of the numbers that are not planned whole.
+// - pipeline.slices: powers of two that divide the context into slices of kLeastSliceTokens or
+//   more. A slice's compute and codecs count as an equal share of a microbatch's. The fewest within
+//   kAlikeSteps are taken.
+// - group: each group that is left open (config::GroupsLeftOpen) and that all workers have devices
+//   for. The fastest is taken; of equal ones the fewest ranks, then the fewest parts of experts.
+//   kFailedPrecondition where a given number of ranks is more than a worker's devices.
+StatusOr<std::optional<AutoSearch>> SearchForOpenKey(const PlanRequest& request);
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,133 @@
+// The lower bound of a step for a chain of workers, joined from segments of the chain in constant
+// time. Pure; private to placement*.cc.
+//
+// The busiest resource bounds the passes. For a stage or its interface the bound is the way of the
+// first microbatch down to it, plus the time of all microbatches there, plus the way of the last
+// one back. For one direction of a boundary it is the time of all microbatches on it. The bound of
+// two joined segments follows from the bounds of both and from the boundary between them, so a
+// changed chain costs as many joins as it has pieces. The exchange among replicas follows the
+// passes of the slowest replica: ExchangeBound.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "planner/placement.h"
+#include "planner/replicas.h"
+
+namespace longhaul::coordinator {
+
+// The bound of chains that do not fit in memory or whose workers may not be neighbours.
+inline constexpr double kNoChain = std::numeric_limits<double>::infinity();
+// While a bound is joined, each stage that does not fit and each pair that may not be neighbours
+// counts as this many seconds. So a search sees which of two impossible chains is nearer to a
+// possible one.
+inline constexpr double kImpossibleSeconds = 1e9;
+constexpr bool IsPossible(double seconds) {
+  return seconds < kImpossibleSeconds / 2;
+}
+
+// Consecutive stages of a chain. Times in seconds.
+struct Segment {
+  double round = 0;  // one microbatch down through the segment and back up
+  double stage = 0;  // largest bound of a stage or interface, with the way to it and back
+  double wire = 0;   // largest time of a boundary inside, without the first microbatch
+  uint32_t first = 0, last = 0;  // workers at its ends
+
+  double Bound() const { return stage > round + wire ? stage : round + wire; }
+};
+
+class ChainBound {
+ public:
+  explicit ChainBound(const PlacementProblem& problem);
+
+  Segment Stage(uint32_t worker, uint32_t layers, ChainRole role) const {
+    const std::vector<Segment>& by_layers =
+        by_layers_[worker * kChainRoles + static_cast<size_t>(role)];
+    if (layers == 0 || layers > by_layers.size()) return Impossible(worker);
+    return by_layers[layers - 1];
+  }
+  Segment Join(const Segment& upper, const Segment& lower) const {
+    const Boundary& between = boundaries_[upper.last * workers_ + lower.first];
+    const double way = upper.round + between.round;
+    Segment joined;
+    joined.round = way + lower.round;
+    joined.stage = upper.stage > way + lower.stage ? upper.stage : way + lower.stage;
+    joined.wire = upper.wire > lower.wire ? upper.wire : lower.wire;
+    if (between.wire > joined.wire) joined.wire = between.wire;
+    joined.first = upper.first;
+    joined.last = lower.last;
+    return joined;
+  }
+  // Seconds that follow the passes of a whole chain: a tied matrix, the first stage's optimizer.
+  double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
+  // The bound of one chain: its passes, and After().
+  double Of(const PlacedChain& chain) const;
+
+  ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
+  // Seconds for one microbatch down a boundary and up again, with all the others behind it.
+  double BoundarySeconds(uint32_t upper, uint32_t lower) const {
+    const Boundary& between = boundaries_[upper * workers_ + lower];
+    return between.round + between.wire;
+  }
+
+ private:
+  struct Boundary {
+    double round = 0, wire = 0;
+  };
+  static Segment Impossible(uint32_t worker) {
+    return {
+        .round = kImpossibleSeconds, .stage = kImpossibleSeconds, .first = worker, .last = worker};
+  }
+
+  const PlacementProblem& problem_;
+  const size_t workers_;
+  std::vector<std::vector<Segment>> by_layers_;  // [worker * kChainRoles + role][layers - 1]
+  std::vector<Boundary> boundaries_;             // [upper * workers + lower]
+};
+
+// The bound of the exchange among replicas: the slowest stage counts. A column is the workers that
+// hold one stage, one of each replica.
+class ExchangeBound {
+ public:
+  explicit ExchangeBound(const PlacementProblem& problem);
+
+  struct Column {
+    double seconds_per_byte = 0;  // per byte that one replica sends another
+    double latency = 0;           // the longest, one way
+  };
+  // The column of two workers.
+  Column Between(uint32_t one, uint32_t other) const { return pairs_[one * workers_ + other]; }
+  // `column` of the workers `others`, with one worker more. The slowest pair or interface counts;
+  // an interface carries what goes to all others.
+  Column With(const Column& column, std::span<const uint32_t> others, uint32_t worker) const {
+    Column all = column;
+    all.seconds_per_byte = std::max(all.seconds_per_byte, interfaces_[worker]);
+    for (const uint32_t other : others) {
+      const Column& pair = pairs_[worker * workers_ + other];
+      all.seconds_per_byte = std::max(all.seconds_per_byte, pair.seconds_per_byte);
+      all.latency = std::max(all.latency, pair.latency);
+    }
+    return all;
+  }
+  double Bytes(ChainRole role, uint32_t layers) const {
+    const std::vector<double>& bytes = problem_.exchange.bytes[static_cast<size_t>(role)];
+    return bytes[std::min<size_t>(layers, bytes.size()) - 1];
+  }
+  // A step's share of an exchange with this longest transfer and latency.
+  double Seconds(double transfer, double latency) const {
+    return (transfer + problem_.exchange.messages * latency) / problem_.exchange.every;
+  }
+  double Of(const PlacedReplicas& replicas) const;
+
+ private:
+  const PlacementProblem& problem_;
+  const size_t workers_;
+  std::vector<Column> pairs_;       // [one * workers + other], the slower way
+  std::vector<double> interfaces_;  // [worker], a byte to each other replica
+};
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,71 @@
+// Turns a plan and the rates of a network into the input of run/schedule's simulator: for the
+// planner, and for predictions of a plan on other links. Pure.
+//
+//   network = UniformNetwork(plan.assignment, GoodputBytesPerSecond(100'000'000));
+//   cost = PipelineCostOf(plan, spec, network);
+//   simulation = schedule::Simulate(cost);
+//
+// Simulate(PipelineCostOf(plan, spec, NetworkOf(plan))) is the plan's own prediction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+#include "run/schedule/simulator.h"
+
+namespace longhaul::coordinator {
+
+// Goodput of a worker's interface, each way.
+struct InterfaceRates {
+  double egress_bytes_per_second = schedule::kUnlimited;
+  double ingress_bytes_per_second = schedule::kUnlimited;
+};
+
+// Limits of one direction between two workers, beside those of their interfaces.
+struct FlowRates {
+  double bytes_per_second = schedule::kUnlimited;
+  absl::Duration latency;  // one way
+};
+struct LinkRates {
+  FlowRates forward, backward;
+};
+
+// The network under a plan. The simulator makes a schedule::FluidNetwork of it.
+struct NetworkRates {
+  std::vector<InterfaceRates> interfaces;  // as Assignment::cells
+  std::vector<LinkRates> links;            // as Assignment::edges
+};
+
+// A network with equal interfaces and latencies.
+NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_second,
+                            absl::Duration latency = absl::ZeroDuration());
+
+// Converts a rate of a measurement or a plan. 0 means not known and counts as unlimited.
+double BytesPerSecond(double bits_per_second);
+
+// Goodput of TCP on a line of this rate. tc counts frames of 1,514 bytes, of which 1,448 are
+// payload: 95.6 %. 0: not shaped, unlimited.
+double GoodputBytesPerSecond(uint64_t bits_per_second);
+
+// Bytes of an encoded tensor with the headers of its chunks.
+uint64_t WithChunkHeaders(uint64_t bytes);
+
+// The network that the plan's prediction is based on.
+NetworkRates NetworkOf(const Plan& plan);
+void SetNetwork(const NetworkRates& network, Plan* plan);
+
+// The rate of one direction of the edge at place `edge` while it has both interfaces to itself.
+double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
+                           Direction direction);
+
+// `network` has as many interfaces and links as the plan has cells and edges. Depths, leads, codec
+// times and slices are the plan's, and all slices take equally long; schedule and microbatches are
+// the run file's.
+schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
+                                      const NetworkRates& network);
+
+}  // namespace longhaul::coordinator

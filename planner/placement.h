@@ -1,0 +1,158 @@
+// Chooses which workers hold the stages of a pipeline or of several replicas of it, in which order,
+// and how many layers each stage has, so that the simulated step is short. Pure; knows numbers, not
+// workers.
+//
+//   PlacementProblem problem = ...;                 // every candidate, every pair
+//   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));
+//   for (uint32_t worker : best.replicas[0].workers) ...   // places in problem.workers
+//
+// A step of several replicas is the passes of the slowest replica, and after them the exchange of
+// the slowest stage. So workers should be near each other along a chain and across the replicas of
+// a stage.
+//
+// Small problems are solved exactly, by branch and bound on simulated steps (placement_exact.cc).
+// Larger ones are solved by local search on the lower bound of a step, from many starts
+// (placement_search.cc). The best results are then simulated, and layers are moved between their
+// stages while that helps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "run/plan/chain.h"
+#include "run/schedule/simulator.h"
+
+namespace longhaul::coordinator {
+
+// Where a stage stands in its chain.
+enum class ChainRole : uint8_t { kFirst, kMiddle, kLast, kOnly };
+inline constexpr size_t kChainRoles = 4;
+constexpr ChainRole RoleAt(uint32_t place, uint32_t stages) {
+  if (stages == 1) return ChainRole::kOnly;
+  return chain::IsFirst(place)          ? ChainRole::kFirst
+         : chain::IsLast(place, stages) ? ChainRole::kLast
+                                        : ChainRole::kMiddle;
+}
+
+// A worker as a stage with some number of layers. All times in seconds.
+struct StageOption {
+  double forward = 0, backward = 0;  // one microbatch
+  double optimizer = 0;              // a step
+  // Microbatches in flight that the worker's memory holds. 0: the stage does not fit.
+  uint32_t depth = 0;
+};
+
+struct PlaceableWorker {
+  // Indexed by role and by layers less one; a missing entry does not fit. Times grow with layers.
+  std::array<std::vector<StageOption>, kChainRoles> options;
+  // Goodput of its interface.
+  double egress_bytes_per_second = schedule::kUnlimited;
+  double ingress_bytes_per_second = schedule::kUnlimited;
+  // Bytes that the worker sends for each microbatch, headers included, and seconds of its codec
+  // thread; down: activations, up: gradients.
+  double down_bytes = 0, up_bytes = 0;
+  double down_encode = 0, down_decode = 0, up_encode = 0, up_decode = 0;
+};
+
+// One worker to another, beside the limits of their interfaces.
+struct PairCost {
+  double bytes_per_second = schedule::kUnlimited;
+  double latency = 0;         // one way
+  bool may_be_joined = true;  // may be neighbours; symmetric
+  bool may_hold_tied = true;  // may share a tied matrix, the one as first stage, the other as last
+  bool may_exchange = true;   // may hold the same stage of two replicas; symmetric
+};
+
+// What replicas of a stage send each other once their passes have ended.
+struct ExchangeSize {
+  // Bytes from one replica to each other one, headers included; by role and by layers less one.
+  std::array<std::vector<double>, kChainRoles> bytes;
+  uint32_t every = 1;     // steps from one exchange to the next
+  uint32_t messages = 0;  // messages of an exchange that wait for each other
+};
+
+struct PlacementProblem {
+  ScheduleKind schedule = ScheduleKind::kLinkAware;
+  SendOrder send_order = SendOrder::kAuto;
+  uint32_t microbatches = 1;
+  uint32_t replicas = 1;
+  uint32_t stages = 1;  // of each replica
+  uint32_t layers = 1;
+  std::vector<PlaceableWorker> workers;  // in the order of their names
+  std::vector<PairCost> pairs;           // [from * workers.size() + to]
+  // Bytes of a tied matrix that the first stage and the last one send each other in a step.
+  std::optional<std::array<double, 2>> tied_bytes;
+  ExchangeSize exchange;  // with several replicas
+
+  const PairCost& Pair(uint32_t from, uint32_t to) const {
+    return pairs[from * workers.size() + to];
+  }
+};
+
+// One replica of the pipeline, stage by stage.
+struct PlacedChain {
+  std::vector<uint32_t> workers;  // places in PlacementProblem::workers
+  std::vector<uint32_t> layers;
+  friend bool operator==(const PlacedChain&, const PlacedChain&) = default;
+};
+
+// All replicas of a run; they have the same layers at the same stage.
+using PlacedReplicas = std::vector<PlacedChain>;
+
+struct Placement {
+  PlacedReplicas replicas;
+  double step_seconds = 0;  // simulated
+  bool is_exact = false;    // no other placement has a shorter simulated step
+  uint64_t moves = 0;       // moves judged by the bound
+  uint32_t descents = 0;    // descents of the local search
+};
+
+// Told the share of a search that is done, 0 to 1, and the shortest bound of a step so far.
+using PlacementProgress = std::function<void(double share, double step_seconds)>;
+
+struct PlacementOptions {
+  uint64_t seed = 1;
+  // Maximum number of moves judged by the bound. A count and not a time, so that all machines find
+  // the same placement. Small problems take fewer.
+  uint64_t most_moves = 30'000'000;
+  // Maximum work of the simulations, in units of schedule::WorkOf.
+  uint64_t most_work = 4'000'000;
+  // A short search, for a step to compare with other trials. It begins from greedy starts, which
+  // are good more often than random ones; a longer search does not need them.
+  bool trial = false;
+  // Above 0: only this many descents from random replicas, to compare the search with.
+  uint32_t random_restarts = 0;
+  // Maximum number of placements, with all their splits, that are tried one by one.
+  double exact_up_to = 300'000;
+  PlacementProgress progress;  // called from time to time, on the caller's thread
+  std::stop_token stop;
+};
+
+// The best placement found. Its simulated step is never longer than that of NameOrder. The same
+// problem and seed give the same placement. kInvalidArgument for a problem that makes no sense;
+// kFailedPrecondition where no placement is possible; kCancelled once `stop` is requested.
+StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOptions& options = {});
+
+// The workers in the given order, replica by replica, with layers balanced by the compute of each
+// stage's slowest worker; nullopt: they do not fit.
+std::optional<PlacedReplicas> WithBalancedLayers(const PlacementProblem& problem,
+                                                 const std::vector<uint32_t>& workers);
+// The first workers by name, in the order of their names.
+std::optional<PlacedReplicas> NameOrder(const PlacementProblem& problem);
+
+// The lower bound of a step, by which the search ranks placements: never above SimulatedStep.
+// Infinite for placements that are not possible.
+double BoundOf(const PlacementProblem& problem, const PlacedReplicas& replicas);
+
+// The simulated step of a possible placement, with the depths that memory allows and, for each
+// replica, the best of a few leads.
+StatusOr<double> SimulatedStep(const PlacementProblem& problem, const PlacedReplicas& replicas,
+                               const std::stop_token& stop = {});
+
+}  // namespace longhaul::coordinator

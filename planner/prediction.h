@@ -1,0 +1,33 @@
+// Predicts by simulation the step time of a plan on its network. Pure.
+#pragma once
+
+#include <stop_token>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/pipeline_cost.h"
+#include "planner/planner.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+// Rates of a worker's interface: measured, or assumed by the user. Where the interface was not
+// measured, the rate of its best link counts, because links of one interface share it.
+InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
+// Rates from one worker to another: measured, or assumed by the user, else by the run file's
+// topology.
+FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
+                       const CandidateWorker& to);
+// The network of an assignment, whose cells stand in the order of the request's workers.
+NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
+
+// Sets plan->prediction: step, bound, bottleneck, and where each cell's and edge's time goes.
+// kCancelled once `stop` is requested, here and below.
+Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
+
+// Adds to plan->prediction what other codecs on all edges would do, each with its best order and
+// with the most depth that cells can hold (`depths`). The rest of the plan stays as it is.
+Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
+                     const std::stop_token& stop, Plan* plan);
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,75 @@
+// Time and memory of a stage on a worker, by the times measured there. Pure; caches sizes, so it is
+// for one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "planner/memory.h"
+#include "planner/planner.h"
+
+namespace longhaul::coordinator {
+
+// The worker's measured times of a stage with this group of ranks. Null: none; always for one rank.
+const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, const GroupSpec& wanted);
+
+class StageCosts {
+ public:
+  // Keeps a reference to `spec`.
+  StageCosts(const RunSpec& spec, uint32_t vocabulary) : spec_(spec), vocabulary_(vocabulary) {}
+
+  // A stage on a worker, with its number of layers and whether it has embedding or head.
+  struct Stage {
+    const CandidateWorker& worker;
+    Roles roles;
+    uint32_t layers = 0;
+  };
+
+  // Seconds of one microbatch (Forward, Backward) and of a step (Optimizer).
+  double Forward(const Stage& stage) const;
+  double Backward(const Stage& stage) const;
+  double Optimizer(const Stage& stage) const;
+  // nullopt: one rank.
+  std::optional<GroupEstimate> EstimateOfGroup(const Stage& stage) const;
+
+  const StageMemory& Memory(const Stage& stage) const { return SizeOf(stage).memory; }
+  // Bytes of one kind of memory that a stage needs and that its worker has; 0 available: unknown.
+  struct Need {
+    uint64_t needed = 0, available = 0;
+    bool fits() const { return available == 0 || needed <= available; }
+    double ratio() const {
+      return available == 0 ? 0 : static_cast<double>(needed) / static_cast<double>(available);
+    }
+  };
+  Need OfDevice(const Stage& stage, uint32_t depth) const;
+  Need OfHost(const Stage& stage) const;
+  bool Fits(const Stage& stage, uint32_t depth) const {
+    return OfDevice(stage, depth).fits() && OfHost(stage).fits();
+  }
+  // The least depth that a stage must hold; `stages_from_here` counts it and all stages below.
+  uint32_t LeastDepth(uint32_t stages_from_here) const;
+  // The most depth that a stage holds, at least `least`; exactly `least` where the run file leaves
+  // no choice.
+  uint32_t DepthOf(const Stage& stage, uint32_t least) const;
+
+ private:
+  // Cached, because a model with many experts has so many parameters that summing them up for every
+  // split took longer than the rest of a plan.
+  struct Size {
+    StageMemory memory;
+    uint64_t parameters = 0;
+  };
+  const Size& SizeOf(const Stage& stage) const;
+  // How many times a group's `ends` (the exchanges around a stage's layers) are to be added to the
+  // times of its parts. The times of embedding and head have theirs already: -1 with both.
+  int Ends(const Stage& stage) const;
+
+  const RunSpec& spec_;
+  const uint32_t vocabulary_;
+  // Keys: layers, embedding, head, on a GPU.
+  mutable std::map<std::tuple<uint32_t, bool, bool, bool>, Size> sizes_;
+};
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,340 @@
+#include "worker/agent/agent.h"
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cuda/device_lost.h"
+#include "base/log.h"
+#include "base/peer_log.h"
+#include "base/units.h"
+#include "codec/registry.h"
+#include "run/file/run_spec.h"
+#include "run/plan/proto/plan_proto.h"
+#include "worker/measuring/model_timing.h"
+#include "worker/pipeline/boundary_messages.h"
+
+namespace longhaul::worker {
+Agent::Agent(const Resources& resources)
+    : resources_(resources),
+      reach_checks_(resources.transports, resources.send),
+      thread_([this] { Loop(); }) {}
+
+Agent::~Agent() {
+  Shutdown();
+}
+
+void Agent::Shutdown() {
+  reach_checks_.Shutdown();
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (run_) run_->Cancel("the worker is shutting down");
+    if (probe_) probe_->Cancel();
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Agent::IsCurrent(const v1::WorkerCommand& command) const {
+  return run_ && run_->run() == RunId(command.run_id()) && run_->epoch() == Epoch(command.epoch());
+}
+
+bool Agent::IsNext(const v1::WorkerCommand& command) const {
+  return next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch();
+}
+
+bool Agent::IsBeingMeasured(const v1::WorkerCommand& command) const {
+  return command.has_measure() && measure_ && measure_->run_id() == command.run_id() &&
+         measure_->epoch() == command.epoch();
+}
+
+void Agent::Handle(v1::WorkerCommand command) {
+  // Deleted here, as the agent's own thread may be training for hours.
+  if (command.has_drop_checkpoint()) {
+    const RunId run(command.run_id());
+    const v1::DropCheckpoint& drop = command.drop_checkpoint();
+    if (drop.removed()) {
+      BoundaryMessages::Drop(resources_.messages_root, run);
+      const Status status = resources_.shards->DropRun(run);
+      if (!status.ok()) LogWarning("cannot delete a run's checkpoints: {}", Message(status));
+      return;
+    }
+    std::set<Step> kept;
+    for (const uint64_t step : drop.kept()) kept.insert(Step(step));
+    Status status = resources_.shards->DropOthers(run, kept);
+    if (drop.step() > 0) status.Update(resources_.shards->Drop(run, Step(drop.step())));
+    if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
+    return;
+  }
+  if (command.has_take_shards() || command.check_shards().has_to()) {
+    resources_.transfers->Handle(std::move(command));
+    return;
+  }
+  if (command.has_check_shards()) {
+    resources_.courier->Add(std::move(command));
+    return;
+  }
+  if (command.has_send_trace()) {
+    SendTrace(command);
+    return;
+  }
+  if (command.has_try_reach()) {
+    reach_checks_.Handle(command);
+    return;
+  }
+  if (!HandleHere(std::move(command))) {
+    // Without mutex_: logging asks for the current run, which takes it.
+    LogAboutPeer(LogLevel::kWarn, "coordinator",
+                 "a command that this version does not know was left out");
+  }
+}
+
+bool Agent::HandleHere(v1::WorkerCommand command) {
+  const std::lock_guard lock(mutex_);
+  switch (command.body_case()) {
+    case v1::WorkerCommand::kMeasure:
+    case v1::WorkerCommand::kProbeLink:
+    case v1::WorkerCommand::kAssign:
+      HandleWork(std::move(command));
+      return true;
+    case v1::WorkerCommand::kStart:
+      if (IsCurrent(command)) run_->Start();
+      return true;
+    case v1::WorkerCommand::kStop:
+      if (IsCurrent(command)) run_->RequestStop();
+      return true;
+    case v1::WorkerCommand::kRetune:
+      if (IsCurrent(command)) run_->RequestRetune(command.retune());
+      return true;
+    case v1::WorkerCommand::kReaddress:
+      if (IsCurrent(command)) run_->Readdress(command.readdress());
+      // The assignment may still wait behind other work: its run gets the new address when it
+      // begins.
+      if (IsNext(command)) next_moves_.push_back(command.readdress());
+      return true;
+    case v1::WorkerCommand::kAbort:
+      if (IsNext(command)) next_.reset();
+      if (IsCurrent(command)) {
+        run_->Cancel(command.abort().reason(), command.abort().finished());
+      }
+      if (probe_ && probe_->BelongsTo(command)) probe_->Cancel();
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Agent::HandleWork(v1::WorkerCommand command) {
+  if (command.has_assign()) {
+    // The coordinator repeats an assignment whose answer it has not heard, for example after its
+    // restart.
+    if (IsCurrent(command)) {
+      run_->SayReady();
+      return;
+    }
+    // A newer epoch has overtaken this command.
+    if (run_ && run_->run() == RunId(command.run_id()) && run_->epoch() > Epoch(command.epoch())) {
+      return;
+    }
+    // Before the epoch reads its checkpoint: an older transfer must not replace its files.
+    resources_.transfers->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
+  }
+  if (IsBeingMeasured(command)) return;
+  if (probe_ && probe_->IsOf(command)) {
+    if (probed_) resources_.send(*probed_);
+    return;
+  }
+  if (run_) run_->Cancel("the coordinator has other work");
+  if (probe_) probe_->Cancel();
+  next_ = std::move(command);
+  next_moves_.clear();
+  changed_.notify_all();
+}
+
+void Agent::Loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto wanted = [this] { return closing_ || next_; };
+    if (resident_) {
+      changed_.wait_until(lock, resident_until_.ToChrono(), wanted);
+    } else {
+      changed_.wait(lock, wanted);
+    }
+    if (closing_) {
+      DropResident(lock, "the worker is shutting down");
+      return;
+    }
+    if (resident_ && !next_ && Now() >= resident_until_) {
+      DropResident(lock, fmt::format("nobody has asked for it for {}",
+                                     longhaul::FormatDuration(resources_.resident_limit)));
+      continue;
+    }
+    if (!next_) continue;
+    const v1::WorkerCommand command = std::move(*next_);
+    next_.reset();
+    if (command.has_measure()) {
+      measure_ = command;
+      lock.unlock();
+      Measure(command);
+      lock.lock();
+      continue;
+    }
+    if (command.has_probe_link()) {
+      const auto probe = probe_ = std::make_shared<LinkProbe>(command);
+      probed_.reset();
+      lock.unlock();
+      Probe(probe);
+      lock.lock();
+      continue;
+    }
+    // The run owns the model from here on, so heartbeats must not offer it any more.
+    resident_said_.Clear();
+    auto run = std::make_shared<EpochRun>(resources_, command.assign(), std::move(resident_));
+    for (const v1::Readdress& moved : std::exchange(next_moves_, {})) run->Readdress(moved);
+    // Set before the lock is released, so that Start and Abort find the run.
+    run_ = run;
+    traced_ = {run->run(), run->epoch(), run->cell(), run->trace()};
+    lock.unlock();
+    run->Run();
+    std::unique_ptr<ResidentStage> resident = run->TakeResident();
+    lock.lock();
+    run_.reset();
+    KeepResident(std::move(resident));
+    lock.unlock();  // the end of links and message files takes a while
+    run.reset();
+    lock.lock();
+  }
+}
+
+void Agent::KeepResident(std::unique_ptr<ResidentStage> resident) {
+  resident_ = std::move(resident);
+  if (!resident_) return;
+  resident_until_ = Now() + resources_.resident_limit;
+  const ResidentIdentity& identity = resident_->identity();
+  resident_said_.set_run_id(identity.run.value());
+  resident_said_.set_first_layer(identity.options.first_layer);
+  resident_said_.set_layers(identity.options.layers);
+  resident_said_.set_step(resident_->model().steps());
+  resident_said_.set_memory_bytes(resident_->memory_bytes());
+}
+
+void Agent::DropResident(std::unique_lock<std::mutex>& lock, const std::string& why) {
+  if (!resident_) return;
+  resident_said_.Clear();
+  std::unique_ptr<ResidentStage> resident = std::move(resident_);
+  lock.unlock();  // to free much memory takes a while
+  LogInfo("run {}: the model that was kept is dropped: {}", resident->identity().run.value(), why);
+  resident.reset();
+  lock.lock();
+}
+
+void Agent::SendTrace(const v1::WorkerCommand& command) {
+  Traced traced;
+  {
+    const std::lock_guard lock(mutex_);
+    if (traced_.run == RunId(command.run_id()) && traced_.epoch == Epoch(command.epoch())) {
+      traced = traced_;
+    }
+  }
+  v1::WorkerMessage message;
+  message.set_run_id(command.run_id());
+  message.set_epoch(command.epoch());
+  v1::StageTrace& trace = *message.mutable_trace();
+  if (traced.log) trace = traced.log->Take(command.send_trace().steps());
+  *trace.mutable_cell() = ToProto(traced.cell);
+  trace.set_request(command.send_trace().request());
+  resources_.send(std::move(message));
+}
+
+void Agent::Measure(const v1::WorkerCommand& command) {
+  v1::WorkerMessage message;
+  message.set_run_id(command.run_id());
+  message.set_epoch(command.epoch());
+  const StatusOr<v1::LayerTimes> times = TimesOf(command);
+  const bool lost = cuda::IsDeviceLost(times.status());
+  if (times.ok()) {
+    *message.mutable_layer_times() = *times;
+  } else {
+    message.mutable_error()->set_message(std::string(Message(times.status())));
+    message.mutable_error()->set_code(static_cast<int32_t>(times.status().code()));
+    message.mutable_error()->set_measuring(true);
+    if (lost) message.mutable_error()->set_restarts_for(v1::WORKER_FAULT_DEVICE_LOST);
+  }
+  {
+    // Before the answer is sent: if the answer is lost, the coordinator repeats Measure, which must
+    // then measure again.
+    const std::lock_guard lock(mutex_);
+    measure_.reset();
+  }
+  resources_.send(std::move(message));
+  if (lost && resources_.restart) {
+    resources_.restart(
+        {v1::WORKER_FAULT_DEVICE_LOST, fmt::format("lost its GPU: {}", Message(times.status()))});
+  }
+}
+
+void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
+  v1::WorkerMessage message = probe->Run(resources_.transports);
+  {
+    // Kept, because a repeated ProbeLink gets the same answer.
+    const std::lock_guard lock(mutex_);
+    probed_ = message;
+  }
+  resources_.send(std::move(message));
+}
+
+StatusOr<v1::LayerTimes> Agent::TimesOf(const v1::WorkerCommand& command) {
+  const v1::Measure& measure = command.measure();
+  LH_ASSIGN_OR_RETURN(const RunSpec spec,
+                      ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  const auto time_layers = [&] {
+    return MeasureModel(spec, measure.vocabulary(), resources_.devices, resources_.make_stage);
+  };
+  // A run that is planned anew goes on with the model that is kept for it, unless the layers to be
+  // timed find no room beside it.
+  const bool own = resident_ && resident_->identity().run == RunId(command.run_id());
+  std::unique_lock lock(mutex_);
+  if (!own) DropResident(lock, "another run needs its memory");
+  lock.unlock();
+  StatusOr<v1::LayerTimes> times = time_layers();
+  if (times.ok() || !absl::IsResourceExhausted(times.status()) || !own) return times;
+  lock.lock();
+  DropResident(lock, "there is no room beside it to time the model's layers");
+  lock.unlock();
+  return time_layers();
+}
+
+void Agent::FillHello(v1::Hello* hello) const {
+  const std::lock_guard lock(mutex_);
+  if (!resident_said_.run_id().empty()) *hello->mutable_resident() = resident_said_;
+  if (!run_) return;
+  hello->set_run_id(run_->run().value());
+  hello->set_epoch(run_->epoch().value());
+  *hello->mutable_cell() = ToProto(run_->cell());
+}
+
+void Agent::FillHeartbeat(v1::Heartbeat* heartbeat) const {
+  const std::lock_guard lock(mutex_);
+  if (!resident_said_.run_id().empty()) *heartbeat->mutable_resident() = resident_said_;
+  if (run_) run_->FillAtHand(heartbeat);
+}
+
+std::optional<StageReading> Agent::Reading() const {
+  const std::lock_guard lock(mutex_);
+  return run_ ? std::optional(run_->Reading()) : std::nullopt;
+}
+
+bool Agent::CurrentRun(std::string* run_id, uint64_t* epoch) const {
+  const std::lock_guard lock(mutex_);
+  if (!run_) return false;
+  *run_id = run_->run().value();
+  *epoch = run_->epoch().value();
+  return true;
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,42 @@
+// Runs one function on another thread; the destructor waits for its end.
+//
+//   Beside<TokenFile> text([&](const GivenUp& given_up) { return Fetch(given_up); });
+//   ...
+//   LH_ASSIGN_OR_RETURN(TokenFile file, text.Take());
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <utility>
+
+#include "base/status.h"
+
+namespace longhaul::worker {
+
+// Polled by the work: true once nobody wants the result any more.
+using GivenUp = std::function<bool()>;
+
+template <class Result>
+class Beside {
+ public:
+  template <class Work>
+  explicit Beside(Work work)
+      : result_(std::async(std::launch::async, [this, task = std::move(work)]() mutable {
+          return task(GivenUp([this] { return given_up_.load(std::memory_order_relaxed); }));
+        })) {}
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  // Gives the work up if its result was not taken, and waits until it ends.
+  ~Beside() { given_up_.store(true, std::memory_order_relaxed); }
+
+  // Waits for the result. Call it once.
+  StatusOr<Result> Take() { return result_.get(); }
+
+ private:
+  std::atomic<bool> given_up_{false};
+  // last: its destructor waits, and the work reads given_up_
+  std::future<StatusOr<Result>> result_;
+};
+
+}  // namespace longhaul::worker

@@ -1,0 +1,70 @@
+#include "worker/epoch/weights_reader.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr uint64_t kMostWeightsListBytes = 256 << 20;
+
+}  // namespace
+
+WeightsReader::WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
+                             std::function<bool()> cancelled)
+    : model_(spec.model),
+      folder_(spec.weights.from),
+      blobs_(blobs),
+      deadline_(deadline),
+      cancelled_(std::move(cancelled)) {}
+
+StatusOr<WeightsReader> WeightsReader::Open(const RunSpec& spec, BlobFetcher* blobs,
+                                            Deadline deadline, std::function<bool()> cancelled) {
+  WeightsReader reader(spec, blobs, deadline, std::move(cancelled));
+  const StatusOr<std::string> path = blobs->Fetch(spec.weights.sha256, deadline, reader.cancelled_);
+  if (!path.ok()) return Annotate(path.status(), "the list of weights");
+  LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(*path, kMostWeightsListBytes));
+  LH_ASSIGN_OR_RETURN(reader.weights_, published::FromJson(json));
+  return reader;
+}
+
+StatusOr<std::vector<std::byte>> WeightsReader::BytesOf(const published::Tensor& tensor) {
+  StatusOr<std::vector<std::byte>> bytes = published::ReadTensor(folder_, tensor);
+  if (bytes.ok()) {
+    bytes_from_folder_ += tensor.bytes;
+    return bytes;
+  }
+  const StatusOr<std::string> path = blobs_->Fetch(tensor.sha256, deadline_, cancelled_);
+  if (!path.ok()) {
+    if (absl::IsCancelled(path.status())) return path.status();
+    return Status(
+        path.status().code(),
+        fmt::format("neither this worker's folder nor the coordinator has '{}' of the weights "
+                    "({}; {}); with model.upload: true `longhaul submit` sends them",
+                    tensor.name, Message(bytes.status()), Message(path.status())));
+  }
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(*path, tensor.bytes));
+  blobs_->Forget(tensor.sha256);
+  if (text.size() != tensor.bytes) {
+    return absl::DataLossError(fmt::format("expected {} bytes of '{}', the coordinator has {}",
+                                           tensor.bytes, tensor.name, text.size()));
+  }
+  bytes_fetched_ += tensor.bytes;
+  const auto whole = std::as_bytes(std::span(text));
+  return std::vector<std::byte>(whole.begin(), whole.end());
+}
+
+Status WeightsReader::Read(const model::PlacedParameter& parameter, std::span<float> values) {
+  if (cancelled_()) return absl::CancelledError("nobody wants the weights any more");
+  LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
+                      published::TensorOf(weights_, model_, parameter));
+  LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, BytesOf(*tensor));
+  published::Decode(*tensor, bytes, parameter.parameter, values);
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::worker

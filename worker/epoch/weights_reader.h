@@ -1,0 +1,50 @@
+// Reads a stage's initial parameters from a published model, one tensor at a time: from the model's
+// folder if this worker has it, else from the coordinator.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "run/model/family.h"
+#include "run/published/weights.h"
+#include "worker/epoch/blob_fetcher.h"
+
+namespace longhaul::worker {
+
+class WeightsReader {
+ public:
+  // Fetches the list of the weights of `spec`, which must have some. `blobs` must outlive this;
+  // fetched files are deleted again. Gives up at `deadline` or when `cancelled` is true.
+  static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
+                                      std::function<bool()> cancelled);
+
+  // For Stage::Load. kDataLoss, kNotFound: neither the folder nor the coordinator has the tensor as
+  // it was when the run was submitted.
+  Status Read(const model::PlacedParameter& parameter, std::span<float> values);
+
+  // Bytes of the tensors read so far.
+  uint64_t bytes_from_folder() const { return bytes_from_folder_; }
+  uint64_t bytes_fetched() const { return bytes_fetched_; }
+
+ private:
+  WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
+                std::function<bool()> cancelled);
+  StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor);
+
+  const ModelSpec model_;
+  const std::string folder_;
+  BlobFetcher* const blobs_;
+  const Deadline deadline_;
+  const std::function<bool()> cancelled_;
+  published::Weights weights_;
+  uint64_t bytes_from_folder_ = 0, bytes_fetched_ = 0;
+};
+
+}  // namespace longhaul::worker

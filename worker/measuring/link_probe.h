@@ -1,0 +1,50 @@
+// Carries out a ProbeLink command: opens a separate link to a neighbour over the transport that the
+// run will use, measures idle round trips and then goodput in both directions at once, drains the
+// link and closes it.
+//
+// Both ends do the same, except that one dials. They send words of one byte on the control lane:
+//
+//   ping, pong   some round trips, each side's own
+//   ready        this side's round trips are done; when both are, both send zeros on the bulk lane
+//   enough       this side knows what arrives; both keep sending until both have enough
+//   dry          what this side sent has arrived; when both are dry, the link is closed
+//
+// If only round trips are asked for, a side has enough as soon as both are ready.
+//
+// Little data is kept in flight; otherwise a slow link would be busy for seconds afterwards.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "longhaul/v1/worker.pb.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::worker {
+
+using TransportsByName = std::map<std::string, transport::Transport*, std::less<>>;
+
+class LinkProbe {
+ public:
+  explicit LinkProbe(const v1::WorkerCommand& command);
+  ~LinkProbe();
+
+  // Takes up to the command's time limit. The answer reports errors. Call it once.
+  v1::WorkerMessage Run(const TransportsByName& transports);
+  // Makes Run return soon. Any thread.
+  void Cancel();
+  // Whether the command is about the same run and epoch.
+  bool BelongsTo(const v1::WorkerCommand& command) const;
+  // Whether it is the same ProbeLink, which may be sent again.
+  bool IsOf(const v1::WorkerCommand& command) const;
+
+ private:
+  class Conversation;
+
+  const v1::WorkerCommand command_;
+  const std::shared_ptr<Conversation> conversation_;
+};
+
+}  // namespace longhaul::worker

@@ -1,0 +1,48 @@
+// Carries out TryReach commands: checks whether this worker reaches another at each of its
+// addresses. It dials each address by a link like a run's, so that only the right worker's answer
+// counts. Both sides close the link at once; the dialled side gives up at the check's limit.
+//
+// Handle and Shutdown are thread-safe and never block. The work runs on the transports' loops,
+// concurrently with everything else.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "longhaul/v1/worker.pb.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::worker {
+
+class ReachChecks {
+ public:
+  // `send` receives the answers; thread-safe. The transports must live until Shutdown.
+  ReachChecks(std::map<std::string, transport::Transport*, std::less<>> transports,
+              std::function<void(v1::WorkerMessage)> send);
+
+  // `command` has try_reach. Handling it twice has no further effect.
+  void Handle(const v1::WorkerCommand& command);
+  // Ignores later commands. Checks in progress end with the transports.
+  void Shutdown();
+
+ private:
+  // State of the answers. Outlives this object if links end late.
+  struct Shared {
+    std::function<void(v1::WorkerMessage)> send;
+    std::mutex mutex;
+    std::set<uint64_t> under_way;  // checks that this side dials
+    bool closing = false;
+  };
+  class Attempt;
+  class Answer;
+
+  const std::map<std::string, transport::Transport*, std::less<>> transports_;
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace longhaul::worker

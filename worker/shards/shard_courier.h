@@ -1,0 +1,60 @@
+// Hashes this worker's checkpoint shards and uploads copies of them, when the coordinator asks and
+// while the agent may be training.
+//
+// Add is thread-safe and never blocks. A thread of its own works in order.
+#pragma once
+
+#include <grpcpp/client_context.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "longhaul/v1/worker.grpc.pb.h"
+#include "proto/member/access.h"
+#include "worker/checkpoint/shard_store.h"
+
+namespace longhaul::worker {
+
+class ShardCourier {
+ public:
+  // `send` receives the answers; thread-safe. `shards` must outlive this.
+  ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
+               std::function<void(v1::WorkerMessage)> send);
+  ~ShardCourier();
+
+  // Gives up the current upload and everything that waits; later commands do nothing. Idempotent.
+  void Shutdown();
+
+  // `command` has check_shards.
+  void Add(v1::WorkerCommand command);
+
+ private:
+  void Loop();
+  v1::WorkerMessage Answer(const v1::WorkerCommand& command);
+  // With several coordinators: while none serves, retries with the one that serves next.
+  Status SendCopy(const std::string& path, const ShardFile& file);
+  Status TrySendCopy(const std::string& path, const ShardFile& file, Deadline deadline);
+  Status SendChunks(const std::string& path, const ShardFile& file,
+                    grpc::ClientWriter<v1::UploadChunk>* writer);
+  bool Closing() const;
+
+  StubOf<v1::WorkerService> stub_;
+  const ShardStore* const shards_;
+  const std::function<void(v1::WorkerMessage)> send_;
+
+  mutable std::mutex mutex_;  // guards the next four
+  std::condition_variable changed_;
+  std::deque<v1::WorkerCommand> waiting_;
+  grpc::ClientContext* call_ = nullptr;  // the current upload
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::worker

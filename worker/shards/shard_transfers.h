@@ -1,0 +1,77 @@
+// Transfers checkpoint files from one worker's store to another's over separate links, concurrently
+// with training: copies for safety, and the state that a stage's new worker needs.
+//
+//   source                                  holder
+//     dials or expects, as commanded         the other
+//                                 <---       how many bytes may be sent
+//     the files, coded, in order  --->       (worker/checkpoint/shard_coding.h)
+//                                 <---       more bytes ... ; kept, or why not
+//     closes the link, answers
+//
+// A paced transfer sends small pieces while no tensor is in flight at either end, and otherwise
+// takes a small share of the line (ShardPath). An unpaced one goes at full speed.
+//
+// Handle and Shutdown are thread-safe; Handle never blocks. Each transfer has a thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "longhaul/v1/worker.pb.h"
+#include "transport/p2p/link.h"
+#include "worker/checkpoint/shard_store.h"
+#include "worker/pipeline/traffic_watch.h"
+
+namespace longhaul::worker {
+
+class ShardTransfers {
+ public:
+  // `send` receives the answers; thread-safe. All arguments outlive this.
+  ShardTransfers(std::map<std::string, transport::Transport*, std::less<>> transports,
+                 ShardStore* shards, TrafficWatch* traffic,
+                 std::function<void(v1::WorkerMessage)> send);
+  ~ShardTransfers();
+
+  // Gives up all transfers; later commands do nothing. Idempotent.
+  void Shutdown();
+
+  // `command` has check_shards with `to`, or take_shards. Repeating it during the transfer has no
+  // effect.
+  void Handle(v1::WorkerCommand command);
+  // Gives up transfers that older epochs of the run began: their files of a step must not replace
+  // those of this epoch.
+  void EpochBegins(const RunId& run, Epoch epoch);
+
+ private:
+  class Conversation;
+  struct Transfer;
+
+  using Shared = std::shared_ptr<Conversation>;
+  void GiveUpBefore(const std::string& run, uint64_t epoch);  // locked
+  void Run(const v1::WorkerCommand& command, const Shared& conversation);
+  // Sends the files and answers.
+  void Send(const v1::WorkerCommand& command, const Shared& conversation);
+  // `sent`: bytes that left.
+  Status SendFiles(const v1::WorkerCommand& command, const Shared& conversation, uint64_t* sent);
+  void Take(const v1::WorkerCommand& command, const Shared& conversation);
+  Status TakeFiles(const v1::WorkerCommand& command, const Shared& conversation);
+  void Open(const v1::WorkerCommand& command, uint64_t check, const v1::ShardPath& path,
+            const Shared& conversation);
+
+  const std::map<std::string, transport::Transport*, std::less<>> transports_;
+  ShardStore* const shards_;
+  TrafficWatch* const traffic_;
+  const std::function<void(v1::WorkerMessage)> send_;
+
+  std::mutex mutex_;
+  // Key: the check's number, and whether this side receives.
+  std::map<std::pair<uint64_t, bool>, std::unique_ptr<Transfer>> transfers_;
+  bool closing_ = false;
+};
+
+}  // namespace longhaul::worker

@@ -1,0 +1,59 @@
+// Muon (Jordan et al., 2024) for the matrices of blocks; AdamW for all other parameters: embedding,
+// positions, head, norms and biases.
+//
+// A matrix's gradient is added to its momentum (Nesterov's). The update is the momentum with all
+// singular values near 1, times 0.2 sqrt(max(rows, columns)), which makes it as large as AdamW's
+// updates (Liu et al., 2025, Moonshot), so AdamW's learning rate and weight decay apply. Matrices
+// stacked in one parameter (queries, keys and values) are updated separately.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "run/file/run_spec.h"
+#include "worker/stage/model/layers.h"
+#include "worker/stage/optimizer/adamw.h"
+#include "worker/stage/optimizer/optimizer.h"
+
+namespace longhaul::worker {
+
+// Gives matrices with the same singular vectors and with singular values of 0.68 to 1.14, by five
+// Newton-Schulz iterations. Values that are tiny beside the largest stay smaller; zeros stay zeros.
+// `matrices`: (matrices, rows, columns), fp32. `compute_type`: type of the products; Muon takes
+// kBFloat16 on a GPU, else kFloat.
+at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_type);
+
+class Muon final : public Optimizer {
+ public:
+  Muon(const TrainSpec& train, const std::vector<Parameter>& parameters);
+
+  void Step(uint64_t step, double learning_rate, double gradient_scale) override;
+  void MoveTo(const std::vector<Parameter>& parameters) override;
+  // The optimizer state: "momentum" of each matrix in order, then AdamW's of the other parameters.
+  const std::vector<Moment>& moments() const override { return moments_; }
+
+ private:
+  struct Matrix {
+    std::string name;  // the parameter's
+    at::Tensor value;
+    int64_t stacked = 1;
+    double weight_decay = 0;
+    at::Tensor momentum;
+  };
+  void Update(const Matrix& matrix, uint64_t step, double learning_rate,
+              double gradient_scale) const;
+
+  const OptimizerSpec spec_;
+  const uint64_t seed_;
+  std::vector<Matrix> matrices_;
+  AdamW others_;
+  std::vector<Moment> moments_;
+};
+
+}  // namespace longhaul::worker

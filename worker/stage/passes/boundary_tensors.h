@@ -1,0 +1,17 @@
+// Converts LibTorch's tensors to the stage's BoundaryTensor, which the pipeline sends.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: any. Errors: LibTorch's exceptions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "codec/codec.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+at::ScalarType ToTorch(codec::Dtype dtype);
+// `tensor`: (samples, tokens, channels). Waits until it is computed.
+BoundaryTensor ToBoundary(const at::Tensor& tensor);
+
+}  // namespace longhaul::worker

@@ -1,0 +1,23 @@
+// How many threads compute in host memory between passes: for the exchange between replicas and for
+// the optimizer of shards (shard_optimizer.h).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// The threads of all ranks of the stage, which are idle meanwhile. When the stage computes on GPUs
+// or replays, at least half of the machine's cores, up to eight: other workers may run on the rest.
+inline uint32_t HostThreads(const StageOptions& options) {
+  constexpr uint32_t kMost = 8;
+  const auto ranks = static_cast<uint32_t>(std::max<size_t>(options.ranks.size(), 1));
+  const uint32_t own = options.threads * ranks;
+  if (!options.device.cuda_index && !options.replay) return own;
+  return std::max(own, std::min(std::thread::hardware_concurrency() / 2, kMost));
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,34 @@
+// A stage's parameters and gradients as its data-parallel replicas see them: the stage's own
+// memory, or copies in host memory when the stage computes on a GPU and the host's is asked for.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "worker/stage/model/layers.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+class SharedMemory {
+ public:
+  // Gives all parameters but the biases that balance experts, which the stage moves by itself.
+  std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
+  // Copies the values back into the parameters. Call Read of the same parameters before.
+  void Write(const std::vector<Parameter>& parameters) const;
+  // Drops references to the stage's own gradients, so that the stage can free them.
+  void ForgetGradients();
+
+ private:
+  struct Copies {
+    at::Tensor value, gradient;
+    bool is_own = false;
+  };
+  std::vector<Copies> copies_;  // by parameter
+};
+
+}  // namespace longhaul::worker

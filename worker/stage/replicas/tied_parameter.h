@@ -1,0 +1,19 @@
+// Makes a stage's TiedMatrix over the parameter of its model.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "worker/stage/model/layers.h"
+#include "worker/stage/replicas/tied_matrix.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// Null if no other stage holds one of `parameters`, which outlive the result.
+std::unique_ptr<TiedMatrix> TiedMatrixOf(const StageOptions& options,
+                                         const std::vector<Parameter>& parameters);
+
+}  // namespace longhaul::worker

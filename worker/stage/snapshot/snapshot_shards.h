@@ -1,0 +1,54 @@
+// Arrays of a checkpoint that data-parallel replicas wrote in pieces. "NAME@FIRST.SUFFIX" holds
+// consecutive elements of "NAME.SUFFIX" from element FIRST on. A reader assembles what it needs,
+// whatever the number of replicas was and is.
+//
+// Pure. Errors: kFailedPrecondition naming what is missing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// .master: the owner's fp32 parameter, which the optimizer steps when replicas compute with a
+// rounded copy. .residual: what compression has not sent yet.
+inline constexpr std::string_view kMaster = ".master", kResidual = ".residual";
+
+// WholeName splits "NAME@FIRST.SUFFIX" into "NAME.SUFFIX" and FIRST; a name without '@' is a whole
+// array. PieceName is the reverse.
+std::pair<std::string, uint64_t> WholeName(const std::string& name);
+std::string PieceName(const std::string& parameter, uint64_t first, std::string_view suffix);
+
+class ArrayPieces {
+ public:
+  // Indexes `arrays`, which must outlive it.
+  explicit ArrayPieces(std::span<const NamedArray> arrays);
+
+  bool Has(const std::string& name) const { return by_name_.contains(name); }
+  // Reads elements [first, first + out.size()) of the array `name`.
+  Status Read(const std::string& name, uint64_t first, std::span<float> out) const;
+  // Whether any array is in pieces.
+  bool HasPieces() const { return has_pieces_; }
+
+ private:
+  struct Piece {
+    uint64_t first = 0;
+    const NamedArray* array = nullptr;
+  };
+  std::map<std::string, std::vector<Piece>> by_name_;
+  bool has_pieces_ = false;
+};
+
+// The snapshot from which one replica alone goes on: optimizer state is whole, and parameters are
+// the owners' values. A snapshot without pieces is returned as it is.
+StatusOr<StageSnapshot> WithoutPieces(const StageSnapshot& snapshot);
+
+}  // namespace longhaul::worker

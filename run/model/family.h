@@ -116,6 +116,11 @@ inline const Family& FamilyOf(const ModelSpec& spec) {
 // Presets of all families.
 const std::vector<Preset>& Presets();
 
+// Null: the family has no key of that name.
+const Key* FindKey(const Family& family, std::string_view name);
+// Each key once, although several families may have it.
+std::vector<Key> KeysOfFamilies();
+
 // Impossible combinations of heads, hidden and the family's keys. For any spec with heads > 0.
 std::vector<Problem> Problems(const ModelSpec& spec);
 

@@ -55,7 +55,7 @@ MonoTime ArrivalTime(msghdr& message, MonoTime now, std::chrono::nanoseconds wal
     const auto age =
         wall_now - std::chrono::seconds(stamp.tv_sec) - std::chrono::nanoseconds(stamp.tv_nsec);
     // The wall clock may have jumped.
-    return now - absl::FromChrono(std::clamp<std::chrono::nanoseconds>(
+    return now + -absl::FromChrono(std::clamp<std::chrono::nanoseconds>(
                      age, std::chrono::nanoseconds(0), std::chrono::seconds(1)));
   }
   return now;

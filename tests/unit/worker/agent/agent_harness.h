@@ -41,9 +41,6 @@ inline v1::WorkerCommand StartOf(uint64_t epoch) {
 inline v1::WorkerCommand StopOf(uint64_t epoch) {
   return CommandOf(epoch, &v1::WorkerCommand::mutable_stop);
 }
-inline v1::WorkerCommand CheckpointOf(uint64_t epoch) {
-  return CommandOf(epoch, &v1::WorkerCommand::mutable_checkpoint);
-}
 inline v1::WorkerCommand AbortOf(uint64_t epoch) {
   return CommandOf(epoch, &v1::WorkerCommand::mutable_abort);
 }

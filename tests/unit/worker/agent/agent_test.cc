@@ -37,7 +37,7 @@ TEST_F(AgentTest, AssignStartFinishAbort) {
 
 TEST_F(AgentTest, CommandsOutOfOrderDoNothing) {
   for (const v1::WorkerCommand& command :
-       {StartOf(1), StopOf(1), CheckpointOf(1), AbortOf(1), CommandTo("tiny", 1)}) {
+       {StartOf(1), StopOf(1), AbortOf(1), CommandTo("tiny", 1)}) {
     worker_->Handle(command);
   }
   worker_->Handle(Alone(1));

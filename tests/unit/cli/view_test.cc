@@ -324,16 +324,16 @@ TEST(Progress, SilentForTwoSecondsThenSaysHowLong) {
   const Terminal terminal{out, err};
   MonoTime now{};
   Progress progress(terminal, "uploading", [&] { return now; });
-  now += std::chrono::milliseconds(1900);
+  now += absl::Milliseconds(1900);
   progress.Bytes(10'000'000, 100'000'000);
   EXPECT_EQ(err.str(), "");
-  now += std::chrono::milliseconds(100);
+  now += absl::Milliseconds(100);
   progress.Bytes(20'000'000, 100'000'000);
   EXPECT_EQ(err.str(), "uploading: 20 MB of 100 MB, 20%, 8 s left\n");
-  now += std::chrono::seconds(5);
+  now += absl::Seconds(5);
   progress.Bytes(50'000'000, 100'000'000);
   EXPECT_EQ(err.str(), "uploading: 20 MB of 100 MB, 20%, 8 s left\n");
-  now += std::chrono::seconds(5);
+  now += absl::Seconds(5);
   progress.Say("nearly there");
   EXPECT_THAT(err.str(), HasSubstr("uploading: nearly there\n"));
 }
@@ -345,9 +345,9 @@ TEST(Progress, RedrawsInPlaceAndCleansUpOnATerminal) {
   MonoTime now{};
   {
     Progress progress(terminal, "reading", [&] { return now; });
-    now += std::chrono::seconds(3);
+    now += absl::Seconds(3);
     progress.Say("");
-    now += std::chrono::seconds(1);
+    now += absl::Seconds(1);
     progress.Bytes(0, 0);
   }
   EXPECT_EQ(err.str(), "\r\033[Kreading\r\033[Kreading: 0 B\r\033[K");

@@ -239,7 +239,7 @@ StatusOr<std::string> Fleet::Train(const std::string& name, uint32_t stages, uin
   LH_ASSIGN_OR_RETURN(const v1::SubmitReply reply, answer->get_future().get());
   const Deadline deadline = Deadline::After(kPatience);
   while (!deadline.Expired()) {
-    LH_ASSIGN_OR_RETURN(const v1::RunStatus run, shell_->Read([&](const Views& views) {
+    LH_ASSIGN_OR_RETURN(const v1::RunStatus run, shell_->Read([&](const coordinator::Views& views) {
       return views.RunOf(reply.run_id());
     }));
     // The run is running a moment before the last stage has its command to start.
@@ -254,7 +254,7 @@ StatusOr<std::string> Fleet::Train(const std::string& name, uint32_t stages, uin
 
 Status Fleet::Remove() {
   const std::string run =
-      shell_->Read([&](const Views& views) { return views.Runs(); }).front().run_id();
+      shell_->Read([&](const coordinator::Views& views) { return views.Runs(); }).front().run_id();
   const auto stopped = std::make_shared<std::promise<Status>>();
   shell_->StopRun(run, /*now=*/true, [stopped](const StatusOr<v1::StopReply>& reply) {
     stopped->set_value(reply.status());
@@ -273,14 +273,15 @@ Status Fleet::Step(uint64_t count) {
     if (worker->training()) training.push_back(worker.get());
   }
   const std::string run =
-      shell_->Read([&](const Views& views) { return views.Runs(); }).front().run_id();
+      shell_->Read([&](const coordinator::Views& views) { return views.Runs(); }).front().run_id();
   for (uint64_t done = 0; done < count;) {
     for (uint64_t i = 0; i < kBatch && done < count; ++i, ++done) {
       ++step_;
       for (StandIn* worker : training) worker->Step(step_);
     }
     const Deadline deadline = Deadline::After(kPatience);
-    while (shell_->Read([&](const Views& views) { return views.RunOf(run); })->step() < step_) {
+    while (shell_->Read([&](const coordinator::Views& views) { return views.RunOf(run); })->step() <
+           step_) {
       if (deadline.Expired()) {
         return absl::DeadlineExceededError(
             fmt::format("step {} did not come to the state machine", step_));

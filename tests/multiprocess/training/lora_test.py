@@ -65,7 +65,7 @@ def splits(cluster):
     broken = cluster.broken_after(20, path)
     other = write_run(cluster, "broken", rank=8)
     refused = cluster.cli("submit", other, "--resume", check=False)
-    if refused.returncode != 1 or f"train.lora is rank {RANK}" not in refused.stderr:
+    if refused.returncode != 1 or f"train.lora is {{ rank: {RANK}," not in refused.stderr:
         raise AssertionError(f"exit {refused.returncode}: {refused.stderr}")
     cluster.start_worker(2)
     wait_for("worker2 again", lambda: len(cluster.connected()) == 2)

@@ -23,10 +23,6 @@ C_TOKEN = re.compile(
 )
 
 SKIPPED = {".git", ".ci", ".deps", "build", "docs"}
-# Folders whose comments are not rewritten yet.
-NOT_YET = (
-    "tests/bench/e2e/",
-)
 
 
 def blocks(comments, lines):
@@ -121,8 +117,6 @@ def main():
     for name in names:
         path = root / name
         if not is_source(path) or not path.is_file() or "/.venv/" in name:
-            continue
-        if name.startswith(NOT_YET) and "--all" not in sys.argv:
             continue
         seen += 1
         for line, words in first_words(path, path.read_text(errors="replace")):

@@ -294,7 +294,7 @@ def step_seconds(arguments, pair, result):
 
 
 def curve_of(result, seconds):
-    """Of every validation: step, hours if known, loss."""
+    """One row for each validation: step, hours if known, loss."""
     return [{"step": step["step"], "hours": seconds and step["step"] * seconds / 3600,
              "validation_loss": step["validation_loss"]}
             for step in result["steps"] if step["has_validation"]]
@@ -350,7 +350,7 @@ def report(arguments, folder):
 
 
 def attempt(what, pair, *more):
-    """What it gives; None, and the reason said, where it fails."""
+    """Returns what `what` returns. Where that fails: prints the reason and returns None."""
     try:
         return what(pair, *more)
     except (Failed, OSError, subprocess.SubprocessError) as error:

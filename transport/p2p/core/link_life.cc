@@ -111,7 +111,7 @@ void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& re
     DropConnection();
     FinishIfClosed();
   } else if (lane_pair == lane_pair_) {
-    Lose(absl::UnavailableError(fmt::format("the lane_pair broke: {}", Message(reason))));
+    Lose(absl::UnavailableError(fmt::format("the connection broke: {}", Message(reason))));
   }
 }
 

@@ -126,7 +126,7 @@ class Cluster:
         """The workers that it began with, and no others."""
         wanted = [f"worker{number}" for number in self.workers]
         for name in list(self.processes):
-            if name != "coordinator" and (name not in wanted or name in self.others):
+            if name.startswith("worker") and (name not in wanted or name in self.others):
                 self.kill(name)
                 del self.processes[name]
         self.others.clear()

@@ -13,8 +13,8 @@ namespace longhaul {
 
 StatusOr<HostPort> ParseHostPort(std::string_view text) {
   const auto refuse = [&](std::string_view why) -> Status {
-    return absl::InvalidArgumentError(fmt::format(
-        "address '{}': expected host:port (127.0.0.1:7070, [::1]:7070), {}", text, why));
+    return InvalidArgument("address '{}': expected host:port (127.0.0.1:7070, [::1]:7070), {}",
+                           text, why);
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse("but it has no port");
@@ -48,9 +48,9 @@ StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text) {
     const std::string address(absl::StripAsciiWhitespace(part));
     LH_RETURN_IF_ERROR(ParseHostPort(address).status());
     if (std::ranges::find(addresses, address) != addresses.end()) {
-      return absl::InvalidArgumentError(
-          fmt::format("address list '{}': expected each address once, but {} stands there twice",
-                      text, address));
+      return InvalidArgument(
+          "address list '{}': expected each address once, but {} stands there twice", text,
+          address);
     }
     addresses.push_back(address);
   }

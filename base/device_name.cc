@@ -17,8 +17,8 @@ bool IsRange(std::string_view text) {
 }
 
 Status NotDevices(std::string_view text) {
-  return absl::InvalidArgumentError(fmt::format(
-      "expected cpu, cuda, cuda:N or a range of GPUs such as cuda:0-3, got '{}'", text));
+  return InvalidArgument("expected cpu, cuda, cuda:N or a range of GPUs such as cuda:0-3, got '{}'",
+                         text);
 }
 
 struct GpuRange {
@@ -31,8 +31,7 @@ StatusOr<GpuRange> ParseRange(std::string_view text) {
   const StatusOr<DeviceName> last =
       ParseDeviceName(fmt::format("{}{}", kPrefix, text.substr(dash + 1)));
   if (!first.ok() || !last.ok() || *first->cuda_index > *last->cuda_index) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a range of GPUs such as cuda:0-3, got '{}'", text));
+    return InvalidArgument("expected a range of GPUs such as cuda:0-3, got '{}'", text);
   }
   return GpuRange{*first->cuda_index, *last->cuda_index};
 }
@@ -61,8 +60,7 @@ Status AddDevices(std::string_view text, std::string_view whole, std::vector<Dev
   // More than any machine has; the runtime says which of them there are.
   constexpr uint32_t kMostDevices = 1024;
   const auto too_many = [&] {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most {} devices, got '{}'", kMostDevices, whole));
+    return InvalidArgument("expected at most {} devices, got '{}'", kMostDevices, whole);
   };
   if (devices->size() >= kMostDevices) return too_many();
   if (const StatusOr<DeviceName> one = ParseDeviceName(text); one.ok()) {
@@ -90,8 +88,7 @@ StatusOr<DeviceName> ParseDeviceName(std::string_view text) {
     // The runtime counts with an int.
     if (error == std::errc() && end == last && index <= INT32_MAX) return DeviceName{index};
   }
-  return absl::InvalidArgumentError(
-      fmt::format("expected cpu, cuda or cuda:N with N = 0, 1, ..., got '{}'", text));
+  return InvalidArgument("expected cpu, cuda or cuda:N with N = 0, 1, ..., got '{}'", text);
 }
 
 std::string ToString(const DeviceName& name) {
@@ -109,12 +106,11 @@ StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text) {
   const DeviceName& first = devices.front();
   for (auto it = devices.begin(); it != devices.end(); ++it) {
     if (it->cuda_index.has_value() != first.cuda_index.has_value()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "expected GPUs alone or the CPU alone, got '{}'; start a worker for each", text));
+      return InvalidArgument(
+          "expected GPUs alone or the CPU alone, got '{}'; start a worker for each", text);
     }
     if (it->cuda_index && std::find(devices.begin(), it, *it) != it) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected every GPU once, got {} twice in '{}'", ToString(*it), text));
+      return InvalidArgument("expected every GPU once, got {} twice in '{}'", ToString(*it), text);
     }
   }
   return devices;

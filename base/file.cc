@@ -24,7 +24,7 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", path), errno);
   if (S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(fmt::format("expected a file, but {} is a folder", path));
+    return InvalidArgument("expected a file, but {} is a folder", path);
   }
   std::string contents;
   std::string buffer(1 << 16, '\0');
@@ -35,8 +35,7 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes) {
     if (n == 0) return contents;
     contents.append(buffer, 0, static_cast<size_t>(n));
     if (contents.size() > limit_bytes) {
-      return absl::ResourceExhaustedError(
-          fmt::format("{} is larger than the limit of {} bytes", path, limit_bytes));
+      return ResourceExhausted("{} is larger than the limit of {} bytes", path, limit_bytes);
     }
   }
 }
@@ -73,8 +72,8 @@ Status CheckFileName(std::string_view what, std::string_view name) {
       name.find_first_not_of(kAllowed) == std::string_view::npos) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(fmt::format(
-      "expected {} of letters, digits, '-', '_' and '.'; came '{}'", what, name.substr(0, 80)));
+  return InvalidArgument("expected {} of letters, digits, '-', '_' and '.'; came '{}'", what,
+                         name.substr(0, 80));
 }
 
 Status MakeDirectories(const std::string& path) {

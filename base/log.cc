@@ -1,6 +1,5 @@
 #include "base/log.h"
 
-#include <fmt/core.h>
 #include <spdlog/details/null_mutex.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -89,8 +88,8 @@ void EndLogging() {
 Status InitLogging(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);
   if (parsed == spdlog::level::off && level != "off") {
-    return absl::InvalidArgumentError(
-        fmt::format("log level: expected trace, debug, info, warn, error or off; got '{}'", level));
+    return InvalidArgument("log level: expected trace, debug, info, warn, error or off; got '{}'",
+                           level);
   }
   auto terminal = std::make_shared<PrintableSink>();
   auto logger = std::make_shared<spdlog::logger>(

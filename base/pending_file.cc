@@ -42,8 +42,8 @@ Status PendingFile::Append(std::span<const std::byte> bytes) {
 
 Status PendingFile::Overwrite(uint64_t offset, std::span<const std::byte> bytes) {
   if (offset > size_ || bytes.size() > size_ - offset) {
-    return absl::InvalidArgumentError(fmt::format("{} has {} bytes; {} at {} do not lie within",
-                                                  temporary_, size_, bytes.size(), offset));
+    return InvalidArgument("{} has {} bytes; {} at {} do not lie within", temporary_, size_,
+                           bytes.size(), offset);
   }
   return WriteAt(offset, bytes);
 }

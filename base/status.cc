@@ -18,7 +18,7 @@ Status Annotate(const Status& status, std::string_view context) {
 }
 
 Status FromException(std::string_view what, const std::exception& error) {
-  return absl::InternalError(fmt::format("{}: {}", what, error.what()));
+  return Internal("{}: {}", what, error.what());
 }
 
 Status FromErrno(std::string_view what, int error_number) {

@@ -12,6 +12,8 @@
 // A message says what was expected, what came, and what to do.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <exception>
 #include <string_view>
 #include <utility>

@@ -42,20 +42,20 @@ std::string AccessRemedy(const std::string& path) {
 StatusOr<std::string> LoadToken(const std::string& path) {
   StatusOr<std::string> contents = ReadFile(path, 64 << 10);
   if (!contents.ok()) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "token file: {}; {}", Message(contents.status()),
-        absl::IsPermissionDenied(contents.status()) ? AccessRemedy(path) : std::string(kRemedy)));
+        absl::IsPermissionDenied(contents.status()) ? AccessRemedy(path) : std::string(kRemedy));
   }
   const std::string_view token = FirstLineTrimmed(*contents);
   if (token.size() < kMinTokenBytes || token.size() > kMaxTokenBytes) {
-    return absl::FailedPreconditionError(
-        fmt::format("token file {}: expected {} to {} characters in the first line, got {}; {}",
-                    path, kMinTokenBytes, kMaxTokenBytes, token.size(), kRemedy));
+    return FailedPrecondition(
+        "token file {}: expected {} to {} characters in the first line, got {}; {}", path,
+        kMinTokenBytes, kMaxTokenBytes, token.size(), kRemedy);
   }
   if (!std::all_of(token.begin(), token.end(), [](char c) { return c >= 0x20 && c < 0x7f; })) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "token file {}: expected printable ASCII in the first line, got other bytes; {}", path,
-        kRemedy));
+        kRemedy);
   }
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
@@ -67,8 +67,8 @@ StatusOr<std::string> LoadToken(const std::string& path) {
 Status GenerateTokenFile(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) {
-    return absl::AlreadyExistsError(
-        fmt::format("token file {} is there already; remove it first to make a new token", path));
+    return AlreadyExists("token file {} is there already; remove it first to make a new token",
+                         path);
   }
   return WriteFileAtomic(path, absl::BytesToHexString(RandomBytes(32)) + "\n", 0600);
 }

@@ -85,9 +85,8 @@ std::optional<uint64_t> TakeQuantity(std::string_view& rest, std::span<const Uni
 
 Status Bad(std::string_view what, std::string_view text, std::string_view units) {
   constexpr size_t kShown = 40;
-  return absl::InvalidArgumentError(fmt::format("expected {}, got '{}{}'; {}", what,
-                                                text.substr(0, kShown),
-                                                text.size() > kShown ? "..." : "", units));
+  return InvalidArgument("expected {}, got '{}{}'; {}", what, text.substr(0, kShown),
+                         text.size() > kShown ? "..." : "", units);
 }
 
 // Three significant digits of a value below 1000.

@@ -67,10 +67,10 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
   if (addresses.empty()) {
     const StatusOr<LocalCluster> cluster = clusters.find();
     if (!cluster.ok()) {
-      return absl::FailedPreconditionError(
-          fmt::format("no coordinator is known: {}, or give --coordinator HOST:PORT, or set "
-                      "LONGHAUL_COORDINATOR",
-                      Message(cluster.status())));
+      return FailedPrecondition(
+          "no coordinator is known: {}, or give --coordinator HOST:PORT, or set "
+          "LONGHAUL_COORDINATOR",
+          Message(cluster.status()));
     }
     addresses = cluster->address;
     access.insecure |= cluster->insecure;
@@ -142,8 +142,8 @@ Status Client::Reach() {
     const grpc::Status status = stub_->Info(&context, v1::InfoRequest(), &reply);
     if (interrupt_.fired()) return absl::CancelledError("interrupted");
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      return absl::UnavailableError(fmt::format("no answer from {} within {}", address,
-                                                longhaul::FormatDuration(kReachLimit)));
+      return Unavailable("no answer from {} within {}", address,
+                         longhaul::FormatDuration(kReachLimit));
     }
     // Whatever else it says, it says to the call that follows, too.
     return status.error_code() == grpc::StatusCode::UNAVAILABLE ? FromGrpc(status)
@@ -187,33 +187,32 @@ Status Client::Explain(const CoordinatorAccess& access, const std::string& addre
           : fmt::format("the coordinator at {} (from {})", address, access.address_source);
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      return absl::UnavailableError(
-          fmt::format("cannot reach {}: {}. Check that longhaul-coordinator runs there, {}that the "
-                      "address is right and that no firewall closes the port.",
-                      where, status.error_message(),
-                      access.insecure ? "that it was started with --insecure, too, " : ""));
+      return Unavailable(
+          "cannot reach {}: {}. Check that longhaul-coordinator runs there, {}that the "
+          "address is right and that no firewall closes the port.",
+          where, status.error_message(),
+          access.insecure ? "that it was started with --insecure, too, " : "");
     case grpc::StatusCode::PERMISSION_DENIED:
-      return absl::PermissionDeniedError(
-          fmt::format("{} refused: {}", where, status.error_message()));
+      return PermissionDenied("{} refused: {}", where, status.error_message());
     case grpc::StatusCode::UNAUTHENTICATED:
       if (!access.insecure) {
-        return absl::UnauthenticatedError(fmt::format(
+        return Unauthenticated(
             "{} refused this user or was refused: {}. The certificate is in {}; to join anew, "
             "remove that file and give a join token with --token-file.",
-            where, status.error_message(), access.credentials_file));
+            where, status.error_message(), access.credentials_file);
       }
-      return absl::UnauthenticatedError(
-          fmt::format("{} refused {}: {}. Check that --token-file or LONGHAUL_TOKEN_FILE names a "
-                      "copy of the coordinator's token file.",
-                      where,
-                      access.token_file.empty() ? "a call without a token"
-                                                : "the token of " + access.token_source,
-                      status.error_message()));
+      return Unauthenticated(
+          "{} refused {}: {}. Check that --token-file or LONGHAUL_TOKEN_FILE names a "
+          "copy of the coordinator's token file.",
+          where,
+          access.token_file.empty() ? "a call without a token"
+                                    : "the token of " + access.token_source,
+          status.error_message());
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return absl::DeadlineExceededError(
-          fmt::format("no answer from {} within {}. Check that it is not overloaded or stopped and "
-                      "that the network between is up.",
-                      where, longhaul::FormatDuration(limit)));
+      return DeadlineExceeded(
+          "no answer from {} within {}. Check that it is not overloaded or stopped and "
+          "that the network between is up.",
+          where, longhaul::FormatDuration(limit));
     case grpc::StatusCode::UNIMPLEMENTED:
       return absl::UnimplementedError(
           fmt::format("{} does not know this call; it is another version of longhaul, or no "

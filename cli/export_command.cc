@@ -59,7 +59,7 @@ Status Fetch(Client& client, const std::string& sha256, const std::string& path,
       })));
   LH_RETURN_IF_ERROR(writing);
   if (hash.HexDigest() != sha256) {
-    return absl::DataLossError(fmt::format("what came for {} is something else", path));
+    return DataLoss("what came for {} is something else", path);
   }
   return file->Publish();
 }
@@ -69,8 +69,7 @@ class PartialFolder {
  public:
   static StatusOr<std::unique_ptr<PartialFolder>> Create(const std::string& path) {
     if (std::filesystem::exists(path)) {
-      return absl::AlreadyExistsError(
-          fmt::format("--out: {} is there already; delete it or name another folder", path));
+      return AlreadyExists("--out: {} is there already; delete it or name another folder", path);
     }
     std::unique_ptr<PartialFolder> folder(new PartialFolder(path));
     LH_RETURN_IF_ERROR(MakeDirectories(folder->partial_));
@@ -116,7 +115,7 @@ class ShardFiles {
   StatusOr<std::span<const float>> Find(const std::string& name) {
     const auto it = arrays_.find(name);
     if (it == arrays_.end()) {
-      return absl::DataLossError(fmt::format("the checkpoint has no {}", name));
+      return DataLoss("the checkpoint has no {}", name);
     }
     values_.resize(it->second.size() / sizeof(float));
     if (!values_.empty()) std::memcpy(values_.data(), it->second.data(), it->second.size());
@@ -164,9 +163,8 @@ class MergedValues {
   StatusOr<std::vector<float>> AdapterOf(const model::PlacedParameter& adapter) {
     LH_ASSIGN_OR_RETURN(const std::span<const float> values, shards_.Find(adapter.Name()));
     if (values.size() != adapter.parameter.shape.elements()) {
-      return absl::DataLossError(fmt::format("expected {} values of {}, got {}",
-                                             adapter.parameter.shape.elements(), adapter.Name(),
-                                             values.size()));
+      return DataLoss("expected {} values of {}, got {}", adapter.parameter.shape.elements(),
+                      adapter.Name(), values.size());
     }
     return std::vector<float>(values.begin(), values.end());
   }
@@ -183,8 +181,8 @@ class MergedValues {
     LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(scratch_, tensor.bytes));
     std::filesystem::remove(scratch_);
     if (text.size() != tensor.bytes) {
-      return absl::DataLossError(fmt::format("expected {} bytes of '{}', the coordinator has {}",
-                                             tensor.bytes, tensor.name, text.size()));
+      return DataLoss("expected {} bytes of '{}', the coordinator has {}", tensor.bytes,
+                      tensor.name, text.size());
     }
     const auto whole = std::as_bytes(std::span(text));
     return std::vector<std::byte>(whole.begin(), whole.end());
@@ -209,15 +207,14 @@ StatusOr<v1::CheckpointStatus> Gather(Client& client, const ExportOptions& optio
     if (options.step == 0 ? one.state() == "damaged" : one.step() != options.step) continue;
     for (const v1::ShardStatus& shard : one.shards()) {
       if (!shard.name().ends_with(".params.safetensors") || shard.copied()) continue;
-      return absl::UnavailableError(fmt::format(
+      return Unavailable(
           "{} of the checkpoint of step {} did not get to the coordinator; `longhaul checkpoints "
           "{}` says where it is, and `longhaul events {}` why",
-          Printable(shard.name()), one.step(), options.run, options.run));
+          Printable(shard.name()), one.step(), options.run, options.run);
     }
     return one;
   }
-  return absl::NotFoundError(
-      fmt::format("run {} has no checkpoint that can be exported", options.run));
+  return NotFound("run {} has no checkpoint that can be exported", options.run);
 }
 
 struct Source {
@@ -232,16 +229,14 @@ StatusOr<Source> SourceOf(Client& client, const std::string& run) {
                       client.Get(&v1::ControlService::Stub::GetRun, request));
   const v1::Assignment& assignment = status.plan().assignment();
   if (assignment.run_yaml().empty()) {
-    return absl::FailedPreconditionError(
-        fmt::format("run {} has not begun yet, so it has nothing to export", run));
+    return FailedPrecondition("run {} has not begun yet, so it has nothing to export", run);
   }
   Source source;
   LH_ASSIGN_OR_RETURN(source.spec,
                       ParseRunSpec(assignment.run_yaml(), "run.yaml", {}, codec::CheckCodec));
   source.vocabulary = assignment.data().vocabulary();
   if (source.spec.replay) {
-    return absl::FailedPreconditionError(
-        fmt::format("run {} is a replay: it has no parameters", run));
+    return FailedPrecondition("run {} is a replay: it has no parameters", run);
   }
   return source;
 }
@@ -300,10 +295,10 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const Source source, SourceOf(*client, options.run));
   if (const GroupSpec& group = source.spec.group; group.shared_channels < 1) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} was trained with group.p {}: its {} ranks have channels of their own, which no "
         "published model has; export a run without group.p",
-        options.run, group.shared_channels, group.tensor));
+        options.run, group.shared_channels, group.tensor);
   }
   LH_ASSIGN_OR_RETURN(const v1::CheckpointStatus checkpoint, Gather(*client, options));
   LH_ASSIGN_OR_RETURN(const published::Weights weights,

@@ -20,7 +20,7 @@ StatusOr<uint64_t> SizeOf(const std::string& place) {
   if (http::IsAddress(place)) return http::SizeOf(place);
   std::error_code error;
   const uintmax_t bytes = fs::file_size(place, error);
-  if (error) return absl::NotFoundError(fmt::format("{}: {}", place, error.message()));
+  if (error) return NotFound("{}: {}", place, error.message());
   return bytes;
 }
 
@@ -63,10 +63,10 @@ StatusOr<std::string> ReadManifest(const std::string& folder) {
 Status CheckAgainst(const RunSpec& spec, const data::Mixture& mixture) {
   LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec.model.context, spec.data.mask_documents));
   if (spec.model.vocabulary && *spec.model.vocabulary < mixture.vocabulary()) {
-    return absl::InvalidArgumentError(
-        fmt::format("data.sets: their vocabulary of {} tokens is larger than the model's {} rows; "
-                    "prepare them with the model's tokenizer",
-                    mixture.vocabulary(), *spec.model.vocabulary));
+    return InvalidArgument(
+        "data.sets: their vocabulary of {} tokens is larger than the model's {} rows; "
+        "prepare them with the model's tokenizer",
+        mixture.vocabulary(), *spec.model.vocabulary);
   }
   uint64_t validation = 0;
   for (const data::SourceWindows& source :
@@ -74,11 +74,11 @@ Status CheckAgainst(const RunSpec& spec, const data::Mixture& mixture) {
     validation += source.validation;
   }
   if (spec.validation.every > 0 && validation == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("data.sets: they have no window of {} tokens (model.context + 1) for "
-                    "validation; prepare some with --validation, raise validation.share, or set "
-                    "validation.every to 0",
-                    uint64_t{spec.model.context} + 1));
+    return InvalidArgument(
+        "data.sets: they have no window of {} tokens (model.context + 1) for "
+        "validation; prepare some with --validation, raise validation.share, or set "
+        "validation.every to 0",
+        uint64_t{spec.model.context} + 1);
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
 #include "cli/submission.h"
 
-#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -333,10 +332,10 @@ Status UploadData(const Terminal& terminal, Client& client, const Submission& su
     if (missing.empty()) return absl::OkStatus();
     LH_RETURN_IF_ERROR(SendAll(client, uploads, std::move(missing), &progress));
   }
-  return absl::UnavailableError(fmt::format(
+  return Unavailable(
       "the coordinator does not keep what is uploaded: it was sent {} times, and some is "
       "missing again; look at its log and its disk",
-      kMostUploadRounds));
+      kMostUploadRounds);
 }
 
 }  // namespace longhaul::cli

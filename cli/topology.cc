@@ -10,11 +10,11 @@ namespace longhaul::cli {
 
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access) {
   if (!spec.topology || !access.local_cluster.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "the run file has a topology, which only a local cluster emulates, and the coordinator at {} "
       "(from {}) is not that of a cluster of this machine. Remove the key 'topology' to train on "
       "the links that there are, or start a cluster with `longhaul cluster up`",
-      absl::StrJoin(access.addresses, ", "), access.address_source));
+      absl::StrJoin(access.addresses, ", "), access.address_source);
 }
 
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,

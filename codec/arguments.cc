@@ -1,7 +1,5 @@
 #include "codec/arguments.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
 #include "codec/registry.h"
@@ -21,15 +19,14 @@ bool Empty(const Shape& shape) {
 
 Status CheckTensor(const void* data, Dtype dtype, const Shape& shape) {
   if (dtype != Dtype::kF32 && dtype != Dtype::kF16 && dtype != Dtype::kBf16) {
-    return absl::InvalidArgumentError(
-        fmt::format("the tensor's dtype has number {}; 1 to 3 are known", static_cast<int>(dtype)));
+    return InvalidArgument("the tensor's dtype has number {}; 1 to 3 are known",
+                           static_cast<int>(dtype));
   }
   LH_RETURN_IF_ERROR(CheckShape(shape));
   if (Empty(shape)) return absl::OkStatus();
   if (data == nullptr) return absl::InvalidArgumentError("the tensor's data is a null pointer");
   if (!Aligned(data, BytesPerElement(dtype))) {
-    return absl::InvalidArgumentError(
-        fmt::format("the tensor's data must be aligned to {} bytes", BytesPerElement(dtype)));
+    return InvalidArgument("the tensor's data must be aligned to {} bytes", BytesPerElement(dtype));
   }
   return absl::OkStatus();
 }
@@ -37,12 +34,10 @@ Status CheckTensor(const void* data, Dtype dtype, const Shape& shape) {
 Status CheckWorkspace(std::span<std::byte> workspace, size_t needed) {
   if (needed == 0) return absl::OkStatus();
   if (workspace.size() < needed) {
-    return absl::InvalidArgumentError(
-        fmt::format("the workspace must have {} bytes; it has {}", needed, workspace.size()));
+    return InvalidArgument("the workspace must have {} bytes; it has {}", needed, workspace.size());
   }
   if (workspace.data() == nullptr || !Aligned(workspace.data(), kWorkspaceAlignment)) {
-    return absl::InvalidArgumentError(
-        fmt::format("the workspace must be aligned to {} bytes", kWorkspaceAlignment));
+    return InvalidArgument("the workspace must be aligned to {} bytes", kWorkspaceAlignment);
   }
   return absl::OkStatus();
 }
@@ -50,14 +45,14 @@ Status CheckWorkspace(std::span<std::byte> workspace, size_t needed) {
 Status CheckBlob(const BlobHeader& header, CodecId codec, const CodecParameters& parameters,
                  std::string_view name, const Shape& shape) {
   if (header.codec != codec || header.parameters != parameters) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a blob of {}; one of codec {}{} came", name, ToString(header.codec),
-                    header.codec == codec ? " with other parameters" : ""));
+    return InvalidArgument("expected a blob of {}; one of codec {}{} came", name,
+                           ToString(header.codec),
+                           header.codec == codec ? " with other parameters" : "");
   }
   if (header.shape != shape) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a tensor of {} x {} x {}; the blob has {} x {} x {}", shape.samples, shape.tokens,
-        shape.channels, header.shape.samples, header.shape.tokens, header.shape.channels));
+    return InvalidArgument("expected a tensor of {} x {} x {}; the blob has {} x {} x {}",
+                           shape.samples, shape.tokens, shape.channels, header.shape.samples,
+                           header.shape.tokens, header.shape.channels);
   }
   return absl::OkStatus();
 }

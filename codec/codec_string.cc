@@ -1,7 +1,5 @@
 #include "codec/codec_string.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -41,13 +39,13 @@ StatusOr<CodecText> SplitCodecString(std::string_view text) {
     const std::string_view item = rest.substr(0, comma);
     const size_t equals = item.find('=');
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "'{}': after ':' come key=value pairs with commas between; '{}' is not one", text, item));
+      return InvalidArgument(
+          "'{}': after ':' come key=value pairs with commas between; '{}' is not one", text, item);
     }
     const std::string key(item.substr(0, equals));
     for (const auto& [known, value] : result.parameters) {
       if (known == key) {
-        return absl::InvalidArgumentError(fmt::format("'{}': '{}' is given twice", text, key));
+        return InvalidArgument("'{}': '{}' is given twice", text, key);
       }
     }
     result.parameters.emplace_back(key, std::string(item.substr(equals + 1)));

@@ -1,7 +1,5 @@
 #include "codec/fixed_size_codec.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <limits>
 
@@ -27,8 +25,7 @@ Status FixedSizeCodec::Encode(const TensorView& in, const Context& context,
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(in.shape)));
   const size_t bytes = MaxEncodedBytes(in.shape);
   if (out.data() == nullptr || out.size() < bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("the output must have {} bytes; it has {}", bytes, out.size()));
+    return InvalidArgument("the output must have {} bytes; it has {}", bytes, out.size());
   }
   BlobHeader header;
   header.codec = id_;
@@ -53,9 +50,8 @@ Status FixedSizeCodec::Decode(std::span<const std::byte> blob, const Context& co
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
   LH_RETURN_IF_ERROR(CheckBlob(header, id_, parameters_, name_, out.shape));
   if (blob.size() != MaxEncodedBytes(header.shape)) {
-    return absl::InvalidArgumentError(
-        fmt::format("a blob of {} with this shape has {} bytes; {} came", name_,
-                    MaxEncodedBytes(header.shape), blob.size()));
+    return InvalidArgument("a blob of {} with this shape has {} bytes; {} came", name_,
+                           MaxEncodedBytes(header.shape), blob.size());
   }
   if (Empty(out.shape)) return absl::OkStatus();
   return DecodePayload(blob.data() + kBlobHeaderBytes, context, out);

@@ -37,8 +37,8 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
 
 Status UnknownCodec(std::string_view name) {
   const std::vector<std::string_view> names = CodecNames();
-  return absl::InvalidArgumentError(fmt::format("unknown codec '{}'{} (known codecs: {})", name,
-                                                DidYouMean(name, names), fmt::join(names, ", ")));
+  return InvalidArgument("unknown codec '{}'{} (known codecs: {})", name, DidYouMean(name, names),
+                         fmt::join(names, ", "));
 }
 
 Status CheckKeys(const Family& family, const CodecText& text) {
@@ -46,9 +46,8 @@ Status CheckKeys(const Family& family, const CodecText& text) {
   for (const Parameter& parameter : family.parameters) keys.push_back(parameter.key);
   for (const auto& [key, value] : text.parameters) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-    return absl::InvalidArgumentError(fmt::format("codec '{}' has no parameter '{}'{} (it has: {})",
-                                                  family.name, key, DidYouMean(key, keys),
-                                                  DescribeParameters(family)));
+    return InvalidArgument("codec '{}' has no parameter '{}'{} (it has: {})", family.name, key,
+                           DidYouMean(key, keys), DescribeParameters(family));
   }
   return absl::OkStatus();
 }
@@ -88,9 +87,8 @@ std::string_view ToString(CodecId id) {
 
 Status OutOfRange(const CodecText& text, std::string_view key) {
   const Family& family = *FindFamily(text.name);
-  return absl::InvalidArgumentError(fmt::format("'{}': '{}' is out of range (codec '{}' has: {})",
-                                                text.text, key, family.name,
-                                                DescribeParameters(family)));
+  return InvalidArgument("'{}': '{}' is out of range (codec '{}' has: {})", text.text, key,
+                         family.name, DescribeParameters(family));
 }
 
 StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
@@ -124,14 +122,13 @@ StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> bl
 StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header) {
   const Family* const family = FindFamily(header.codec);
   if (family == nullptr) {
-    return absl::InternalError(
-        fmt::format("codec {} is in no family", static_cast<int>(header.codec)));
+    return Internal("codec {} is in no family", static_cast<int>(header.codec));
   }
   if (family->from_header != nullptr) return family->from_header(header);
-  return absl::InvalidArgumentError(
-      fmt::format("the header of a blob of {} does not say how differences are coded; the whole "
-                  "blob does",
-                  family->name));
+  return InvalidArgument(
+      "the header of a blob of {} does not say how differences are coded; the whole "
+      "blob does",
+      family->name);
 }
 
 std::vector<std::string_view> CodecNames() {

@@ -47,8 +47,8 @@ std::string Lacks(const PythonPart& part, const std::string& python) {
 StatusOr<fs::path> FindSources(const PythonPart& part, const PythonSearch& search) {
   if (!search.sources.empty()) {
     if (Exists(fs::path(search.sources) / kMain)) return fs::path(search.sources);
-    return absl::FailedPreconditionError(fmt::format("{}: expected a folder with {}, got {}",
-                                                     SourcesVariable(part), kMain, search.sources));
+    return FailedPrecondition("{}: expected a folder with {}, got {}", SourcesVariable(part), kMain,
+                              search.sources);
   }
   const fs::path folder = search.program.parent_path();
   const fs::path installed = folder.parent_path() / "share/longhaul" / part.name;
@@ -57,10 +57,10 @@ StatusOr<fs::path> FindSources(const PythonPart& part, const PythonSearch& searc
   for (fs::path above = folder; above.has_relative_path(); above = above.parent_path()) {
     if (Exists(above / sources / kMain)) return above / sources;
   }
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "expected the Python sources of `longhaul {}` in {} or in {} of a checkout around {}; name "
       "their folder by {}",
-      part.name, installed.string(), sources.string(), folder.string(), SourcesVariable(part)));
+      part.name, installed.string(), sources.string(), folder.string(), SourcesVariable(part));
 }
 
 std::vector<std::string> Pythons(const PythonSearch& search, const fs::path& sources) {
@@ -110,9 +110,8 @@ StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part, const PythonSe
     if (lacks.empty()) return PythonProgram{python, sources / kMain};
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", python, lacks);
   }
-  return absl::FailedPreconditionError(
-      fmt::format("expected a Python that has {}; {}. Install them: {}", part.needs, tried,
-                  HowToInstall(part, sources)));
+  return FailedPrecondition("expected a Python that has {}; {}. Install them: {}", part.needs,
+                            tried, HowToInstall(part, sources));
 }
 
 Status RunPythonProgram(const PythonPart& part, const std::vector<std::string>& arguments,

@@ -123,8 +123,8 @@ class ValueSearch {
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", one.outcome.value,
                              one.outcome.refused);
     }
-    return absl::FailedPreconditionError(fmt::format(
-        "{}: {}", search_.none, reasons.empty() ? "there are too few workers" : reasons));
+    return FailedPrecondition("{}: {}", search_.none,
+                              reasons.empty() ? "there are too few workers" : reasons);
   }
 
   const AutoSearch& search_;

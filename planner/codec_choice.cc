@@ -274,10 +274,10 @@ StatusOr<std::vector<codec::Rung>> CodecsToChooseFrom(const RunSpec& spec, Direc
     if (is_known) rungs.push_back(rung);
   }
   if (!rungs.empty()) return rungs;
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "{} is auto, and replay.codec_times has the times of no codec that loses at most links.error "
       "{}; add those of {}, or set replay.codecs to real",
-      down ? "links.forward" : "links.backward", spec.links.error, down ? "gauss" : "fixed"));
+      down ? "links.forward" : "links.backward", spec.links.error, down ? "gauss" : "fixed");
 }
 
 std::vector<std::vector<CodecPair>> CodecsOf(const Assignment& assignment) {

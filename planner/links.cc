@@ -32,12 +32,12 @@ Status CheckCacheLimit(const RunSpec& spec, const MessageFootprint& footprint, s
   const auto bytes = [](uint64_t count) {
     return fmt::format("{} ({} bytes)", FormatBytes(static_cast<double>(count)), count);
   };
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "{} needs {} of disk for the message buffers of {}: {} for every sample of the text and up "
       "to {} for the undo journal; links.cache_limit is {}: raise it, checkpoint more often, use "
       "less text, or choose a codec without buffers",
       who, bytes(footprint.total()), codec, bytes(footprint.records), bytes(footprint.journal),
-      bytes(spec.links.cache_limit_bytes)));
+      bytes(spec.links.cache_limit_bytes));
 }
 
 const LinkException* ExceptionOf(const RunSpec& spec, const std::string& worker) {
@@ -139,11 +139,11 @@ Status CheckAlike(const CandidateWorker& upper, const CandidateWorker& lower) {
   const auto device = [](const CandidateWorker& worker) {
     return !worker.device.empty() ? worker.device : worker.on_gpu ? "a GPU" : "its CPU";
   };
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "workers {} and {} are to hold one matrix as embedding and head (model.tied: true), and "
       "compute on {} and on {}, which do not round alike; let two workers of one kind be first and "
       "last, or say `tied: split`",
-      upper.name, lower.name, device(upper), device(lower)));
+      upper.name, lower.name, device(upper), device(lower));
 }
 
 // Number of different tokens among `tokens`, by Heaps' law with the constants of English text and
@@ -201,10 +201,10 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
   const std::optional<TransportKind> by_upper = asked(upper), by_lower = asked(lower);
   const bool disagree = by_upper && by_lower && *by_upper != *by_lower;
   if (disagree && kind == EdgeKind::kActivations) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "workers {} and {} are neighbours, and links.workers asks for {} at the one and for {} at "
         "the other; a link has one transport",
-        upper.name, lower.name, ToString(*by_upper), ToString(*by_lower)));
+        upper.name, lower.name, ToString(*by_upper), ToString(*by_lower));
   }
   const TransportKind transport =
       disagree ? spec.transport : by_upper.value_or(by_lower.value_or(spec.transport));
@@ -215,11 +215,11 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
       if (!ListensAtAnAddress(endpoint.transport)) continue;  // run files cannot ask for it
       offered += (offered.empty() ? "" : " and ") + endpoint.transport;
     }
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "the link between {} and {}, which {}, is to go over {}, and worker {} has {}; start it "
         "with --transport {}, or change transport in the run file",
         upper.name, lower.name, WhyTheyTalk(kind), ToString(transport), worker->name,
-        offered.empty() ? "no data transport" : offered + " only", ToString(transport)));
+        offered.empty() ? "no data transport" : offered + " only", ToString(transport));
   }
   return transport;
 }
@@ -240,24 +240,24 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
     if (spec.links.encrypt != EncryptKind::kOff) {
       return LinkEnds{TransportKind::kRelay, true, std::move(relays)};
     }
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "workers {} and {} {}, and reach each other through the relay of {} alone, which carries "
         "encrypted links only; links.encrypt is off: leave it out, or set it to required",
-        upper.name, lower.name, WhyTheyTalk(kind), relays.front().name));
+        upper.name, lower.name, WhyTheyTalk(kind), relays.front().name);
   }
   if (!HasAddress(upper, transport) && !HasAddress(lower, transport)) {
-    return absl::FailedPreconditionError(
-        fmt::format("workers {} and {} {}, and neither has an address at which the other could "
-                    "reach it over {}; start one of them with --advertise host:port, or the "
-                    "coordinator with --relay",
-                    upper.name, lower.name, WhyTheyTalk(kind), ToString(transport)));
+    return FailedPrecondition(
+        "workers {} and {} {}, and neither has an address at which the other could "
+        "reach it over {}; start one of them with --advertise host:port, or the "
+        "coordinator with --relay",
+        upper.name, lower.name, WhyTheyTalk(kind), ToString(transport));
   }
   std::string problems;
   for (const auto& [from, to] : {std::pair(&upper, &lower), std::pair(&lower, &upper)}) {
     const std::string* problem = ProblemOf(*from, *to, transport);
     if (problem != nullptr) problems += (problems.empty() ? "" : "; ") + *problem;
   }
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "workers {} and {} {}, and cannot talk over {}: {}. {}", upper.name, lower.name,
       WhyTheyTalk(kind), ToString(transport), problems,
       other_works
@@ -265,7 +265,7 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                 "Nothing is known against {0} between them: set `transport: {0}` in the run file",
                 other->name)
           : "Open the port of one of them to the other, or start it with --advertise "
-            "host:port, an address that the other reaches; or start the coordinator with --relay"));
+            "host:port, an address that the other reaches; or start the coordinator with --relay");
 }
 
 StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request) {
@@ -363,27 +363,27 @@ Status CheckPredictions(const PlanRequest& request, const Assignment& assignment
     LH_ASSIGN_OR_RETURN(const auto backward, codec::ParseCodec(edge.backward.codec));
     LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(edge.forward.codec));
     if (backward->TableRows(1) > 0) {
-      return absl::FailedPreconditionError(fmt::format(
+      return FailedPrecondition(
           "{} knows activations by their tokens, and cannot send gradients; choose another codec "
           "as links.backward",
-          backward->name()));
+          backward->name());
     }
     if (forward->TableRows(1) == 0) {
       without = without == nullptr ? &edge : without;
       continue;
     }
     if (request.spec.replay && !request.spec.replay->real_codecs) {
-      return absl::FailedPreconditionError(fmt::format(
+      return FailedPrecondition(
           "{} cannot be replayed as measured, because its blobs depend on what was sent before; "
           "set replay.codecs to real, or choose another codec",
-          forward->name()));
+          forward->name());
     }
     if (without == nullptr) continue;
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} predicts what {} sends by its tokens, which {} does not learn, because {} sends by {}; "
         "let all stages above send by predict, too",
         forward->name(), ToString(edge.from), ToString(edge.from), ToString(without->from),
-        without->forward.codec));
+        without->forward.codec);
   }
   return absl::OkStatus();
 }
@@ -400,10 +400,10 @@ Status AddMessages(const PlanRequest& request, Assignment* assignment) {
       const size_t record_bytes = codec->MessageBytes(shape);
       if (record_bytes == 0) continue;
       if (spec.replay && !spec.replay->real_codecs) {
-        return absl::FailedPreconditionError(fmt::format(
+        return FailedPrecondition(
             "{} cannot be replayed as measured, because its blobs depend on what was sent before; "
             "set replay.codecs to real, or choose another codec",
-            codec->name()));
+            codec->name());
       }
       const MessageFootprint one = FootprintOf(spec, Windows(request), record_bytes);
       for (const CellId& cell : {edge.from, edge.to}) {

@@ -28,11 +28,11 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& pla
   const uint32_t all = spec.train.microbatches;
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
     if (AllAtOnce(spec, plan)) return all - 1;
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "pipeline.send_order: activations-first needs all {} microbatches in flight in every "
         "stage, and a worker's memory does not hold them; take send_order: auto, fewer "
         "microbatches or pipeline.recompute",
-        all));
+        all);
   }
   if (spec.pipeline.send_order == SendOrder::kAsReady ||
       !TraitsOf(spec.pipeline.schedule).orders_data) {

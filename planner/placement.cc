@@ -1,7 +1,5 @@
 #include "planner/placement.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -95,12 +93,12 @@ Status CheckProblem(const PlacementProblem& problem) {
       problem.microbatches == 0 || problem.layers < problem.stages ||
       workers < size_t{problem.stages} * problem.replicas ||
       problem.pairs.size() != workers * workers) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected as many workers as stages of all replicas or more, as many layers as stages or "
         "more, microbatches, and a pair for each two workers; got {} workers, {} layers, {} "
         "replicas of {} stages, {} microbatches, {} pairs",
         workers, problem.layers, problem.replicas, problem.stages, problem.microbatches,
-        problem.pairs.size()));
+        problem.pairs.size());
   }
   for (size_t role = 0; problem.replicas > 1 && role < kChainRoles; ++role) {
     const bool alone = static_cast<ChainRole>(role) == ChainRole::kOnly;
@@ -267,11 +265,11 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
     LH_ASSIGN_OR_RETURN(best.is_exact, SearchAllReplicas(problem, bound, exchange, options, &best));
   }
   if (best.replicas.empty()) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "no {} of {} workers, in whatever order, hold the {} layers and can all talk to their "
         "neighbours{}",
         cells, problem.workers.size(), problem.layers,
-        problem.replicas > 1 ? " and to those of the same stage" : ""));
+        problem.replicas > 1 ? " and to those of the same stage" : "");
   }
   return best;
 }

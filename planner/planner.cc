@@ -35,26 +35,25 @@ Status CheckTimed(const CandidateWorker& worker, const GroupSpec& wanted) {
       fmt::format("{} ranks{}", wanted.tensor,
                   wanted.expert > 1 ? fmt::format(" with experts in {} parts", wanted.expert) : "");
   if (group == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected worker {} to have timed a stage of {}, got times of other groups or "
-                    "one device alone: it is of an older version; update it, or set group.tensor "
-                    "to 1",
-                    worker.name, ranks));
+    return FailedPrecondition(
+        "expected worker {} to have timed a stage of {}, got times of other groups or "
+        "one device alone: it is of an older version; update it, or set group.tensor "
+        "to 1",
+        worker.name, ranks);
   }
   if (group->refused().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("{} on worker {}: {}", ranks, worker.name, group->refused()));
+  return FailedPrecondition("{} on worker {}: {}", ranks, worker.name, group->refused());
 }
 
 // How ranks divide experts, where a plan tries numbers of ranks of its own.
 Status CheckExperts(const RunSpec& spec) {
   const std::vector<uint32_t> parts = model::PartsOfExperts(spec.model, spec.group.tensor);
   if (std::ranges::find(parts, spec.group.expert) != parts.end()) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "group.expert: expected a number that divides the {} rank{} of a stage and the {} experts of "
       "a block (model.experts), got {}; choose another number, or auto",
       spec.group.tensor, spec.group.tensor == 1 ? "" : "s",
-      spec.model.has_experts() ? spec.model.experts : 0, spec.group.expert));
+      spec.model.has_experts() ? spec.model.experts : 0, spec.group.expert);
 }
 
 class Planner {
@@ -107,10 +106,10 @@ class Planner {
 Status Planner::Check() const {
   if (stages_ == 0) return absl::InvalidArgumentError("a plan needs at least one worker");
   if (stages_ > spec_.model.layers) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} stages are more than the model's {} layers; every stage needs one: ask for "
-                    "fewer pipeline.stages",
-                    stages_, spec_.model.layers));
+    return InvalidArgument(
+        "{} stages are more than the model's {} layers; every stage needs one: ask for "
+        "fewer pipeline.stages",
+        stages_, spec_.model.layers);
   }
   if (spec_.train.microbatches == 0) {
     return absl::InvalidArgumentError("train.microbatches is 0; a step needs at least one");
@@ -184,19 +183,19 @@ Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
       worst_need.available, in_host ? " beside its GPU" : "");
   if (in_host) {
     const bool again = spec_.checkpoint.every > 0 || spec_.recovery.every != 0u;
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "stage {} ({} of {} layers) needs {}, and no other split fits either: use more workers, or "
         "hosts with more memory, or a smaller model{}",
         worst, layers[worst], spec_.model.layers, what,
         again ? "; a run that saves its state at the end alone (checkpoint.every: 0, "
                 "recovery.every: 0) holds one snapshot rather than two"
-              : ""));
+              : "");
   }
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "stage {} ({} of {} layers, {} microbatches in flight) needs {}, and no other split fits "
       "either: use more or larger workers, pipeline.recompute, or a smaller train.microbatch_size "
       "or model",
-      worst, layers[worst], spec_.model.layers, LeastDepth(worst), what));
+      worst, layers[worst], spec_.model.layers, LeastDepth(worst), what);
 }
 
 void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {
@@ -294,14 +293,14 @@ Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& wor
   for (const CandidateWorker& worker : workers) {
     const size_t offered = worker.devices.size();
     if (offered >= ranks) continue;
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "expected workers with {} devices of one kind, one for each rank of a stage "
         "(group.tensor), and worker {} offers {}{}; start it with --device {}, or set group.tensor "
         "to {}",
         ranks, worker.name, offered, worker.on_gpu ? " of its GPUs" : " on its CPU",
         worker.on_gpu ? fmt::format("cuda:0-{}", ranks - 1)
                       : fmt::format("{}", fmt::join(std::vector<std::string>(ranks, "cpu"), ",")),
-        std::max<size_t>(offered, 1)));
+        std::max<size_t>(offered, 1));
   }
   return absl::OkStatus();
 }

@@ -70,9 +70,8 @@ class ReplicasPlanner {
 
   StatusOr<Plan> Make() {
     if (stages_ == 0 || request_.workers.size() != size_t{replicas_} * stages_) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected as many workers for each of {} replicas, got {} workers", replicas_,
-                      request_.workers.size()));
+      return InvalidArgument("expected as many workers for each of {} replicas, got {} workers",
+                             replicas_, request_.workers.size());
     }
     LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, CommonSplit());
     std::vector<PlanRequest> requests;

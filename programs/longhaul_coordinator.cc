@@ -87,10 +87,10 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   if (flags.insecure && !flags.token_file.empty()) {
     LH_ASSIGN_OR_RETURN(options.token, LoadToken(flags.token_file));
     if (IsJoinToken(options.token)) {
-      return absl::FailedPreconditionError(
-          fmt::format("{} holds a join token, which is for TLS; leave --insecure out, or give "
-                      "another token file",
-                      flags.token_file));
+      return FailedPrecondition(
+          "{} holds a join token, which is for TLS; leave --insecure out, or give "
+          "another token file",
+          flags.token_file);
     }
   }
   return options;

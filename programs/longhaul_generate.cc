@@ -54,7 +54,7 @@ Status Generate(const Options& options) {
     std::vector<int32_t> ids;
     for (int64_t id = 0; words >> id;) {
       if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
-        return absl::InvalidArgumentError(fmt::format("expected token ids, got {}", id));
+        return InvalidArgument("expected token ids, got {}", id);
       }
       ids.push_back(static_cast<int32_t>(id));
     }

@@ -112,10 +112,10 @@ StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const WorkerFlags& flags,
   LH_ASSIGN_OR_RETURN(HostPort address, ParseHostPort((*relay)->address()));
   if (AtOwnAddress(flags, address)) address.host = OwnAddressTowards(flags.coordinators);
   if (address.host.empty()) {
-    return absl::UnavailableError(fmt::format(
+    return Unavailable(
         "there is no way to the coordinator {}, so the address at which others reach the relay is "
         "not known; look at its name and the network, or say it with --relay-advertise",
-        absl::StrJoin(flags.coordinators, ", ")));
+        absl::StrJoin(flags.coordinators, ", "));
   }
   offer->set_address(flags.relay_advertise.empty() ? ToString(address) : flags.relay_advertise);
   offer->set_secret(secret);

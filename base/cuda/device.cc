@@ -17,17 +17,17 @@ std::string FormatVersion(int version) {
 
 Status CheckDriver(const DeviceTable& table, int driver_version) {
   if (driver_version == 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected an NVIDIA driver for CUDA {} or newer, found none (libcuda.so.1); "
-                    "install one, or use the CPU",
-                    FormatVersion(table.runtime_version)));
+    return FailedPrecondition(
+        "expected an NVIDIA driver for CUDA {} or newer, found none (libcuda.so.1); "
+        "install one, or use the CPU",
+        FormatVersion(table.runtime_version));
   }
   // Within a major version older drivers serve newer runtimes.
   if (driver_version / 1000 < table.runtime_version / 1000) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "expected an NVIDIA driver for CUDA {}.0 or newer, this machine's serves {}; update it, "
         "or use the CPU",
-        table.runtime_version / 1000, FormatVersion(driver_version)));
+        table.runtime_version / 1000, FormatVersion(driver_version));
   }
   return absl::OkStatus();
 }
@@ -47,9 +47,9 @@ StatusOr<Device> Device::Open(const DeviceTable* table, uint32_t index) {
         "CUDA_VISIBLE_DEVICES");
   }
   if (index >= static_cast<uint32_t>(count)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a GPU from cuda:0 to cuda:{}, as this process sees them, got cuda:{}",
-                    count - 1, index));
+    return InvalidArgument(
+        "expected a GPU from cuda:0 to cuda:{}, as this process sees them, got cuda:{}", count - 1,
+        index);
   }
   auto info = std::make_shared<DeviceInfo>();
   LH_RETURN_IF_ERROR(
@@ -58,9 +58,8 @@ StatusOr<Device> Device::Open(const DeviceTable* table, uint32_t index) {
   const int major = device.info_->major;
   const int minor = device.info_->minor;
   if (major < kMinimumMajor || (major == kMinimumMajor && minor < kMinimumMinor)) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected a GPU of compute capability {}.{} or newer, {} has {}.{}",
-                    kMinimumMajor, kMinimumMinor, device.Name(), major, minor));
+    return FailedPrecondition("expected a GPU of compute capability {}.{} or newer, {} has {}.{}",
+                              kMinimumMajor, kMinimumMinor, device.Name(), major, minor);
   }
   return device;
 }
@@ -81,8 +80,8 @@ std::string Device::Describe() const {
 
 Status Device::Check(int code, std::string_view what) const {
   if (code == 0) return absl::OkStatus();
-  Status status = absl::InternalError(fmt::format("{}: {} failed: {} (CUDA error {})", Name(), what,
-                                                  table_->error_text(code), code));
+  Status status =
+      Internal("{}: {} failed: {} (CUDA error {})", Name(), what, table_->error_text(code), code);
   return LosesDevice(code) ? DeviceLost(std::move(status)) : status;
 }
 

@@ -1,7 +1,5 @@
 #include "base/cuda/device_check.h"
 
-#include <fmt/core.h>
-
 #include <atomic>
 #include <memory>
 
@@ -72,10 +70,10 @@ Status CheckDevice(const Device& device, Deadline deadline) {
   for (uint64_t k = 0; k < kWords; ++k) {
     const uint32_t expected = Scramble(Scramble(0, k, kInputSeed), k, kKernelSeed);
     if (words[k] != expected) {
-      return absl::DataLossError(
-          fmt::format("{} computes wrong: expected word {} to be {:08x}, got {:08x}; have the "
-                      "card looked at",
-                      device.Name(), k, expected, words[k]));
+      return DataLoss(
+          "{} computes wrong: expected word {} to be {:08x}, got {:08x}; have the "
+          "card looked at",
+          device.Name(), k, expected, words[k]);
     }
   }
   return absl::OkStatus();

@@ -1,7 +1,6 @@
 #include "base/cuda/module.h"
 
 #include <dlfcn.h>
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -31,26 +30,25 @@ std::string ModulePathBeside(const void* address) {
 
 StatusOr<const DeviceTable*> LoadModule(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("this build has no CUDA: expected {}; get nvcc 13.0 or newer (deploy/setup.sh "
-                    "--cuda-toolkit brings it), then configure and build again",
-                    path));
+    return FailedPrecondition(
+        "this build has no CUDA: expected {}; get nvcc 13.0 or newer (deploy/setup.sh "
+        "--cuda-toolkit brings it), then configure and build again",
+        path);
   }
   void* const module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
-    return absl::FailedPreconditionError(fmt::format("cannot load the CUDA module: {}", dlerror()));
+    return FailedPrecondition("cannot load the CUDA module: {}", dlerror());
   }
   const auto table_function =
       reinterpret_cast<DeviceTableFunction*>(::dlsym(module, kDeviceTableFunction));
   if (table_function == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is no CUDA module of longhaul: it has no {}", path, kDeviceTableFunction));
+    return FailedPrecondition("{} is no CUDA module of longhaul: it has no {}", path,
+                              kDeviceTableFunction);
   }
   const DeviceTable* const table = table_function();
   if (table->version != kTableVersion) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected version {} of the CUDA module, {} has {}; build both anew",
-                    kTableVersion, path, table->version));
+    return FailedPrecondition("expected version {} of the CUDA module, {} has {}; build both anew",
+                              kTableVersion, path, table->version);
   }
   return table;
 }

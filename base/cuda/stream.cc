@@ -53,8 +53,7 @@ Status Event::Await(Deadline deadline) const {
         device_.Check(device_.table().event_query(handle(), &done), "waiting for its work"));
     if (done) return absl::OkStatus();
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          fmt::format("{} did not finish its work in time", device_.Name()));
+      return DeadlineExceeded("{} did not finish its work in time", device_.Name());
     }
     std::this_thread::sleep_for(kPoll);
   }

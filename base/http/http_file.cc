@@ -62,7 +62,7 @@ Status ErrorOfAnswer(const std::string& address, long code) {
     case 429:
       return absl::UnavailableError(text);
     case 416:
-      return absl::FailedPreconditionError(fmt::format("{} is shorter than expected", address));
+      return FailedPrecondition("{} is shorter than expected", address);
     default:
       break;
   }
@@ -120,8 +120,8 @@ Status Get(Transfer& transfer, const char* range) {
   const std::unique_ptr<CURL, CurlDeleter> curl(ready == CURLE_OK ? curl_easy_init() : nullptr);
   if (curl == nullptr) return absl::InternalError("libcurl does not start");
   if (!IsAddress(transfer.address)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected an address such as https://host/folder, got '{}'", transfer.address));
+    return InvalidArgument("expected an address such as https://host/folder, got '{}'",
+                           transfer.address);
   }
   transfer.curl = curl.get();
   std::array<char, CURL_ERROR_SIZE> message{};
@@ -191,16 +191,16 @@ StatusOr<uint64_t> SizeOf(const std::string& address, const GivenUp& given_up) {
                       // "bytes 0-0/300000"
                       const size_t slash = range.rfind('/');
                       if (code != 206 || slash == std::string::npos) {
-                        return absl::FailedPreconditionError(fmt::format(
+                        return FailedPrecondition(
                             "{}: the server gives whole files alone, and ranges are needed; put "
                             "the files on one that gives ranges, or on this machine",
-                            address));
+                            address);
                       }
                       const char* const end = range.data() + range.size();
                       const auto read = std::from_chars(range.data() + slash + 1, end, bytes);
                       if (read.ec == std::errc() && read.ptr == end) return absl::OkStatus();
-                      return absl::FailedPreconditionError(fmt::format(
-                          "{}: expected the file's size, the server says '{}'", address, range));
+                      return FailedPrecondition(
+                          "{}: expected the file's size, the server says '{}'", address, range);
                     },
                     .take = [](std::string_view) { return absl::OkStatus(); }};
   LH_RETURN_IF_ERROR(Get(transfer, "0-0"));
@@ -215,8 +215,7 @@ StatusOr<std::string> ReadAll(const std::string& address, uint64_t limit, const 
       .begin = [&](long code, const std::string&) { return CheckFound(address, code); },
       .take = [&](std::string_view piece) -> Status {
         if (text.size() + piece.size() > limit) {
-          return absl::FailedPreconditionError(
-              fmt::format("{}: expected at most {} bytes", address, limit));
+          return FailedPrecondition("{}: expected at most {} bytes", address, limit);
         }
         text += piece;
         return absl::OkStatus();
@@ -230,32 +229,32 @@ StatusOr<std::vector<std::byte>> ReadRange(const std::string& address, uint64_t 
   LH_CHECK(bytes > 0, "an empty range");
   std::vector<std::byte> all;
   all.reserve(bytes);
-  Transfer transfer{
-      .address = address,
-      .given_up = given_up,
-      .begin = [&](long code, const std::string& range) -> Status {
-        LH_RETURN_IF_ERROR(CheckFound(address, code));
-        if (code == 206 && range.starts_with(fmt::format("bytes {}-", offset))) {
-          return absl::OkStatus();
-        }
-        return absl::FailedPreconditionError(
-            fmt::format("{}: expected bytes {} to {}, the server answers otherwise ({}, '{}')",
-                        address, offset, offset + bytes - 1, code, range));
-      },
-      .take = [&](std::string_view piece) -> Status {
-        if (all.size() + piece.size() > bytes) {
-          return absl::FailedPreconditionError(fmt::format(
-              "{}: the server gives more than the {} bytes that it was asked for", address, bytes));
-        }
-        const auto* data = reinterpret_cast<const std::byte*>(piece.data());
-        all.insert(all.end(), data, data + piece.size());
-        return absl::OkStatus();
-      }};
+  Transfer transfer{.address = address,
+                    .given_up = given_up,
+                    .begin = [&](long code, const std::string& range) -> Status {
+                      LH_RETURN_IF_ERROR(CheckFound(address, code));
+                      if (code == 206 && range.starts_with(fmt::format("bytes {}-", offset))) {
+                        return absl::OkStatus();
+                      }
+                      return FailedPrecondition(
+                          "{}: expected bytes {} to {}, the server answers otherwise ({}, '{}')",
+                          address, offset, offset + bytes - 1, code, range);
+                    },
+                    .take = [&](std::string_view piece) -> Status {
+                      if (all.size() + piece.size() > bytes) {
+                        return FailedPrecondition(
+                            "{}: the server gives more than the {} bytes that it was asked for",
+                            address, bytes);
+                      }
+                      const auto* data = reinterpret_cast<const std::byte*>(piece.data());
+                      all.insert(all.end(), data, data + piece.size());
+                      return absl::OkStatus();
+                    }};
   const std::string range = fmt::format("{}-{}", offset, offset + bytes - 1);
   LH_RETURN_IF_ERROR(Get(transfer, range.c_str()));
   if (all.size() == bytes) return all;
-  return absl::FailedPreconditionError(
-      fmt::format("{}: expected {} bytes from {} on, got {}", address, bytes, offset, all.size()));
+  return FailedPrecondition("{}: expected {} bytes from {} on, got {}", address, bytes, offset,
+                            all.size());
 }
 
 }  // namespace longhaul::http

@@ -43,10 +43,10 @@ StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(const std::string& address,
                                  "request_timeout_ms", "3000", "enable_keep_alive", "no"});
     impl->exposer->RegisterCollectable(impl->collector);
   } catch (const std::exception&) {  // its text says no more than that
-    return absl::UnavailableError(
-        fmt::format("cannot serve metrics at {}: it has to be a numeric address of this machine "
-                    "with a port that is free, such as 127.0.0.1:9464",
-                    address));
+    return Unavailable(
+        "cannot serve metrics at {}: it has to be a numeric address of this machine "
+        "with a port that is free, such as 127.0.0.1:9464",
+        address);
   }
   const std::vector<int> ports = impl->exposer->GetListeningPorts();
   impl->address = fmt::format("{}:{}", address.substr(0, address.rfind(':')),

@@ -40,13 +40,12 @@ Status CheckText(std::string_view text, std::string_view source) {
     const size_t length = Utf8Length(text);
     const auto c = static_cast<unsigned char>(text[0]);
     if (length == 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: expected UTF-8 text, got the byte 0x{:02x}; save the file as UTF-8",
-                      place.ToString(), c));
+      return InvalidArgument(
+          "{}: expected UTF-8 text, got the byte 0x{:02x}; save the file as UTF-8",
+          place.ToString(), c);
     }
     if (c < 0x20 && c != '\n' && c != '\r' && c != '\t') {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: control character 0x{:02x}; remove it", place.ToString(), c));
+      return InvalidArgument("{}: control character 0x{:02x}; remove it", place.ToString(), c);
     }
     if (c == '\n') {
       ++place.line;
@@ -90,10 +89,10 @@ Status CheckOneDocument(const std::string& text, std::string_view source) {
   }
   const YAML::Mark& mark = counter.last_start();
   const Place place{std::string(source), mark.line + 1, mark.column + 1};
-  return absl::InvalidArgumentError(fmt::format(
+  return InvalidArgument(
       "{}: expected the end of the file, got more; a configuration is one YAML document "
       "without '---' lines inside and without stray ',', ']' or '}}'",
-      place.ToString()));
+      place.ToString());
 }
 
 std::string Printable(std::string_view text) {
@@ -137,8 +136,8 @@ std::string Place::ToString() const {
 
 StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view source) {
   if (text.size() > kLargestFile) {
-    return absl::InvalidArgumentError(fmt::format("{}: {} bytes; a configuration has at most {}",
-                                                  source, text.size(), kLargestFile));
+    return InvalidArgument("{}: {} bytes; a configuration has at most {}", source, text.size(),
+                           kLargestFile);
   }
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   LH_RETURN_IF_ERROR(CheckText(text, source));
@@ -147,10 +146,9 @@ StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view source) {
     return YAML::Load(std::string(text));
   } catch (const YAML::Exception& error) {
     const Place place{std::string(source), error.mark.line + 1, error.mark.column + 1};
-    return absl::InvalidArgumentError(
-        fmt::format("{}: not valid YAML: {}", place.ToString(), error.msg));
+    return InvalidArgument("{}: not valid YAML: {}", place.ToString(), error.msg);
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("{}: not valid YAML: {}", source, error.what()));
+    return InvalidArgument("{}: not valid YAML: {}", source, error.what());
   }
 }
 

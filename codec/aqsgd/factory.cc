@@ -1,7 +1,5 @@
 #include "codec/aqsgd/factory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -167,8 +165,8 @@ Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
   LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(in.shape)));
   if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
-    return absl::InvalidArgumentError(fmt::format("the output must have {} bytes; it has {}",
-                                                  MaxEncodedBytes(in.shape), out.size()));
+    return InvalidArgument("the output must have {} bytes; it has {}", MaxEncodedBytes(in.shape),
+                           out.size());
   }
   BlobHeader header;
   header.codec = kId;

@@ -62,8 +62,7 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters) {
   Params params;
   params.bits = static_cast<uint32_t>(parameters[0]);
   if (params.bits < kMinBits || params.bits > kMaxBits) {
-    return absl::InvalidArgumentError(
-        fmt::format("the blob's parameters of aqsgd are impossible: bits {}", params.bits));
+    return InvalidArgument("the blob's parameters of aqsgd are impossible: bits {}", params.bits);
   }
   if (ToHeader(params) != parameters) {
     return absl::InvalidArgumentError("the blob's parameters of aqsgd do not end in zeros");

@@ -22,22 +22,21 @@ uint64_t LoadU64(const std::byte* bytes) {
 Status Messages::Check(const Shape& shape) const {
   if (ids_.empty()) return absl::OkStatus();
   if (ids_.size() != shape.samples) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected the ids of {} samples or none; {} came", shape.samples, ids_.size()));
+    return InvalidArgument("expected the ids of {} samples or none; {} came", shape.samples,
+                           ids_.size());
   }
   if (store_ == nullptr) {
     return absl::InvalidArgumentError(
         "aqsgd needs Context.messages where the samples have ids; there are none");
   }
   if (store_->record_bytes() != RecordBytes(shape)) {
-    return absl::InvalidArgumentError(
-        fmt::format("samples of {} x {} need records of {} bytes; the store's have {}",
-                    shape.tokens, shape.channels, RecordBytes(shape), store_->record_bytes()));
+    return InvalidArgument("samples of {} x {} need records of {} bytes; the store's have {}",
+                           shape.tokens, shape.channels, RecordBytes(shape),
+                           store_->record_bytes());
   }
   for (const uint64_t id : ids_) {
     if (id < store_->samples()) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("expected samples below {}; {} came", store_->samples(), id));
+    return InvalidArgument("expected samples below {}; {} came", store_->samples(), id);
   }
   return absl::OkStatus();
 }
@@ -62,18 +61,17 @@ StatusOr<uint64_t> CheckSize(std::span<const std::byte> front, uint64_t payload_
                              const Shape& shape, const Params& params) {
   const Layout layout = MakeLayout(shape, params);
   if (front.size() < layout.variable) {
-    return absl::InvalidArgumentError(
-        fmt::format("a payload of {} with this shape has at least {} bytes; {} came",
-                    CodecString(params), MinPayloadBytes(shape, params), payload_bytes));
+    return InvalidArgument("a payload of {} with this shape has at least {} bytes; {} came",
+                           CodecString(params), MinPayloadBytes(shape, params), payload_bytes);
   }
   uint64_t differences = 0;
   for (uint64_t index = 0; index < shape.samples; ++index) {
     differences += KindIn(front, layout, index) == Kind::kDifference ? 1 : 0;
   }
   if (const uint64_t bytes = PayloadBytes(shape, params, differences); payload_bytes != bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("a payload of {} with this shape and {} differences has {} bytes; {} came",
-                    CodecString(params), differences, bytes, payload_bytes));
+    return InvalidArgument(
+        "a payload of {} with this shape and {} differences has {} bytes; {} came",
+        CodecString(params), differences, bytes, payload_bytes);
   }
   return differences;
 }
@@ -85,8 +83,8 @@ Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry
   const Kind kind = KindIn(front, layout, index);
   const int exponent = static_cast<int16_t>(LoadU16(&front[layout.exponents + 2 * index]));
   if (id != mine.id) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected sample {} at place {} of the tensor; the blob has {}", mine.id, index, id));
+    return InvalidArgument("expected sample {} at place {} of the tensor; the blob has {}", mine.id,
+                           index, id);
   }
   if (check != mine.check) {
     return absl::InvalidArgumentError(
@@ -96,8 +94,8 @@ Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry
                      : fmt::format("the two sides' messages of sample {} differ", id));
   }
   if (!KindPossible(kind, remembers, check != 0)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "sample {} of the blob is of kind {}, which it cannot be", index, static_cast<int>(kind)));
+    return InvalidArgument("sample {} of the blob is of kind {}, which it cannot be", index,
+                           static_cast<int>(kind));
   }
   if (!ExponentPossible(kind, exponent)) {
     return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");

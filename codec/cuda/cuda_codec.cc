@@ -16,9 +16,9 @@ Status CheckMemory(std::string_view what, const void* data, size_t bytes, size_t
                    size_t alignment) {
   if (needed == 0) return absl::OkStatus();
   if (data == nullptr || bytes < needed || reinterpret_cast<uintptr_t>(data) % alignment != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} of {} bytes of device memory aligned to {}, got {} bytes at {}",
-                    what, needed, alignment, bytes, data));
+    return InvalidArgument(
+        "expected {} of {} bytes of device memory aligned to {}, got {} bytes at {}", what, needed,
+        alignment, bytes, data);
   }
   return absl::OkStatus();
 }
@@ -41,8 +41,7 @@ Status CheckMessages(const DeviceMessages& messages, uint64_t samples, size_t re
 StatusOr<CudaCodec> CudaCodec::Create(std::shared_ptr<const Codec> codec) {
   const Family* const family = FindFamily(codec->kind().id);
   if (family == nullptr || family->device == nullptr) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} does not run on a GPU; choose another codec", codec->name()));
+    return InvalidArgument("{} does not run on a GPU; choose another codec", codec->name());
   }
   LH_ASSIGN_OR_RETURN(std::unique_ptr<const DeviceCodec> device, family->device(*codec));
   return CudaCodec(std::move(codec), std::move(device));
@@ -73,9 +72,8 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
   LH_RETURN_IF_ERROR(CheckMemory("an output", blob.data_dev, blob.bytes, bytes, kBlobAlignment));
   LH_RETURN_IF_ERROR(CheckMessages(messages, in.shape.samples, cpu_->MessageBytes(in.shape)));
   if (cpu_->remembers_samples() && !context.sample_ids.empty() && messages.entries.bytes == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} needs DeviceMessages where the samples have ids; there are none",
-                    ToString(cpu_->kind().id)));
+    return InvalidArgument("{} needs DeviceMessages where the samples have ids; there are none",
+                           ToString(cpu_->kind().id));
   }
   LH_RETURN_IF_ERROR(CheckTables(tables, in.shape));
   const CodecKind kind = cpu_->kind();
@@ -107,8 +105,8 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
   LH_RETURN_IF_ERROR(
       CheckMemory("a word for faults", fault_dev, sizeof(uint32_t), sizeof(uint32_t), 4));
   if (header.size() != kBlobHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a header of {} bytes, got {}", kBlobHeaderBytes, header.size()));
+    return InvalidArgument("expected a header of {} bytes, got {}", kBlobHeaderBytes,
+                           header.size());
   }
   LH_ASSIGN_OR_RETURN(const BlobHeader parsed, ParseBlobHeader(header, blob.bytes));
   const CodecKind kind = cpu_->kind();
@@ -118,9 +116,8 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
   const size_t least = cpu_->MinEncodedBytes(out.shape);
   const size_t most = MaxEncodedBytes(out.shape);
   if (blob.bytes < least || blob.bytes > most) {
-    return absl::InvalidArgumentError(
-        fmt::format("a blob of {} with this shape has {}{} bytes; {} came", cpu_->name(), least,
-                    least == most ? "" : fmt::format(" to {}", most), blob.bytes));
+    return InvalidArgument("a blob of {} with this shape has {}{} bytes; {} came", cpu_->name(),
+                           least, least == most ? "" : fmt::format(" to {}", most), blob.bytes);
   }
   if (Empty(out.shape)) return absl::OkStatus();
   LH_RETURN_IF_ERROR(CheckMemory("a blob", blob.data_dev, blob.bytes, blob.bytes, kBlobAlignment));

@@ -1,7 +1,5 @@
 #include "codec/cuda/cuda_sdp4bit.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "codec/cuda/device_checks.h"
@@ -20,8 +18,7 @@ Status CheckSdp4bitGroup(uint32_t group) {
   if (group == sdp4bit::kGradientGroup || group == sdp4bit::kDifferenceGroup) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      fmt::format("sdp4bit: on a GPU a group has 128 or 2048 numbers, not {}", group));
+  return InvalidArgument("sdp4bit: on a GPU a group has 128 or 2048 numbers, not {}", group);
 }
 
 }  // namespace
@@ -70,8 +67,7 @@ Status Sdp4bitTransform(float* values_dev, uint64_t count, bool back,
   if (count == 0) return absl::OkStatus();
   LH_RETURN_IF_ERROR(CheckSdp4bitMemory(values_dev, alignof(float), "values"));
   if (count % sdp4bit::kHadamard != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("sdp4bit: transforms are of multiples of 32 numbers, not of {}", count));
+    return InvalidArgument("sdp4bit: transforms are of multiples of 32 numbers, not of {}", count);
   }
   const longhaul::cuda::Device& device = stream.device();
   return device.Check(device.table().codec_kernels->sdp4bit_transform(device.index(), values_dev,
@@ -83,9 +79,9 @@ Status Sdp4bitMean(std::span<const void* const> parts, uint32_t own, uint64_t co
                    const longhaul::cuda::Stream& stream) {
   if (count == 0) return absl::OkStatus();
   if (parts.empty() || parts.size() > kSdp4bitMostParts || own >= parts.size()) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "sdp4bit: a mean is of 1 to {} parts, one of them this replica's, not {} and {}",
-        kSdp4bitMostParts, parts.size(), own));
+        kSdp4bitMostParts, parts.size(), own);
   }
   LH_RETURN_IF_ERROR(CheckSdp4bitMemory(out_dev, alignof(float), "an output"));
   Sdp4bitSumArgs args{};

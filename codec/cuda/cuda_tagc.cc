@@ -1,7 +1,5 @@
 #include "codec/cuda/cuda_tagc.h"
 
-#include <fmt/core.h>
-
 #include "codec/cuda/device_checks.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/tagc/select.h"
@@ -18,8 +16,8 @@ Status CheckTagcMemory(const void* memory, size_t alignment, std::string_view wh
 Status CheckTagcScratch(DeviceSpan scratch, size_t needed) {
   LH_RETURN_IF_ERROR(CheckTagcMemory(scratch.data_dev, kScratchAlignment, "scratch memory"));
   if (scratch.bytes >= needed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("tagc: expected {} bytes of scratch memory, got {}", needed, scratch.bytes));
+  return InvalidArgument("tagc: expected {} bytes of scratch memory, got {}", needed,
+                         scratch.bytes);
 }
 
 }  // namespace
@@ -31,8 +29,7 @@ size_t TagcSelectScratchBytes(uint64_t count) {
 Status TagcSelect(const float* values_dev, uint64_t count, uint64_t keep, uint64_t* bitmap_dev,
                   DeviceSpan scratch, const longhaul::cuda::Stream& stream) {
   if (count == 0 || count > kMostValues || keep == 0 || keep > count) {
-    return absl::InvalidArgumentError(
-        fmt::format("tagc: cannot keep {} of {} values", keep, count));
+    return InvalidArgument("tagc: cannot keep {} of {} values", keep, count);
   }
   LH_RETURN_IF_ERROR(CheckTagcMemory(values_dev, alignof(float), "values"));
   LH_RETURN_IF_ERROR(CheckTagcMemory(bitmap_dev, alignof(uint64_t), "a bitmap"));

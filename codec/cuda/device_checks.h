@@ -1,8 +1,6 @@
 // Checks of device memory that a caller names, before a kernel is queued.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -17,9 +15,8 @@ inline Status CheckAligned(std::string_view codec, std::string_view what, const 
   if (memory_dev != nullptr && reinterpret_cast<uintptr_t>(memory_dev) % alignment == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      fmt::format("{}: {} must be in device memory and aligned to {} bytes, got {}", codec, what,
-                  alignment, memory_dev));
+  return InvalidArgument("{}: {} must be in device memory and aligned to {} bytes, got {}", codec,
+                         what, alignment, memory_dev);
 }
 
 }  // namespace longhaul::codec::cuda

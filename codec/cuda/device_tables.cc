@@ -1,7 +1,5 @@
 #include "codec/cuda/device_tables.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -82,8 +80,7 @@ Status DeviceTables::SetCheck(uint64_t check, Stream* stream) {
 Status DeviceTables::CheckRoom(uint64_t tokens) const {
   const uint64_t most = ids_on_host_.span().size() / sizeof(uint32_t);
   if (tokens <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("expected the ids of at most {} tokens, got {}", most, tokens));
+  return InvalidArgument("expected the ids of at most {} tokens, got {}", most, tokens);
 }
 
 Status DeviceTables::Load(const Context& context, Stream* stream) {

@@ -1,7 +1,5 @@
 #include "codec/cuda/message_staging.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <utility>
 
@@ -23,10 +21,10 @@ StatusOr<MessageStaging> MessageStaging::Create(const longhaul::cuda::Device& de
   LH_RETURN_IF_ERROR(CheckShape(shape));
   const size_t record_bytes = codec.cpu().MessageBytes(shape);
   if (record_bytes == 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected a codec that remembers samples and a tensor with elements, got {} "
-                    "and {} x {} x {}",
-                    codec.cpu().name(), shape.samples, shape.tokens, shape.channels));
+    return FailedPrecondition(
+        "expected a codec that remembers samples and a tensor with elements, got {} "
+        "and {} x {} x {}",
+        codec.cpu().name(), shape.samples, shape.tokens, shape.channels);
   }
   LH_ASSIGN_OR_RETURN(Buffers entries, MakeBuffers(device, shape.samples * sizeof(aqsgd::Entry)));
   LH_ASSIGN_OR_RETURN(Buffers records, MakeBuffers(device, shape.samples * record_bytes));

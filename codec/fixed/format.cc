@@ -47,9 +47,9 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters) {
   params.tile = LoadU16(&parameters[2]);
   const auto rounding = static_cast<uint32_t>(parameters[1]);
   if (!Possible(params) || rounding > 1) {
-    return absl::InvalidArgumentError(
-        fmt::format("the blob's parameters of fixed are impossible: bits {}, tile {}, rounding {}",
-                    params.bits, params.tile, rounding));
+    return InvalidArgument(
+        "the blob's parameters of fixed are impossible: bits {}, tile {}, rounding {}", params.bits,
+        params.tile, rounding);
   }
   params.rounding = static_cast<Rounding>(rounding);
   if (ToHeader(params) != parameters) {

@@ -50,9 +50,8 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters) {
   const Params params{.bits = static_cast<uint32_t>(parameters[0]),
                       .block = LoadU16(&parameters[2])};
   if (!Possible(params)) {
-    return absl::InvalidArgumentError(
-        fmt::format("the blob's parameters of gauss are impossible: bits {}, block {}", params.bits,
-                    params.block));
+    return InvalidArgument("the blob's parameters of gauss are impossible: bits {}, block {}",
+                           params.bits, params.block);
   }
   if (ToHeader(params) != parameters) {
     return absl::InvalidArgumentError(

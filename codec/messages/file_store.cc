@@ -45,11 +45,11 @@ Status NoRoom(const FileStoreOptions& options, uint64_t bytes, int error_number)
   if (::statvfs(options.folder.c_str(), &disk) == 0) {
     free = uint64_t{disk.f_bavail} * disk.f_frsize;
   }
-  return absl::ResourceExhaustedError(fmt::format(
+  return ResourceExhausted(
       "no room for the message buffers of {} samples in {}: they take {} ({} bytes), {} ({} bytes) "
       "are free; free some, or choose a codec without buffers",
       options.samples, options.folder, FormatBytes(static_cast<double>(bytes)), bytes,
-      FormatBytes(static_cast<double>(free)), free));
+      FormatBytes(static_cast<double>(free)), free);
 }
 
 }  // namespace
@@ -95,8 +95,8 @@ std::byte* FileStore::RecordAt(uint64_t sample) const {
 StatusOr<std::unique_ptr<FileStore>> FileStore::Open(FileStoreOptions options) {
   if (options.samples == 0 || options.record_bytes == 0 ||
       options.samples > (uint64_t{1} << 62) / (options.record_bytes + kRecordAlignment)) {
-    return absl::InvalidArgumentError(
-        fmt::format("cannot keep {} records of {} bytes", options.samples, options.record_bytes));
+    return InvalidArgument("cannot keep {} records of {} bytes", options.samples,
+                           options.record_bytes);
   }
   LH_RETURN_IF_ERROR(MakeDirectories(options.folder));
   auto store = std::unique_ptr<FileStore>(new FileStore(std::move(options)));
@@ -210,8 +210,7 @@ std::span<const std::byte> FileStore::Read(uint64_t sample) const {
 
 StatusOr<std::span<std::byte>> FileStore::Write(Step step, uint64_t sample) {
   if (step.value() < header()->step) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a step from {} on; {} came", header()->step, step.value()));
+    return InvalidArgument("expected a step from {} on; {} came", header()->step, step.value());
   }
   Status status = journal_.Add(step, sample, Read(sample));
   if (!status.ok()) {

@@ -112,14 +112,14 @@ Status UndoJournal::Replay(Step step, const Restore& restore) const {
   FileHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header != expected) {
-    return absl::DataLossError(fmt::format("{} is no undo journal of this store", path));
+    return DataLoss("{} is no undo journal of this store", path);
   }
   std::vector<size_t> entries;
   for (size_t at = sizeof(FileHeader); bytes.size() - at >= sizeof(EntryHeader);) {
     EntryHeader entry;
     std::memcpy(&entry, bytes.data() + at, sizeof(entry));
     if (entry.has_record > 1) {
-      return absl::DataLossError(fmt::format("{} is damaged at offset {}", path, at));
+      return DataLoss("{} is damaged at offset {}", path, at);
     }
     const size_t record = entry.has_record == 1 ? record_bytes_ : 0;
     const size_t size = sizeof(entry) + record + sizeof(uint64_t);
@@ -127,7 +127,7 @@ Status UndoJournal::Replay(Step step, const Restore& restore) const {
     uint64_t check = 0;
     std::memcpy(&check, bytes.data() + at + sizeof(entry) + record, sizeof(check));
     if (check != Checksum64(bytes.subspan(at, sizeof(entry) + record))) {
-      return absl::DataLossError(fmt::format("{} is damaged at offset {}", path, at));
+      return DataLoss("{} is damaged at offset {}", path, at);
     }
     entries.push_back(at);
     at += size;

@@ -1,7 +1,5 @@
 #include "codec/predict/context.h"
 
-#include <fmt/format.h>
-
 namespace longhaul::codec::predict {
 namespace {
 
@@ -22,9 +20,8 @@ std::string_view Describe(Kind kind) {
 Status CheckShapeOf(const TablesShape& tables, const Params& params, const Shape& shape) {
   const TablesShape needed{tables.vocabulary, shape.channels, params.pairs()};
   if (tables == needed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("expected tables of {} channels and {} pairs, got {} and {}", needed.channels,
-                  needed.pairs, tables.channels, tables.pairs));
+  return InvalidArgument("expected tables of {} channels and {} pairs, got {} and {}",
+                         needed.channels, needed.pairs, tables.channels, tables.pairs);
 }
 
 Status CheckContext(const Context& context, const TablesShape* tables, const Params& params,
@@ -38,9 +35,8 @@ Status CheckContext(const Context& context, const TablesShape* tables, const Par
   LH_RETURN_IF_ERROR(CheckShapeOf(*tables, params, shape));
   if (decodes && context.token_ids.empty()) return absl::OkStatus();
   if (context.token_ids.size() != tokens) {
-    return absl::InvalidArgumentError(
-        fmt::format("predict needs the ids of {} tokens with Context.tables; {} came", tokens,
-                    context.token_ids.size()));
+    return InvalidArgument("predict needs the ids of {} tokens with Context.tables; {} came",
+                           tokens, context.token_ids.size());
   }
   return CheckIds(context.token_ids, tables->vocabulary);
 }
@@ -54,26 +50,24 @@ Front ExpectedFront(const TablesShape* tables, bool learns, uint64_t check) {
 
 Status CheckFront(const Front& front, const Front& expected) {
   if (front.kind != expected.kind) {
-    return absl::InvalidArgumentError(fmt::format("expected a tensor {}; one {} came",
-                                                  Describe(expected.kind), Describe(front.kind)));
+    return InvalidArgument("expected a tensor {}; one {} came", Describe(expected.kind),
+                           Describe(front.kind));
   }
   if (front.id_bytes != expected.id_bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected ids of {} bytes, as the vocabulary has them; {} came",
-                    expected.id_bytes, front.id_bytes));
+    return InvalidArgument("expected ids of {} bytes, as the vocabulary has them; {} came",
+                           expected.id_bytes, front.id_bytes);
   }
   if (front.check == expected.check) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("the two sides' tables of tokens differ: expected the checksum {:016x}, got "
-                  "{:016x}; go on from a checkpoint",
-                  expected.check, front.check));
+  return InvalidArgument(
+      "the two sides' tables of tokens differ: expected the checksum {:016x}, got "
+      "{:016x}; go on from a checkpoint",
+      expected.check, front.check);
 }
 
 Status CheckIds(std::span<const uint32_t> ids, uint32_t vocabulary) {
   for (const uint32_t id : ids) {
     if (id < vocabulary) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("expected ids below {}; {} came", vocabulary, id));
+    return InvalidArgument("expected ids below {}; {} came", vocabulary, id);
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,5 @@
 #include "codec/predict/factory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -154,8 +152,8 @@ Status PredictCodec::Encode(const TensorView& in, const Context& context,
   LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(in.shape)));
   if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
-    return absl::InvalidArgumentError(fmt::format("the output must have {} bytes; it has {}",
-                                                  MaxEncodedBytes(in.shape), out.size()));
+    return InvalidArgument("the output must have {} bytes; it has {}", MaxEncodedBytes(in.shape),
+                           out.size());
   }
   BlobHeader header;
   header.codec = kId;
@@ -206,9 +204,8 @@ Status PredictCodec::Decode(std::span<const std::byte> blob, const Context& cont
     for (uint64_t k = 0; k < TokensOf(shape); ++k) {
       scratch.ids[k] = IdAt(&payload[kFrontBytes], front.id_bytes, k);
       if (!context.token_ids.empty() && context.token_ids[k] != scratch.ids[k]) {
-        return absl::InvalidArgumentError(
-            fmt::format("expected token {} at place {} of the tensor; the blob has {}",
-                        context.token_ids[k], k, scratch.ids[k]));
+        return InvalidArgument("expected token {} at place {} of the tensor; the blob has {}",
+                               context.token_ids[k], k, scratch.ids[k]);
       }
     }
     LH_RETURN_IF_ERROR(CheckIds({scratch.ids, TokensOf(shape)}, tables->vocabulary));
@@ -216,9 +213,9 @@ Status PredictCodec::Decode(std::span<const std::byte> blob, const Context& cont
   const std::span<const std::byte> within = payload.subspan(OtherOffset(shape, front.id_bytes));
   LH_ASSIGN_OR_RETURN(const BlobHeader header_within, ReadOther(within));
   if (header_within.source_dtype != DtypeWithin(front.kind, header.source_dtype)) {
-    return absl::InvalidArgumentError(
-        fmt::format("the blob within a blob of predict is of a tensor of {}, which it cannot be",
-                    ToString(header_within.source_dtype)));
+    return InvalidArgument(
+        "the blob within a blob of predict is of a tensor of {}, which it cannot be",
+        ToString(header_within.source_dtype));
   }
   const bool direct = tables == nullptr || out.dtype == Dtype::kF32;
   const MutableTensorView target =
@@ -245,8 +242,8 @@ StatusOr<CodecPtr> Over(const Params& params, CodecPtr other) {
   if (!other->remembers_samples() && !other->predicts_by_tokens()) {
     return Create(params, std::move(other));
   }
-  return absl::InvalidArgumentError(
-      fmt::format("expected a codec without state after predict's '/', got '{}'", other->name()));
+  return InvalidArgument("expected a codec without state after predict's '/', got '{}'",
+                         other->name());
 }
 
 StatusOr<CodecPtr> Parse(const CodecText& text) {
@@ -260,8 +257,8 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
     if (!parsed || !Possible(params)) return OutOfRange(text, key);
   }
   if (text.other.substr(0, text.other.find_first_of(":/")) == text.name) {
-    return absl::InvalidArgumentError(fmt::format(
-        "'{}/{}': predict does not code the differences of predict", text.text, text.other));
+    return InvalidArgument("'{}/{}': predict does not code the differences of predict", text.text,
+                           text.other);
   }
   LH_ASSIGN_OR_RETURN(CodecPtr other, ParseCodec(text.other));
   return Over(params, std::move(other));
@@ -273,9 +270,9 @@ StatusOr<CodecPtr> FromPayload(const BlobHeader& header, std::span<const std::by
   LH_ASSIGN_OR_RETURN(const BlobHeader within,
                       ReadOther(payload.subspan(OtherOffset(header.shape, front.id_bytes))));
   if (within.codec != OtherCodec(header.parameters) || within.codec == header.codec) {
-    return absl::InvalidArgumentError(
-        fmt::format("a blob of predict with one of {} within, which its header does not announce",
-                    ToString(within.codec)));
+    return InvalidArgument(
+        "a blob of predict with one of {} within, which its header does not announce",
+        ToString(within.codec));
   }
   LH_ASSIGN_OR_RETURN(CodecPtr other, CodecOfHeader(within));
   return Over(params, std::move(other));

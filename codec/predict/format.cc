@@ -63,9 +63,8 @@ void WriteFront(const Front& front, std::byte* payload) {
 
 StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape) {
   if (payload.size() < kFrontBytes + kBlobHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a payload of predict of at least {} bytes, got {}",
-                    kFrontBytes + kBlobHeaderBytes, payload.size()));
+    return InvalidArgument("expected a payload of predict of at least {} bytes, got {}",
+                           kFrontBytes + kBlobHeaderBytes, payload.size());
   }
   Front front;
   std::memcpy(&front.check, payload.data(), sizeof(front.check));
@@ -78,16 +77,15 @@ StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape
       front.kind <= Kind::kLearned && (has_ids ? front.id_bytes == 2 || front.id_bytes == 4
                                                : front.id_bytes == 0 && front.check == 0);
   if (!possible || std::memcmp(again.data(), payload.data(), kFrontBytes) != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("a payload of predict of kind {} with ids of {} bytes is none that an "
-                    "encoder writes",
-                    static_cast<int>(front.kind), front.id_bytes));
+    return InvalidArgument(
+        "a payload of predict of kind {} with ids of {} bytes is none that an "
+        "encoder writes",
+        static_cast<int>(front.kind), front.id_bytes);
   }
   const uint64_t other = OtherOffset(shape, front.id_bytes);
   if (payload.size() < other + kBlobHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a payload of predict with {} ids of at least {} bytes, got {}",
-                    Tokens(shape), other + kBlobHeaderBytes, payload.size()));
+    return InvalidArgument("expected a payload of predict with {} ids of at least {} bytes, got {}",
+                           Tokens(shape), other + kBlobHeaderBytes, payload.size());
   }
   for (uint64_t k = kFrontBytes + Tokens(shape) * front.id_bytes; k < other; ++k) {
     if (payload[k] != std::byte{0})
@@ -100,8 +98,7 @@ StatusOr<BlobHeader> ReadOther(std::span<const std::byte> other) {
   StatusOr<BlobHeader> header = ParseBlobHeader(other);
   if (header.ok()) return header;
   // Its version is this program's where that of the blob around it is.
-  return absl::InvalidArgumentError(
-      fmt::format("the blob within a blob of predict: {}", Message(header.status())));
+  return InvalidArgument("the blob within a blob of predict: {}", Message(header.status()));
 }
 
 void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* section) {

@@ -1,7 +1,5 @@
 #include "codec/predict/tables.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -19,9 +17,9 @@ StatusOr<Tables> Tables::Create(const TablesShape& shape) {
   try {
     return Tables(shape, AlignedBuffer(shape.bytes()));
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        fmt::format("no memory for the {} bytes of tables of {} tokens and {} pairs x {} channels",
-                    shape.bytes(), shape.vocabulary, shape.pairs, shape.channels));
+    return ResourceExhausted(
+        "no memory for the {} bytes of tables of {} tokens and {} pairs x {} channels",
+        shape.bytes(), shape.vocabulary, shape.pairs, shape.channels);
   }
 }
 

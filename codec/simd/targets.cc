@@ -48,8 +48,8 @@ Status UseKernelTarget(std::string_view name) {
     if (hwy::TargetName(target) == name) wanted = target;
   }
   if (wanted == 0 && !name.empty()) {
-    return absl::InvalidArgumentError(fmt::format("this CPU has no kernels for '{}' (it has: {})",
-                                                  name, fmt::join(KernelTargets(), ", ")));
+    return InvalidArgument("this CPU has no kernels for '{}' (it has: {})", name,
+                           fmt::join(KernelTargets(), ", "));
   }
   hwy::SetSupportedTargetsForTest(wanted);
   // What was chosen before is kept otherwise.

@@ -9,25 +9,23 @@ namespace {
 
 Status CheckParams(const Params& params) {
   if (Possible(params)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("expected a format of taco and blocks of 32, 64, 128, 256 or 512, got format {}, "
-                  "blocks of {}",
-                  static_cast<int>(params.format), params.block));
+  return InvalidArgument(
+      "expected a format of taco and blocks of 32, 64, 128, 256 or 512, got format {}, "
+      "blocks of {}",
+      static_cast<int>(params.format), params.block);
 }
 
 Status CheckElements(std::string_view what, const void* data, Dtype dtype, uint64_t elements) {
   if (dtype < Dtype::kF32 || dtype > Dtype::kBf16) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a dtype of 1 to 3, got {}", static_cast<int>(dtype)));
+    return InvalidArgument("expected a dtype of 1 to 3, got {}", static_cast<int>(dtype));
   }
   if (elements > kMaxElements) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most 2^32 elements, got {}", elements));
+    return InvalidArgument("expected at most 2^32 elements, got {}", elements);
   }
   if (elements == 0) return absl::OkStatus();
   if (data == nullptr || reinterpret_cast<uintptr_t>(data) % BytesPerElement(dtype) != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} aligned to {} bytes, got {}", what, BytesPerElement(dtype), data));
+    return InvalidArgument("expected {} aligned to {} bytes, got {}", what, BytesPerElement(dtype),
+                           data);
   }
   return absl::OkStatus();
 }
@@ -36,9 +34,8 @@ Status CheckPayload(std::string_view what, const void* data, uint64_t bytes, uin
   if (needed == 0) return absl::OkStatus();
   if (data == nullptr || bytes < needed ||
       reinterpret_cast<uintptr_t>(data) % kTacoAlignment != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} of {} bytes aligned to {}, got {} bytes at {}", what, needed,
-                    kTacoAlignment, bytes, data));
+    return InvalidArgument("expected {} of {} bytes aligned to {}, got {} bytes at {}", what,
+                           needed, kTacoAlignment, bytes, data);
   }
   return absl::OkStatus();
 }
@@ -57,10 +54,10 @@ Status CheckReduce(const TacoReduceArgs& args) {
   const uint64_t bytes = TacoPayloadBytes(args.elements, args.params);
   if (args.parts.size() < kMinTacoParts || args.parts.size() > kMaxTacoParts ||
       (args.own >= args.parts.size() && args.own != TacoReduceArgs::kNoneIsOwn)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} to {} parts, at most one of them the own one, got {}, the own one "
-                    "{}",
-                    kMinTacoParts, kMaxTacoParts, args.parts.size(), args.own));
+    return InvalidArgument(
+        "expected {} to {} parts, at most one of them the own one, got {}, the own one "
+        "{}",
+        kMinTacoParts, kMaxTacoParts, args.parts.size(), args.own);
   }
   for (size_t part = 0; part < args.parts.size(); ++part) {
     const std::string what = fmt::format("part {}", part);

@@ -49,10 +49,10 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters) {
   const Params params{.format = static_cast<Format>(parameters[0]),
                       .block = LoadU16(&parameters[2])};
   if (!Possible(params) || ToHeader(params) != parameters) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected the blob's parameters of taco to be a format of 1 to 3, a block of 32, "
         "64, 128, 256 or 512, and zeros; got format {}, block {}",
-        static_cast<int>(parameters[0]), params.block));
+        static_cast<int>(parameters[0]), params.block);
   }
   return params;
 }

@@ -102,9 +102,9 @@ StatusOr<Params> FromHeader(const CodecParameters& parameters) {
   params.tile = LoadU16(&parameters[12]);
   params.rounding = static_cast<Rounding>(parameters[14]);
   if (std::signbit(params.tau) || !Possible(params) || ToHeader(params) != parameters) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "the blob's parameters of tah are impossible: p {}/65536, tile {}, alloc {}, tau {}",
-        params.p_65536, params.tile, params.alloc, params.tau));
+        params.p_65536, params.tile, params.alloc, params.tau);
   }
   return params;
 }

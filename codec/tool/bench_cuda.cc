@@ -82,7 +82,7 @@ Status ExpectNoFault(const Set& set, Stream* stream) {
   LH_RETURN_IF_ERROR(copied.Record(*stream));
   LH_RETURN_IF_ERROR(copied.Await(Deadline::After(absl::Minutes(1))));
   if (fault == 0) return absl::OkStatus();
-  return absl::InternalError(fmt::format("a decoder found the fault {} in a blob", fault));
+  return Internal("a decoder found the fault {} in a blob", fault);
 }
 
 // Both sides of a boundary for predict; of others, nothing.

@@ -1,7 +1,5 @@
 #include "codec/tool/bench_data.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/philox.h"
@@ -29,9 +27,9 @@ StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channel
   const uint64_t most = elements / samples;
   const auto width = static_cast<uint32_t>(std::min<uint64_t>(channels, most));
   if (width == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at least one element a sample; {} elements are to be {} samples",
-                    elements, samples));
+    return InvalidArgument(
+        "expected at least one element a sample; {} elements are to be {} samples", elements,
+        samples);
   }
   return Shape{samples, static_cast<uint32_t>(most / width), width};
 }

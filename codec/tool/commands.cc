@@ -53,24 +53,23 @@ Status CheckSize(const Codec& codec, const Shape& shape, uint64_t bytes) {
   const uint64_t least = codec.MinEncodedBytes(shape);
   const uint64_t most = codec.MaxEncodedBytes(shape);
   if (bytes >= least && bytes <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
+  return InvalidArgument(
       "a blob of {} with its shape has {} bytes; the file has {}", codec.name(),
-      least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most), bytes));
+      least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most), bytes);
 }
 
 // What both sides remember then is in the contexts' messages.
 Status SendPrevious(const Codec& codec, const ToolOptions& options, const Shape& shape,
                     const Context& sender, const Context& receiver) {
   if (codec.MessageBytes(shape) == 0) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--previous is for codecs that remember what was sent; {} does not", codec.name()));
+    return InvalidArgument("--previous is for codecs that remember what was sent; {} does not",
+                           codec.name());
   }
   LH_ASSIGN_OR_RETURN(const NpyArray previous,
                       ReadArray(options.previous, options.dtype == Dtype::kBf16));
   if (previous.shape != shape) {
-    return absl::InvalidArgumentError(fmt::format("{}: expected a shape of {} as {} has; it has {}",
-                                                  options.previous, FormatShape(shape),
-                                                  options.input, FormatShape(previous.shape)));
+    return InvalidArgument("{}: expected a shape of {} as {} has; it has {}", options.previous,
+                           FormatShape(shape), options.input, FormatShape(previous.shape));
   }
   LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(codec, previous, sender));
   return DecodeArray(codec, encoded.bytes(), shape, Dtype::kF32, receiver).status();

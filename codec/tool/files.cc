@@ -1,7 +1,5 @@
 #include "codec/tool/files.h"
 
-#include <fmt/format.h>
-
 #include "base/file.h"
 
 namespace longhaul::codec {
@@ -16,8 +14,8 @@ StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16) {
 StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype) {
   LH_ASSIGN_OR_RETURN(NpyArray array, ReadArray(path, dtype == Dtype::kBf16));
   if (dtype.has_value() && array.dtype != *dtype) {
-    return absl::InvalidArgumentError(fmt::format("{}: expected {} as --dtype says; it has {}",
-                                                  path, ToString(*dtype), ToString(array.dtype)));
+    return InvalidArgument("{}: expected {} as --dtype says; it has {}", path, ToString(*dtype),
+                           ToString(array.dtype));
   }
   return array;
 }

@@ -1,7 +1,5 @@
 #include "codec/tool/samples.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cmath>
 #include <functional>
@@ -68,8 +66,7 @@ StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options) {
   for (const std::string& path : options.inputs) {
     LH_ASSIGN_OR_RETURN(NpyArray array, ReadInput(path, options.dtype));
     if (array.shape.elements() == 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: expected an array with elements; it has none", path));
+      return InvalidArgument("{}: expected an array with elements; it has none", path);
     }
     samples.push_back({path, std::move(array)});
   }

@@ -1,7 +1,5 @@
 #include "codec/zip/factory.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <string>
 
@@ -38,8 +36,8 @@ class ZipCodec final : public Codec {
     if (result == nullptr) return absl::InvalidArgumentError("the result is a null pointer");
     LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
     if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
-      return absl::InvalidArgumentError(fmt::format("the output must have {} bytes; it has {}",
-                                                    MaxEncodedBytes(in.shape), out.size()));
+      return InvalidArgument("the output must have {} bytes; it has {}", MaxEncodedBytes(in.shape),
+                             out.size());
     }
     BlobHeader header;
     header.codec = kId;

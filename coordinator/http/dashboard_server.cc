@@ -108,7 +108,7 @@ StatusOr<uint64_t> Number(const httplib::Request& request, const std::string& na
   if (!request.has_param(name)) return otherwise;
   uint64_t value = 0;
   if (absl::SimpleAtoi(request.get_param_value(name), &value)) return value;
-  return absl::InvalidArgumentError(fmt::format("{}: expected a number from 0", name));
+  return InvalidArgument("{}: expected a number from 0", name);
 }
 
 StatusOr<CurveWindow> WindowOf(const httplib::Request& request) {
@@ -117,8 +117,8 @@ StatusOr<CurveWindow> WindowOf(const httplib::Request& request) {
   LH_ASSIGN_OR_RETURN(window.last, Number(request, "last", window.last));
   LH_ASSIGN_OR_RETURN(window.points, Number(request, "points", window.points));
   if (window.points < 4 || window.points > CurveWindow::kMostPoints) {
-    return absl::InvalidArgumentError(
-        fmt::format("points: expected 4 to {}, got {}", CurveWindow::kMostPoints, window.points));
+    return InvalidArgument("points: expected 4 to {}, got {}", CurveWindow::kMostPoints,
+                           window.points);
   }
   return window;
 }
@@ -215,11 +215,11 @@ struct DashboardServer::Impl {
 Status CheckDashboardAddress(const std::string& listen) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(listen));
   if (IsLoopback(wanted.host)) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "the dashboard would show everybody who reaches {} all runs, without encryption. Let it "
       "listen on 127.0.0.1, and look at it from elsewhere through `ssh -L 8080:127.0.0.1:{} "
       "HOST`",
-      wanted.host, wanted.port == 0 ? 8080 : wanted.port));
+      wanted.host, wanted.port == 0 ? 8080 : wanted.port);
 }
 
 Status DashboardServer::Impl::Bind() {
@@ -241,10 +241,10 @@ Status DashboardServer::Impl::Bind() {
   }
   if (bound.port == 0 ||
       (ParseHostPort(options.listen)->port != 0 && !server.bind_to_port(bound.host, bound.port))) {
-    return absl::UnavailableError(fmt::format(
+    return Unavailable(
         "the dashboard cannot listen on {}: another program has the port, or the address is not "
         "this machine's",
-        options.listen));
+        options.listen);
   }
   address = ToString(bound);
   return absl::OkStatus();
@@ -332,9 +332,9 @@ void DashboardServer::Impl::AddReports() {
 void DashboardServer::Impl::Follow(const httplib::Request& request, httplib::Response* response) {
   if (streams.fetch_add(1) >= kStreams) {
     streams.fetch_sub(1);
-    return Fail(absl::ResourceExhaustedError(fmt::format(
-                    "{} pages follow this coordinator already; close one of them", kStreams)),
-                response);
+    return Fail(
+        ResourceExhausted("{} pages follow this coordinator already; close one of them", kStreams),
+        response);
   }
   const auto follower = std::make_shared<Follower>(&api, request.get_param_value("run"));
   response->set_chunked_content_provider(

@@ -29,7 +29,7 @@ StatusOr<std::map<std::string, int64_t>> List(const std::string& folder) {
   std::error_code error;
   std::filesystem::directory_iterator entries(folder, error);
   if (error) {
-    return absl::UnavailableError(fmt::format("reports in {}: {}", folder, error.message()));
+    return Unavailable("reports in {}: {}", folder, error.message());
   }
   for (const std::filesystem::directory_iterator end; entries != end && !error;
        entries.increment(error)) {
@@ -45,7 +45,7 @@ StatusOr<std::map<std::string, int64_t>> List(const std::string& folder) {
         std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
   }
   if (error) {
-    return absl::UnavailableError(fmt::format("reports in {}: {}", folder, error.message()));
+    return Unavailable("reports in {}: {}", folder, error.message());
   }
   return reports;
 }
@@ -57,12 +57,11 @@ StatusOr<std::string> ReadRegularFile(const std::string& path) {
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", path), errno);
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(fmt::format("expected {} to be a file", path));
+    return InvalidArgument("expected {} to be a file", path);
   }
   if (info.st_size > static_cast<off_t>(kMostReportBytes)) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{} has {} bytes; the dashboard shows reports of at most {}", path,
-                    info.st_size, kMostReportBytes));
+    return ResourceExhausted("{} has {} bytes; the dashboard shows reports of at most {}", path,
+                             info.st_size, kMostReportBytes);
   }
   std::string contents(static_cast<size_t>(info.st_size), '\0');
   size_t got = 0;
@@ -94,7 +93,7 @@ StatusOr<std::string> ReadReport(const std::string& folder, std::string_view nam
   LH_ASSIGN_OR_RETURN(const auto reports, List(folder));
   // A name that is listed cannot lead out of the folder.
   if (!reports.contains(std::string(name))) {
-    return absl::NotFoundError(fmt::format("there is no report '{}'", name));
+    return NotFound("there is no report '{}'", name);
   }
   return ReadRegularFile(folder + "/" + std::string(name) + "/" + kReport);
 }

@@ -1,7 +1,5 @@
 #include "coordinator/rpc/control_service.h"
 
-#include <fmt/core.h>
-
 #include <memory>
 #include <utility>
 
@@ -80,9 +78,8 @@ grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
   }
   if (request->sha256_size() > kMaxBlobsAsked) {
-    return Answer(context, absl::InvalidArgumentError(
-                               fmt::format("expected at most {} hashes in a question, got {}",
-                                           kMaxBlobsAsked, request->sha256_size())));
+    return Answer(context, InvalidArgument("expected at most {} hashes in a question, got {}",
+                                           kMaxBlobsAsked, request->sha256_size()));
   }
   // What others have sent is missing like what nobody has.
   const OwnBlobs::Test own = own_blobs_->Of(*caller);

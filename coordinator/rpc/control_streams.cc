@@ -1,6 +1,4 @@
 // The streaming calls of ControlService.
-#include <fmt/core.h>
-
 #include <utility>
 #include <vector>
 
@@ -24,8 +22,8 @@ bool IsEnded(const v1::RunStatus& run) {
 
 Status RoomForFollower(Shell* shell) {
   if (shell->notifier().size() < kMaxFollowers) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
-      "{} callers follow runs, events or logs already; try again later", kMaxFollowers));
+  return ResourceExhausted("{} callers follow runs, events or logs already; try again later",
+                           kMaxFollowers);
 }
 
 // Pages of the store, in order. `fetch(after)` gives a page, `key(message)` what the next one comes

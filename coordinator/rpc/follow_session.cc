@@ -117,9 +117,9 @@ void FollowSession::TakeLocked() {
       if (std::exchange(greeted_, true)) break;
       address_ = ReachedAt(incoming_.hello().address(), PeerHost(call_->context()));
       if (incoming_.hello().version() != followed_.version) {
-        EndLocked(absl::FailedPreconditionError(fmt::format(
+        EndLocked(FailedPrecondition(
             "a standby has to be of the coordinator's version, which is {}; this one has {}",
-            followed_.version, incoming_.hello().version())));
+            followed_.version, incoming_.hello().version()));
         return;
       }
       // Begin copies the store, which takes long: not on the thread that moves messages.
@@ -238,9 +238,9 @@ void FollowSession::Await(uint64_t number) {
     return !live_ || end_.has_value() || has_change_ >= number;
   });
   if (known) return;
-  EndLocked(absl::DeadlineExceededError(
-      fmt::format("the standby had a change for {} and did not say that it has stored it",
-                  absl::FormatDuration(kPatience))));
+  EndLocked(
+      DeadlineExceeded("the standby had a change for {} and did not say that it has stored it",
+                       absl::FormatDuration(kPatience)));
 }
 
 void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes) {
@@ -270,8 +270,8 @@ void FollowSession::Beat() {
   const std::lock_guard lock(mutex_);
   if (end_) return;
   if (begun_ && Now() - heard_ > kPatience) {
-    EndLocked(absl::DeadlineExceededError(
-        fmt::format("the standby has said nothing for {}", absl::FormatDuration(kPatience))));
+    EndLocked(
+        DeadlineExceeded("the standby has said nothing for {}", absl::FormatDuration(kPatience)));
     return;
   }
   workers_ = {message.beat().worker_ids().begin(), message.beat().worker_ids().end()};
@@ -291,8 +291,8 @@ void FollowSession::PushLocked(v1::FollowedMessage message) {
   if (end_) return;
   outgoing_bytes_ += message.ByteSizeLong();
   if (outgoing_bytes_ > kMaxOutgoingBytes) {
-    EndLocked(absl::ResourceExhaustedError(fmt::format(
-        "{} MiB wait to be sent to the standby; it does not keep up", kMaxOutgoingBytes >> 20)));
+    EndLocked(ResourceExhausted("{} MiB wait to be sent to the standby; it does not keep up",
+                                kMaxOutgoingBytes >> 20));
     return;
   }
   outgoing_.push_back(std::move(message));

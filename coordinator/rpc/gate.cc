@@ -42,9 +42,9 @@ StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) 
     const MayBe may{.blob = naming.named || listed, .copy = naming.copied};
     if (may.blob || may.copy) return may;
     if (!naming.connected) {
-      return absl::UnavailableError(
-          fmt::format("the worker {} has not said hello to this coordinator; try again after that",
-                      caller.member->name));
+      return Unavailable(
+          "the worker {} has not said hello to this coordinator; try again after that",
+          caller.member->name);
     }
   }
   return absl::PermissionDeniedError(

@@ -13,8 +13,7 @@ namespace longhaul::coordinator {
 namespace {
 
 Status TooMany(std::string_view what, size_t most, size_t came) {
-  return absl::InvalidArgumentError(
-      fmt::format("expected at most {} {}, got {}", most, what, came));
+  return InvalidArgument("expected at most {} {}, got {}", most, what, came);
 }
 
 void Tidy(std::string* text, size_t limit) {
@@ -30,10 +29,10 @@ Status CheckRelayAddress(const std::string& address) {
       address == Printable(address, kMaxHelloTextBytes)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      fmt::format("expected host:port as the address of a worker's relay, got '{}'; start the "
-                  "worker with --relay-advertise host:port, where others reach the relay",
-                  Printable(address, kMaxHelloTextBytes)));
+  return InvalidArgument(
+      "expected host:port as the address of a worker's relay, got '{}'; start the "
+      "worker with --relay-advertise host:port, where others reach the relay",
+      Printable(address, kMaxHelloTextBytes));
 }
 
 }  // namespace
@@ -124,17 +123,15 @@ Status AdmitSubmit(const v1::SubmitRequest& request) {
   if (request.has_assumed_line_bits_per_second() &&
       (request.assumed_line_bits_per_second() == 0 ||
        request.assumed_line_bits_per_second() > kMaxAssumedBitsPerSecond)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected an assumed rate of 1 to {} bits a second, got {}",
-                    kMaxAssumedBitsPerSecond, request.assumed_line_bits_per_second()));
+    return InvalidArgument("expected an assumed rate of 1 to {} bits a second, got {}",
+                           kMaxAssumedBitsPerSecond, request.assumed_line_bits_per_second());
   }
   // Negated, so that NaN is refused.
   if (request.has_assumed_delay_seconds() &&
       !(request.assumed_delay_seconds() >= 0 &&
         request.assumed_delay_seconds() <= kMaxAssumedDelaySeconds)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected an assumed delay of 0 to {} seconds, got {}", kMaxAssumedDelaySeconds,
-                    request.assumed_delay_seconds()));
+    return InvalidArgument("expected an assumed delay of 0 to {} seconds, got {}",
+                           kMaxAssumedDelaySeconds, request.assumed_delay_seconds());
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,5 @@
 #include "coordinator/rpc/member_service.h"
 
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -57,10 +55,10 @@ Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& requ
   if (members_ == nullptr) return NoMembers();
   LH_ASSIGN_OR_RETURN(const std::string key, RequestedKey(request_pem));
   if (key != caller.key_sha256) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a request for the key that {} has, got one for another key; whoever "
-                    "wants another joins again with a join token",
-                    caller.member->name));
+    return InvalidArgument(
+        "expected a request for the key that {} has, got one for another key; whoever "
+        "wants another joins again with a join token",
+        caller.member->name);
   }
   const absl::Time now = absl::Now();
   LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
@@ -86,8 +84,7 @@ StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& r
     return absl::InvalidArgumentError("expected a time of 1 s to a year for a join token");
   }
   if (request.uses() == 0 || request.uses() > kMostTokenUses) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected 1 to {} uses of a join token", kMostTokenUses));
+    return InvalidArgument("expected 1 to {} uses of a join token", kMostTokenUses);
   }
   JoinToken token = NewJoinToken(role, authority_->fingerprint());
   const absl::Time now = absl::Now();

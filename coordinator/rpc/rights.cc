@@ -1,7 +1,5 @@
 #include "coordinator/rpc/rights.h"
 
-#include <fmt/core.h>
-
 #include <array>
 #include <cstddef>
 
@@ -67,8 +65,8 @@ Status CheckRole(const Caller& caller, Call call) {
                    : role == Role::kUser ? right.user
                                          : right.admin;
   if (may) return absl::OkStatus();
-  return absl::PermissionDeniedError(fmt::format("{} has the role {}, which may not call {}",
-                                                 caller.member->name, ToString(role), right.name));
+  return PermissionDenied("{} has the role {}, which may not call {}", caller.member->name,
+                          ToString(role), right.name);
 }
 
 bool MayAll(const Caller& caller) {
@@ -77,9 +75,8 @@ bool MayAll(const Caller& caller) {
 
 Status CheckOwner(const Caller& caller, const v1::RunStatus& run) {
   if (MayAll(caller) || run.owner() == caller.member->name) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      fmt::format("run {} is not of {}, but of {}", run.run_id(), caller.member->name,
-                  run.owner().empty() ? std::string("nobody but the admins") : run.owner()));
+  return PermissionDenied("run {} is not of {}, but of {}", run.run_id(), caller.member->name,
+                          run.owner().empty() ? std::string("nobody but the admins") : run.owner());
 }
 
 }  // namespace longhaul::coordinator

@@ -89,23 +89,22 @@ std::string TokenFile(const ServerOptions& options) {
 Status CheckTokenFile(const std::string& path, const Authority& authority, Role role) {
   LH_ASSIGN_OR_RETURN(const std::string text, LoadToken(path));
   if (!IsJoinToken(text)) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} holds a token of the kind that is sent without encryption. Remove it, and it will hold "
         "a join token instead; or say --insecure to go without TLS",
-        path));
+        path);
   }
   const StatusOr<JoinToken> token = ParseJoinToken(text);
   if (!token.ok()) return Annotate(token.status(), path);
   if (token->fingerprint != authority.fingerprint()) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} holds a join token of another authority than this state directory's; remove it, and it "
         "will hold one of this",
-        path));
+        path);
   }
   if (token->role == role) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("{} holds a join token for the role {}, not {}; name another file", path,
-                  ToString(token->role), ToString(role)));
+  return FailedPrecondition("{} holds a join token for the role {}, not {}; name another file",
+                            path, ToString(token->role), ToString(role));
 }
 
 }  // namespace
@@ -164,11 +163,11 @@ Status CoordinatorServer::Impl::Lead(const ServerOptions& options) {
     return leadership->failure();
   }
   if (record.standby_is_stale) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format(
+  return Unavailable(
       "the standby {} had all that this coordinator has, and may have taken over; it cannot be "
       "asked: {}. Start it, with --standby if it has not taken over, then this one; if it is gone "
       "for good, --force serves without it",
-      record.standby, Message(other.status())));
+      record.standby, Message(other.status()));
 }
 
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
@@ -274,10 +273,10 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
     const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(options.listen));
   if (options.insecure && options.token.empty() && !IsLoopback(wanted.host)) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "listening on {} with --insecure would let everybody on the network command the workers: "
         "leave --insecure out, or give a token file with --token-file, or listen on 127.0.0.1",
-        options.listen));
+        options.listen);
   }
   std::unique_ptr<CoordinatorServer> coordinator(new CoordinatorServer(std::make_unique<Impl>()));
   LH_RETURN_IF_ERROR(coordinator->impl_->OpenState(options));

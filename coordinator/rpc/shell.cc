@@ -1,7 +1,5 @@
 #include "coordinator/rpc/shell.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <type_traits>
 #include <variant>
@@ -105,8 +103,8 @@ StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::He
   const std::lock_guard lock(mutex_);
   if (stopping_) return Stopping();
   if (sessions_.size() >= kMaxSessions) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "this coordinator serves at most {} workers, and so many are connected", kMaxSessions));
+    return ResourceExhausted(
+        "this coordinator serves at most {} workers, and so many are connected", kMaxSessions);
   }
   // One lock for both: the state must hear of the session before anything that the session says.
   const SessionId session(++last_session_);
@@ -140,8 +138,8 @@ RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::D
                      const std::function<Event(RequestId)>& make_event) {
   const RequestId id(++last_request_);
   if (calls->size() >= kMaxPendingCalls) {
-    done(absl::ResourceExhaustedError(fmt::format(
-        "{} calls of this kind are waiting already; try again later", kMaxPendingCalls)));
+    done(ResourceExhausted("{} calls of this kind are waiting already; try again later",
+                           kMaxPendingCalls));
     return id;
   }
   // Before the event: the loop may answer it at once.

@@ -1,7 +1,5 @@
 #include "coordinator/rpc/standby_service.h"
 
-#include <fmt/core.h>
-
 #include "base/address.h"
 #include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/send_blob.h"
@@ -50,8 +48,8 @@ grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,
   Status status = CheckEncrypted(*caller);
   const uint64_t term = followed_.leadership->term();
   if (status.ok() && request->term() <= term) {
-    status = absl::FailedPreconditionError(
-        fmt::format("this coordinator has term {}, the caller {}", term, request->term()));
+    status =
+        FailedPrecondition("this coordinator has term {}, the caller {}", term, request->term());
   }
   if (status.ok()) {
     followed_.leadership->Yield(request->term(), ReachedAt(request->address(), PeerHost(*context)));

@@ -14,7 +14,7 @@ namespace {
 
 // As BlobStore::OpenBlob says it of one that is not there.
 Status NotHere(const std::string& sha256) {
-  return absl::NotFoundError(fmt::format("the coordinator has no blob {}", sha256));
+  return NotFound("the coordinator has no blob {}", sha256);
 }
 
 // From now on no garbage collection takes the blob before the run that is submitted names it.
@@ -22,15 +22,15 @@ Status CheckBlob(const std::string& sha256, const BlobStore& blobs, const Nameab
   if (!nameable.all && IsSha256Hex(sha256) && !nameable.own(sha256)) return NotHere(sha256);
   LH_RETURN_IF_ERROR(blobs.OpenBlob(sha256).status());
   if (blobs.Claim(sha256)) return absl::OkStatus();
-  return absl::NotFoundError(fmt::format("the coordinator has no blob {} any more", sha256));
+  return NotFound("the coordinator has no blob {} any more", sha256);
 }
 
 Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs, const Nameable& nameable) {
   LH_RETURN_IF_ERROR(CheckBlob(file.sha256(), blobs, nameable));
   LH_ASSIGN_OR_RETURN(const BlobReader blob, blobs.OpenBlob(file.sha256()));
   if (blob.size() != file.bytes()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "its size is given as {} bytes, the coordinator has {} bytes", file.bytes(), blob.size()));
+    return InvalidArgument("its size is given as {} bytes, the coordinator has {} bytes",
+                           file.bytes(), blob.size());
   }
   return absl::OkStatus();
 }
@@ -79,8 +79,8 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
     if (!status.ok()) missing += fmt::format("\nthe list of data sets: {}", Message(status));
   }
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(
-        fmt::format("data files have to be uploaded before the run is submitted:{}", missing));
+    return FailedPrecondition("data files have to be uploaded before the run is submitted:{}",
+                              missing);
   }
   if (!spec.data.sets.empty()) return spec;
   // A tokenizer makes at most one token of a byte; the real count is checked when it is known.

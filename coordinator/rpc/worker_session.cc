@@ -24,9 +24,8 @@ WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate, const Leader
     if (late == nullptr) return;
     const std::lock_guard lock(late->mutex_);
     if (late->id_.has_value()) return;
-    late->EndLocked(absl::DeadlineExceededError(
-        fmt::format("no hello within {} s of the session's start; dial again",
-                    absl::ToInt64Seconds(hello_timeout))));
+    late->EndLocked(DeadlineExceeded("no hello within {} s of the session's start; dial again",
+                                     absl::ToInt64Seconds(hello_timeout)));
   });
   raw->self_ = std::move(session);
   raw->StartRead(&raw->incoming_);
@@ -68,15 +67,13 @@ Status WorkerSession::TakeHello() {
   if (end_.has_value()) return absl::OkStatus();
   // A worker's word ends no coordinator: the fencer asks the other one.
   if (incoming_.hello().term() > leadership_->term()) {
-    return absl::UnavailableError(
-        fmt::format("this coordinator has term {}, and this worker knows one of term {}",
-                    leadership_->term(), incoming_.hello().term()));
+    return Unavailable("this coordinator has term {}, and this worker knows one of term {}",
+                       leadership_->term(), incoming_.hello().term());
   }
   LH_RETURN_IF_ERROR(AdmitHello(incoming_.mutable_hello()));
   if (caller_.member && caller_.member->worker_id != incoming_.hello().worker_id()) {
-    return absl::PermissionDeniedError(
-        fmt::format("the certificate of {} is for another worker's id than this hello has",
-                    caller_.member->name));
+    return PermissionDenied("the certificate of {} is for another worker's id than this hello has",
+                            caller_.member->name);
   }
   // A worker can choose its own name in the hello, so the certificate's name replaces it.
   if (caller_.member) incoming_.mutable_hello()->set_name(caller_.member->name);
@@ -136,8 +133,8 @@ void WorkerSession::Send(v1::WorkerCommand command) {
   const std::lock_guard lock(mutex_);
   if (end_.has_value() || close_after_sending_.has_value()) return;
   if (outgoing_.size() >= kMaxOutgoing) {
-    EndLocked(absl::ResourceExhaustedError(
-        fmt::format("{} commands wait to be read by this worker; dial again", kMaxOutgoing)));
+    EndLocked(
+        ResourceExhausted("{} commands wait to be read by this worker; dial again", kMaxOutgoing));
     return;
   }
   command.set_term(leadership_->term());

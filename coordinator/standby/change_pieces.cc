@@ -1,7 +1,5 @@
 #include "coordinator/standby/change_pieces.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "proto/rpc/channel.h"
@@ -24,8 +22,8 @@ std::vector<v1::StoreChangePiece> CutChange(const v1::StoreChange& change) {
 StatusOr<std::optional<v1::StoreChange>> ChangeJoiner::Add(const v1::StoreChangePiece& piece) {
   if (piece.bytes().size() > kMaxChangeBytes - bytes_.size()) {
     bytes_.clear();
-    return absl::DataLossError(fmt::format(
-        "a change of the store has more than the {} MiB that one may have", kMaxChangeBytes >> 20));
+    return DataLoss("a change of the store has more than the {} MiB that one may have",
+                    kMaxChangeBytes >> 20);
   }
   bytes_ += piece.bytes();
   if (!piece.ends()) return std::nullopt;

@@ -245,10 +245,10 @@ Status Follower::TakeBegin(const v1::FollowedMessage::Begin& begin) {
   {
     const std::lock_guard lock(mutex_);
     if (begin.term() < record_.term) {
-      return absl::FailedPreconditionError(
-          fmt::format("it has term {}, and this standby's copy is of term {}: another coordinator "
-                      "has taken over from it",
-                      begin.term(), record_.term));
+      return FailedPrecondition(
+          "it has term {}, and this standby's copy is of term {}: another coordinator "
+          "has taken over from it",
+          begin.term(), record_.term);
     }
     record_.term = begin.term();
     said_gone_ = false;

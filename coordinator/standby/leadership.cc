@@ -64,8 +64,7 @@ StatusOr<LeadershipRecord> ParseLeadership(std::string_view text) {
   }
   const auto known = std::ranges::find(kRoles, role, &decltype(kRoles)::value_type::second);
   if (known == kRoles.end()) {
-    return absl::DataLossError(
-        fmt::format("expected the role coordinator, standby or fenced, got '{}'", role));
+    return DataLoss("expected the role coordinator, standby or fenced, got '{}'", role);
   }
   record.role = known->first;
   if (record.term == 0) return absl::DataLossError("expected a term of 1 or more, got 0");
@@ -79,10 +78,10 @@ StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir) {
   LH_RETURN_IF_ERROR(text.status());
   StatusOr<LeadershipRecord> record = ParseLeadership(*text);
   if (record.ok()) return record;
-  return absl::DataLossError(
-      fmt::format("{} is damaged ({}); put a copy of it back, or delete it where no other "
-                  "coordinator has ever followed this one",
-                  path, Message(record.status())));
+  return DataLoss(
+      "{} is damaged ({}); put a copy of it back, or delete it where no other "
+      "coordinator has ever followed this one",
+      path, Message(record.status()));
 }
 
 Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record) {
@@ -102,17 +101,17 @@ StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim cla
     return record;
   }
   if (claim == Claim::kOwn && record.role == LeaderRole::kFenced) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "another coordinator has taken over: {}. The records here are older. Start this one with "
         "--standby HOST:PORT of that one, and it follows it; --force lets it serve with what it "
         "has, when the other is gone for good",
-        NameOf(record)));
+        NameOf(record));
   }
   if (claim == Claim::kOwn) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "this is the state directory of a standby of {0}{1}. Start it with --standby {0}, and it "
         "follows that one; --force takes over from it now",
-        record.predecessor, record.whole ? "" : ", which had not all that its coordinator has"));
+        record.predecessor, record.whole ? "" : ", which had not all that its coordinator has");
   }
   LeadershipRecord leads{.term = forced ? TermOfForce(record.term, now) : record.term + 1};
   // Who is forced aside is told, too.
@@ -131,10 +130,10 @@ void Leadership::Yield(uint64_t newer_term, const std::string& successor) {
   const std::lock_guard lock(mutex_);
   if (newer_term <= record_.term) return;
   record_ = {.role = LeaderRole::kFenced, .term = newer_term, .successor = successor};
-  failure_ = absl::FailedPreconditionError(fmt::format(
+  failure_ = FailedPrecondition(
       "another coordinator has taken over: {}; this one, of term {}, ends. Start it with --standby "
       "HOST:PORT of that one, and it follows it",
-      NameOf(record_), term_));
+      NameOf(record_), term_);
   Write();
 }
 

@@ -31,10 +31,10 @@ Status CheckReplaceable(const std::string& state_dir) {
                       sqlite::Database::Open(StoreIn(state_dir), SQLITE_OPEN_READONLY));
   LH_ASSIGN_OR_RETURN(const int64_t runs, store.QueryInt("SELECT count(*) FROM runs"));
   if (runs == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("{} is the state directory of a coordinator that was not taken over from, and "
-                  "has {} runs, which following another would replace; give another --state-dir",
-                  state_dir, runs));
+  return FailedPrecondition(
+      "{} is the state directory of a coordinator that was not taken over from, and "
+      "has {} runs, which following another would replace; give another --state-dir",
+      state_dir, runs);
 }
 
 }  // namespace
@@ -96,8 +96,7 @@ Status StateCopy::Complete() {
 
 Status StateCopy::Replay(const v1::StoreChange& change) {
   if (!database_ || change.number() != last_change_ + 1) {
-    return absl::DataLossError(
-        fmt::format("change {} of the store came behind change {}", change.number(), last_change_));
+    return DataLoss("change {} of the store came behind change {}", change.number(), last_change_);
   }
   LH_RETURN_IF_ERROR(database_->Replay(change));
   last_change_ = change.number();

@@ -77,26 +77,26 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
     differences.Compare("group.tensor", before.group.tensor, spec.group.tensor);
   }
   if (differences.text().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "run {} cannot be resumed with this file: {}; put back what the run has, or submit "
       "without --resume as a new run",
-      record.id.value(), differences.text()));
+      record.id.value(), differences.text());
 }
 
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec) {
   const std::string& id = record.id.value();
   if (spec.train.steps <= record.spec.train.steps) {
-    return absl::FailedPreconditionError(
-        fmt::format("run {} is done after its {} steps and this file ends at train.steps: {}; "
-                    "raise train.steps "
-                    "to go on, or submit without --resume as a new run",
-                    id, record.spec.train.steps, spec.train.steps));
+    return FailedPrecondition(
+        "run {} is done after its {} steps and this file ends at train.steps: {}; "
+        "raise train.steps "
+        "to go on, or submit without --resume as a new run",
+        id, record.spec.train.steps, spec.train.steps);
   }
   if (!record.checkpoints.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "run {} is done and left no checkpoint to go on from; expected one of its last step, which "
       "checkpoint.at_end keeps; submit it without --resume as a new run",
-      id));
+      id);
 }
 
 }  // namespace longhaul::coordinator

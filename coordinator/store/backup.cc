@@ -98,9 +98,9 @@ Status CheckBlobs(const std::string& folder) {
     for (const fs::path& blob : blobs) {
       LH_ASSIGN_OR_RETURN(const std::string actual, Sha256HexOfFile(blob.string()));
       if (actual == blob.filename().string()) continue;
-      return absl::DataLossError(fmt::format(
+      return DataLoss(
           "{} is damaged: its contents have the hash {}; delete it, and what needs it is told so",
-          blob.string(), actual));
+          blob.string(), actual);
     }
   }
   return absl::OkStatus();
@@ -122,9 +122,9 @@ Status CheckUnused(const std::string& state_dir) {
   names.insert(names.end(), kSecrets.begin(), kSecrets.end());
   for (const std::string& name : names) {
     if (!Exists(state_dir + name)) continue;
-    return absl::FailedPreconditionError(
-        fmt::format("{} is there already; restore into a folder that no coordinator has used",
-                    state_dir + name));
+    return FailedPrecondition(
+        "{} is there already; restore into a folder that no coordinator has used",
+        state_dir + name);
   }
   return absl::OkStatus();
 }
@@ -132,7 +132,7 @@ Status CheckUnused(const std::string& state_dir) {
 }  // namespace
 
 StatusOr<StoreCopy> StoreCopy::Begin(const std::string& store) {
-  if (!Exists(store)) return absl::NotFoundError(fmt::format("there is no store {}", store));
+  if (!Exists(store)) return NotFound("there is no store {}", store);
   LH_ASSIGN_OR_RETURN(sqlite::Database source,
                       sqlite::Database::Open(store, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW));
   // A transaction begins with its first read.
@@ -164,13 +164,13 @@ StatusOr<uint64_t> StoreCopy::WriteTo(const std::string& path) {
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder,
                           bool with_blobs) {
   if (!Exists(In(state_dir, kStore))) {
-    return absl::NotFoundError(fmt::format("{} has no store of a coordinator", state_dir));
+    return NotFound("{} has no store of a coordinator", state_dir);
   }
   if (StateDirLock::IsIn(folder)) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is a state directory of a coordinator, and a backup would replace its "
-                    "store; give another folder",
-                    folder));
+    return FailedPrecondition(
+        "{} is a state directory of a coordinator, and a backup would replace its "
+        "store; give another folder",
+        folder);
   }
   LH_RETURN_IF_ERROR(MakePrivateFolder(folder));
   BackedUp done;

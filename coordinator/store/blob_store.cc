@@ -21,9 +21,8 @@ constexpr std::string_view kTemporaryPrefix = "tmp-";
 
 Status CheckHash(std::string_view sha256) {
   if (IsSha256Hex(sha256)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("blob: expected a SHA-256 as 64 lower-case hexadecimal digits, got '{}'",
-                  sha256.substr(0, 80)));
+  return InvalidArgument("blob: expected a SHA-256 as 64 lower-case hexadecimal digits, got '{}'",
+                         sha256.substr(0, 80));
 }
 
 Status MoveInto(const std::string& temporary, const std::string& folder,
@@ -100,8 +99,7 @@ BlobUpload::~BlobUpload() {
 
 Status BlobUpload::Append(std::string_view bytes) {
   if (bytes.size() > total_bytes_ - written_) {
-    return absl::InvalidArgumentError(
-        fmt::format("blob {}: {} bytes were announced, more came", sha256_, total_bytes_));
+    return InvalidArgument("blob {}: {} bytes were announced, more came", sha256_, total_bytes_);
   }
   hash_.Update(bytes);
   written_ += bytes.size();
@@ -117,15 +115,14 @@ Status BlobUpload::Append(std::string_view bytes) {
 
 Status BlobUpload::Finish() {
   if (written_ != total_bytes_) {
-    return absl::InvalidArgumentError(
-        fmt::format("blob {}: {} bytes were announced, {} came; send it again", sha256_,
-                    total_bytes_, written_));
+    return InvalidArgument("blob {}: {} bytes were announced, {} came; send it again", sha256_,
+                           total_bytes_, written_);
   }
   if (const std::string actual = hash_.HexDigest(); actual != sha256_) {
-    return absl::DataLossError(fmt::format(
+    return DataLoss(
         "blob: the bytes that came have the hash {}, announced was {}; the file changed "
         "while it was read or was damaged on the way: send it again",
-        actual, sha256_));
+        actual, sha256_);
   }
   // Before the rename: the name must never stand for bytes that a power cut can take.
   if (::fsync(fd_) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
@@ -215,18 +212,18 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sh
                                                              uint64_t total_bytes) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
   if (promised_->uploads >= kMaxUploads) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "blob {}: {} uploads are under way already; try again later", sha256, kMaxUploads));
+    return ResourceExhausted("blob {}: {} uploads are under way already; try again later", sha256,
+                             kMaxUploads);
   }
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder_, error);
   const uint64_t taken = promised_->bytes + kKeptFreeBytes;
   const uint64_t left = space.available > taken ? space.available - taken : 0;
   if (!error && left < total_bytes) {
-    return absl::ResourceExhaustedError(fmt::format(
+    return ResourceExhausted(
         "blob {}: it needs {}, the coordinator's disk has {} left for it in {}; make room there",
         sha256, FormatBytes(static_cast<double>(total_bytes)),
-        FormatBytes(static_cast<double>(left)), folder_));
+        FormatBytes(static_cast<double>(left)), folder_);
   }
   const std::string temporary = TemporaryPath();
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -240,8 +237,7 @@ Status BlobStore::Check(std::string_view sha256) const {
   if (!std::filesystem::exists(PathOf(sha256), error)) {
     if (error) return FromErrno("it cannot be looked at", error.value());
     if (!std::filesystem::exists(folder_, error)) {
-      return absl::UnavailableError(
-          fmt::format("the folder {} is not there; is its disk mounted?", folder_));
+      return Unavailable("the folder {} is not there; is its disk mounted?", folder_);
     }
     return absl::NotFoundError("it is missing");
   }
@@ -250,8 +246,7 @@ Status BlobStore::Check(std::string_view sha256) const {
   if (*actual == sha256) return absl::OkStatus();
   // Unlink, not Remove: the follower's copy may be whole.
   LH_RETURN_IF_ERROR(Unlink(sha256));
-  return absl::DataLossError(
-      fmt::format("its contents changed: expected SHA-256 {}, it has {}", sha256, *actual));
+  return DataLoss("its contents changed: expected SHA-256 {}, it has {}", sha256, *actual);
 }
 
 Status BlobStore::Unlink(std::string_view sha256) const {
@@ -272,7 +267,7 @@ StatusOr<BlobReader> BlobStore::OpenBlob(std::string_view sha256) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
   const int fd = ::open(PathOf(sha256).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) {
-    return absl::NotFoundError(fmt::format("the coordinator has no blob {}", sha256));
+    return NotFound("the coordinator has no blob {}", sha256);
   }
   if (fd < 0) return FromErrno(fmt::format("cannot open {}", PathOf(sha256)), errno);
   BlobReader reader(fd, 0);

@@ -64,8 +64,8 @@ Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until,
     LH_ASSIGN_OR_RETURN(const int64_t count,
                         database_.QueryInt("SELECT count(*) FROM join_tokens"));
     if (count >= kMaxJoinTokens) {
-      return absl::ResourceExhaustedError(
-          fmt::format("{} join tokens are in use; wait until the time of some is over", count));
+      return ResourceExhausted("{} join tokens are in use; wait until the time of some is over",
+                               count);
     }
     LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
                         database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
@@ -90,9 +90,8 @@ Status Members::CheckToken(std::string_view secret, Role wanted, bool again, abs
   const int64_t uses = find.Int(1), until = find.Int(2);
   if ((until != 0 && Ms(now) >= until) || (uses == 0 && !again)) return NoSuchToken();
   if (!MayJoinAs(role, wanted)) {
-    return absl::PermissionDeniedError(
-        fmt::format("this join token is for the role {}, and {} was asked for", ToString(role),
-                    ToString(wanted)));
+    return PermissionDenied("this join token is for the role {}, and {} was asked for",
+                            ToString(role), ToString(wanted));
   }
   if (uses < 0 || again) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(
@@ -141,15 +140,14 @@ StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const Joi
   // An id with a valid certificate is taken. After its end the worker cannot prove that the id is
   // its own, so whoever has a token gets it.
   if (known == nullptr && same_id != nullptr && same_id->status.until_unix_ms() > Ms(now)) {
-    return absl::AlreadyExistsError(fmt::format(
+    return AlreadyExists(
         "the worker's id {} is that of the member {}, with another key; where this is the same "
         "worker and its key is lost: longhaul members revoke {}",
-        wish.worker_id, same_id->status.name(), same_id->status.name()));
+        wish.worker_id, same_id->status.name(), same_id->status.name());
   }
   if (known == nullptr) known = same_id;
   if (known == nullptr && rows_.size() >= kMaxMembers) {
-    return absl::ResourceExhaustedError(
-        fmt::format("this coordinator keeps at most {} members", kMaxMembers));
+    return ResourceExhausted("this coordinator keeps at most {} members", kMaxMembers);
   }
   if (known != nullptr) return known->status;
   v1::MemberStatus status;
@@ -194,19 +192,17 @@ Status Members::Check(const Member& member, std::string_view key_sha256) const {
   const auto found = rows_.find(member.name);
   if (found == rows_.end() || found->second.status.role() != ToString(member.role) ||
       found->second.status.worker_id() != member.worker_id) {
-    return absl::UnauthenticatedError(
-        fmt::format("{} {} is no member of this coordinator; join again with a join token",
-                    ToString(member.role), member.name));
+    return Unauthenticated("{} {} is no member of this coordinator; join again with a join token",
+                           ToString(member.role), member.name);
   }
   if (found->second.status.revoked_unix_ms() != 0) {
-    return absl::UnauthenticatedError(
-        fmt::format("the certificate of {} was revoked", member.name));
+    return Unauthenticated("the certificate of {} was revoked", member.name);
   }
   if (found->second.key_sha256 != key_sha256) {
-    return absl::UnauthenticatedError(
-        fmt::format("the certificate of {} is for another key than the one that {} joined with; "
-                    "join again with a join token",
-                    member.name, member.name));
+    return Unauthenticated(
+        "the certificate of {} is for another key than the one that {} joined with; "
+        "join again with a join token",
+        member.name, member.name);
   }
   return absl::OkStatus();
 }
@@ -215,12 +211,11 @@ Status Members::Revoke(const std::string& name, absl::Time now) {
   const std::lock_guard lock(mutex_);
   const auto found = rows_.find(name);
   if (found == rows_.end()) {
-    return absl::NotFoundError(
-        fmt::format("there is no member called '{}'; `longhaul members` lists them", name));
+    return NotFound("there is no member called '{}'; `longhaul members` lists them", name);
   }
   Row row = found->second;
   if (row.status.revoked_unix_ms() != 0) {
-    return absl::FailedPreconditionError(fmt::format("{} was revoked already", name));
+    return FailedPrecondition("{} was revoked already", name);
   }
   row.status.set_revoked_unix_ms(Ms(now));
   return Store(row);

@@ -84,9 +84,9 @@ StatusOr<DataSet> DataPreparer::Prepare(const command::PrepareData& request) con
   uint64_t text_bytes = 0;
   for (const v1::DataFile& file : request.files) {
     if (!blobs_->Has(file.sha256())) {
-      return absl::FailedPreconditionError(
-          fmt::format("data file {} ({}) is not in the coordinator's store; submit the run again",
-                      file.name(), file.sha256()));
+      return FailedPrecondition(
+          "data file {} ({}) is not in the coordinator's store; submit the run again", file.name(),
+          file.sha256());
     }
     paths.push_back(blobs_->PathOf(file.sha256()));
     text_bytes += file.bytes();

@@ -101,8 +101,8 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   RunRecord record;
   record.id = RunId(std::string(row.Bytes(0)));
   const auto unreadable = [&](std::string_view what) -> Status {
-    return absl::DataLossError(fmt::format(
-        "its {} cannot be read; put a copy of the store back, or submit the run anew", what));
+    return DataLoss("its {} cannot be read; put a copy of the store back, or submit the run anew",
+                    what);
   };
   const std::optional<RunState> state = StateFromText(row.Bytes(1));
   if (!state.has_value()) return unreadable(fmt::format("state '{}'", row.Bytes(1)));

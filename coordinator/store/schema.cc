@@ -76,18 +76,18 @@ CREATE TABLE join_tokens(
 
 Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
   if (application_id != kStoreApplicationId) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is not a state store of longhaul (application id {:#x}, expected {:#x}); "
-                    "it was left as "
-                    "it is. Give another --state-dir",
-                    path, application_id, kStoreApplicationId));
+    return FailedPrecondition(
+        "{} is not a state store of longhaul (application id {:#x}, expected {:#x}); "
+        "it was left as "
+        "it is. Give another --state-dir",
+        path, application_id, kStoreApplicationId);
   }
   if (version != kStoreSchemaVersion) {
-    return absl::FailedPreconditionError(
-        fmt::format("state store {} has schema version {}, this coordinator knows version {}; it "
-                    "was left as it is. Run the coordinator that wrote it, or give another "
-                    "--state-dir",
-                    path, version, kStoreSchemaVersion));
+    return FailedPrecondition(
+        "state store {} has schema version {}, this coordinator knows version {}; it "
+        "was left as it is. Run the coordinator that wrote it, or give another "
+        "--state-dir",
+        path, version, kStoreSchemaVersion);
   }
   return absl::OkStatus();
 }
@@ -97,7 +97,7 @@ Status CheckHeader(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string header(100, '\0');
   if (!file.is_open()) {
-    return absl::FailedPreconditionError(fmt::format("state store {} cannot be read", path));
+    return FailedPrecondition("state store {} cannot be read", path);
   }
   if (!file.read(header.data(), static_cast<std::streamsize>(header.size()))) {
     return DamagedStore(path, fmt::format("it has {} bytes, fewer than a header", file.gcount()));
@@ -165,10 +165,10 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
 }  // namespace
 
 Status DamagedStore(const std::string& path, std::string_view detail) {
-  return absl::DataLossError(
-      fmt::format("state store {} is damaged ({}); it was left as it is. Put a copy of it back, or "
-                  "move it away to begin with an empty one",
-                  path, detail));
+  return DataLoss(
+      "state store {} is damaged ({}); it was left as it is. Put a copy of it back, or "
+      "move it away to begin with an empty one",
+      path, detail);
 }
 
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path) {

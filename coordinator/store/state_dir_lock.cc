@@ -35,10 +35,10 @@ StatusOr<StateDirLock> StateDirLock::Acquire(const std::string& state_dir) {
   }
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FromErrno(fmt::format("cannot lock {}", path), errno);
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "state directory {} is in use by another coordinator ({}); stop that one or give another "
         "--state-dir",
-        state_dir, Holder(fd.get())));
+        state_dir, Holder(fd.get()));
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
   if (::ftruncate(fd.get(), 0) != 0 ||

@@ -159,8 +159,7 @@ StatusOr<std::vector<v1::StepRecord>> ReadSteps(const RunId& run, sqlite::Statem
     if (!row) return steps;
     const std::string_view bytes = rows.Bytes(0);
     if (!steps.emplace_back().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      return absl::DataLossError(
-          fmt::format("state store: a step record of run {} cannot be read", run.value()));
+      return DataLoss("state store: a step record of run {} cannot be read", run.value());
     }
   }
 }

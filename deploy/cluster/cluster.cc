@@ -79,16 +79,16 @@ bool AnythingThere(const std::string& name) {
 Status CheckNotThere(const std::string& name) {
   const StatusOr<ClusterState> state = ReadClusterState(name);
   if (state.ok() && state->ready) {
-    return absl::AlreadyExistsError(fmt::format(
+    return AlreadyExists(
         "cluster '{}' is up already, with {} workers (`longhaul cluster status{}`). Take it down "
         "first (`longhaul cluster down{}`), or choose another --name for a second one",
-        name, state->workers.size(), NameOption(name), NameOption(name)));
+        name, state->workers.size(), NameOption(name), NameOption(name));
   }
   if (!AnythingThere(name)) return absl::OkStatus();
-  return absl::AlreadyExistsError(fmt::format(
+  return AlreadyExists(
       "there are remains of a cluster '{}' that did not end properly; clear them with `longhaul "
       "cluster down{}`, then try again",
-      name, NameOption(name)));
+      name, NameOption(name));
 }
 
 StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
@@ -140,10 +140,10 @@ Status ChooseDelayBy(const std::optional<DelayBy>& wanted, ClusterState* state) 
   const Status netem = ProbeNetem(BridgeNetwork(state->name));
   state->delay_by = wanted.value_or(netem.ok() && htb ? DelayBy::kNetem : DelayBy::kRelay);
   if (wanted == DelayBy::kNetem && !(netem.ok() && htb)) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "this kernel has no {} qdisc. Load the module (modprobe {}), or leave --delay-by out: the "
         "relay, a process of the cluster, does the same. tc says: {}",
-        htb ? "netem" : "htb", htb ? "sch_netem" : "sch_htb", Message(netem)));
+        htb ? "netem" : "htb", htb ? "sch_netem" : "sch_htb", Message(netem));
   }
   return absl::OkStatus();
 }
@@ -180,22 +180,22 @@ StatusOr<uint32_t> WorkerNumber(const ClusterState& state, const std::string& wo
     if (state.workers[index].name == worker) return index + 1;
     names.push_back(state.workers[index].name);
   }
-  return absl::InvalidArgumentError(fmt::format("cluster '{}' has no '{}'; it has {}", state.name,
-                                                worker, fmt::join(names, ", ")));
+  return InvalidArgument("cluster '{}' has no '{}'; it has {}", state.name, worker,
+                         fmt::join(names, ", "));
 }
 
 StatusOr<ProcessIdentity*> FindDaemon(ClusterState* state, const std::string& daemon) {
   if (daemon == kCoordinatorDaemon) return &state->coordinator;
   if (daemon == kRelayDaemon) {
     if (state->relay.pid != 0) return &state->relay;
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "cluster '{}' has no relay: it runs while links have delay, jitter or loss{}", state->name,
-        state->delay_by == DelayBy::kNetem ? " and the kernel has no netem" : ""));
+        state->delay_by == DelayBy::kNetem ? " and the kernel has no netem" : "");
   }
   StatusOr<uint32_t> number = WorkerNumber(*state, daemon);
   if (!number.ok()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}, the coordinator and, while links have a delay, the relay", Message(number.status())));
+    return InvalidArgument("{}, the coordinator and, while links have a delay, the relay",
+                           Message(number.status()));
   }
   return &state->workers[*number - 1].process;
 }
@@ -246,8 +246,7 @@ Status Change(const LinkChange& change, ClusterState* state) {
         "what one worker sends to another has one rate, and cannot be cut alone");
   }
   if (change.worker == change.to) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} sends nothing to itself; name another worker", change.to));
+    return InvalidArgument("{} sends nothing to itself; name another worker", change.to);
   }
   for (const uint32_t from : numbers) {
     if (from != to) ChangePath(change, from, to, state);
@@ -389,9 +388,8 @@ Status KillDaemon(const std::string& name, const std::string& daemon) {
   LH_ASSIGN_OR_RETURN(ClusterState state, ReadClusterState(name));
   LH_ASSIGN_OR_RETURN(ProcessIdentity * process, FindDaemon(&state, daemon));
   if (!IsAlive(*process)) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is not running; `longhaul cluster start {}{}` starts it again", daemon,
-                    daemon, NameOption(name)));
+    return FailedPrecondition("{} is not running; `longhaul cluster start {}{}` starts it again",
+                              daemon, daemon, NameOption(name));
   }
   return KillProcess(*process);
 }
@@ -403,8 +401,7 @@ Status RestartDaemon(const std::string& name, const std::string& daemon, absl::D
   LH_ASSIGN_OR_RETURN(ClusterState state, ReadClusterState(name));
   LH_ASSIGN_OR_RETURN(ProcessIdentity * process, FindDaemon(&state, daemon));
   if (IsAlive(*process)) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is running already (process {})", daemon, process->pid));
+    return FailedPrecondition("{} is running already (process {})", daemon, process->pid);
   }
   if (daemon == kRelayDaemon) {
     LH_RETURN_IF_ERROR(StartRelay(&state));

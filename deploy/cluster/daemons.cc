@@ -35,10 +35,9 @@ Status CheckAlive(const ClusterState& state, std::string_view only) {
 Status DiedError(const ClusterState& state, std::string_view daemon) {
   const std::string path = LogPath(state, daemon);
   const std::string tail = LogTail(path, kLogLines);
-  return absl::InternalError(
-      fmt::format("{} has ended. {}", daemon,
+  return Internal("{} has ended. {}", daemon,
                   tail.empty() ? fmt::format("It wrote nothing to {}.", path)
-                               : fmt::format("The end of its log ({}):\n{}", path, tail)));
+                               : fmt::format("The end of its log ({}):\n{}", path, tail));
 }
 
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name) {
@@ -50,10 +49,10 @@ StatusOr<std::string> FindProgram(const std::string& program, std::string_view n
   }
   path = std::filesystem::absolute(path, error);
   if (access(path.c_str(), X_OK) == 0) return path;
-  return absl::FailedPreconditionError(
-      fmt::format("expected the program {} at {}; it is not there (or cannot be run). Build it "
-                  "(ninja {}), or say where it is with a --...-program option",
-                  name, path, name));
+  return FailedPrecondition(
+      "expected the program {} at {}; it is not there (or cannot be run). Build it "
+      "(ninja {}), or say where it is with a --...-program option",
+      name, path, name);
 }
 
 Command InNetwork(const std::string& network, Command command) {
@@ -149,9 +148,8 @@ Status WaitUntilConnected(const ClusterState& state, std::string_view only, Dead
     }
     progress->Show(what);
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          fmt::format("out of time, {}. Logs are in {}; --timeout sets how long to wait", what,
-                      state.directory));
+      return DeadlineExceeded("out of time, {}. Logs are in {}; --timeout sets how long to wait",
+                              what, state.directory);
     }
     // The coordinator has no call that waits for workers, so ask again soon.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

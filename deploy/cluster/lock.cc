@@ -54,10 +54,10 @@ StatusOr<std::unique_ptr<ClusterLock>> ClusterLock::Acquire(std::string_view clu
     const std::string holder = Holder(fd.get());
     fd.Reset();
     if (deadline.Expired()) {
-      return absl::FailedPreconditionError(fmt::format(
+      return FailedPrecondition(
           "another `longhaul cluster` command (process {}) is working on cluster '{}'; wait for it "
           "or end it (Ctrl-C there, or kill {}), then try again",
-          holder, cluster, holder));
+          holder, cluster, holder);
     }
     // flock has no deadline of its own, and an alarm is not ours to set.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -162,8 +162,8 @@ Status CheckClusterName(std::string_view name) {
       !name.empty() && name.size() <= 12 &&
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("cluster name '{}': expected 1 to 12 of the characters a-z, 0-9 and _", name));
+  return InvalidArgument("cluster name '{}': expected 1 to 12 of the characters a-z, 0-9 and _",
+                         name);
 }
 
 std::string BridgeNetwork(std::string_view cluster) {
@@ -207,8 +207,7 @@ StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json) {
       }
     }
   } catch (const nlohmann::json::exception& error) {
-    return absl::InternalError(
-        fmt::format("cannot read the output of ip: {}", std::string_view(error.what())));
+    return Internal("cannot read the output of ip: {}", std::string_view(error.what()));
   }
   for (const auto& avoided : {covered, taken}) {
     const auto free = std::ranges::find(avoided, false);

@@ -144,8 +144,8 @@ StatusOr<std::string> RunTool(const Command& command) {
   if (resolved.at(0).find('/') == std::string::npos) {
     resolved[0] = FindTool(resolved[0]);
     if (resolved[0].empty()) {
-      return absl::NotFoundError(fmt::format("'{}' is not installed; it was needed for: {}",
-                                             command[0], ToString(command)));
+      return NotFound("'{}' is not installed; it was needed for: {}", command[0],
+                      ToString(command));
     }
   }
   int out_pipe[2], err_pipe[2];
@@ -174,14 +174,13 @@ StatusOr<std::string> RunTool(const Command& command) {
   while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
   }
   if (!finished) {
-    return absl::DeadlineExceededError(
-        fmt::format("'{}' did not end within 30 s and was killed", ToString(command)));
+    return DeadlineExceeded("'{}' did not end within 30 s and was killed", ToString(command));
   }
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return out;
-  return absl::InternalError(fmt::format(
-      "'{}' failed ({} {}): {}", ToString(command), WIFEXITED(wait_status) ? "exit code" : "signal",
-      WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status),
-      err.empty() ? "it printed no reason" : Trimmed(err)));
+  return Internal("'{}' failed ({} {}): {}", ToString(command),
+                  WIFEXITED(wait_status) ? "exit code" : "signal",
+                  WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status),
+                  err.empty() ? "it printed no reason" : Trimmed(err));
 }
 
 StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
@@ -274,8 +273,8 @@ Status KillAll(const std::vector<ProcessIdentity>& processes) {
   if (left.empty()) return absl::OkStatus();
   std::string ids;
   for (const ProcessIdentity& process : left) ids += fmt::format(" {}", process.pid);
-  return absl::DeadlineExceededError(fmt::format(
-      "processes{} are still there 5 s after SIGKILL; look at them with ps and try again", ids));
+  return DeadlineExceeded(
+      "processes{} are still there 5 s after SIGKILL; look at them with ps and try again", ids);
 }
 
 }  // namespace

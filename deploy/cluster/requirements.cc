@@ -55,8 +55,8 @@ Status CheckRequirements(const Machine& machine) {
                                   tools.size() == 1 ? "" : "s", fmt::join(tools, " and ")));
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
-      "a local cluster needs more than this machine gives:\n  - {}", fmt::join(missing, "\n  - ")));
+  return FailedPrecondition("a local cluster needs more than this machine gives:\n  - {}",
+                            fmt::join(missing, "\n  - "));
 }
 
 }  // namespace longhaul

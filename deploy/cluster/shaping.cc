@@ -271,7 +271,7 @@ std::string_view ToString(Shaper shaper) {
 StatusOr<Shaper> ParseShaper(std::string_view text) {
   if (text == "htb") return Shaper::kHtb;
   if (text == "tbf") return Shaper::kTbf;
-  return absl::InvalidArgumentError(fmt::format("expected shaper htb or tbf, found '{}'", text));
+  return InvalidArgument("expected shaper htb or tbf, found '{}'", text);
 }
 
 bool BeginsAnew(const LineShape& from, const LineShape& to) {
@@ -341,8 +341,7 @@ StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view text, Shape
     }
     return counters;
   } catch (const nlohmann::json::exception& error) {
-    return absl::InternalError(
-        fmt::format("cannot read the output of tc: {}", std::string_view(error.what())));
+    return Internal("cannot read the output of tc: {}", std::string_view(error.what()));
   }
 }
 
@@ -359,11 +358,11 @@ StatusOr<Shaper> ProbeShaper(const std::string& network) {
     (void)RunTool(clear);
     return Shaper::kTbf;
   }
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "this kernel cannot shape links: it has neither the htb qdisc with u32 classifiers nor the "
       "tbf qdisc. Load the modules (modprobe sch_htb cls_u32, or modprobe sch_tbf), or use --rate "
       "unlimited. First: {}. Then: {}",
-      Message(with_htb), Message(with_tbf)));
+      Message(with_htb), Message(with_tbf));
 }
 
 Status ProbeNetem(const std::string& network) {

@@ -109,9 +109,9 @@ Status MakePrivateFolder(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return FromErrno(path, errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "expected {} to be a folder of this user; it is not. Remove it, or set XDG_RUNTIME_DIR",
-        path));
+        path);
   }
   if (chmod(path.c_str(), 0700) != 0) return FromErrno(path, errno);
   return absl::OkStatus();
@@ -158,10 +158,10 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
   try {
     const json document = json::parse(text);
     if (const int version = document.at("version").get<int>(); version != kVersion) {
-      return absl::InvalidArgumentError(fmt::format(
+      return InvalidArgument(
           "expected version {} of the cluster's state, found {}; it was written by another version "
           "of longhaul: use that one's `longhaul cluster down`",
-          kVersion, version));
+          kVersion, version);
     }
     ClusterState state;
     document.at("name").get_to(state.name);
@@ -197,8 +197,7 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
     }
     return state;
   } catch (const json::exception& error) {
-    return absl::InvalidArgumentError(
-        fmt::format("not a cluster's state: {}", std::string_view(error.what())));
+    return InvalidArgument("not a cluster's state: {}", std::string_view(error.what()));
   }
 }
 
@@ -224,19 +223,19 @@ StatusOr<ClusterState> ReadClusterState(std::string_view name) {
     } else if (names.size() == 1) {
       chosen = names.front();
     } else {
-      return absl::NotFoundError(fmt::format(
-          "several local clusters are up ({}); say which one with --name", fmt::join(names, ", ")));
+      return NotFound("several local clusters are up ({}); say which one with --name",
+                      fmt::join(names, ", "));
     }
   }
   const std::string path = StatePath(chosen);
   if (access(path.c_str(), R_OK) != 0) {
     if (errno == EACCES) {
-      return absl::FailedPreconditionError(
-          fmt::format("{} belongs to another user; run the command as that one (sudo)", path));
+      return FailedPrecondition("{} belongs to another user; run the command as that one (sudo)",
+                                path);
     }
-    return absl::NotFoundError(fmt::format(
+    return NotFound(
         "no local cluster '{}' is up (there is no {}); start one with `longhaul cluster up{}`",
-        chosen, path, chosen == kDefaultClusterName ? "" : " --name " + chosen));
+        chosen, path, chosen == kDefaultClusterName ? "" : " --name " + chosen);
   }
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
   StatusOr<ClusterState> state = ClusterStateFromJson(text);

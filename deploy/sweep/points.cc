@@ -60,8 +60,7 @@ Status CheckChanges(const std::vector<std::string>& changes, std::string_view wh
     const std::string_view key = std::string_view(change).substr(0, change.find('='));
     for (const auto& [swept, instead] : kSwept) {
       if (key != swept || (key == kSchedule && !schedule)) continue;
-      return absl::InvalidArgumentError(
-          fmt::format("{} changes {}, which is the sweep's to say: {}", where, key, instead));
+      return InvalidArgument("{} changes {}, which is the sweep's to say: {}", where, key, instead);
     }
   }
   return absl::OkStatus();
@@ -124,10 +123,10 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
   always.insert(always.end(), more.begin(), more.end());
   LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(base_yaml, base_file, always, check_codec));
   if (base.topology) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "{}: the base run of a sweep has a topology, and the sweep says itself what links are "
         "like, the same for all workers; remove the key 'topology'",
-        base_file));
+        base_file);
   }
   std::vector<ScheduleKind> schedules = sweep.schedules;
   if (schedules.empty()) schedules.push_back(base.pipeline.schedule);
@@ -138,10 +137,10 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
   const size_t count = size_t{sweep.repeats} * variants.size() * sweep.delays.size() *
                        sweep.rates.size() * sweep.links.size() * schedules.size();
   if (count > kMostPoints) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "the sweep has {} points and may have {}; leave out rates, delays, links, schedules, "
         "variants or repeats",
-        count, kMostPoints));
+        count, kMostPoints);
   }
   SweepPlan plan;
   const auto add = [&](uint32_t repeat, const SweepVariant* variant, absl::Duration delay,
@@ -181,10 +180,10 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
   std::set<std::string_view> ids;
   for (const SweepPoint& point : plan.points) {
     if (ids.insert(point.id).second) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("two points of the sweep are called {}: values of one list must differ by what "
-                    "is shown of them",
-                    point.id));
+    return InvalidArgument(
+        "two points of the sweep are called {}: values of one list must differ by what "
+        "is shown of them",
+        point.id);
   }
   LH_ASSIGN_OR_RETURN(plan.workers, WorkersOf(sweep, plan.points));
   for (SweepPoint& point : plan.points) {

@@ -53,10 +53,10 @@ StatusOr<int> Sweep(Invocation& invocation, const SweepOptions& options) {
                                    options.overrides, options.device));
   const size_t impossible = ListImpossible(invocation.terminal(), sweep.plan);
   if (impossible > 0 && !options.keep_going) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} of {} points are impossible and nothing was started; mend them, or run the others "
         "with --keep-going",
-        impossible, sweep.plan.points.size()));
+        impossible, sweep.plan.points.size());
   }
   std::error_code error;
   std::vector<std::string> arguments = {

@@ -280,8 +280,8 @@ StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}:1:1: the file is empty; expected base, rates and links", file_name));
+      return InvalidArgument("{}:1:1: the file is empty; expected base, rates and links",
+                             file_name);
     }
     SweepSpec spec;
     const Table table = SweepTable(&spec, check_codec);
@@ -293,7 +293,7 @@ StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_
     LH_RETURN_IF_ERROR(reader.ToStatus());
     return spec;
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", file_name, error.what()));
+    return InvalidArgument("{}: {}", file_name, error.what());
   }
 }
 

@@ -180,10 +180,10 @@ StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time
     return Authority::FromPem(pem);
   }();
   if (authority.ok()) return authority;
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "{}: {}; put a copy of it back. Without it every member has to join again: move it away, and "
       "a new authority is made",
-      path, Message(authority.status())));
+      path, Message(authority.status()));
 }
 
 }  // namespace longhaul

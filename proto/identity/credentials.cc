@@ -1,6 +1,5 @@
 #include "proto/identity/credentials.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -37,8 +36,7 @@ std::string ToPem(const Credentials& credentials) {
 
 StatusOr<Credentials> ParseCredentials(std::string_view pem) {
   if (pem.size() > kMaxPemBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most {} bytes, got {}", kMaxPemBytes, pem.size()));
+    return InvalidArgument("expected at most {} bytes, got {}", kMaxPemBytes, pem.size());
   }
   Credentials credentials;
   const size_t first = pem.find(kBeginCertificate);
@@ -64,17 +62,17 @@ StatusOr<Credentials> ParseCredentials(std::string_view pem) {
 
 StatusOr<Credentials> LoadCredentials(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(fmt::format("{} is not there", path));
+    return NotFound("{} is not there", path);
   }
   StatusOr<Credentials> credentials = [&]() -> StatusOr<Credentials> {
     LH_ASSIGN_OR_RETURN(const std::string pem, ReadFile(path, kMaxPemBytes));
     return ParseCredentials(pem);
   }();
   if (credentials.ok()) return credentials;
-  return absl::FailedPreconditionError(
-      fmt::format("{} cannot be used as a key and its certificate: {}; remove it, and join again "
-                  "with a join token",
-                  path, Message(credentials.status())));
+  return FailedPrecondition(
+      "{} cannot be used as a key and its certificate: {}; remove it, and join again "
+      "with a join token",
+      path, Message(credentials.status()));
 }
 
 Status StoreCredentials(const std::string& path, const Credentials& credentials) {

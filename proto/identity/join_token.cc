@@ -40,7 +40,7 @@ bool IsJoinToken(std::string_view text) {
 
 StatusOr<JoinToken> ParseJoinToken(std::string_view text) {
   if (!IsJoinToken(text)) {
-    return absl::InvalidArgumentError(fmt::format("expected a join token, {}...", kPrefix));
+    return InvalidArgument("expected a join token, {}...", kPrefix);
   }
   const std::string rest(text.substr(kPrefix.size()));
   const std::vector<std::string> parts = absl::StrSplit(rest, absl::MaxSplits('.', 3));

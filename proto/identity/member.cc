@@ -1,7 +1,5 @@
 #include "proto/identity/member.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 
@@ -40,9 +38,8 @@ StatusOr<Role> ParseRole(std::string_view text) {
 Status CheckMember(const Member& member) {
   if (member.name.empty() || member.name.size() > kMaxMemberNameBytes ||
       !std::ranges::all_of(member.name, IsNameCharacter)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a member's name of 1 to {} letters, digits, '.', '_' and '-'",
-                    kMaxMemberNameBytes));
+    return InvalidArgument("expected a member's name of 1 to {} letters, digits, '.', '_' and '-'",
+                           kMaxMemberNameBytes);
   }
   const bool is_worker = member.role == Role::kWorker;
   if (is_worker == member.worker_id.empty()) {
@@ -50,9 +47,8 @@ Status CheckMember(const Member& member) {
   }
   if (member.worker_id.size() > kMaxWorkerIdBytes ||
       !std::ranges::all_of(member.worker_id, IsNameCharacter)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a worker's id of at most {} letters, digits, '.', '_' and '-'",
-                    kMaxWorkerIdBytes));
+    return InvalidArgument("expected a worker's id of at most {} letters, digits, '.', '_' and '-'",
+                           kMaxWorkerIdBytes);
   }
   return absl::OkStatus();
 }

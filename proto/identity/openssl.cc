@@ -1,6 +1,5 @@
 #include "proto/identity/openssl.h"
 
-#include <fmt/core.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -17,8 +16,7 @@ int NoPassphrase(char*, int, int, void*) {
 
 StatusOr<Bio> Reader(std::string_view pem) {
   if (pem.size() > kMaxPemBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most {} bytes of PEM, got {}", kMaxPemBytes, pem.size()));
+    return InvalidArgument("expected at most {} bytes of PEM, got {}", kMaxPemBytes, pem.size());
   }
   Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   if (bio == nullptr) return Failed("memory");
@@ -27,7 +25,7 @@ StatusOr<Bio> Reader(std::string_view pem) {
 
 Status NotThere(std::string_view what) {
   ERR_clear_error();
-  return absl::InvalidArgumentError(fmt::format("expected {} as PEM", what));
+  return InvalidArgument("expected {} as PEM", what);
 }
 
 template <class Write>
@@ -53,7 +51,7 @@ Status Failed(std::string_view what) {
   char text[256] = "";
   ERR_error_string_n(ERR_get_error(), text, sizeof(text));
   ERR_clear_error();
-  return absl::InternalError(fmt::format("OpenSSL, {}: {}", what, text));
+  return Internal("OpenSSL, {}: {}", what, text);
 }
 
 StatusOr<Key> NewKey() {

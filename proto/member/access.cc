@@ -31,21 +31,21 @@ constexpr absl::Duration kRenewLimit = absl::Seconds(5);
 constexpr absl::Duration kConnectLimitOfSeveral = absl::Seconds(2);
 
 Status NoWayIn(const AccessOptions& options) {
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "there is no certificate for the coordinator {} ({} is not there), and no join token to get "
       "one with: give --token-file FILE (the coordinator writes one into its state directory; "
       "`longhaul token create` makes others), or --insecure for a coordinator without TLS",
-      absl::StrJoin(options.addresses, ","), options.credentials_file));
+      absl::StrJoin(options.addresses, ","), options.credentials_file);
 }
 
 StatusOr<std::optional<JoinToken>> ReadJoinToken(const std::string& file) {
   if (file.empty()) return std::optional<JoinToken>();
   LH_ASSIGN_OR_RETURN(const std::string text, LoadToken(file));
   if (!IsJoinToken(text)) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} holds a token of the kind that is sent without encryption, and no join token; take the "
         "join token of the coordinator's state directory, or say --insecure here and there",
-        file));
+        file);
   }
   StatusOr<JoinToken> token = ParseJoinToken(text);
   if (!token.ok()) return Annotate(token.status(), file);
@@ -66,7 +66,7 @@ StatusOr<UniqueFd> LockFor(const std::string& credentials_file) {
 // Deadlines are how long nobody answered.
 Status OfCall(const grpc::Status& status, const std::string& address) {
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::UnavailableError(fmt::format("no answer from {}", address));
+    return Unavailable("no answer from {}", address);
   }
   return FromGrpc(status);
 }
@@ -111,26 +111,26 @@ StatusOr<std::shared_ptr<Access>> Access::Open(const AccessOptions& options, abs
     if (options.token_file.empty()) return PlainOfSeveral(options.addresses, "");
     LH_ASSIGN_OR_RETURN(std::string token, LoadToken(options.token_file));
     if (IsJoinToken(token)) {
-      return absl::FailedPreconditionError(fmt::format(
+      return FailedPrecondition(
           "{} holds a join token, which --insecure would send to anybody who listens; leave "
           "--insecure out",
-          options.token_file));
+          options.token_file);
     }
     return PlainOfSeveral(options.addresses, std::move(token));
   }
   LH_ASSIGN_OR_RETURN(const std::optional<JoinToken> token, ReadJoinToken(options.token_file));
   if (token && !MayJoinAs(token->role, RoleToJoinAs(options, *token))) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} holds a join token for the role {}, and a {} has to join here; make one "
-                    "with `longhaul token create --role {}`",
-                    options.token_file, ToString(token->role), ToString(*options.role),
-                    ToString(*options.role)));
+    return FailedPrecondition(
+        "{} holds a join token for the role {}, and a {} has to join here; make one "
+        "with `longhaul token create --role {}`",
+        options.token_file, ToString(token->role), ToString(*options.role),
+        ToString(*options.role));
   }
   if (token && RoleToJoinAs(options, *token) == Role::kWorker && options.worker_id.empty()) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} holds a worker's join token, and a user has to join here; make one with "
-                    "`longhaul token create --role user`",
-                    options.token_file));
+    return FailedPrecondition(
+        "{} holds a worker's join token, and a user has to join here; make one with "
+        "`longhaul token create --role user`",
+        options.token_file);
   }
   std::shared_ptr<Access> access(new Access(options));
   LH_ASSIGN_OR_RETURN(bool stored, access->LoadStored(token));
@@ -160,10 +160,10 @@ StatusOr<bool> Access::LoadStored(const std::optional<JoinToken>& token) {
     if (!fits) return false;
   }
   if (absl::Now() >= certificate_->not_after) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "the certificate {} of {} ended on {}; join again with a join token (--token-file)",
         options_.credentials_file, certificate_->member.name,
-        absl::FormatTime("%Y-%m-%d", certificate_->not_after, absl::UTCTimeZone())));
+        absl::FormatTime("%Y-%m-%d", certificate_->not_after, absl::UTCTimeZone()));
   }
   return true;
 }

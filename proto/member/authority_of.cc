@@ -48,7 +48,7 @@ StatusOr<UniqueFd> Dial(const std::string& address, Deadline deadline) {
   const int code =
       getaddrinfo(parsed.host.c_str(), fmt::format("{}", parsed.port).c_str(), &hints, &found);
   const std::unique_ptr<addrinfo, FreeAddrinfo> owner(found);
-  if (code != 0) return absl::UnavailableError(fmt::format("{}: {}", address, gai_strerror(code)));
+  if (code != 0) return Unavailable("{}: {}", address, gai_strerror(code));
   std::string why = "no address";
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     UniqueFd fd(socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -65,7 +65,7 @@ StatusOr<UniqueFd> Dial(const std::string& address, Deadline deadline) {
     if (error == 0) return fd;
     why = std::strerror(error);
   }
-  return absl::UnavailableError(fmt::format("{}: {}", address, why));
+  return Unavailable("{}: {}", address, why);
 }
 
 Status Handshake(SSL* session, const std::string& address, Deadline deadline) {
@@ -77,20 +77,20 @@ Status Handshake(SSL* session, const std::string& address, Deadline deadline) {
     if (what == SSL_ERROR_WANT_READ || what == SSL_ERROR_WANT_WRITE) {
       const short events = what == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
       if (WaitFor(SSL_get_fd(session), events, deadline)) continue;
-      return absl::UnavailableError(fmt::format("{} does not answer in time", address));
+      return Unavailable("{} does not answer in time", address);
     }
     const bool closed = what != SSL_ERROR_SSL;
     ERR_clear_error();
     if (closed) {
-      return absl::UnavailableError(
-          fmt::format("{} ended the connection before it said who it is; does it serve without TLS "
-                      "(--insecure), or is it another program?",
-                      address));
+      return Unavailable(
+          "{} ended the connection before it said who it is; does it serve without TLS "
+          "(--insecure), or is it another program?",
+          address);
     }
-    return absl::UnauthenticatedError(fmt::format(
+    return Unauthenticated(
         "{} does not speak TLS 1.3, and nothing is said to it without; is it a coordinator that "
         "was started with --insecure, or another program?",
-        address));
+        address);
   }
 }
 
@@ -110,13 +110,12 @@ StatusOr<std::string> CheckedChain(SSL* session, const std::string& address,
       return pem;
     }
     ERR_clear_error();
-    return absl::UnauthenticatedError(
-        fmt::format("{} shows a certificate that its authority has not signed", address));
+    return Unauthenticated("{} shows a certificate that its authority has not signed", address);
   }
-  return absl::UnauthenticatedError(fmt::format(
+  return Unauthenticated(
       "the coordinator at {} has another authority than the join token: expected the fingerprint "
       "{}, got {}; is the address right, and the token that coordinator's?",
-      address, fingerprint, got));
+      address, fingerprint, got);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "proto/rpc/caller.h"
 
-#include <fmt/core.h>
 #include <grpc/grpc_security_constants.h>
 
 #include <string>
@@ -23,8 +22,8 @@ StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now
     return absl::UnauthenticatedError(std::string(Message(certificate.status())));
   }
   if (now >= certificate->not_after) {
-    return absl::UnauthenticatedError(fmt::format(
-        "the certificate of {} has ended; join again with a join token", certificate->member.name));
+    return Unauthenticated("the certificate of {} has ended; join again with a join token",
+                           certificate->member.name);
   }
   return Caller{certificate->member, certificate->not_after, certificate->key_sha256};
 }

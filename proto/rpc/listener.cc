@@ -51,12 +51,11 @@ std::string TextOf(const sockaddr_storage& address) {
 
 Status CannotListen(const std::string& address, int error) {
   if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(fmt::format(
-        "cannot listen at {}: the port is in use; choose another one, or 0 for any", address));
+    return AlreadyExists(
+        "cannot listen at {}: the port is in use; choose another one, or 0 for any", address);
   }
   if (error == EADDRNOTAVAIL) {
-    return absl::FailedPreconditionError(
-        fmt::format("cannot listen at {}: it is not an address of this host", address));
+    return FailedPrecondition("cannot listen at {}: it is not an address of this host", address);
   }
   return FromErrno(fmt::format("cannot listen at {}", address), error);
 }
@@ -72,8 +71,7 @@ StatusOr<std::pair<int, std::string>> Bind(const std::string& address) {
       getaddrinfo(parsed.host.c_str(), fmt::format("{}", parsed.port).c_str(), &hints, &found);
   const std::unique_ptr<addrinfo, FreeAddrinfo> owner(found);
   if (code != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("cannot listen at {}: {}", address, gai_strerror(code)));
+    return InvalidArgument("cannot listen at {}: {}", address, gai_strerror(code));
   }
   // A name such as localhost may have both kinds of address. Take the kind that most clients dial.
   const addrinfo* chosen = found;

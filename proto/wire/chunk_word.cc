@@ -1,7 +1,5 @@
 #include "proto/wire/chunk_word.h"
 
-#include <fmt/core.h>
-
 #include "proto/wire/little_endian.h"
 
 namespace longhaul::wire {
@@ -15,9 +13,9 @@ std::span<std::byte> BytesOf(std::string& text) {
 }
 
 Status NoWord(std::span<const std::byte> bytes) {
-  return absl::InvalidArgumentError(
-      fmt::format("expected a word about chunks, of {} or {} bytes, got {} bytes that are none",
-                  kAskBytes, kNotHereBytes, bytes.size()));
+  return InvalidArgument(
+      "expected a word about chunks, of {} or {} bytes, got {} bytes that are none", kAskBytes,
+      kNotHereBytes, bytes.size());
 }
 
 }  // namespace
@@ -70,9 +68,8 @@ std::string EncodeChunkPieceHeader(uint32_t request) {
 
 StatusOr<ChunkPiece> DecodeChunkPiece(std::span<const std::byte> bytes) {
   if (bytes.size() <= kChunkPieceHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a piece of a chunk, of more than {} bytes, got {}",
-                    kChunkPieceHeaderBytes, bytes.size()));
+    return InvalidArgument("expected a piece of a chunk, of more than {} bytes, got {}",
+                           kChunkPieceHeaderBytes, bytes.size());
   }
   return ChunkPiece{GetLe<uint32_t>(bytes, 0), bytes.subspan(kChunkPieceHeaderBytes)};
 }

@@ -56,9 +56,8 @@ Status CheckSum(std::span<const std::byte> header, std::span<const std::byte> pa
   const auto stated = GetLe<uint64_t>(header, kChecksumAt);
   const uint64_t actual = ChecksumOf(blank, payload, {});
   if (stated == actual) return absl::OkStatus();
-  return absl::DataLossError(
-      fmt::format("frame of {} bytes arrived damaged: checksum {:016x}, its bytes give {:016x}",
-                  payload.size(), stated, actual));
+  return DataLoss("frame of {} bytes arrived damaged: checksum {:016x}, its bytes give {:016x}",
+                  payload.size(), stated, actual);
 }
 
 }  // namespace
@@ -66,14 +65,14 @@ Status CheckSum(std::span<const std::byte> header, std::span<const std::byte> pa
 StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
                                       std::span<const std::byte> payload, LinkGuard guard) {
   if (header.size() != kLinkHeaderBytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a link header of {} bytes, got {} bytes", kLinkHeaderBytes, header.size()));
+    return InvalidArgument("expected a link header of {} bytes, got {} bytes", kLinkHeaderBytes,
+                           header.size());
   }
   if (const auto magic = GetLe<uint32_t>(header, 0); magic != kLinkMagic) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a link header (magic {:08x}), got {:08x}; the other side is not a "
-                    "longhaul data link",
-                    kLinkMagic, magic));
+    return InvalidArgument(
+        "expected a link header (magic {:08x}), got {:08x}; the other side is not a "
+        "longhaul data link",
+        kLinkMagic, magic);
   }
   LinkHeader decoded;
   decoded.version = GetLe<uint16_t>(header, 4);
@@ -89,21 +88,20 @@ StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
   const auto kind = GetLe<uint8_t>(header, 6);
   if (kind < static_cast<uint8_t>(LinkKind::kHello) ||
       kind > static_cast<uint8_t>(LinkKind::kGoodbye)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a frame of kind 1 to 7, got kind {}", kind));
+    return InvalidArgument("expected a frame of kind 1 to 7, got kind {}", kind);
   }
   decoded.kind = static_cast<LinkKind>(kind);
   decoded.lane = GetLe<uint8_t>(header, 7);
   if (decoded.lane >= kLanes) {
-    return absl::InvalidArgumentError(fmt::format("expected lane 0 or 1, got {}", decoded.lane));
+    return InvalidArgument("expected lane 0 or 1, got {}", decoded.lane);
   }
   decoded.sequence = GetLe<uint64_t>(header, 8);
   decoded.acknowledgement = GetLe<uint64_t>(header, 16);
   decoded.credits = GetLe<uint32_t>(header, 24);
   decoded.payload_bytes = GetLe<uint32_t>(header, 28);
   if (decoded.payload_bytes != payload.size()) {
-    return absl::InvalidArgumentError(fmt::format("frame states a payload of {} bytes, {} came",
-                                                  decoded.payload_bytes, payload.size()));
+    return InvalidArgument("frame states a payload of {} bytes, {} came", decoded.payload_bytes,
+                           payload.size());
   }
   decoded.link_id = GetLe<uint64_t>(header, 40);
   return decoded;

@@ -16,16 +16,15 @@ constexpr uint8_t kFlagValidation = 1, kFlagClean = 2;
 
 Status CheckReserved(std::span<const std::byte> bytes, uint8_t flags) {
   if ((flags & ~(kFlagValidation | kFlagClean)) != 0 || flags == kFlagClean) {
-    return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected flags 0, 1 or 3, got {:#x}", flags));
+    return InvalidArgument("tensor header: expected flags 0, 1 or 3, got {:#x}", flags);
   }
   if (GetLe<uint8_t>(bytes, 45) != 0 || GetLe<uint64_t>(bytes, 88) != 0) {
     return absl::InvalidArgumentError("tensor header: expected zero in the reserved fields");
   }
   if (const auto extension = GetLe<uint16_t>(bytes, 46); extension != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected no extension in version {}, got one of {} bytes",
-                    kTensorVersion, extension));
+    return InvalidArgument(
+        "tensor header: expected no extension in version {}, got one of {} bytes", kTensorVersion,
+        extension);
   }
   return absl::OkStatus();
 }
@@ -33,8 +32,8 @@ Status CheckReserved(std::span<const std::byte> bytes, uint8_t flags) {
 // "what i of n": i < n.
 Status CheckIndex(const char* what, uint32_t index, uint32_t count) {
   if (index < count) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("tensor header: expected {} below {}s, got {} of {}", what, what, index, count));
+  return InvalidArgument("tensor header: expected {} below {}s, got {} of {}", what, what, index,
+                         count);
 }
 
 Status CheckRanges(const TensorHeader& header) {
@@ -42,13 +41,12 @@ Status CheckRanges(const TensorHeader& header) {
   LH_RETURN_IF_ERROR(CheckIndex("slice", header.slice, header.slices));
   LH_RETURN_IF_ERROR(CheckIndex("chunk", header.chunk, header.chunks));
   if (header.chunk_offset > header.blob_bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("tensor header: chunk at offset {} of a tensor of {} bytes",
-                    header.chunk_offset, header.blob_bytes));
+    return InvalidArgument("tensor header: chunk at offset {} of a tensor of {} bytes",
+                           header.chunk_offset, header.blob_bytes);
   }
   if (header.chunk == 0 && header.chunk_offset != 0) {
-    return absl::InvalidArgumentError(fmt::format(
-        "tensor header: the first chunk must be at offset 0, it is at {}", header.chunk_offset));
+    return InvalidArgument("tensor header: the first chunk must be at offset 0, it is at {}",
+                           header.chunk_offset);
   }
   return absl::OkStatus();
 }
@@ -93,12 +91,12 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
 
 StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
   if (bytes.size() < kTensorHeaderBytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a tensor header of {} bytes, got {} bytes", kTensorHeaderBytes, bytes.size()));
+    return InvalidArgument("expected a tensor header of {} bytes, got {} bytes", kTensorHeaderBytes,
+                           bytes.size());
   }
   if (const auto magic = GetLe<uint32_t>(bytes, 0); magic != kTensorMagic) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a tensor header (magic {:08x}), got {:08x}", kTensorMagic, magic));
+    return InvalidArgument("expected a tensor header (magic {:08x}), got {:08x}", kTensorMagic,
+                           magic);
   }
   if (const auto version = GetLe<uint16_t>(bytes, 4); version != kTensorVersion) {
     return absl::UnimplementedError(
@@ -108,13 +106,11 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
   }
   const auto kind = GetLe<uint8_t>(bytes, 6);
   if (kind < 1 || kind > 8 || kind == 4) {
-    return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected kind 1 to 3 or 5 to 8, got {}", kind));
+    return InvalidArgument("tensor header: expected kind 1 to 3 or 5 to 8, got {}", kind);
   }
   const auto direction = GetLe<uint8_t>(bytes, 44);
   if (direction > 1) {
-    return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected direction 0 or 1, got {}", direction));
+    return InvalidArgument("tensor header: expected direction 0 or 1, got {}", direction);
   }
   const auto flags = GetLe<uint8_t>(bytes, 7);
   LH_RETURN_IF_ERROR(CheckReserved(bytes, flags));

@@ -23,12 +23,10 @@ StatusOr<uint64_t> ParseLinkRate(std::string_view text) {
   if (text == "unlimited") return 0;
   StatusOr<uint64_t> rate = ParseBitsPerSecond(text);
   if (!rate.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("rate '{}': {}; or \"unlimited\"", text, Message(rate.status())));
+    return InvalidArgument("rate '{}': {}; or \"unlimited\"", text, Message(rate.status()));
   }
   if (*rate < kMinRate || *rate > kMaxRate) {
-    return absl::InvalidArgumentError(
-        fmt::format("rate '{}': expected 64kbit to 100gbit, or \"unlimited\"", text));
+    return InvalidArgument("rate '{}': expected 64kbit to 100gbit, or \"unlimited\"", text);
   }
   return rate;
 }
@@ -36,8 +34,7 @@ StatusOr<uint64_t> ParseLinkRate(std::string_view text) {
 StatusOr<absl::Duration> ParseLinkDelay(std::string_view text) {
   LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseDuration(text));
   if (delay > kMaxLinkDelay) {
-    return absl::InvalidArgumentError(
-        fmt::format("'{}': expected 0 to {}", text, longhaul::FormatDuration(kMaxLinkDelay)));
+    return InvalidArgument("'{}': expected 0 to {}", text, longhaul::FormatDuration(kMaxLinkDelay));
   }
   return delay;
 }
@@ -48,11 +45,10 @@ StatusOr<double> ParseLoss(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, percent);
   const bool number = error == std::errc() && std::string_view(rest, end) == "%";
   if (!number && text != "0") {
-    return absl::InvalidArgumentError(
-        fmt::format("loss '{}': expected a percentage such as 0.1%", text));
+    return InvalidArgument("loss '{}': expected a percentage such as 0.1%", text);
   }
   if (!(percent >= 0) || percent > 100) {
-    return absl::InvalidArgumentError(fmt::format("loss '{}': expected 0% to below 100%", text));
+    return InvalidArgument("loss '{}': expected 0% to below 100%", text);
   }
   if (percent == 100) {
     return absl::InvalidArgumentError(
@@ -64,10 +60,10 @@ StatusOr<double> ParseLoss(std::string_view text) {
 
 Status CheckLinkQuality(const LinkQuality& quality) {
   if (quality.jitter <= quality.delay) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
+  return InvalidArgument(
       "a jitter of {} is more than the delay of {}, and packets would arrive before "
       "they were sent; lower the jitter or raise the delay",
-      longhaul::FormatDuration(quality.jitter), longhaul::FormatDuration(quality.delay)));
+      longhaul::FormatDuration(quality.jitter), longhaul::FormatDuration(quality.delay));
 }
 
 std::string FormatLinkRate(uint64_t bits_per_second) {

@@ -97,10 +97,10 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}:1:1: the file is empty; expected name, model, data, train and what else "
-                      "the run needs",
-                      file_name));
+      return InvalidArgument(
+          "{}:1:1: the file is empty; expected name, model, data, train and what else "
+          "the run needs",
+          file_name);
     }
     Draft draft{.check_codec = check_codec};
     RunSpec& spec = draft.spec;
@@ -124,7 +124,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     LH_RETURN_IF_ERROR(reader.ToStatus());
     return spec;
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", file_name, error.what()));
+    return InvalidArgument("{}: {}", file_name, error.what());
   }
 }
 

@@ -273,10 +273,10 @@ StatusOr<TopologySpec> ParseTopologyFile(std::string_view yaml, std::string_view
       topology = std::move(spec.topology);
     }
     if (topology) return *std::move(topology);
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: the key 'topology' is missing; expected a mapping with regions, links", file_name));
+    return InvalidArgument(
+        "{}: the key 'topology' is missing; expected a mapping with regions, links", file_name);
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", file_name, error.what()));
+    return InvalidArgument("{}: {}", file_name, error.what());
   }
 }
 

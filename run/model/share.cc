@@ -1,7 +1,5 @@
 #include "run/model/share.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -41,10 +39,10 @@ std::string_view NameOf(Unit unit) {
 StatusOr<Share> ShareOfExpert(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                               const Ranks& ranks) {
   if (ranks.count % ranks.experts != 0 || spec.experts % ranks.experts != 0) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "{}: expected a number of parts that divides both the {} experts of a block and the {} "
         "ranks of the group, got {}; choose another number",
-        parameter.name, spec.experts, ranks.count, ranks.experts));
+        parameter.name, spec.experts, ranks.count, ranks.experts);
   }
   const uint32_t holders = ranks.count / ranks.experts, each = spec.experts / ranks.experts;
   Share share{.ranges = {}, .holders = holders};
@@ -75,17 +73,17 @@ StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint3
   const bool repeated = split.unit == Unit::kKvHead && ranks > units;
   const bool even = repeated ? ranks % units == 0 : units % ranks == 0;
   if (units < ranks && !repeated) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: expected at most {} ranks, as it has so many {}, got {}; choose a smaller "
-                    "group",
-                    parameter.name, units, NameOf(split.unit), ranks));
+    return InvalidArgument(
+        "{}: expected at most {} ranks, as it has so many {}, got {}; choose a smaller "
+        "group",
+        parameter.name, units, NameOf(split.unit), ranks);
   }
   if (!even && split.unit != Unit::kToken) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: expected a number of ranks that {} {} {}, got {}; choose another size of "
-                    "the group",
-                    parameter.name, repeated ? "is a multiple of its" : "divides its", units,
-                    NameOf(split.unit), ranks));
+    return InvalidArgument(
+        "{}: expected a number of ranks that {} {} {}, got {}; choose another size of "
+        "the group",
+        parameter.name, repeated ? "is a multiple of its" : "divides its", units,
+        NameOf(split.unit), ranks);
   }
   Share share{.ranges = {}, .holders = repeated ? ranks / units : 1};
   const auto unit_at = [&](uint32_t cut) {

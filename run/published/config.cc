@@ -284,11 +284,11 @@ StatusOr<std::string_view> ModelTypeOfExperts(const ModelSpec& model) {
   if (shared && !model.qk_norm) return "qwen2_moe";
   if (!shared && model.qk_norm && !model.qkv_bias) return "qwen3_moe";
   if (!shared && !model.qk_norm && !model.qkv_bias && model.normalize_router) return "mixtral";
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "transformers has no model of experts with model.shared_intermediate {}, qk_norm {}, "
       "qkv_bias {} and normalize_router {}; the export needs Qwen2-MoE's shared expert without "
       "qk_norm, or Qwen3-MoE's qk_norm alone, or neither, nor qkv_bias, with normalize_router",
-      model.shared_intermediate, model.qk_norm, model.qkv_bias, model.normalize_router));
+      model.shared_intermediate, model.qk_norm, model.qkv_bias, model.normalize_router);
 }
 
 // transformers' name of what the model is, where it has one.
@@ -407,8 +407,7 @@ std::string_view ToString(ExportType type) {
 StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) {
   const Json json = Parse<Json>(text);
   if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: expected a JSON object, such as transformers writes", file_name));
+    return InvalidArgument("{}: expected a JSON object, such as transformers writes", file_name);
   }
   ConfigKeys keys(json, file_name);
   Config config;
@@ -422,10 +421,10 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
   } else if (like != std::end(kLlamaLike)) {
     config = Llama(json, keys, *like);
   } else {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: model_type: expected gpt2, llama, mistral, qwen2, qwen3, mixtral, "
-                    "qwen2_moe or qwen3_moe, got {}",
-                    file_name, named == nullptr ? "none" : TextOf(*named)));
+    return InvalidArgument(
+        "{}: model_type: expected gpt2, llama, mistral, qwen2, qwen3, mixtral, "
+        "qwen2_moe or qwen3_moe, got {}",
+        file_name, named == nullptr ? "none" : TextOf(*named));
   }
   if (keys.Find("quantization_config") != nullptr) {
     keys.Fail("quantization_config", "longhaul reads only weights that are not quantized");

@@ -69,9 +69,8 @@ Status WritePart(const std::string& path, const Part& part, ExportType type,
   for (const model::PlacedParameter& parameter : part.parameters) {
     LH_ASSIGN_OR_RETURN(const std::span<const float> values, find(parameter));
     if (values.size() != parameter.parameter.shape.elements()) {
-      return absl::DataLossError(fmt::format("expected {} values of {}, got {}",
-                                             parameter.parameter.shape.elements(), parameter.Name(),
-                                             values.size()));
+      return DataLoss("expected {} values of {}, got {}", parameter.parameter.shape.elements(),
+                      parameter.Name(), values.size());
     }
     LH_RETURN_IF_ERROR(file->Append(Encode(values, parameter.parameter, type)));
   }

@@ -75,10 +75,10 @@ StatusOr<std::set<std::string>> TensorFiles(const std::string& folder) {
   const std::string whole = "model.safetensors", index = "model.safetensors.index.json";
   if (std::filesystem::exists(folder + "/" + whole)) return std::set{whole};
   if (!std::filesystem::exists(folder + "/" + index)) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "{}: expected {} or {}; weights in other formats (pytorch_model.bin, GGUF) have to be "
         "converted by transformers' save_pretrained first",
-        folder, whole, index));
+        folder, whole, index);
   }
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/" + index, kMostIndexBytes));
   const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
@@ -86,15 +86,15 @@ StatusOr<std::set<std::string>> TensorFiles(const std::string& folder) {
   if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object()) {
     for (const auto& [tensor, file] : json["weight_map"].items()) {
       if (!file.is_string() || !CheckFileName("a file", file.get<std::string>()).ok()) {
-        return absl::InvalidArgumentError(fmt::format(
-            "{}/{}: '{}' lies in something that is no file name", folder, index, tensor));
+        return InvalidArgument("{}/{}: '{}' lies in something that is no file name", folder, index,
+                               tensor);
       }
       files.insert(file.get<std::string>());
     }
   }
   if (files.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}/{}: expected an object with a weight_map that names files", folder, index));
+    return InvalidArgument("{}/{}: expected an object with a weight_map that names files", folder,
+                           index);
   }
   return files;
 }
@@ -195,7 +195,7 @@ std::vector<std::byte> EncodeAs(std::span<const float> values, const model::Para
 }
 
 Status NoWeights(std::string_view problem) {
-  return absl::InvalidArgumentError(fmt::format("not a list of weights: {}", problem));
+  return InvalidArgument("not a list of weights: {}", problem);
 }
 
 // nlohmann's get would make numbers of -1, 1.5 and 1e300, too.
@@ -258,20 +258,19 @@ StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
     tensor = FindTensor(weights, EmbeddingOf(model).published, prefix);
   }
   if (tensor == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("there is no tensor '{}'", name));
+    return InvalidArgument("there is no tensor '{}'", name);
   }
   std::vector<int64_t> expected = PublishedShape(parameter), shape = tensor->shape;
   if (parameter.first_rows_suffice && !shape.empty() && shape[0] > expected[0]) {
     shape[0] = expected[0];
   }
   if (shape != expected) {
-    return absl::InvalidArgumentError(
-        fmt::format("'{}' has the shape {}, and the model of config.json has {}", tensor->name,
-                    ShapeText(tensor->shape), ShapeText(expected)));
+    return InvalidArgument("'{}' has the shape {}, and the model of config.json has {}",
+                           tensor->name, ShapeText(tensor->shape), ShapeText(expected));
   }
   if (tensor->type != "F32" && tensor->type != "BF16" && tensor->type != "F16") {
-    return absl::InvalidArgumentError(fmt::format(
-        "'{}' has the type {}, and longhaul reads F32, BF16 and F16", tensor->name, tensor->type));
+    return InvalidArgument("'{}' has the type {}, and longhaul reads F32, BF16 and F16",
+                           tensor->name, tensor->type);
   }
   return tensor;
 }
@@ -308,7 +307,7 @@ Status HashTensors(const std::string& folder, Weights* weights,
     for (uint64_t left = tensor.bytes; left > 0;) {
       const size_t size = std::min<uint64_t>(left, block.size());
       if (!in.read(block.data(), static_cast<std::streamsize>(size))) {
-        return absl::DataLossError(fmt::format("cannot read '{}' of {}", tensor.name, path));
+        return DataLoss("cannot read '{}' of {}", tensor.name, path);
       }
       hash.Update(std::string_view(block.data(), size));
       left -= size;
@@ -323,24 +322,23 @@ Status HashTensors(const std::string& folder, Weights* weights,
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor) {
   const std::string path = folder + "/" + tensor.file;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(fmt::format("cannot open {}", path));
+  if (!in) return NotFound("cannot open {}", path);
   // Before there is memory for what a foreign list of weights promises.
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
   if (error || tensor.offset > size || tensor.bytes > size - tensor.offset) {
-    return absl::DataLossError(fmt::format("{} ends before '{}' does", path, tensor.name));
+    return DataLoss("{} ends before '{}' does", path, tensor.name);
   }
   in.seekg(static_cast<std::streamoff>(tensor.offset));
   std::vector<std::byte> bytes(tensor.bytes);
   if (!in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(tensor.bytes))) {
-    return absl::DataLossError(fmt::format("cannot read '{}' of {}", tensor.name, path));
+    return DataLoss("cannot read '{}' of {}", tensor.name, path);
   }
   if (tensor.sha256.empty()) return bytes;
   Sha256 hash;
   hash.Update(bytes);
   if (hash.HexDigest() == tensor.sha256) return bytes;
-  return absl::DataLossError(
-      fmt::format("'{}' in {} is not what the run began with", tensor.name, path));
+  return DataLoss("'{}' in {} is not what the run began with", tensor.name, path);
 }
 
 std::string ToJson(const Weights& weights) {

@@ -23,9 +23,8 @@ StatusOr<size_t> Find(std::string_view key, std::string_view name,
   const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<size_t>(std::distance(names.begin(), found));
   const std::string_view nearest = codec::Nearest(name, names);
-  return absl::InvalidArgumentError(
-      fmt::format("{}: '{}' is not one of {}{}", key, name, fmt::join(names, ", "),
-                  nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  return InvalidArgument("{}: '{}' is not one of {}{}", key, name, fmt::join(names, ", "),
+                         nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
 }
 
 // What a key says, and where it goes.
@@ -93,8 +92,7 @@ Status Set(std::string_view key, std::string_view value, GradientOptions* option
     names.push_back(known.name);
     if (known.name != key) continue;
     if (known.set(value, options)) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        fmt::format("gradients: {} of {} is {}, not '{}'", key, form, known.expected, value));
+    return InvalidArgument("gradients: {} of {} is {}, not '{}'", key, form, known.expected, value);
   }
   return absl::InvalidArgumentError(
       names.empty() ? fmt::format("gradients: {} has no keys, not even '{}'", form, key)
@@ -122,8 +120,7 @@ StatusOr<ParameterForm> ParseParameters(std::string_view text) {
   LH_ASSIGN_OR_RETURN(const codec::CodecText parts, codec::SplitCodecString(text));
   LH_ASSIGN_OR_RETURN(const size_t form, Find("parameters", parts.name, kParameterForms));
   if (!parts.parameters.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameters: '{}' has no keys; leave out what is after ':'", parts.name));
+    return InvalidArgument("parameters: '{}' has no keys; leave out what is after ':'", parts.name);
   }
   return static_cast<ParameterForm>(form);
 }

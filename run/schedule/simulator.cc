@@ -1,7 +1,5 @@
 #include "run/schedule/simulator.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -19,23 +17,22 @@ Status CheckCost(const PipelineCost& cost) {
         "a pipeline needs at least one stage, one microbatch and one slice of it");
   }
   if (!(cost.shared_efficiency > 0) || cost.shared_efficiency > 1) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a shared efficiency above 0 and up to 1, got {}", cost.shared_efficiency));
+    return InvalidArgument("expected a shared efficiency above 0 and up to 1, got {}",
+                           cost.shared_efficiency);
   }
   const auto stages = static_cast<uint32_t>(cost.stages.size());
   if (cost.boundaries.size() != chain::Boundaries(stages)) {
-    return absl::InvalidArgumentError(fmt::format("expected {} boundaries for {} stages, got {}",
-                                                  chain::Boundaries(stages), stages,
-                                                  cost.boundaries.size()));
+    return InvalidArgument("expected {} boundaries for {} stages, got {}",
+                           chain::Boundaries(stages), stages, cost.boundaries.size());
   }
   uint32_t least_depth_above = cost.microbatches;
   for (uint32_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
     if (stage.activation_lead > least_depth_above) {
-      return absl::InvalidArgumentError(fmt::format(
+      return InvalidArgument(
           "an activation lead of {} at stage {} needs as many microbatches in flight above it, "
           "and a stage there has {}",
-          stage.activation_lead, s, least_depth_above));
+          stage.activation_lead, s, least_depth_above);
     }
     least_depth_above =
         std::min(least_depth_above, EffectiveDepth({.kind = cost.schedule,

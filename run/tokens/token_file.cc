@@ -137,7 +137,7 @@ class TextReader {
 Status AppendFile(const std::string& path, const Tokenizer& tokenizer, TokenWriter* writer) {
   std::error_code ignored;  // What cannot be looked at cannot be opened either.
   if (std::filesystem::is_directory(path, ignored)) {
-    return absl::InvalidArgumentError(fmt::format("expected a text file; {} is a folder", path));
+    return InvalidArgument("expected a text file; {} is a folder", path);
   }
   LH_ASSIGN_OR_RETURN(TextReader reader, TextReader::Open(path));
   std::vector<uint32_t> tokens;
@@ -158,15 +158,14 @@ Status AppendFile(const std::string& path, const Tokenizer& tokenizer, TokenWrit
 
 Status CheckHeader(const Header& header, uint64_t file_bytes, const std::string& path) {
   const auto wrong = [&path](std::string_view problem) {
-    return absl::InvalidArgumentError(fmt::format("{} is not a token file: {}", path, problem));
+    return InvalidArgument("{} is not a token file: {}", path, problem);
   };
   if (std::string_view(header.magic.data(), header.magic.size()) != kMagic) {
     return wrong(fmt::format("it does not begin with {}", kMagic));
   }
   if (header.version != kTokenFileVersion) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is a token file of version {}; this program reads version {}", path,
-                    header.version, kTokenFileVersion));
+    return InvalidArgument("{} is a token file of version {}; this program reads version {}", path,
+                           header.version, kTokenFileVersion);
   }
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4) {
     return wrong(fmt::format("expected 2 or 4 bytes a token, came {}", header.bytes_per_token));
@@ -194,9 +193,8 @@ Status CheckIds(const Header& header, std::span<const std::byte> ids, const std:
     uint32_t id = 0;
     std::memcpy(&id, ids.data() + i * header.bytes_per_token, header.bytes_per_token);
     if (id >= header.vocabulary) {
-      return absl::InvalidArgumentError(
-          fmt::format("{} is not a token file: token {} has the id {} of a vocabulary of {}", path,
-                      i, id, header.vocabulary));
+      return InvalidArgument("{} is not a token file: token {} has the id {} of a vocabulary of {}",
+                             path, i, id, header.vocabulary);
     }
   }
   return absl::OkStatus();
@@ -214,16 +212,15 @@ StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(std::string_view name) {
   for (const TokenizerKind& kind : kTokenizers) {
     if (kind.name == name) return kind.create();
   }
-  return absl::InvalidArgumentError(
-      fmt::format("expected a tokenizer; came '{}'. Known: {}", name, fmt::join(Names(), ", ")));
+  return InvalidArgument("expected a tokenizer; came '{}'. Known: {}", name,
+                         fmt::join(Names(), ", "));
 }
 
 StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
                                        std::string_view tokenizer, double validation_share,
                                        const std::string& path) {
   if (!(validation_share >= 0 && validation_share < 1)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected validation.share of 0 to below 1; came {}", validation_share));
+    return InvalidArgument("expected validation.share of 0 to below 1; came {}", validation_share);
   }
   LH_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> encoder, Tokenizer::Create(tokenizer));
   Header header;
@@ -260,9 +257,8 @@ StatusOr<TokenFile> TokenFile::Open(const std::string& path, bool verify) {
   LH_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
   const std::span<const std::byte> bytes = result.file_.bytes();
   if (bytes.size() < sizeof(Header)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is not a token file: it has {} bytes, fewer than a header's {}", path,
-                    bytes.size(), sizeof(Header)));
+    return InvalidArgument("{} is not a token file: it has {} bytes, fewer than a header's {}",
+                           path, bytes.size(), sizeof(Header));
   }
   Header header;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -272,10 +268,10 @@ StatusOr<TokenFile> TokenFile::Open(const std::string& path, bool verify) {
     hash.Update(bytes.subspan(sizeof(Header)));
     if (absl::HexStringToBytes(hash.HexDigest()) !=
         std::string(header.sha256.data(), header.sha256.size())) {
-      return absl::DataLossError(
-          fmt::format("{} is damaged: its tokens do not match the hash in its header; delete it so "
-                      "that it is made anew",
-                      path));
+      return DataLoss(
+          "{} is damaged: its tokens do not match the hash in its header; delete it so "
+          "that it is made anew",
+          path);
     }
     LH_RETURN_IF_ERROR(CheckIds(header, bytes.subspan(sizeof(Header)), path));
   }

@@ -250,8 +250,8 @@ Relay::Relay(std::shared_ptr<EventLoopThread> thread, std::shared_ptr<Desk> desk
 
 StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {
   if (options.secret.size() != kSecretBytes) {
-    return absl::InvalidArgumentError(fmt::format("a relay's secret has {} bytes, this one {}",
-                                                  kSecretBytes, options.secret.size()));
+    return InvalidArgument("a relay's secret has {} bytes, this one {}", kSecretBytes,
+                           options.secret.size());
   }
   LH_ASSIGN_OR_RETURN(const std::shared_ptr<EventLoopThread> thread, EventLoopThread::Start());
   const auto desk = std::make_shared<Desk>(thread->loop(), options);

@@ -58,10 +58,10 @@ StatusOr<Way> ParseWay(std::string_view text) {
   const std::string_view hex = hash == std::string_view::npos ? "" : text.substr(hash + 1);
   const bool is_hex = hex.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   if (hash == std::string_view::npos || hash > 300 || !is_hex || hex.size() != 2 * kTicketBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected the address of a relay, '#' and a ticket of {} hexadecimal digits, "
-                    "got '{}' and {} digits",
-                    2 * kTicketBytes, text.substr(0, std::min<size_t>(hash, 300)), hex.size()));
+    return InvalidArgument(
+        "expected the address of a relay, '#' and a ticket of {} hexadecimal digits, "
+        "got '{}' and {} digits",
+        2 * kTicketBytes, text.substr(0, std::min<size_t>(hash, 300)), hex.size());
   }
   const std::string bytes = absl::HexStringToBytes(std::string(hex));
   return Way{.address = std::string(text.substr(0, hash)),
@@ -91,8 +91,7 @@ std::string Answer(const Ticket& ticket, Side side, std::string_view nonce) {
 StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
                             std::string_view nonce, uint64_t now_s) {
   if (answer.size() != kAnswerBytes) {
-    return absl::PermissionDeniedError(
-        fmt::format("an answer has {} bytes, this one {}", kAnswerBytes, answer.size()));
+    return PermissionDenied("an answer has {} bytes, this one {}", kAnswerBytes, answer.size());
   }
   const auto side = static_cast<Side>(answer[0]);
   const std::string_view until = answer.substr(kUntilAt, 8),
@@ -115,10 +114,10 @@ StatusOr<std::string> LoadOrMakeSecret(const std::string& path) {
   }
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, /*limit_bytes=*/4096));
   if (IsSha256Hex(text)) return absl::HexStringToBytes(text);
-  return absl::FailedPreconditionError(
-      fmt::format("{} is to hold a relay's secret, {} hexadecimal digits; remove it, and the next "
-                  "start makes a new one",
-                  path, 2 * kSecretBytes));
+  return FailedPrecondition(
+      "{} is to hold a relay's secret, {} hexadecimal digits; remove it, and the next "
+      "start makes a new one",
+      path, 2 * kSecretBytes);
 }
 
 }  // namespace longhaul::relay

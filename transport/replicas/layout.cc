@@ -16,28 +16,25 @@ constexpr uint64_t kPieceAlignment = 64;
 
 Status Check(std::span<const ReplicatedParameter> parameters, const LayoutOptions& options) {
   if (options.replicas == 0 || options.replicas > kMostReplicas) {
-    return absl::InvalidArgumentError(
-        fmt::format("a run has from 1 to {} replicas, not {}", kMostReplicas, options.replicas));
+    return InvalidArgument("a run has from 1 to {} replicas, not {}", kMostReplicas,
+                           options.replicas);
   }
   if (options.bucket_elements < kUnit || options.bucket_elements > kMostBucketElements) {
-    return absl::InvalidArgumentError(fmt::format("a bucket has from {} to {} elements, not {}",
-                                                  kUnit, kMostBucketElements,
-                                                  options.bucket_elements));
+    return InvalidArgument("a bucket has from {} to {} elements, not {}", kUnit,
+                           kMostBucketElements, options.bucket_elements);
   }
   std::set<std::string_view> names;
   for (const ReplicatedParameter& parameter : parameters) {
     if (!names.insert(parameter.name).second) {
-      return absl::InvalidArgumentError(
-          fmt::format("parameter '{}' is given twice", parameter.name));
+      return InvalidArgument("parameter '{}' is given twice", parameter.name);
     }
     if (parameter.elements == 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("parameter '{}' has no elements", parameter.name));
+      return InvalidArgument("parameter '{}' has no elements", parameter.name);
     }
     if (parameter.whole && parameter.elements > kMostBucketElements) {
-      return absl::InvalidArgumentError(fmt::format(
+      return InvalidArgument(
           "parameter '{}' of {} elements must have one owner, and a bucket has at most {}",
-          parameter.name, parameter.elements, kMostBucketElements));
+          parameter.name, parameter.elements, kMostBucketElements);
     }
   }
   return absl::OkStatus();

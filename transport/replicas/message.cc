@@ -20,7 +20,7 @@ constexpr uint32_t kMagic = 0x4752484c;  // "LHRG"
 constexpr uint32_t kNonfinite = 1, kIsReceivers = 2;
 
 Status Wrong(std::string_view what, std::string_view expected, uint64_t got) {
-  return absl::InvalidArgumentError(fmt::format("{}: expected {}, got {}", what, expected, got));
+  return InvalidArgument("{}: expected {}, got {}", what, expected, got);
 }
 
 std::vector<uint64_t> GetBitmap(std::span<const std::byte> payload, uint64_t offset,
@@ -121,8 +121,7 @@ StatusOr<IndexPayload> ParseIndex(std::span<const std::byte> payload, uint64_t p
     return Wrong("largest magnitude of an index", "the bits of a finite number", index.largest);
   }
   if (!EndsInZeros(index.bitmap, positions)) {
-    return absl::InvalidArgumentError(
-        fmt::format("index: a bit behind its {} positions is set", positions));
+    return InvalidArgument("index: a bit behind its {} positions is set", positions);
   }
   if (index.nonfinite && codec::tagc::Count(index.bitmap) != 0) {
     return absl::InvalidArgumentError("index of numbers that are not finite: it has positions");
@@ -172,14 +171,12 @@ StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t p
     return all;
   }
   if (all.exponent < -kMostExponent || all.exponent > kMostExponent) {
-    return absl::InvalidArgumentError(
-        fmt::format("exponent of a union: expected -126 to 126, got {}", all.exponent));
+    return InvalidArgument("exponent of a union: expected -126 to 126, got {}", all.exponent);
   }
   if (bitmap_bytes != 0) all.bitmap = GetBitmap(payload, kUnionFixedBytes, positions);
   const std::span<const uint64_t> bitmap = all.is_receivers ? own : std::span(all.bitmap);
   if (!EndsInZeros(bitmap, positions)) {
-    return absl::InvalidArgumentError(
-        fmt::format("union: a bit behind its {} positions is set", positions));
+    return InvalidArgument("union: a bit behind its {} positions is set", positions);
   }
   for (size_t word = 0; word < own.size(); ++word) {
     if ((own[word] & ~bitmap[word]) != 0) {
@@ -192,9 +189,9 @@ StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t p
   const uint64_t cells = codec::tagc::Sketch{all.rows}.cells();
   if (cells > kMostCells * count + codec::tagc::Sketch{1}.cells() ||
       (all.rows == 0 && left_out != count)) {
-    return absl::InvalidArgumentError(
-        fmt::format("union: {} rows of a sketch do not fit {} positions, {} of them left out",
-                    all.rows, count, left_out));
+    return InvalidArgument(
+        "union: {} rows of a sketch do not fit {} positions, {} of them left out", all.rows, count,
+        left_out);
   }
   all.left_out = GetWords(payload, kUnionFixedBytes + bitmap_bytes, left_out);
   for (size_t k = 0; k < all.left_out.size(); ++k) {

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kSeedOfReplicas = 0x7265706c69636173;  // "replicas"
 
 Status OutOfOrder(std::string_view call, std::string_view why) {
-  return absl::FailedPreconditionError(fmt::format("{}: {}", call, why));
+  return FailedPrecondition("{}: {}", call, why);
 }
 
 }  // namespace
@@ -48,8 +48,7 @@ StatusOr<std::unique_ptr<Reducer>> Reducer::Create(Layout layout, ReducerOptions
   LH_CHECK(outbox != nullptr, "a reducer needs an outbox");
   const uint32_t replicas = layout.options().replicas;
   if (options.replica >= replicas) {
-    return absl::InvalidArgumentError(
-        fmt::format("replica {} is not one of {}", options.replica, replicas));
+    return InvalidArgument("replica {} is not one of {}", options.replica, replicas);
   }
   auto reducer =
       std::unique_ptr<Reducer>(new Reducer(std::move(layout), std::move(options), outbox));
@@ -99,14 +98,14 @@ Status Reducer::MakeNumbers() {
 
 Status Reducer::BeginMasters(std::span<const std::span<const float>> values) {
   if (values.size() != layout_.parameters().size()) {
-    return absl::InvalidArgumentError(fmt::format("expected the values of {} parameters, got {}",
-                                                  layout_.parameters().size(), values.size()));
+    return InvalidArgument("expected the values of {} parameters, got {}",
+                           layout_.parameters().size(), values.size());
   }
   for (size_t k = 0; k < values.size(); ++k) {
     if (values[k].size() != layout_.parameters()[k].elements) {
-      return absl::InvalidArgumentError(
-          fmt::format("parameter '{}' has {} elements, got {} values", layout_.parameters()[k].name,
-                      layout_.parameters()[k].elements, values[k].size()));
+      return InvalidArgument("parameter '{}' has {} elements, got {} values",
+                             layout_.parameters()[k].name, layout_.parameters()[k].elements,
+                             values[k].size());
     }
   }
   for (const BucketState& bucket : buckets_) {

@@ -12,7 +12,7 @@ namespace longhaul::replicas {
 Status Reducer::CheckHeader(uint32_t from, const MessageHeader& header) const {
   const uint32_t replicas = layout_.options().replicas;
   if (from >= replicas || from == options_.replica) {
-    return absl::InvalidArgumentError(fmt::format("expected another one of {} replicas", replicas));
+    return InvalidArgument("expected another one of {} replicas", replicas);
   }
   if (header.fingerprint != layout_.fingerprint()) {
     return absl::InvalidArgumentError(
@@ -20,9 +20,8 @@ Status Reducer::CheckHeader(uint32_t from, const MessageHeader& header) const {
         "number of replicas; run the same assignment on all replicas");
   }
   if (header.bucket >= buckets_.size() || header.owner >= replicas) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a bucket below {} and an owner below {}, got {} and {}",
-                    buckets_.size(), replicas, header.bucket, header.owner));
+    return InvalidArgument("expected a bucket below {} and an owner below {}, got {} and {}",
+                           buckets_.size(), replicas, header.bucket, header.owner);
   }
   bool owners = header.owner == from;
   if (header.kind == MessageKind::kGradients || header.kind == MessageKind::kIndex ||
@@ -30,8 +29,8 @@ Status Reducer::CheckHeader(uint32_t from, const MessageHeader& header) const {
     owners = header.owner == options_.replica;
   }
   if (!owners) {
-    return absl::InvalidArgumentError(fmt::format("{} of the shard of {} do not come from there",
-                                                  ToString(header.kind), header.owner));
+    return InvalidArgument("{} of the shard of {} do not come from there", ToString(header.kind),
+                           header.owner);
   }
   return absl::OkStatus();
 }
@@ -51,35 +50,32 @@ Status Reducer::Take(uint32_t from, std::vector<std::byte> message) {
 // already.
 Status Reducer::Hold(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
   if (step_ && header.step != *step_ + 1) {
-    return absl::InvalidArgumentError(fmt::format("expected {} of step {} or {}, got step {}",
-                                                  ToString(header.kind), *step_, *step_ + 1,
-                                                  header.step));
+    return InvalidArgument("expected {} of step {} or {}, got step {}", ToString(header.kind),
+                           *step_, *step_ + 1, header.step);
   }
   // Only these two are sent before this replica has sent anything in that step.
   if (header.kind != MessageKind::kGradients && header.kind != MessageKind::kIndex) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{} of step {} came before this replica's gradients", ToString(header.kind), header.step));
+    return InvalidArgument("{} of step {} came before this replica's gradients",
+                           ToString(header.kind), header.step);
   }
   const Shard& shard = ShardOf(header.bucket, header.owner);
   const uint64_t most = std::max(GradientBytes(DenseForm(layout_.options().gradients), shard.dense),
                                  IndexBytes(shard.positions));
   if (message.size() > kMessageHeaderBytes + most) {
-    return absl::InvalidArgumentError(fmt::format("{}: expected at most {} bytes, got {}",
-                                                  ToString(header.kind), kMessageHeaderBytes + most,
-                                                  message.size()));
+    return InvalidArgument("{}: expected at most {} bytes, got {}", ToString(header.kind),
+                           kMessageHeaderBytes + most, message.size());
   }
   const HeldKey key{from, header.kind, header.bucket, header.owner};
   if (!held_.emplace(key, std::move(message)).second) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} of bucket {} came twice", ToString(header.kind), header.bucket));
+    return InvalidArgument("{} of bucket {} came twice", ToString(header.kind), header.bucket);
   }
   return absl::OkStatus();
 }
 
 Status Reducer::Handle(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
   if (header.step != *step_) {
-    return absl::InvalidArgumentError(fmt::format("expected {} of step {}, got step {}",
-                                                  ToString(header.kind), *step_, header.step));
+    return InvalidArgument("expected {} of step {}, got step {}", ToString(header.kind), *step_,
+                           header.step);
   }
   // Taken here: the message is moved away below.
   const uint64_t bytes = message.size();
@@ -117,8 +113,8 @@ Status Reducer::TakeGradients(uint32_t from, const MessageHeader& header,
   const uint64_t expected = GradientBytes(DenseForm(layout_.options().gradients),
                                           ShardOf(header.bucket, options_.replica).dense);
   if (message.size() - kMessageHeaderBytes != expected || expected == 0) {
-    return absl::InvalidArgumentError(fmt::format("gradients: expected {} bytes, got {}", expected,
-                                                  message.size() - kMessageHeaderBytes));
+    return InvalidArgument("gradients: expected {} bytes, got {}", expected,
+                           message.size() - kMessageHeaderBytes);
   }
   if (state.reduced || !state.dense[from].empty()) {
     return absl::InvalidArgumentError("gradients came twice");
@@ -179,13 +175,12 @@ Status Reducer::TakeParameters(uint32_t from, const MessageHeader& header,
   const ParameterForm form = layout_.options().parameters;
   const uint64_t expected = ParameterBytes(form, pieces);
   if (payload.size() != expected) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameters: expected {} bytes, got {}", expected, payload.size()));
+    return InvalidArgument("parameters: expected {} bytes, got {}", expected, payload.size());
   }
   if (!state.given || state.gathered[header.owner]) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameters of {} from {}: expected them once, after this replica's gradients",
-                    header.owner, from));
+    return InvalidArgument(
+        "parameters of {} from {}: expected them once, after this replica's gradients",
+        header.owner, from);
   }
   state.gathered[header.owner] = true;
   return arithmetic_->DecodeParameters(form, pieces, payload, memory_);

@@ -1,7 +1,5 @@
 #include "transport/replicas/sparse.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -97,9 +95,9 @@ StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
   const float most = std::ldexp(1.0f, kNumberBits - all.exponent);
   for (const float value : values_) {
     if (std::fabs(value) > most) {
-      return absl::InvalidArgumentError(
-          fmt::format("union: exponent {} is too high for {}, which this replica's index named",
-                      all.exponent, value));
+      return InvalidArgument(
+          "union: exponent {} is too high for {}, which this replica's index named", all.exponent,
+          value);
     }
   }
   const tagc::Sketch sketch{all.rows, all.seed};
@@ -159,9 +157,8 @@ Status SparseSum::AddIndex(uint32_t replica, std::span<const std::byte> payload,
     // Bits behind the last element would be positions that no parameter has.
     const uint64_t expected = index.nonfinite ? 0 : Kept(piece, keep);
     if (kept != expected || (piece.count % 64 != 0 && words.back() >> piece.count % 64 != 0)) {
-      return absl::InvalidArgumentError(
-          fmt::format("index: expected {} positions in a piece of {} elements, got {}", expected,
-                      piece.count, kept));
+      return InvalidArgument("index: expected {} positions in a piece of {} elements, got {}",
+                             expected, piece.count, kept);
     }
   }
   indices_[replica] = std::move(index);
@@ -208,8 +205,7 @@ Status SparseSum::AddSketch(uint32_t replica, std::span<const std::byte> payload
   }
   const uint64_t expected = 4 * (cells_.size() + left_out_.size());
   if (payload.size() != expected) {
-    return absl::InvalidArgumentError(
-        fmt::format("sketch: expected {} bytes, got {}", expected, payload.size()));
+    return InvalidArgument("sketch: expected {} bytes, got {}", expected, payload.size());
   }
   const std::vector<uint32_t> words = GetWords(payload, 0, expected / 4);
   for (size_t k = 0; k < cells_.size(); ++k) cells_[k] += words[k];

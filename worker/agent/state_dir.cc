@@ -19,8 +19,8 @@ StatusOr<UniqueFd> Lock(const std::string& folder) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(fmt::format(
-        "another worker uses the state directory {}; give each worker its own", folder));
+    return FailedPrecondition(
+        "another worker uses the state directory {}; give each worker its own", folder);
   }
   return fd;
 }
@@ -34,16 +34,16 @@ Status CheckFormat(const std::string& folder) {
   absl::StripAsciiWhitespace(&text);
   int format = 0;
   if (!absl::SimpleAtoi(text, &format) || format < 1) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected the number of a format in {}, got '{}'; put back a copy of the state "
-                    "directory, or give another --state-dir",
-                    path, text.substr(0, 40)));
+    return FailedPrecondition(
+        "expected the number of a format in {}, got '{}'; put back a copy of the state "
+        "directory, or give another --state-dir",
+        path, text.substr(0, 40));
   }
   if (format > kStateDirFormat) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "the state directory {} has format {}, and this worker knows formats up to {}; it was left "
         "as it is. Run the worker that wrote it, or give another --state-dir",
-        folder, format, kStateDirFormat));
+        folder, format, kStateDirFormat);
   }
   return absl::OkStatus();
 }
@@ -57,9 +57,9 @@ StatusOr<std::string> LoadWorkerId(const std::string& folder) {
   LH_ASSIGN_OR_RETURN(std::string id, ReadFile(path, 4096));
   absl::StripAsciiWhitespace(&id);
   if (id.size() != 36) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "expected a UUID of 36 characters in {}, got {}; delete the file to become a new worker",
-        path, id.size()));
+        path, id.size());
   }
   return id;
 }

@@ -99,10 +99,10 @@ Status ExplainFullDisk(const Status& status, const std::string& folder,
   for (const auto* arrays : {&snapshot.parameters, &snapshot.moments, &snapshot.tables}) {
     for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
   }
-  return absl::ResourceExhaustedError(fmt::format(
+  return ResourceExhausted(
       "no room for the checkpoint of step {} in {}, which takes {}: {}; free some, or lower "
       "checkpoint.keep (older checkpoints are untouched)",
-      snapshot.step, folder, FormatBytes(static_cast<double>(bytes)), Message(status)));
+      snapshot.step, folder, FormatBytes(static_cast<double>(bytes)), Message(status));
 }
 
 StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, const ShardOwner& owner,
@@ -144,8 +144,7 @@ class LocalShardWriter final : public ShardWriter {
 
   Status Append(std::span<const std::byte> bytes) override {
     if (bytes.size() > file_.bytes - pending_->size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected {} bytes of {}, got more", file_.bytes, file_.name));
+      return InvalidArgument("expected {} bytes of {}, got more", file_.bytes, file_.name);
     }
     hash_.Update(bytes);
     return pending_->Append(bytes);
@@ -153,9 +152,8 @@ class LocalShardWriter final : public ShardWriter {
   Status Commit() override {
     const std::string sha256 = hash_.HexDigest();
     if (pending_->size() != file_.bytes || sha256 != file_.sha256) {
-      return absl::DataLossError(
-          fmt::format("expected {} of {} bytes with SHA-256 {}, got {} bytes with {}", file_.name,
-                      file_.bytes, file_.sha256, pending_->size(), sha256));
+      return DataLoss("expected {} of {} bytes with SHA-256 {}, got {} bytes with {}", file_.name,
+                      file_.bytes, file_.sha256, pending_->size(), sha256);
     }
     LH_RETURN_IF_ERROR(pending_->Publish());
     for (const std::string& folder : folders_) LH_RETURN_IF_ERROR(SyncPath(folder));
@@ -189,18 +187,15 @@ Status CheckFile(const std::string& path, const ShardFile& expected) {
   }
   if (error) return FromErrno("it cannot be read", error.value());
   if (bytes < expected.bytes) {
-    return absl::DataLossError(
-        fmt::format("it was cut short: expected {} bytes, it has {}", expected.bytes, bytes));
+    return DataLoss("it was cut short: expected {} bytes, it has {}", expected.bytes, bytes);
   }
   if (bytes > expected.bytes) {
-    return absl::DataLossError(
-        fmt::format("it has grown: expected {} bytes, it has {}", expected.bytes, bytes));
+    return DataLoss("it has grown: expected {} bytes, it has {}", expected.bytes, bytes);
   }
   const StatusOr<std::string> actual = Sha256HexOfFile(path);
   if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
   if (*actual == expected.sha256) return absl::OkStatus();
-  return absl::DataLossError(fmt::format("its contents changed: expected SHA-256 {}, it has {}",
-                                         expected.sha256, *actual));
+  return DataLoss("its contents changed: expected SHA-256 {}, it has {}", expected.sha256, *actual);
 }
 
 // Reads the file. Fails unless its size, hash and metadata are as expected.
@@ -216,8 +211,7 @@ StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step 
        {"step", std::to_string(step.value())}}};
   for (const auto& [key, value] : fields) {
     if (const std::string& actual = contents->metadata[key]; actual != value) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: expected {} '{}', it has '{}'", path, key, value, actual));
+      return FailedPrecondition("{}: expected {} '{}', it has '{}'", path, key, value, actual);
     }
   }
   return contents;
@@ -238,8 +232,7 @@ Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file
   const std::string folder = fmt::format("{}/{}", root_, run.value());
   std::error_code error;
   if (fs::exists(folder, error)) return status;
-  return absl::UnavailableError(
-      fmt::format("the folder {} is not there; is its disk mounted?", folder));
+  return Unavailable("the folder {} is not there; is its disk mounted?", folder);
 }
 
 // True if shapes and all bits of the values are equal.
@@ -260,9 +253,8 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
     LH_ASSIGN_OR_RETURN(Safetensors contents, ReadShard(path, run, step, file));
     const std::string& kind = contents.metadata["kind"];
     if (kind != kParameters && kind != kOptimizer && kind != kTables) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: expected kind {}, {} or {}, it has '{}'", path, kParameters, kOptimizer,
-                      kTables, kind));
+      return FailedPrecondition("{}: expected kind {}, {} or {}, it has '{}'", path, kParameters,
+                                kOptimizer, kTables, kind);
     }
     auto& arrays = kind == kParameters  ? snapshot.parameters
                    : kind == kOptimizer ? snapshot.moments
@@ -276,9 +268,9 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
       const auto other =
           std::ranges::find_if(arrays, [&](const auto& one) { return one.name == array.name; });
       if (other == arrays.end() || !IsSame(*other, array)) {
-        return absl::FailedPreconditionError(
-            fmt::format("{}: {} stands in another file of this checkpoint, too, with other values",
-                        path, array.name));
+        return FailedPrecondition(
+            "{}: {} stands in another file of this checkpoint, too, with other values", path,
+            array.name);
       }
     }
   }

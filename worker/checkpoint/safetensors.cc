@@ -1,7 +1,5 @@
 #include "worker/checkpoint/safetensors.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <utility>
 
@@ -27,8 +25,8 @@ StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes) {
   Safetensors result{.metadata = std::move(table.metadata), .arrays = {}};
   for (published::TensorEntry& entry : table.tensors) {
     if (entry.type != kFp32) {
-      return absl::InvalidArgumentError(fmt::format(
-          "not a checkpoint's shard: expected '{}' as F32, got {}", entry.name, entry.type));
+      return InvalidArgument("not a checkpoint's shard: expected '{}' as F32, got {}", entry.name,
+                             entry.type);
     }
     NamedArray array{std::move(entry.name), std::move(entry.shape), {}};
     array.values.resize((entry.end - entry.begin) / sizeof(float));

@@ -1,6 +1,5 @@
 #include "worker/checkpoint/shard_coding.h"
 
-#include <fmt/core.h>
 #include <zstd.h>
 
 #include <bit>
@@ -36,7 +35,7 @@ std::optional<std::vector<std::byte>> Unzip(std::span<const std::byte> frame, si
 }
 
 Status NoBlock(const char* why) {
-  return absl::DataLossError(fmt::format("not a block of a shard: {}", why));
+  return DataLoss("not a block of a shard: {}", why);
 }
 
 // What follows the header.

@@ -1,7 +1,5 @@
 #include "worker/data/chunk_requests.h"
 
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "base/check.h"
@@ -30,8 +28,7 @@ std::vector<std::byte> ChunkRequests::End(uint32_t request) {
 StatusOr<ChunkRequests::Request*> ChunkRequests::Find(uint32_t request) {
   const auto it = open_.find(request);
   if (it != open_.end() && it->second.state == State::kComing) return &it->second;
-  return absl::InvalidArgumentError(
-      fmt::format("it answers request {}, which is not waiting for an answer", request));
+  return InvalidArgument("it answers request {}, which is not waiting for an answer", request);
 }
 
 void ChunkRequests::Finish(uint32_t request, State state) {
@@ -43,8 +40,7 @@ void ChunkRequests::Finish(uint32_t request, State state) {
 Status ChunkRequests::Take(uint32_t request, std::span<const std::byte> piece) {
   LH_ASSIGN_OR_RETURN(Request* const open, Find(request));
   if (piece.size() > open->bytes - open->taken) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} bytes of a chunk, and more came", open->bytes));
+    return InvalidArgument("expected {} bytes of a chunk, and more came", open->bytes);
   }
   open->taken += piece.size();
   if (!open->ended) open->got.insert(open->got.end(), piece.begin(), piece.end());

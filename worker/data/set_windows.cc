@@ -1,7 +1,5 @@
 #include "worker/data/set_windows.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -166,9 +164,8 @@ class SetWindows final : public WindowSource {
         uint32_t id = 0;
         std::memcpy(&id, raw_.data() + i * set.bytes_per_token, set.bytes_per_token);
         if (id >= set.vocabulary) {
-          return absl::DataLossError(
-              fmt::format("token {} of {} has the id {} of a vocabulary of {}", piece.first + i,
-                          options_.chunks->FileOf(piece.id)->file, id, set.vocabulary));
+          return DataLoss("token {} of {} has the id {} of a vocabulary of {}", piece.first + i,
+                          options_.chunks->FileOf(piece.id)->file, id, set.vocabulary);
         }
         ids[piece.at + i] = id;
       }

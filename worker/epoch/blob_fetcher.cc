@@ -26,16 +26,14 @@ constexpr absl::Duration kFetchPause = absl::Milliseconds(200);
 // have room for the rest.
 Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string& folder) {
   if (offset > chunk.total_bytes() || chunk.data().size() > chunk.total_bytes() - offset) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected data of {} bytes, and more came", chunk.total_bytes()));
+    return InvalidArgument("expected data of {} bytes, and more came", chunk.total_bytes());
   }
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);
   if (!error && space.available < chunk.total_bytes() - offset) {
-    return absl::ResourceExhaustedError(
-        fmt::format("the data needs {} more, the disk has {} left in {}; make room there",
-                    FormatBytes(static_cast<double>(chunk.total_bytes() - offset)),
-                    FormatBytes(static_cast<double>(space.available)), folder));
+    return ResourceExhausted("the data needs {} more, the disk has {} left in {}; make room there",
+                             FormatBytes(static_cast<double>(chunk.total_bytes() - offset)),
+                             FormatBytes(static_cast<double>(space.available)), folder);
   }
   return absl::OkStatus();
 }
@@ -68,8 +66,7 @@ StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline dea
   LH_ASSIGN_OR_RETURN(const std::string hash, Sha256HexOfFile(part));
   if (hash != sha256) {
     std::filesystem::remove(part, error);
-    return absl::DataLossError(fmt::format(
-        "expected data with SHA-256 {}, got {}; it will be fetched anew", sha256, hash));
+    return DataLoss("expected data with SHA-256 {}, got {}; it will be fetched anew", sha256, hash);
   }
   // Synced before it gets its name: whoever sees the name takes the contents as checked.
   LH_RETURN_IF_ERROR(SyncPath(part));
@@ -121,8 +118,7 @@ Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part
   }
   file.close();
   LH_RETURN_IF_ERROR(refused);
-  if (!file)
-    return absl::ResourceExhaustedError(fmt::format("cannot write {}; is the disk full?", part));
+  if (!file) return ResourceExhausted("cannot write {}; is the disk full?", part);
   if (cancelled()) return absl::CancelledError("the transfer was given up");
   return FromGrpc(reader->Finish(), "fetching data from the coordinator");
 }

@@ -1,7 +1,5 @@
 #include "worker/epoch/chunk_fetcher.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -34,9 +32,8 @@ Status CheckHash(const Bytes& chunk, const std::string& sha256, const std::strin
   Sha256 hash;
   hash.Update(chunk);
   if (hash.HexDigest() == sha256) return absl::OkStatus();
-  return absl::DataLossError(
-      fmt::format("{} has changed since the run was submitted, {} bytes from byte {} on", path,
-                  chunk.size(), offset));
+  return DataLoss("{} has changed since the run was submitted, {} bytes from byte {} on", path,
+                  chunk.size(), offset);
 }
 
 StatusOr<Bytes> FromAddress(const std::string& address, uint64_t offset, uint64_t bytes,
@@ -58,11 +55,11 @@ StatusOr<Bytes> FromAddress(const std::string& address, uint64_t offset, uint64_
 StatusOr<Bytes> FromFolder(const std::string& path, uint64_t offset, uint64_t bytes,
                            const std::string& sha256) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(fmt::format("cannot open {}", path));
+  if (!in) return NotFound("cannot open {}", path);
   in.seekg(static_cast<std::streamoff>(offset));
   Bytes chunk(bytes);
   if (!in.read(reinterpret_cast<char*>(chunk.data()), static_cast<std::streamsize>(bytes))) {
-    return absl::DataLossError(fmt::format("{} is shorter than it was", path));
+    return DataLoss("{} is shorter than it was", path);
   }
   LH_RETURN_IF_ERROR(CheckHash(chunk, sha256, path, offset));
   return chunk;
@@ -75,8 +72,7 @@ StatusOr<Bytes> FromCoordinator(BlobFetcher& blobs, const std::string& sha256, u
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, bytes));
   blobs.Forget(sha256);
   if (text.size() != bytes) {
-    return absl::DataLossError(
-        fmt::format("expected {} bytes, the coordinator has {}", bytes, text.size()));
+    return DataLoss("expected {} bytes, the coordinator has {}", bytes, text.size());
   }
   const auto whole = std::as_bytes(std::span(text));
   return Bytes(whole.begin(), whole.end());

@@ -241,8 +241,7 @@ Status ChunkPeers::Peer::Take(Lane lane, std::span<const std::byte> payload) {
   }
   // The one being answered counts as well: it has left asks_.
   if (asks_.size() + (answering_ ? 1 : 0) == kMostAsks) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most {} asks at a time, and more came", kMostAsks));
+    return InvalidArgument("expected at most {} asks at a time, and more came", kMostAsks);
   }
   asks_.push_back(std::get<wire::ChunkAsk>(word));
   return absl::OkStatus();

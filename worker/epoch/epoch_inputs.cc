@@ -74,10 +74,10 @@ Status EpochInputs::CheckText(const WindowSource& text, uint32_t context) const 
   const uint64_t wanted = WindowsOf(expected.tokens - expected.validation_tokens, context);
   const uint64_t wanted_validation = WindowsOf(expected.validation_tokens, context);
   if (training == wanted && validation == wanted_validation) return absl::OkStatus();
-  return absl::DataLossError(fmt::format(
+  return DataLoss(
       "expected a text of {} windows and {} for validation, of {} tokens each; the one "
       "of this content, {}, has {} and {}",
-      wanted, wanted_validation, context, expected.token_file_sha256, training, validation));
+      wanted, wanted_validation, context, expected.token_file_sha256, training, validation);
 }
 
 Status EpochInputs::LoadWeights(const RunSpec& spec, Stage& model) const {

@@ -39,8 +39,7 @@ StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
   if (!spec.replay || spec.replay->real_codecs) return codec;
   const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec->name());
   if (times == nullptr) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected replay.codec_times of {}, got none", codec->name()));
+    return InvalidArgument("expected replay.codec_times of {}, got none", codec->name());
   }
   ReplaySpec::CodecTimes of_slice = *times;
   of_slice.encode /= spec.pipeline.SlicesNow();
@@ -62,10 +61,10 @@ absl::Duration OpenLimit(const Assignment& assignment) {
 }
 
 Status NoTransport(const Edge& edge, const CellId& cell) {
-  return absl::FailedPreconditionError(
-      fmt::format("the plan's link to {} is to go over {}, on which this worker does not listen; "
-                  "start it with --transport {}",
-                  ToString(edge.PeerOf(cell)), edge.transport, edge.transport));
+  return FailedPrecondition(
+      "the plan's link to {} is to go over {}, on which this worker does not listen; "
+      "start it with --transport {}",
+      ToString(edge.PeerOf(cell)), edge.transport, edge.transport);
 }
 
 // By value: the link's loop may call it after the epoch has gone.
@@ -120,9 +119,8 @@ EdgeWays EdgeWaysOf(const v1::Assign& assign) {
 Status EpochPorts::CheckSecrets() const {
   for (const Edge& edge : assignment_.edges) {
     if ((edge.from != cell_ && edge.to != cell_) || secrets_.contains(edge.id)) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("expected a secret for each edge of {}, got none for edge {}", ToString(cell_),
-                    edge.id.value()));
+    return InvalidArgument("expected a secret for each edge of {}, got none for edge {}",
+                           ToString(cell_), edge.id.value());
   }
   return absl::OkStatus();
 }

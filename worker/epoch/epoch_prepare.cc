@@ -1,6 +1,4 @@
 // Prepares an epoch: checks the assignment, makes or keeps the model, opens links, reads the text.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -34,10 +32,10 @@ Status EpochRun::Check() {
   LH_RETURN_IF_ERROR(CheckAssignment(assignment_));
   const Cell* mine = assignment_.Find(cell_);
   if (mine == nullptr) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected an assignment with {}, which this worker is to be; it has {} cells, none of them "
         "that one",
-        ToString(cell_), assignment_.cells.size()));
+        ToString(cell_), assignment_.cells.size());
   }
   const std::vector<std::string> problems = CannotDo(assignment_, *mine, resources_.devices);
   if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
@@ -46,36 +44,36 @@ Status EpochRun::Check() {
       spec_.model.TrainsTiedMatrix() && mine->roles.embedding != mine->roles.head;
   if (ends_tied == assignment_.EdgesOf(cell_, EdgeKind::kTied).empty() ||
       assignment_.data.vocabulary == 0) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected an assignment with a vocabulary, and with an edge of a tied matrix at {} where "
         "the run trains one over several stages; got a vocabulary of {} and {}",
         ToString(cell_), assignment_.data.vocabulary,
-        ends_tied ? "no such edge" : "one where there is no such matrix"));
+        ends_tied ? "no such edge" : "one where there is no such matrix");
   }
   if (const size_t others = assignment_.EdgesOf(cell_, EdgeKind::kReplicas).size();
       others + 1 != spec_.replicas.count) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected {} to have an edge to each other one of the run file's {} replicas, got {}",
-        ToString(cell_), spec_.replicas.count, others));
+        ToString(cell_), spec_.replicas.count, others);
   }
   if (mine->group != Group{spec_.group.tensor, spec_.group.expert}) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} to have the run file's group.tensor {} and group.expert {}, got "
-                    "{} and {}",
-                    ToString(cell_), spec_.group.tensor, spec_.group.expert, mine->group.tensor,
-                    mine->group.expert));
+    return InvalidArgument(
+        "expected {} to have the run file's group.tensor {} and group.expert {}, got "
+        "{} and {}",
+        ToString(cell_), spec_.group.tensor, spec_.group.expert, mine->group.tensor,
+        mine->group.expert);
   }
   LH_RETURN_IF_ERROR(ports_.CheckSecrets());
   if (spec_.pipeline.slices != assignment_.slices) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected an assignment with the run file's pipeline.slices, which is {}; got one with {}",
-        spec_.pipeline.SlicesNow(), assignment_.slices));
+        spec_.pipeline.SlicesNow(), assignment_.slices);
   }
   gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
   if (const DataSet& data = assignment_.data; data.validation_tokens > data.tokens) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected an assignment whose validation is part of its {} tokens, got {} tokens",
-        data.tokens, data.validation_tokens));
+        data.tokens, data.validation_tokens);
   }
   return absl::OkStatus();
 }

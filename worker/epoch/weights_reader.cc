@@ -50,8 +50,8 @@ StatusOr<std::vector<std::byte>> WeightsReader::BytesOf(const published::Tensor&
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(*path, tensor.bytes));
   blobs_->Forget(tensor.sha256);
   if (text.size() != tensor.bytes) {
-    return absl::DataLossError(fmt::format("expected {} bytes of '{}', the coordinator has {}",
-                                           tensor.bytes, tensor.name, text.size()));
+    return DataLoss("expected {} bytes of '{}', the coordinator has {}", tensor.bytes, tensor.name,
+                    text.size());
   }
   bytes_fetched_ += tensor.bytes;
   const auto whole = std::as_bytes(std::span(text));

@@ -172,8 +172,7 @@ void LinkProbe::Conversation::OnFrame(Lane lane, std::span<const std::byte> payl
     return;
   }
   if (payload.size() != 1 || payload[0] >= static_cast<std::byte>(Word::kCount)) {
-    Finish(absl::InvalidArgumentError(
-        fmt::format("expected a word of one byte, got a frame of {}", payload.size())));
+    Finish(InvalidArgument("expected a word of one byte, got a frame of {}", payload.size()));
     return;
   }
   Hear(static_cast<Word>(payload[0]));

@@ -112,8 +112,7 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name, 
   if (spec.replay && !spec.replay->real_codecs) {
     const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(name);
     if (times == nullptr) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected replay.codec_times of {}, got none", name));
+      return InvalidArgument("expected replay.codec_times of {}, got none", name);
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }

@@ -1,7 +1,5 @@
 #include "worker/pipeline/boundary_codec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -76,9 +74,9 @@ class HostBoundaryCodec final : public BoundaryCodec {
       std::shared_ptr<const codec::Codec> codec) override {
     const size_t needed = codec->WorkspaceBytes(options_.shape);
     if (needed > workspace_->size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a codec that needs a workspace of at most {} bytes; {} needs {}",
-                      workspace_->size(), codec->name(), needed));
+      return InvalidArgument(
+          "expected a codec that needs a workspace of at most {} bytes; {} needs {}",
+          workspace_->size(), codec->name(), needed);
     }
     return std::make_unique<HostBoundaryCodec>(
         BoundaryCodecOptions{options_.shape, codec, std::move(codec)}, workspace_);

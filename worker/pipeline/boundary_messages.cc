@@ -26,13 +26,13 @@ Status CheckRoomForJournal(const std::string& folder, const MessageFootprint& fo
   }
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (free >= footprint.journal) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
+  return ResourceExhausted(
       "no room for the undo journal of the message buffers in {}: it takes up to {} ({} bytes) "
       "beside the buffers' {} ({} bytes), {} ({} bytes) are free; free some, lower "
       "checkpoint.every or checkpoint.keep, or choose a codec without buffers",
       folder, FormatBytes(static_cast<double>(footprint.journal)), footprint.journal,
       FormatBytes(static_cast<double>(footprint.records)), footprint.records,
-      FormatBytes(static_cast<double>(free)), free));
+      FormatBytes(static_cast<double>(free)), free);
 }
 
 // Null for a codec without state.

@@ -336,9 +336,8 @@ void BoundaryPort::OnFrame(transport::Lane lane, std::span<const std::byte> payl
 
 Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte> payload) {
   if (payload.size() < wire::kTensorHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a tensor header of {} bytes, got {} bytes", wire::kTensorHeaderBytes,
-                    payload.size()));
+    return InvalidArgument("expected a tensor header of {} bytes, got {} bytes",
+                           wire::kTensorHeaderBytes, payload.size());
   }
   LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
                       wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
@@ -347,10 +346,9 @@ Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte
     return absl::OkStatus();
   }
   if (header.edge != options_.edge || header.direction != receive_direction()) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected edge {} {}, got edge {} {}", options_.edge.value(),
-                    options_.upstream ? "forward" : "backward", header.edge.value(),
-                    header.direction == Direction::kForward ? "forward" : "backward"));
+    return InvalidArgument("expected edge {} {}, got edge {} {}", options_.edge.value(),
+                           options_.upstream ? "forward" : "backward", header.edge.value(),
+                           header.direction == Direction::kForward ? "forward" : "backward");
   }
   const auto body = payload.subspan(wire::kTensorHeaderBytes);
   if (header.kind == wire::TensorKind::kChunk) {
@@ -365,9 +363,8 @@ Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte
 Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
                                    std::span<const std::byte> body) {
   if ((header.kind == wire::TensorKind::kMatrixDigest) != (options_.kind == EdgeKind::kTied)) {
-    return absl::InvalidArgumentError(fmt::format("a message of kind {} over an edge of {}",
-                                                  static_cast<int>(header.kind),
-                                                  ToString(options_.kind)));
+    return InvalidArgument("a message of kind {} over an edge of {}", static_cast<int>(header.kind),
+                           ToString(options_.kind));
   }
   if (header.kind == wire::TensorKind::kMatrixDigest) {
     LH_ASSIGN_OR_RETURN(const uint64_t digest, wire::DecodeMatrixDigest(body));
@@ -404,11 +401,11 @@ Status BoundaryPort::HandleTaken(const wire::TensorHeader& header, size_t body_b
   if (options_.upstream || !header.validation || body_bytes != 0 ||
       header.microbatch.value() >= options_.validation_microbatches ||
       header.slices != options_.slices) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected from downstream a word about one of {} activations of a validation, got one {} "
         "about {}, with {} bytes",
         options_.validation_microbatches, options_.upstream ? "from upstream" : "from there",
-        header.microbatch.value(), body_bytes));
+        header.microbatch.value(), body_bytes);
   }
   events_->Push(ActivationTaken{PassOf(header), SliceOf(header)});
   return absl::OkStatus();

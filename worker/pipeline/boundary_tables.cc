@@ -42,16 +42,15 @@ class Reader {
                                         float least, float most) const {
     const NamedArray* array = Find(what);
     if (array == nullptr || array->shape != shape) {
-      return absl::FailedPreconditionError(fmt::format(
+      return FailedPrecondition(
           "expected {} of shape ({}) in the checkpoint, it has {}", NameOf(layers_before_, what),
           fmt::join(shape, ", "),
-          array == nullptr ? "none" : fmt::format("({})", fmt::join(array->shape, ", "))));
+          array == nullptr ? "none" : fmt::format("({})", fmt::join(array->shape, ", ")));
     }
     const bool possible = std::ranges::all_of(
         array->values, [&](float value) { return value >= least && value <= most; });
     if (possible) return std::span<const float>(array->values);
-    return absl::FailedPreconditionError(
-        fmt::format("{} of the checkpoint has values that no run writes", array->name));
+    return FailedPrecondition("{} of the checkpoint has values that no run writes", array->name);
   }
 
  private:

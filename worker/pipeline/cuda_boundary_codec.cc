@@ -1,7 +1,5 @@
 #include "worker/pipeline/cuda_boundary_codec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -163,10 +161,10 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CudaBoundaryCodec::Sharing(
   const size_t most = std::max(memory_->blob.size(), memory_->tensor_bytes);
   if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging ||
       parts.send.cpu().TableRows(1) > 0) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected a codec without state that needs a workspace of at most {} bytes and a blob of "
         "at most {}; {} needs {} and {}",
-        memory_->workspace.size(), most, codec->name(), workspace_bytes, blob_bytes));
+        memory_->workspace.size(), most, codec->name(), workspace_bytes, blob_bytes);
   }
   return std::make_unique<CudaBoundaryCodec>(memory_, std::move(parts));
 }
@@ -175,8 +173,7 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CudaBoundaryCodec::Sharing(
 // copied at a part of the speed.
 StatusOr<BlobBuffer> CudaBoundaryCodec::NewBlob(size_t bytes) {
   if (bytes > most_) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a blob of at most {} bytes, got {}", most_, bytes));
+    return InvalidArgument("expected a blob of at most {} bytes, got {}", most_, bytes);
   }
   if (bytes > memory_->blob.size()) {
     auto memory = std::make_shared<AlignedBuffer>(bytes);
@@ -235,8 +232,8 @@ StatusOr<EncodedBlob> CudaBoundaryCodec::Encode(const codec::TensorView& tensor,
   LH_RETURN_IF_ERROR(Wait());
   const size_t bytes = codec::BlobBytes(buffer.bytes);
   if (bytes > most) {
-    return absl::InternalError(fmt::format("{} wrote a header of {} bytes where {} are the most",
-                                           memory_->device.Name(), bytes, most));
+    return Internal("{} wrote a header of {} bytes where {} are the most", memory_->device.Name(),
+                    bytes, most);
   }
   if (!fixed && bytes > codec::kBlobHeaderBytes) {
     LH_RETURN_IF_ERROR(memory_->stream.Copy(
@@ -254,8 +251,8 @@ StatusOr<EncodedBlob> CudaBoundaryCodec::Encode(const codec::TensorView& tensor,
 StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> blob,
                                                    const codec::Context& context) {
   if (blob.size() < codec::kBlobHeaderBytes || blob.size() > most_) {
-    return absl::InvalidArgumentError(fmt::format("expected a blob of {} to {} bytes, got {}",
-                                                  codec::kBlobHeaderBytes, most_, blob.size()));
+    return InvalidArgument("expected a blob of {} to {} bytes, got {}", codec::kBlobHeaderBytes,
+                           most_, blob.size());
   }
   std::optional<MessageStaging>& staging = parts_.receive_staging;
   if (staging) {

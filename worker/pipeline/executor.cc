@@ -27,10 +27,10 @@ Status CheckTokens(const std::vector<uint32_t>& came, std::span<const int32_t> r
   const auto [wrong, mine] = std::ranges::mismatch(
       came, read, [](uint32_t a, int32_t b) { return static_cast<int64_t>(a) == b; });
   if (wrong == came.end() && mine == read.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
+  return InvalidArgument(
       "expected an activation of the tokens that this stage reads; the stage above has others from "
       "place {} on",
-      wrong - came.begin()));
+      wrong - came.begin());
 }
 
 // A port whose peer is upstream belongs to the head's end.
@@ -220,12 +220,12 @@ Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
     return absl::OkStatus();
   }
   ReportStep(agreed, 0);
-  return absl::InternalError(fmt::format(
+  return Internal(
       "the gradient norm of step {} is not finite, so nothing was updated{}; a lower learning rate "
       "or finer codecs may help",
       step_.value(),
       skips ? fmt::format(", as in the {} steps before, which were skipped", kMostSkippedInARow)
-            : std::string()));
+            : std::string());
 }
 
 Status Executor::Validate() {
@@ -414,8 +414,8 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   if (!last()) {
     while (!norm_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
     if (norm_->step != step_) {
-      return absl::InternalError(fmt::format("expected the norm of step {}, got that of step {}",
-                                             step_.value(), norm_->step.value()));
+      return Internal("expected the norm of step {}, got that of step {}", step_.value(),
+                      norm_->step.value());
     }
     message.squared_norm = norm_->message.squared_norm;
     norm_came = norm_->at;
@@ -447,8 +447,8 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
     up_->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
     while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_INPUT));
     if (control_->step != step_) {
-      return absl::InternalError(fmt::format("expected control of step {}, got that of step {}",
-                                             step_.value(), control_->step.value()));
+      return Internal("expected control of step {}, got that of step {}", step_.value(),
+                      control_->step.value());
     }
   }
   if (!last()) {

@@ -1,6 +1,4 @@
 // What an executor hears: how it waits, and what becomes of each event.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -57,8 +55,7 @@ Status Executor::WaitForAnyEvent() {
   if (!events.empty()) return HandleAll(std::move(events));
   if (!gone_) return absl::DeadlineExceededError("nothing happened for a day");
   lost_edge_ = gone_->edge;
-  return absl::UnavailableError(
-      fmt::format("{} left before step {} was done", ToString(gone_->peer), step_.value()));
+  return Unavailable("{} left before step {} was done", ToString(gone_->peer), step_.value());
 }
 
 Status Executor::HandleAll(std::deque<PipelineEvent> events) {
@@ -67,93 +64,94 @@ Status Executor::HandleAll(std::deque<PipelineEvent> events) {
 }
 
 Status Executor::Handle(PipelineEvent& event) {
-  return std::visit(
-      Overloaded{
-          [&](TensorArrived& arrived) -> Status {
-            if (arrived.over == EdgeKind::kTied) return tied_->Take(std::move(arrived), step_);
-            const auto key = std::pair{arrived.pass, arrived.slice};
-            const bool forward = arrived.direction == Direction::kForward;
-            PassUnderWay* const under_way = UnderWay(arrived.pass);
-            // A gradient answers an activation that was sent from here, so its pass must be under
-            // way.
-            if (!forward && under_way == nullptr) {
-              return absl::InvalidArgumentError(
-                  fmt::format("a gradient of step {} while step {} is under way",
-                              arrived.pass.step.value(), step_.value()));
-            }
-            // An activation may be early, as the stage before may have begun the next step, but
-            // never late.
-            if (arrived.pass < (now_ ? now_->pass : Pass{step_})) {
-              return absl::InvalidArgumentError(fmt::format(
-                  "an activation of step {}, which is done", arrived.pass.step.value()));
-            }
-            (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
-            if (under_way == nullptr) return absl::OkStatus();
-            if (!forward) {
-              under_way->policy.GradientReady(arrived.slice);
-              return absl::OkStatus();
-            }
-            under_way->policy.InputReady(arrived.slice);
-            if (now_ && under_way == &*now_) LetGradientsLeave();
-            return absl::OkStatus();
-          },
-          [&](ActivationTaken& taken) -> Status {
-            // The next stage takes the last activations after the pass has ended here.
-            if (!now_ || taken.pass != now_->pass) return absl::OkStatus();
-            if (!now_->policy.MayBeTaken(taken.slice)) {
-              return absl::InvalidArgumentError(
-                  fmt::format("activation {} of the validation after step {} was taken, which is "
-                              "not the one that follows",
-                              taken.slice.microbatch.value(), step_.value()));
-            }
-            now_->policy.OutputTaken(taken.slice);
-            return absl::OkStatus();
-          },
-          [&](PieceTaken&) -> Status {
-            tied_->NotePieceTaken();
-            return absl::OkStatus();
-          },
-          [&](DigestArrived& digest) -> Status { return tied_->Take(digest, step_); },
-          [&](NormArrived& norm) -> Status {
-            norm_ = norm;
-            return absl::OkStatus();
-          },
-          [&](StepControlArrived& control) -> Status {
-            control_ = control;
-            return absl::OkStatus();
-          },
-          [&](ReplicaSaid& said) -> Status {
-            const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
-            return options_.exchange->Take(std::move(said));
-          },
-          [&](ReplicaAgrees& said) -> Status { return Handle(said); },
-          // Only wakes the thread, which then asks again whether the merge can end.
-          [&](MergeReady&) -> Status { return absl::OkStatus(); },
-          [&](PeerGone& gone) -> Status {
-            gone_ = std::move(gone);
-            if (Orderly(*gone_)) return absl::OkStatus();
-            lost_edge_ = gone_->edge;
-            return absl::UnavailableError(fmt::format(
-                "lost the link to {}: {}", ToString(gone_->peer), Message(gone_->reason)));
-          },
-          [&](Failed& failed) -> Status { return failed.reason; },
-          [&](StopRequested&) -> Status {
-            stop_requested_ = true;
-            return absl::OkStatus();
-          },
-          [&](RetuneRequested& retune) -> Status {
-            if (retuned_ && retuned_->first == retune.id) {
-              ReportRetuned();  // the coordinator asks again if the answer was lost
-            } else {
-              retune_ = retune;
-            }
-            return absl::OkStatus();
-          },
-          [&](AbortRequested& abort) -> Status {
-            return absl::CancelledError(std::string(Message(abort.reason)));
-          },
-      },
-      event);
+  return std::visit(Overloaded{
+                        [&](TensorArrived& arrived) -> Status {
+                          if (arrived.over == EdgeKind::kTied)
+                            return tied_->Take(std::move(arrived), step_);
+                          const auto key = std::pair{arrived.pass, arrived.slice};
+                          const bool forward = arrived.direction == Direction::kForward;
+                          PassUnderWay* const under_way = UnderWay(arrived.pass);
+                          // A gradient answers an activation that was sent from here, so its pass
+                          // must be under way.
+                          if (!forward && under_way == nullptr) {
+                            return InvalidArgument(
+                                "a gradient of step {} while step {} is under way",
+                                arrived.pass.step.value(), step_.value());
+                          }
+                          // An activation may be early, as the stage before may have begun the next
+                          // step, but never late.
+                          if (arrived.pass < (now_ ? now_->pass : Pass{step_})) {
+                            return InvalidArgument("an activation of step {}, which is done",
+                                                   arrived.pass.step.value());
+                          }
+                          (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
+                          if (under_way == nullptr) return absl::OkStatus();
+                          if (!forward) {
+                            under_way->policy.GradientReady(arrived.slice);
+                            return absl::OkStatus();
+                          }
+                          under_way->policy.InputReady(arrived.slice);
+                          if (now_ && under_way == &*now_) LetGradientsLeave();
+                          return absl::OkStatus();
+                        },
+                        [&](ActivationTaken& taken) -> Status {
+                          // The next stage takes the last activations after the pass has ended
+                          // here.
+                          if (!now_ || taken.pass != now_->pass) return absl::OkStatus();
+                          if (!now_->policy.MayBeTaken(taken.slice)) {
+                            return InvalidArgument(
+                                "activation {} of the validation after step {} was taken, which is "
+                                "not the one that follows",
+                                taken.slice.microbatch.value(), step_.value());
+                          }
+                          now_->policy.OutputTaken(taken.slice);
+                          return absl::OkStatus();
+                        },
+                        [&](PieceTaken&) -> Status {
+                          tied_->NotePieceTaken();
+                          return absl::OkStatus();
+                        },
+                        [&](DigestArrived& digest) -> Status { return tied_->Take(digest, step_); },
+                        [&](NormArrived& norm) -> Status {
+                          norm_ = norm;
+                          return absl::OkStatus();
+                        },
+                        [&](StepControlArrived& control) -> Status {
+                          control_ = control;
+                          return absl::OkStatus();
+                        },
+                        [&](ReplicaSaid& said) -> Status {
+                          const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
+                          return options_.exchange->Take(std::move(said));
+                        },
+                        [&](ReplicaAgrees& said) -> Status { return Handle(said); },
+                        // Only wakes the thread, which then asks again whether the merge can end.
+                        [&](MergeReady&) -> Status { return absl::OkStatus(); },
+                        [&](PeerGone& gone) -> Status {
+                          gone_ = std::move(gone);
+                          if (Orderly(*gone_)) return absl::OkStatus();
+                          lost_edge_ = gone_->edge;
+                          return Unavailable("lost the link to {}: {}", ToString(gone_->peer),
+                                             Message(gone_->reason));
+                        },
+                        [&](Failed& failed) -> Status { return failed.reason; },
+                        [&](StopRequested&) -> Status {
+                          stop_requested_ = true;
+                          return absl::OkStatus();
+                        },
+                        [&](RetuneRequested& retune) -> Status {
+                          if (retuned_ && retuned_->first == retune.id) {
+                            ReportRetuned();  // the coordinator asks again if the answer was lost
+                          } else {
+                            retune_ = retune;
+                          }
+                          return absl::OkStatus();
+                        },
+                        [&](AbortRequested& abort) -> Status {
+                          return absl::CancelledError(std::string(Message(abort.reason)));
+                        },
+                    },
+                    event);
 }
 
 }  // namespace longhaul::worker

@@ -1,6 +1,4 @@
 // The executor's part of the exchange between data-parallel replicas.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -114,9 +112,8 @@ Status Executor::Handle(ReplicaAgrees& said) {
   const bool expected = said.step >= step_ && options_.exchange->IsDue(said.step) &&
                         of_replicas_.size() < 2 * options_.replica_ports.size();
   if (!expected || !of_replicas_.emplace(std::pair{said.step, said.replica}, said.message).second) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected replica {} to agree once on step {}, got step {}", said.replica,
-                    step_.value(), said.step.value()));
+    return InvalidArgument("expected replica {} to agree once on step {}, got step {}",
+                           said.replica, step_.value(), said.step.value());
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,5 @@
 #include "worker/pipeline/replay_codec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -46,9 +44,9 @@ class ReplayCodec final : public codec::Codec {
     const auto mine = blob_.span().first(blob_bytes_);
     const size_t head = std::min(kComparedBytes, blob_bytes_);
     if (blob.size() != mine.size() || std::memcmp(blob.data(), mine.data(), head) != 0) {
-      return absl::InvalidArgumentError(fmt::format(
-          "expected the replay's own blob of {} bytes by {}, got {} bytes{}", mine.size(), name(),
-          blob.size(), blob.size() == mine.size() ? " of another beginning" : ""));
+      return InvalidArgument("expected the replay's own blob of {} bytes by {}, got {} bytes{}",
+                             mine.size(), name(), blob.size(),
+                             blob.size() == mine.size() ? " of another beginning" : "");
     }
     SleepPreciselyUntil(begin + times_.decode);
     return absl::OkStatus();
@@ -69,10 +67,10 @@ StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
     std::shared_ptr<const codec::Codec> real, const ReplaySpec::CodecTimes& times,
     const codec::Shape& shape) {
   if (real->MessageBytes(shape) > 0 || real->TableRows(1) > 0) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "{} cannot be replayed as measured, because its blobs depend on what was sent before; set "
         "replay.codecs to real",
-        real->name()));
+        real->name());
   }
   const BoundaryTensor noise = NoiseTensor(shape);
   AlignedBuffer workspace(real->WorkspaceBytes(shape));

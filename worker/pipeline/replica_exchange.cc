@@ -161,9 +161,8 @@ StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
   for (const ReplicatedParameter& parameter : reducer_->layout().parameters()) {
     const auto found = by_name.find(parameter.name);
     if (found == by_name.end() || found->second->value.size() != parameter.elements) {
-      return absl::InternalError(
-          fmt::format("replicas exchange {} with {} elements, which the stage does not hold",
-                      parameter.name, parameter.elements));
+      return Internal("replicas exchange {} with {} elements, which the stage does not hold",
+                      parameter.name, parameter.elements);
     }
     ordered.push_back(std::move(*found->second));
   }

@@ -190,18 +190,17 @@ void ReplicaPort::OnFrame(transport::Lane lane, std::span<const std::byte> paylo
 
 Status ReplicaPort::HandleFrame(transport::Lane lane, std::span<const std::byte> payload) {
   if (payload.size() < wire::kTensorHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a tensor header of {} bytes, got {} bytes", wire::kTensorHeaderBytes,
-                    payload.size()));
+    return InvalidArgument("expected a tensor header of {} bytes, got {} bytes",
+                           wire::kTensorHeaderBytes, payload.size());
   }
   LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
                       wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
   if (header.run != run_tag_ || header.epoch != options_.epoch) return absl::OkStatus();
   if (header.edge != options_.edge || header.direction == SendDirection() ||
       header.replica != options_.peer.replica) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected edge {} from replica {}, got edge {} from replica {}", options_.edge.value(),
-        options_.peer.replica, header.edge.value(), header.replica));
+    return InvalidArgument("expected edge {} from replica {}, got edge {} from replica {}",
+                           options_.edge.value(), options_.peer.replica, header.edge.value(),
+                           header.replica);
   }
   const auto body = payload.subspan(wire::kTensorHeaderBytes);
   switch (header.kind) {
@@ -220,8 +219,8 @@ Status ReplicaPort::HandleFrame(transport::Lane lane, std::span<const std::byte>
       return absl::OkStatus();
     }
     default:
-      return absl::InvalidArgumentError(
-          fmt::format("a message of kind {} between replicas", static_cast<int>(header.kind)));
+      return InvalidArgument("a message of kind {} between replicas",
+                             static_cast<int>(header.kind));
   }
 }
 
@@ -232,11 +231,11 @@ Status ReplicaPort::HandleChunk(const wire::TensorHeader& header, std::span<cons
       header.chunk_offset != uint64_t{next_chunk_} * kChunkBytes || body.size() != expected ||
       header.blob_bytes > options_.most_message_bytes ||
       (next_chunk_ > 0 && header.blob_bytes != incoming_bytes_)) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected chunk {} of message {}, up to {} bytes, got chunk {} of message {}, {} of {} "
         "bytes",
         next_chunk_, received_, options_.most_message_bytes, header.chunk,
-        header.microbatch.value(), body.size(), header.blob_bytes));
+        header.microbatch.value(), body.size(), header.blob_bytes);
   }
   if (next_chunk_ == 0) {
     incoming_bytes_ = header.blob_bytes;
@@ -248,10 +247,10 @@ Status ReplicaPort::HandleChunk(const wire::TensorHeader& header, std::span<cons
   if (++next_chunk_ < header.chunks) return absl::OkStatus();
   NoteReceiving(false);
   if (incoming_.size() != header.blob_bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a message of {} bytes, got {} in {} "
-                    "chunks",
-                    header.blob_bytes, incoming_.size(), header.chunks));
+    return InvalidArgument(
+        "expected a message of {} bytes, got {} in {} "
+        "chunks",
+        header.blob_bytes, incoming_.size(), header.chunks);
   }
   if (header.chunks >= LinkCredits::kChunksOfARate) {
     constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;

@@ -1,7 +1,5 @@
 #include "worker/pipeline/resident_stage.h"
 
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "run/file/keys.h"
@@ -141,8 +139,8 @@ Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot r
       break;
   }
   if (!read) {
-    return absl::InternalError(fmt::format(
-        "the parameters of step {} are not in memory, and their files were not read", origin.step));
+    return Internal("the parameters of step {} are not in memory, and their files were not read",
+                    origin.step);
   }
   const std::lock_guard lock(mutex_);
   kept_.reset();

@@ -1,7 +1,5 @@
 #include "worker/pipeline/tensor_assembler.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -11,32 +9,32 @@ Status TensorAssembler::Check(const wire::TensorHeader& header, size_t body_byte
   const uint32_t microbatches =
       header.validation ? options_.validation_microbatches : options_.microbatches;
   if (header.microbatch.value() >= microbatches) {
-    return absl::InvalidArgumentError(fmt::format("expected a microbatch below {}, got {}",
-                                                  microbatches, header.microbatch.value()));
+    return InvalidArgument("expected a microbatch below {}, got {}", microbatches,
+                           header.microbatch.value());
   }
   if (header.validation && options_.direction == Direction::kBackward) {
     return absl::InvalidArgumentError("validation has no gradients");
   }
   if (header.extension_bytes != 0 || header.shards != 1 || header.replica != options_.replica) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected whole tensors of replica {} without extensions", options_.replica));
+    return InvalidArgument("expected whole tensors of replica {} without extensions",
+                           options_.replica);
   }
   if (header.slices != options_.slices) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} slices of a microbatch, got {}", options_.slices, header.slices));
+    return InvalidArgument("expected {} slices of a microbatch, got {}", options_.slices,
+                           header.slices);
   }
   const codec::Codec& codec = options_.codec(PassOf(header));
   const size_t limit = codec.MaxEncodedBytes(options_.shape);
   if (header.blob_bytes == 0 || header.blob_bytes > limit) {
-    return absl::InvalidArgumentError(fmt::format("expected a blob of 1 to {} bytes by {}, got {}",
-                                                  limit, codec.name(), header.blob_bytes));
+    return InvalidArgument("expected a blob of 1 to {} bytes by {}, got {}", limit, codec.name(),
+                           header.blob_bytes);
   }
   const uint64_t expected =
       std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);
   if (header.chunk_offset != uint64_t{header.chunk} * kChunkBytes || body_bytes != expected) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected chunk {} at {} with {} bytes, got {} with {}", header.chunk,
-        uint64_t{header.chunk} * kChunkBytes, expected, header.chunk_offset, body_bytes));
+    return InvalidArgument("expected chunk {} at {} with {} bytes, got {} with {}", header.chunk,
+                           uint64_t{header.chunk} * kChunkBytes, expected, header.chunk_offset,
+                           body_bytes);
   }
   return absl::OkStatus();
 }
@@ -48,9 +46,8 @@ Status TensorAssembler::Begin(const wire::TensorHeader& header) {
   const bool next = last_slice_ && pass == last_pass_ && place == PlaceOf(*last_slice_) + 1;
   const bool first = (!last_slice_ || pass > last_pass_) && place == 0;
   if (!next && !first) {
-    return absl::InvalidArgumentError(
-        fmt::format("step {} microbatch {} slice {} is not the one that follows",
-                    header.step.value(), header.microbatch.value(), header.slice));
+    return InvalidArgument("step {} microbatch {} slice {} is not the one that follows",
+                           header.step.value(), header.microbatch.value(), header.slice);
   }
   LH_ASSIGN_OR_RETURN(BlobBuffer blob, options_.runner(pass).NewBlob(header.blob_bytes));
   partial_ = std::make_shared<EncodedTensor>(

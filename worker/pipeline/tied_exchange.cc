@@ -1,7 +1,5 @@
 #include "worker/pipeline/tied_exchange.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -80,10 +78,10 @@ Status TiedExchange::Advance() {
   const uint32_t to_add = PiecesIn(embedding_ ? all_ : read_);
   while (sent_ < to_send && under_way_ < kPiecesUnderWay) LH_RETURN_IF_ERROR(SendPiece());
   if (!arrived_.empty() && arrived_.rbegin()->first >= to_add) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} pieces of the tied matrix's gradient in step {}, got piece {}; "
-                    "the two ends have read other tokens",
-                    to_add, step_->value(), arrived_.rbegin()->first));
+    return InvalidArgument(
+        "expected {} pieces of the tied matrix's gradient in step {}, got piece {}; "
+        "the two ends have read other tokens",
+        to_add, step_->value(), arrived_.rbegin()->first);
   }
   // Not before all own pieces are copied: the peer must not get its own gradient back.
   if (sent_ < to_send) return absl::OkStatus();
@@ -120,19 +118,18 @@ void TiedExchange::BeginCheck(const StageSnapshot& snapshot) {
 StatusOr<bool> TiedExchange::IsChecked() {
   if (!peer_digest_) return false;
   if (own_digest_ != std::exchange(peer_digest_, std::nullopt)) {
-    return absl::InternalError(fmt::format(
+    return Internal(
         "the two stages that hold {} do not have the same numbers any more; their devices have to "
         "compute alike, so take two of one kind, or `tied: split`",
-        matrix_->name()));
+        matrix_->name());
   }
   return true;
 }
 
 Status TiedExchange::CheckStep(std::string_view what, Step came, Step under_way) const {
   if (came == under_way) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} of {} of step {} came while step {} is under way", what, matrix_->name(),
-                  came.value(), under_way.value()));
+  return InvalidArgument("{} of {} of step {} came while step {} is under way", what,
+                         matrix_->name(), came.value(), under_way.value());
 }
 
 Status TiedExchange::Take(TensorArrived arrived, Step under_way) {

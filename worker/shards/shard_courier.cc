@@ -1,7 +1,5 @@
 #include "worker/shards/shard_courier.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -170,7 +168,7 @@ Status ShardCourier::SendChunks(const std::string& path, const ShardFile& file,
     std::string& data = *chunk.mutable_data();
     data.resize(size);
     if (!in.read(data.data(), static_cast<std::streamsize>(size))) {
-      return absl::DataLossError(fmt::format("cannot read {} to its end", path));
+      return DataLoss("cannot read {} to its end", path);
     }
     left -= size;
     // False: the coordinator has it already, or refused it; Finish says which.

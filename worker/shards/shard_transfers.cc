@@ -261,8 +261,8 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
                           const std::shared_ptr<Conversation>& conversation) {
   const auto transport = transports_.find(path.transport());
   if (transport == transports_.end()) {
-    conversation->OnOpened(absl::FailedPreconditionError(
-        fmt::format("this worker does not listen on {}", path.transport())));
+    conversation->OnOpened(
+        FailedPrecondition("this worker does not listen on {}", path.transport()));
     return;
   }
   // A key of its own, so that it cannot meet a link of the run.
@@ -331,7 +331,7 @@ Status WhyNot(const Heard& heard) {
   if (const auto* closed = std::get_if<Closed>(&heard)) return closed->reason;
   const auto* word = std::get_if<wire::TransferWord>(&heard);
   if (word != nullptr && !word->refusal.empty()) {
-    return absl::DataLossError(fmt::format("the other worker says: {}", word->refusal));
+    return DataLoss("the other worker says: {}", word->refusal);
   }
   return absl::OkStatus();
 }
@@ -373,7 +373,7 @@ Status ShardTransfers::SendFiles(const v1::WorkerCommand& command,
     for (uint64_t left = file.bytes(); left > 0;) {
       const size_t size = std::min<uint64_t>(left, raw.size());
       if (!in.read(raw.data(), static_cast<std::streamsize>(size))) {
-        return absl::DataLossError(fmt::format("cannot read {} to its end", name));
+        return DataLoss("cannot read {} to its end", name);
       }
       left -= size;
       const std::string block = EncodeShardBlock(std::as_bytes(std::span(raw).first(size)));

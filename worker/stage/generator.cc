@@ -34,8 +34,7 @@ class ModelGenerator final : public Generator {
     const uint32_t vocabulary = options_.model.vocabulary.value_or(0);
     for (const int32_t id : ids) {
       if (id >= 0 && static_cast<uint32_t>(id) < vocabulary) continue;
-      return absl::InvalidArgumentError(
-          fmt::format("expected ids below the vocabulary of {}; came {}", vocabulary, id));
+      return InvalidArgument("expected ids below the vocabulary of {}; came {}", vocabulary, id);
     }
     return CallTorch("generating", options_.threads, [&]() -> StatusOr<std::span<const float>> {
       const at::Tensor input =

@@ -211,12 +211,10 @@ void NetworkStage::SumPartsOfGradients() const {
 
 Status NetworkStage::CheckStepEnds(Step step) const {
   if (step.value() != steps_ + 1) {
-    return absl::FailedPreconditionError(
-        fmt::format("expected optimizer step {}, came {}", steps_ + 1, step.value()));
+    return FailedPrecondition("expected optimizer step {}, came {}", steps_ + 1, step.value());
   }
   if (!turns_.StepIsDone()) {
-    return absl::FailedPreconditionError(
-        fmt::format("optimizer step {} came before the last backward", step.value()));
+    return FailedPrecondition("optimizer step {} came before the last backward", step.value());
   }
   return absl::OkStatus();
 }
@@ -224,10 +222,10 @@ Status NetworkStage::CheckStepEnds(Step step) const {
 Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
   return CallTorch("optimizer step", options_.threads, [&]() -> Status {
     if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
-      return absl::FailedPreconditionError(
-          fmt::format("the gradients of step {} are not finite (their scale is {}); lower "
-                      "train.optimizer.lr or lengthen train.schedule.warmup",
-                      step.value(), gradient_scale));
+      return FailedPrecondition(
+          "the gradients of step {} are not finite (their scale is {}); lower "
+          "train.optimizer.lr or lengthen train.schedule.warmup",
+          step.value(), gradient_scale);
     }
     LH_RETURN_IF_ERROR(CheckStepEnds(step));
     SumPartsOfGradients();

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <array>
 
 #include "codec/arguments.h"
@@ -119,17 +117,16 @@ Status PredictDevice::DecodeOwn(cuda::DeviceSpan blob, cuda::DeviceSpan workspac
 Status PredictDevice::CheckTables(const cuda::TablesOnDevice& tables, const Shape& shape) const {
   LH_RETURN_IF_ERROR(CheckShapeOf(tables.shape, params_, shape));
   if (tables.ids != 0 && tables.ids != TokensIn(shape)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected the ids of {} tokens to be loaded to the device; {} are",
-                    TokensIn(shape), tables.ids));
+    return InvalidArgument("expected the ids of {} tokens to be loaded to the device; {} are",
+                           TokensIn(shape), tables.ids);
   }
   if (TokensIn(shape) <= cuda::kMostPredictTokens && shape.channels <= kMostChannels) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(fmt::format(
+  return InvalidArgument(
       "predict on a GPU takes tensors of at most {} tokens of {} channels; one of {} x "
       "{} x {} came",
-      cuda::kMostPredictTokens, kMostChannels, shape.samples, shape.tokens, shape.channels));
+      cuda::kMostPredictTokens, kMostChannels, shape.samples, shape.tokens, shape.channels);
 }
 
 Status PredictDevice::Encode(const cuda::EncodeCall& call) const {
@@ -168,9 +165,8 @@ Status PredictDevice::Decode(const cuda::DecodeCall& call) const {
       MakePredict(cuda::MakeTensorArgs(out), out.shape, front, workspace, blob, tables);
   const uint64_t offset = kBlobHeaderBytes + args.other;
   if (blob.bytes < offset + kBlobHeaderBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a blob of predict of at least {} bytes, got {}",
-                    offset + kBlobHeaderBytes, blob.bytes));
+    return InvalidArgument("expected a blob of predict of at least {} bytes, got {}",
+                           offset + kBlobHeaderBytes, blob.bytes);
   }
   args.decodes = 1;
   args.fault_dev = fault_dev;

@@ -1,7 +1,5 @@
 #include "codec/zip/cpu/kernels.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -296,17 +294,16 @@ Status Decode(std::span<const std::byte> payload, Parallel* parallel,
     return absl::OkStatus();
   }
   if (!layout.may_be_smaller || payload.size() < layout.escapes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a payload of zip of {} bytes, or of {} to {}, got {}", layout.raw,
-        layout.may_be_smaller ? layout.escapes : layout.raw, layout.raw, payload.size()));
+    return InvalidArgument("expected a payload of zip of {} bytes, or of {} to {}, got {}",
+                           layout.raw, layout.may_be_smaller ? layout.escapes : layout.raw,
+                           layout.raw, payload.size());
   }
   // Only read.
   const Sections sections(layout, const_cast<std::byte*>(payload.data()));
   const uint64_t escapes = sections.Start(layout.groups);
   if (sections.Start(0) != 0 || payload.size() != PayloadBytes(layout, escapes)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected the blob's {} escapes in {} bytes of payload, got {}", escapes,
-                    PayloadBytes(layout, escapes), payload.size()));
+    return InvalidArgument("expected the blob's {} escapes in {} bytes of payload, got {}", escapes,
+                           PayloadBytes(layout, escapes), payload.size());
   }
   // Each group's escapes lie between its start and the next, which are in order, or it is refused
   // before any is read; but the starts before it may be wrong, so each is held against the end.

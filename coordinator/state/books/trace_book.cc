@@ -1,7 +1,5 @@
 #include "coordinator/state/books/trace_book.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -53,8 +51,8 @@ v1::TraceReply Trace::Reply(const Plan& plan) && {
 
 Status TraceBook::MayBegin() const {
   if (traces_.size() < kMostTraces) return absl::OkStatus();
-  return absl::ResourceExhaustedError(fmt::format(
-      "{} traces are being put together already; try again in a few seconds", traces_.size()));
+  return ResourceExhausted("{} traces are being put together already; try again in a few seconds",
+                           traces_.size());
 }
 
 uint64_t TraceBook::Begin(RequestId request, const RunId& run, Epoch epoch,

@@ -183,8 +183,7 @@ StatusOr<const Run*> Ledger::RunCalled(std::string_view id_or_name) const {
     if (newest == nullptr || run.order > newest->order) newest = &run;
   }
   if (newest != nullptr) return newest;
-  return absl::NotFoundError(
-      fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
+  return NotFound("there is no run '{}'; `longhaul ps` lists the runs", id_or_name);
 }
 
 StatusOr<Run*> Ledger::RunCalled(std::string_view id_or_name) {

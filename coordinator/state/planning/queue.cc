@@ -27,8 +27,8 @@ uint64_t TextBytes(const v1::SubmitRequest& submit) {
 }
 
 Status TooManyRuns() {
-  return absl::ResourceExhaustedError(fmt::format(
-      "{} runs wait for workers already; stop some of them or try again later", kMaxQueuedRuns));
+  return ResourceExhausted("{} runs wait for workers already; stop some of them or try again later",
+                           kMaxQueuedRuns);
 }
 
 }  // namespace
@@ -71,14 +71,13 @@ void Queue::SubmitHeld() {
 StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait) {
   if (Run* known = ledger_.FindRun(submitted.new_id)) return known;  // the same request again
   if (submitted.new_id.value().empty() || planning_.IsJob(submitted.new_id)) {
-    return absl::InternalError(
-        fmt::format("'{}' cannot be the id of a new run", submitted.new_id.value()));
+    return Internal("'{}' cannot be the id of a new run", submitted.new_id.value());
   }
   if (ledger_.runs().size() >= kMaxRuns) {
-    return absl::ResourceExhaustedError(
-        fmt::format("this coordinator keeps at most {} runs, and has so many; remove some that "
-                    "nobody needs any more: longhaul rm RUN",
-                    kMaxRuns));
+    return ResourceExhausted(
+        "this coordinator keeps at most {} runs, and has so many; remove some that "
+        "nobody needs any more: longhaul rm RUN",
+        kMaxRuns);
   }
   const auto waits = [](const auto& entry) {
     return entry.second.record.state == RunState::kQueued;
@@ -122,9 +121,8 @@ StatusOr<uint64_t> ResumeStep(const RunRecord& record, uint64_t wanted) {
     if (manifest.step() == wanted) return wanted;
     steps.push_back(fmt::format("{}", manifest.step()));
   }
-  return absl::NotFoundError(
-      fmt::format("run {} has no checkpoint of step {}; {}", record.id.value(), wanted,
-                  steps.empty() ? "none was committed" : "it has those of steps " + Join(steps)));
+  return NotFound("run {} has no checkpoint of step {}; {}", record.id.value(), wanted,
+                  steps.empty() ? "none was committed" : "it has those of steps " + Join(steps));
 }
 
 }  // namespace
@@ -137,17 +135,16 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
     if (run->record.spec.name != name) continue;
     if (!submitted.by.may_all && run->record.owner != submitted.by.name) continue;
     if (!HasEnded(run->record.state)) {
-      return absl::FailedPreconditionError(fmt::format(
+      return FailedPrecondition(
           "run {} is {} already; `longhaul watch {}` shows it, `longhaul stop {}` ends it",
           run->record.id.value(), ToString(run->record.state), run->record.id.value(),
-          run->record.id.value()));
+          run->record.id.value());
     }
     (run->record.state == RunState::kDone ? done : newest) = run;
   }
   if (newest == nullptr) newest = done;
   if (newest == nullptr) {
-    return absl::NotFoundError(
-        fmt::format("there is no run called '{}' to go on with; submit it without --resume", name));
+    return NotFound("there is no run called '{}' to go on with; submit it without --resume", name);
   }
   RunRecord& record = newest->record;
   if (newest == done) LH_RETURN_IF_ERROR(CheckGoesFurther(record, submitted.spec));
@@ -166,10 +163,10 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
   LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
   LH_ASSIGN_OR_RETURN(const uint64_t step, ResumeStep(record, submitted.submit.from_step()));
   if (submitted.spec.train.steps <= step) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "run {} has a checkpoint at step {} and this file ends at train.steps: {}; raise "
         "train.steps to go on",
-        record.id.value(), step, submitted.spec.train.steps));
+        record.id.value(), step, submitted.spec.train.steps);
   }
   // Unless the file says something else by now.
   if (GroupSpec& group = submitted.spec.group; group.is_auto() && !record.spec.group.is_auto()) {
@@ -302,11 +299,9 @@ void Queue::On(event::PlanAsked& asked) {
   if (planning_.IsJob(asked.new_id)) return;  // the same request again
   const StatusOr<Candidates> workers = choice_.Any(asked.spec);
   if (!workers.ok() || ledger_.FindRun(asked.new_id) != nullptr) {
-    const Status status =
-        workers.ok()
-            ? absl::InternalError(fmt::format("'{}' is the id of a run", asked.new_id.value()))
-            : absl::FailedPreconditionError(
-                  fmt::format("cannot plan: the run {}", std::string(Message(workers.status()))));
+    const Status status = workers.ok() ? Internal("'{}' is the id of a run", asked.new_id.value())
+                                       : FailedPrecondition("cannot plan: the run {}",
+                                                            std::string(Message(workers.status())));
     ledger_.Do(command::ReplyPlan{asked.request, status});
     return;
   }

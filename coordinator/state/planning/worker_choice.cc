@@ -192,8 +192,8 @@ Status WorkerChoice::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>&
     const Worker& upper = WorkerAt(spec, workers, edge.from);
     const Worker& lower = WorkerAt(spec, workers, edge.to);
     if (may_wait && links_.IsTrying(spec, upper, lower, edge.kind)) {
-      return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
-                                                ledger_.Label(upper), ledger_.Label(lower)));
+      return Unavailable("workers {} and {} are trying to reach each other", ledger_.Label(upper),
+                         ledger_.Label(lower));
     }
   }
   const Status by_name = CheckNeighbours(spec, workers);

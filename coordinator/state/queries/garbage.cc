@@ -40,18 +40,16 @@ StatusOr<v1::RemoveRunReply> Garbage::Remove(const std::string& id_or_name) {
   Run& run = **found;
   const RunId id = run.record.id;
   if (!HasEnded(run.record.state)) {
-    return absl::FailedPreconditionError(fmt::format("{} is {}; end it first: longhaul stop {}",
-                                                     id.value(), ToString(run.record.state),
-                                                     id.value()));
+    return FailedPrecondition("{} is {}; end it first: longhaul stop {}", id.value(),
+                              ToString(run.record.state), id.value());
   }
   if (queue_.Owes(id)) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} was submitted this moment; try again", id.value()));
+    return FailedPrecondition("{} was submitted this moment; try again", id.value());
   }
   if (shards_.book().IsInUse(id)) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "checkpoints of {} are being checked or copied now; try again when that is done",
-        id.value()));
+        id.value());
   }
   v1::RemoveRunReply reply;
   reply.set_run_id(id.value());

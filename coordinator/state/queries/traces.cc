@@ -1,7 +1,5 @@
 #include "coordinator/state/queries/traces.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 #include <vector>
 
@@ -16,8 +14,8 @@ Status Traces::Begin(const event::TraceAsked& asked) {
   LH_ASSIGN_OR_RETURN(const Run* const run, ledger_.RunCalled(asked.run));
   const RunRecord& record = run->record;
   if (!record.plan || run->stages.empty() || record.state == RunState::kPlanning) {
-    return absl::FailedPreconditionError(
-        fmt::format("run {} has not begun to train; there is nothing to trace", record.id.value()));
+    return FailedPrecondition("run {} has not begun to train; there is nothing to trace",
+                              record.id.value());
   }
   LH_RETURN_IF_ERROR(book_.MayBegin());
   std::vector<CellId> cells;
@@ -25,8 +23,8 @@ Status Traces::Begin(const event::TraceAsked& asked) {
   for (const StageRecord& stage : run->stages) {
     const Worker* worker = ledger_.LiveWorkerOf(stage.worker, stage.incarnation);
     if (worker == nullptr) {
-      return absl::UnavailableError(
-          fmt::format("{} is not connected, and a trace needs every stage", ledger_.Label(stage)));
+      return Unavailable("{} is not connected, and a trace needs every stage",
+                         ledger_.Label(stage));
     }
     cells.push_back(stage.id);
     workers.push_back(worker);
@@ -54,10 +52,10 @@ void Traces::OnTrace(const Worker& worker, const v1::WorkerMessage& message) {
   const StageRecord* stage = ledger_.StageOf(*run, worker);
   if (stage == nullptr) return;
   if (message.trace().steps().empty()) {
-    End(id, absl::FailedPreconditionError(fmt::format(
+    End(id, FailedPrecondition(
                 "{} has no finished step of run {} to show: trace a run after its first step, "
                 "and before its workers begin another one",
-                ledger_.Label(*stage), trace->run.value())));
+                ledger_.Label(*stage), trace->run.value()));
     return;
   }
   if (!book_.Answer(id, stage->id, message.trace())) return;
@@ -80,8 +78,8 @@ void Traces::CheckTimers() {
       if (stage == nullptr) continue;
       missing += (missing.empty() ? "" : ", ") + ledger_.Label(*stage);
     }
-    End(id, absl::DeadlineExceededError(fmt::format("no trace came from {} within {:g} s", missing,
-                                                    absl::ToDoubleSeconds(kTraceLimit))));
+    End(id, DeadlineExceeded("no trace came from {} within {:g} s", missing,
+                             absl::ToDoubleSeconds(kTraceLimit)));
   }
 }
 

@@ -53,22 +53,22 @@ StatusOr<v1::ReplicasReply> Replicas::Set(const event::ReplicasAsked& asked) {
   Run& run = *found;
   const std::string& id = run.record.id.value();
   if (HasEnded(run.record.state)) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} has ended ({}); set pipeline.replicas in its run file and resume it", id,
-                    ToString(run.record.state)));
+    return FailedPrecondition(
+        "{} has ended ({}); set pipeline.replicas in its run file and resume it", id,
+        ToString(run.record.state));
   }
   const RunSpec& spec = run.record.spec;
   if (spec.replicas.count_auto) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} leaves the number of its replicas to its first plan (pipeline.replicas auto), which is "
         "not made yet; wait until it trains, or stop it and submit it with a number",
-        id));
+        id);
   }
   if (spec.replicas.trains_apart()) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "{} trains its replicas apart (pipeline.gradients local-sgd), and in this version these "
         "keep their number, because each has an optimizer of its own",
-        id));
+        id);
   }
   const auto parsed = ParseRunSpec(ToYaml(spec.WithReplicas(asked.replicas)), id, {},
                                    [](std::string_view) { return absl::OkStatus(); });

@@ -25,10 +25,10 @@ constexpr size_t kMostText = 16 << 20;
 StatusOr<sockaddr_un> Address(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is too long for a socket's path ({} characters at most); set "
-                    "XDG_RUNTIME_DIR to a shorter folder",
-                    path, sizeof address.sun_path - 1));
+    return InvalidArgument(
+        "{} is too long for a socket's path ({} characters at most); set "
+        "XDG_RUNTIME_DIR to a shorter folder",
+        path, sizeof address.sun_path - 1);
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
@@ -96,8 +96,7 @@ StatusOr<RelayConfig> ConfigFromJson(const json& document) {
   }
   const size_t workers = config.ports.size();
   if (workers == 0 || workers > kMostPorts) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected 1 to {} ports, got {}", kMostPorts, workers));
+    return InvalidArgument("expected 1 to {} ports, got {}", kMostPorts, workers);
   }
   config.paths.resize(workers * workers);
   for (const json& path : document.at("paths")) {
@@ -108,9 +107,9 @@ StatusOr<RelayConfig> ConfigFromJson(const json& document) {
     if (from >= workers || to >= workers || quality.delay < absl::ZeroDuration() ||
         quality.jitter < absl::ZeroDuration() || quality.jitter > quality.delay ||
         !(quality.loss >= 0 && quality.loss < 1)) {
-      return absl::InvalidArgumentError(
-          fmt::format("a path from {} to {} is none of {} ports, or its values are impossible",
-                      from, to, workers));
+      return InvalidArgument(
+          "a path from {} to {} is none of {} ports, or its values are impossible", from, to,
+          workers);
     }
     config.paths[from * workers + to] = quality;
   }
@@ -163,8 +162,7 @@ StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text) {
   try {
     return ConfigFromJson(json::parse(text));
   } catch (const json::exception& error) {
-    return absl::InvalidArgumentError(
-        fmt::format("not a relay's configuration: {}", std::string_view(error.what())));
+    return InvalidArgument("not a relay's configuration: {}", std::string_view(error.what()));
   }
 }
 
@@ -174,16 +172,15 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   SetLimit(socket.get(), deadline);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return absl::UnavailableError(fmt::format("the cluster's relay does not answer at {}: {}",
-                                              socket_path, std::strerror(errno)));
+    return Unavailable("the cluster's relay does not answer at {}: {}", socket_path,
+                       std::strerror(errno));
   }
   json request = json::object();
   if (config != nullptr) request["config"] = ConfigJson(*config);
   std::optional<std::string> answer;
   if (SendAll(socket.get(), request.dump(), deadline)) answer = ReceiveAll(socket.get(), deadline);
   if (!answer || answer->empty()) {
-    return absl::UnavailableError(
-        fmt::format("the cluster's relay at {} does not answer", socket_path));
+    return Unavailable("the cluster's relay at {} does not answer", socket_path);
   }
   try {
     const json document = json::parse(*answer);
@@ -203,8 +200,8 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
     report.cpu_time = absl::Nanoseconds(document.at("cpu_ns").get<int64_t>());
     return report;
   } catch (const json::exception& error) {
-    return absl::InternalError(fmt::format("cannot read the answer of the cluster's relay: {}",
-                                           std::string_view(error.what())));
+    return Internal("cannot read the answer of the cluster's relay: {}",
+                    std::string_view(error.what()));
   }
 }
 
@@ -242,8 +239,7 @@ void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const 
     const Request request = RequestFromJson(json::parse(*text), &status);
     report = status.ok() ? serve(request) : StatusOr<RelayReport>(status);
   } catch (const json::exception& error) {
-    report = absl::InvalidArgumentError(
-        fmt::format("not a request: {}", std::string_view(error.what())));
+    report = InvalidArgument("not a request: {}", std::string_view(error.what()));
   }
   // Serving it may have taken its time, on a machine that is busy.
   SendAll(socket.get(), AnswerJson(report).dump(), Deadline::After(patience));

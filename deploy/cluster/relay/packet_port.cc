@@ -37,11 +37,11 @@ StatusOr<UniqueFd> OpenSocket() {
   const int on = 1;
   if (!fd || setsockopt(fd.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
       setsockopt(fd.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("delay, jitter and loss need packet sockets, which this process cannot have "
-                    "({}): they take CAP_NET_RAW (docker run --cap-add NET_RAW) and a kernel with "
-                    "CONFIG_PACKET, 4.20 or newer",
-                    std::strerror(errno)));
+    return FailedPrecondition(
+        "delay, jitter and loss need packet sockets, which this process cannot have "
+        "({}): they take CAP_NET_RAW (docker run --cap-add NET_RAW) and a kernel with "
+        "CONFIG_PACKET, 4.20 or newer",
+        std::strerror(errno));
   }
   return fd;
 }

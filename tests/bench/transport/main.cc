@@ -97,8 +97,8 @@ Status CheckLink(const nlohmann::json& peer, const std::string& transport, bool 
   if (link.starts_with(transport + " ") && link.ends_with(", sealed") == sealed) {
     return absl::OkStatus();
   }
-  return absl::InternalError(fmt::format("expected a {} link over {}, got '{}'",
-                                         sealed ? "sealed" : "plain", transport, link));
+  return Internal("expected a {} link over {}, got '{}'", sealed ? "sealed" : "plain", transport,
+                  link);
 }
 
 StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, bool sealed,

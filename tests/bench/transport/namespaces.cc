@@ -72,9 +72,8 @@ Status RunCommand(const std::vector<std::string>& arguments) {
   std::string command;
   for (const std::string& a : arguments) command += a + " ";
   while (!words.empty() && words.back() == '\n') words.pop_back();
-  return absl::FailedPreconditionError(
-      fmt::format("`{}` failed: {}", command.substr(0, command.size() - 1),
-                  words.empty() ? "is iproute2 installed?" : words));
+  return FailedPrecondition("`{}` failed: {}", command.substr(0, command.size() - 1),
+                            words.empty() ? "is iproute2 installed?" : words);
 }
 
 // The process id keeps two benchmarks apart.
@@ -93,8 +92,8 @@ StatusOr<std::unique_ptr<Namespaces>> Namespaces::Create(absl::Duration delay,
                                                          const std::string& relay_program) {
   std::unique_ptr<Namespaces> namespaces(new Namespaces(delay));
   if (const Status status = namespaces->SetUp(relay_program); !status.ok()) {
-    return absl::FailedPreconditionError(
-        fmt::format("this needs root, network namespaces, veth and tbf: {}", Message(status)));
+    return FailedPrecondition("this needs root, network namespaces, veth and tbf: {}",
+                              Message(status));
   }
   return namespaces;
 }

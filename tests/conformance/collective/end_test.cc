@@ -69,7 +69,7 @@ TEST_P(EndTest, ARankThatFailsInTheMiddleIsNamed) {
       const Status end = CallUntilItFails(rank, call, kCount);
       const MonoTime failed = MonoTime::FromNanoseconds(failed_at.load());
       EXPECT_LE(Now() - failed, kEndLimit);
-      EXPECT_EQ(end, absl::AbortedError(fmt::format("rank {} failed: its device broke", last())));
+      EXPECT_EQ(end, Aborted("rank {} failed: its device broke", last()));
       EXPECT_EQ(rank.communicator().status(), end);
     });
   }

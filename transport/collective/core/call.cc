@@ -14,8 +14,7 @@ bool IsDtype(Dtype dtype) {
 
 Status CheckDtype(Dtype dtype) {
   if (IsDtype(dtype)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("no dtype has the number {}", static_cast<int>(dtype)));
+  return InvalidArgument("no dtype has the number {}", static_cast<int>(dtype));
 }
 
 }  // namespace
@@ -41,22 +40,19 @@ Status Check(const Call& call, uint32_t size) {
   LH_RETURN_IF_ERROR(CheckDtype(call.dtype));
   if (call.op == Op::kAllReduce || call.op == Op::kReduceScatter) {
     if (call.reduction > Reduction::kMax) {
-      return absl::InvalidArgumentError(
-          fmt::format("no reduction has the number {}", static_cast<int>(call.reduction)));
+      return InvalidArgument("no reduction has the number {}", static_cast<int>(call.reduction));
     }
     if (call.dtype == Dtype::kBytes) {
-      return absl::InvalidArgumentError(fmt::format("{} is of numbers; bytes have no {}",
-                                                    collective::ToString(call.op),
-                                                    ToString(call.reduction)));
+      return InvalidArgument("{} is of numbers; bytes have no {}", collective::ToString(call.op),
+                             ToString(call.reduction));
     }
   }
   if (call.op == Op::kBroadcast && call.root >= size) {
-    return absl::InvalidArgumentError(fmt::format(
-        "a broadcast comes from a rank of the group, 0 to {}; got {}", size - 1, call.root));
+    return InvalidArgument("a broadcast comes from a rank of the group, 0 to {}; got {}", size - 1,
+                           call.root);
   }
   if (call.count > kMaxElements) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} has more elements than any memory holds", ToString(call)));
+    return InvalidArgument("{} has more elements than any memory holds", ToString(call));
   }
   return absl::OkStatus();
 }
@@ -64,11 +60,11 @@ Status Check(const Call& call, uint32_t size) {
 Status CheckPointer(const void* data, uint64_t count, Dtype dtype, std::string_view name) {
   if (count == 0) return absl::OkStatus();
   if (data == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("`{}` is null, with {} elements", name, count));
+    return InvalidArgument("`{}` is null, with {} elements", name, count);
   }
   if (reinterpret_cast<uintptr_t>(data) % BytesPerElement(dtype) != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("`{}` is not aligned to its elements, {}", name, collective::ToString(dtype)));
+    return InvalidArgument("`{}` is not aligned to its elements, {}", name,
+                           collective::ToString(dtype));
   }
   return absl::OkStatus();
 }
@@ -77,14 +73,13 @@ Status CheckBlocks(std::span<const Block> blocks, uint32_t size, Dtype dtype,
                    std::string_view name) {
   LH_RETURN_IF_ERROR(CheckDtype(dtype));
   if (blocks.size() != size) {
-    return absl::InvalidArgumentError(fmt::format(
-        "`{}` has {} blocks, expected one for each of the {} ranks", name, blocks.size(), size));
+    return InvalidArgument("`{}` has {} blocks, expected one for each of the {} ranks", name,
+                           blocks.size(), size);
   }
   for (const Block& block : blocks) {
     if (block.offset > kMaxElements || block.count > kMaxElements) {
-      return absl::InvalidArgumentError(
-          fmt::format("`{}` has a block of {} elements at {}: more than any memory holds", name,
-                      block.count, block.offset));
+      return InvalidArgument("`{}` has a block of {} elements at {}: more than any memory holds",
+                             name, block.count, block.offset);
     }
   }
   return absl::OkStatus();
@@ -108,9 +103,8 @@ Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<con
   LH_RETURN_IF_ERROR(CheckPointer(in, sent, dtype, "in"));
   LH_RETURN_IF_ERROR(CheckPointer(out, received, dtype, "out"));
   if (send[rank].count == receive[rank].count) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("rank {} sends itself {} elements and expects {} of itself", rank,
-                  send[rank].count, receive[rank].count));
+  return InvalidArgument("rank {} sends itself {} elements and expects {} of itself", rank,
+                         send[rank].count, receive[rank].count);
 }
 
 }  // namespace longhaul::collective::internal

@@ -46,10 +46,10 @@ StatusOr<RendezvousId> ParseId(std::string_view text) {
   if (text.size() != kSecretAt + 2 * kSecretBytes || !text.starts_with(kPrefix) ||
       text[kSecretAt - 1] != '-' || !IsHex(text.substr(kNameAt, 2 * kNameBytes)) ||
       !IsHex(text.substr(kSecretAt))) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "a rendezvous's id is {}, {} hexadecimal digits, '-' and {} more; got {} bytes that are "
         "none; take the id as Rendezvous::id() gives it",
-        kPrefix, 2 * kNameBytes, 2 * kSecretBytes, text.size()));
+        kPrefix, 2 * kNameBytes, 2 * kSecretBytes, text.size());
   }
   return RendezvousId{SocketName(kPurpose, text.substr(kNameAt, 2 * kNameBytes)),
                       absl::HexStringToBytes(std::string(text.substr(kSecretAt)))};

@@ -265,8 +265,8 @@ Status MemberImpl::AwaitJoined(std::string_view secret, Deadline deadline) {
 
 StatusOr<std::vector<std::string>> MemberImpl::Tell(std::string_view word, Deadline deadline) {
   if (word.size() > kMaxTellBytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "a member tells the others up to {} bytes at once, got {}", kMaxTellBytes, word.size()));
+    return InvalidArgument("a member tells the others up to {} bytes at once, got {}",
+                           kMaxTellBytes, word.size());
   }
   uint64_t number = 0;
   {
@@ -312,14 +312,12 @@ StatusOr<std::shared_ptr<Member>> Member::Join(std::string_view id, const Place&
                                                Deadline deadline) {
   LH_ASSIGN_OR_RETURN(const internal::RendezvousId parsed, internal::ParseId(id));
   if (place.size == 0 || place.size > kMaxRanks || place.rank >= place.size) {
-    return absl::InvalidArgumentError(
-        fmt::format("a group has 1 to {} ranks, numbered from 0; got rank {} of {}", kMaxRanks,
-                    place.rank, place.size));
+    return InvalidArgument("a group has 1 to {} ranks, numbered from 0; got rank {} of {}",
+                           kMaxRanks, place.rank, place.size);
   }
   auto fd = internal::ConnectUnix(parsed.socket, deadline);
   if (absl::IsUnavailable(fd.status())) {
-    return absl::AbortedError(
-        fmt::format("the group has ended, or has not begun: {}", Message(fd.status())));
+    return Aborted("the group has ended, or has not begun: {}", Message(fd.status()));
   }
   LH_RETURN_IF_ERROR(fd.status());
   // Who else has the name could only want the secret.

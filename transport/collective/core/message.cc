@@ -1,7 +1,5 @@
 #include "transport/collective/core/message.h"
 
-#include <fmt/core.h>
-
 #include <bit>
 #include <cstring>
 
@@ -57,12 +55,11 @@ StatusOr<std::optional<GroupMessage>> MessageReader::Next() {
   const auto bytes = Get<uint32_t>(rest, 0);
   const auto kind = Get<uint32_t>(rest, 4);
   if (kind > 0xff || !IsKind(static_cast<uint8_t>(kind))) {
-    return absl::InvalidArgumentError(fmt::format("no kind of message has the number {}", kind));
+    return InvalidArgument("no kind of message has the number {}", kind);
   }
   // Before the payload has come: the reader buffers all that it expects.
   if (bytes > limit_) {
-    return absl::InvalidArgumentError(
-        fmt::format("a message of {} bytes came, expected at most {}", bytes, limit_));
+    return InvalidArgument("a message of {} bytes came, expected at most {}", bytes, limit_);
   }
   if (rest.size() - kHeaderBytes < bytes) return std::nullopt;
   at_ += kHeaderBytes + bytes;
@@ -79,8 +76,7 @@ std::string EncodeJoin(const JoinPayload& join) {
 
 StatusOr<JoinPayload> DecodeJoin(std::string_view payload) {
   if (payload.size() != kJoinBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("a join has {} bytes, got {}", kJoinBytes, payload.size()));
+    return InvalidArgument("a join has {} bytes, got {}", kJoinBytes, payload.size());
   }
   return JoinPayload{
       std::string(payload.substr(0, kSecretBytes)),
@@ -114,8 +110,7 @@ std::string EncodeCame(const CamePayload& came) {
 
 StatusOr<CamePayload> DecodeCame(std::string_view payload) {
   if (payload.size() != 16) {
-    return absl::InvalidArgumentError(
-        fmt::format("who has come takes 16 bytes, got {}", payload.size()));
+    return InvalidArgument("who has come takes 16 bytes, got {}", payload.size());
   }
   return CamePayload{Get<uint64_t>(payload, 0), Get<uint64_t>(payload, 8)};
 }
@@ -139,9 +134,8 @@ StatusOr<std::vector<std::string>> DecodeTold(std::string_view payload, uint32_t
     payload.remove_prefix(bytes);
   }
   if (words.size() != size || !payload.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("the words of {} ranks were expected, got {} and {} bytes more", size,
-                    words.size(), payload.size()));
+    return InvalidArgument("the words of {} ranks were expected, got {} and {} bytes more", size,
+                           words.size(), payload.size());
   }
   return words;
 }

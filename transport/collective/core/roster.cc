@@ -91,19 +91,18 @@ Status Roster::CheckJoin(const JoinPayload& join) const {
   }
   if (end_) return absl::AbortedError(*end_);
   if (size == 0 || size > kMaxRanks || rank >= size) {
-    return absl::InvalidArgumentError(fmt::format(
-        "a group has 1 to {} ranks, numbered from 0; got rank {} of {}", kMaxRanks, rank, size));
+    return InvalidArgument("a group has 1 to {} ranks, numbered from 0; got rank {} of {}",
+                           kMaxRanks, rank, size);
   }
   if (!ranks_.empty() && ranks_.size() != size) {
-    return absl::InvalidArgumentError(
-        fmt::format("rank {} joins a group of {} ranks, but those before it one of {}; all ranks "
-                    "must name the same size",
-                    rank, size, ranks_.size()));
+    return InvalidArgument(
+        "rank {} joins a group of {} ranks, but those before it one of {}; all ranks "
+        "must name the same size",
+        rank, size, ranks_.size());
   }
   if (!ranks_.empty() && ranks_[rank].joined) {
-    return absl::InvalidArgumentError(
-        fmt::format("rank {} has joined already, with process {}; every rank joins once", rank,
-                    ranks_[rank].process));
+    return InvalidArgument("rank {} has joined already, with process {}; every rank joins once",
+                           rank, ranks_[rank].process);
   }
   return absl::OkStatus();
 }

@@ -63,18 +63,18 @@ StatusOr<UniqueFd> ConnectUnix(std::string_view name, Deadline deadline) {
   const Address address = AddressOf(name);
   while (::connect(fd.get(), Generic(address), address.bytes) != 0) {
     if (errno == ECONNREFUSED) {
-      return absl::UnavailableError(fmt::format(
+      return Unavailable(
           "nobody listens on the abstract Unix socket {}: its process has ended, or is in another "
           "network namespace",
-          name));
+          name);
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN) {
       return FromErrno(fmt::format("cannot connect to the abstract Unix socket {}", name), errno);
     }
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          fmt::format("the listener of the abstract Unix socket {} took no connection", name));
+      return DeadlineExceeded("the listener of the abstract Unix socket {} took no connection",
+                              name);
     }
     ::poll(nullptr, 0, PollTimeout(Deadline::After(std::min(kRetry, deadline.Remaining()))));
   }

@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -65,7 +63,7 @@ class CudaEngine final : public Engine {
   }
   StatusOr<uint64_t> Read(std::span<const void* const> from, Queue queue) override {
     if (from.size() > kMostWords) {
-      return absl::InvalidArgumentError(fmt::format("cannot read {} words at once", from.size()));
+      return InvalidArgument("cannot read {} words at once", from.size());
     }
     const uint64_t read = next_++;
     counts_[read % kReads] = from.size();
@@ -106,8 +104,7 @@ class CudaEngine final : public Engine {
   Status Join(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
               bool largest, Queue queue) {
     if (parts.empty() || parts.size() > kMaxParts || dtype == Dtype::kBytes) {
-      return absl::InvalidArgumentError(
-          fmt::format("cannot sum {} parts of {}", parts.size(), ToString(dtype)));
+      return InvalidArgument("cannot sum {} parts of {}", parts.size(), ToString(dtype));
     }
     if (count == 0) return absl::OkStatus();
     SumArgs args{};

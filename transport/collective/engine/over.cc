@@ -1,13 +1,11 @@
 #include "transport/collective/engine/over.h"
 
-#include <fmt/core.h>
-
 namespace longhaul::collective {
 
 StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cuda::Device* device) {
   if ((device == nullptr ? -1 : device->index()) != below.device()) {
-    return absl::InvalidArgumentError(fmt::format("{} does not take memory of {}", below.Describe(),
-                                                  device == nullptr ? "the host" : device->Name()));
+    return InvalidArgument("{} does not take memory of {}", below.Describe(),
+                           device == nullptr ? "the host" : device->Name());
   }
   if (device == nullptr) return Engine::ForHost();
   return Engine::ForDevice(*device);

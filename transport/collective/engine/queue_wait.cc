@@ -1,7 +1,5 @@
 #include "transport/collective/engine/queue_wait.h"
 
-#include <fmt/core.h>
-
 #include <thread>
 
 namespace longhaul::collective {
@@ -33,10 +31,10 @@ Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline) {
     }
     if (done || (ended && limit.Expired())) return late.ok() ? wait.communicator.status() : late;
     if (limit.Expired()) {
-      late = absl::DeadlineExceededError(
-          fmt::format("{} did not end in time: another rank has not made the same call, or hangs; "
-                      "look at what the other ranks wait for",
-                      wait.what));
+      late = DeadlineExceeded(
+          "{} did not end in time: another rank has not made the same call, or hangs; "
+          "look at what the other ranks wait for",
+          wait.what);
       wait.communicator.Abort(late);
       continue;
     }

@@ -1,7 +1,5 @@
 #include "transport/collective/host/header.h"
 
-#include <fmt/core.h>
-
 #include <bit>
 #include <cstring>
 
@@ -70,9 +68,9 @@ StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes) {
   if (Get<uint32_t>(bytes, 0) != kMagic || op > static_cast<uint8_t>(Op::kBarrier) ||
       dtype > static_cast<uint8_t>(Dtype::kBf16) ||
       reduction > static_cast<uint8_t>(Reduction::kMax) || Get<uint32_t>(bytes, 36) != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected the header of an exchange, got {:08x}, op {}, dtype {}, reduction {}",
-                    Get<uint32_t>(bytes, 0), op, dtype, reduction));
+    return InvalidArgument(
+        "expected the header of an exchange, got {:08x}, op {}, dtype {}, reduction {}",
+        Get<uint32_t>(bytes, 0), op, dtype, reduction);
   }
   return Header{.call = {.op = static_cast<Op>(op),
                          .dtype = static_cast<Dtype>(dtype),

@@ -61,16 +61,16 @@ Status Mesh::CheckHeader(uint32_t rank, const Header& mine, const Transfer& tran
     return Annotate(theirs.status(), fmt::format("from rank {}", rank));
   }
   if (theirs->call != mine.call || theirs->number != mine.number || theirs->step != mine.step) {
-    return absl::InvalidArgumentError(
-        fmt::format("calls do not fit each other: rank {} made {}, but rank {} made {}; all ranks "
-                    "make the same calls in the same order",
-                    rank_, NameCall(mine), rank, NameCall(*theirs)));
+    return InvalidArgument(
+        "calls do not fit each other: rank {} made {}, but rank {} made {}; all ranks "
+        "make the same calls in the same order",
+        rank_, NameCall(mine), rank, NameCall(*theirs));
   }
   if (theirs->bytes != transfer.receive.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("counts do not fit each other in {}: rank {} sends {} bytes to rank {}, which "
-                    "expects {}",
-                    NameCall(mine), rank, theirs->bytes, rank_, transfer.receive.size()));
+    return InvalidArgument(
+        "counts do not fit each other in {}: rank {} sends {} bytes to rank {}, which "
+        "expects {}",
+        NameCall(mine), rank, theirs->bytes, rank_, transfer.receive.size());
   }
   return absl::OkStatus();
 }
@@ -144,9 +144,9 @@ Status Mesh::PeerClosed(uint32_t rank, const Header& header) {
   if (!end.ok()) return end;
   const Peer& peer = peers_[rank];
   const bool came = peer.received > 0;
-  return Fail(absl::AbortedError(fmt::format(
-      "rank {} ({}) closed its connection {} {}", rank, internal::NameProcess(peer.process),
-      came ? "in the middle of" : "and did not come to", NameCall(header))));
+  return Fail(Aborted("rank {} ({}) closed its connection {} {}", rank,
+                      internal::NameProcess(peer.process),
+                      came ? "in the middle of" : "and did not come to", NameCall(header)));
 }
 
 Status Mesh::TooLate(const Header& header, std::span<const Transfer> transfers) {
@@ -157,9 +157,9 @@ Status Mesh::TooLate(const Header& header, std::span<const Transfer> transfers) 
     (peer.received == 0 ? absent : slow).push_back(rank);
   }
   const std::vector<uint32_t>& ranks = absent.empty() ? slow : absent;
-  Status reason = absl::DeadlineExceededError(
-      fmt::format("{} {} did not {} {} in time", ranks.size() == 1 ? "rank" : "ranks",
-                  fmt::join(ranks, ", "), absent.empty() ? "finish" : "come to", NameCall(header)));
+  Status reason = DeadlineExceeded("{} {} did not {} {} in time",
+                                   ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "),
+                                   absent.empty() ? "finish" : "come to", NameCall(header));
   // If another rank ended the group first, its reason is what all report.
   if (Status end = member_->status(); !end.ok()) return end;
   member_->End(reason);

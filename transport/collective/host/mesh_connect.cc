@@ -94,16 +94,16 @@ void Mesh::Take(uint32_t rank, UniqueFd fd) {
 Status Mesh::Dial(uint32_t rank, std::string_view address, Deadline deadline) {
   const size_t blank = address.find(' ');
   if (blank == std::string_view::npos || address.size() != blank + 1 + kHelloSecretBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("rank {} told {} bytes that are no address of a host communicator; all ranks "
-                    "must make one",
-                    rank, address.size()));
+    return InvalidArgument(
+        "rank {} told {} bytes that are no address of a host communicator; all ranks "
+        "must make one",
+        rank, address.size());
   }
   const std::string_view name = address.substr(0, std::min<size_t>(blank, 100));
   auto fd = internal::ConnectUnix(name, deadline);
   if (!fd.ok()) return Annotate(fd.status(), fmt::format("connecting to rank {}", rank));
   if (!internal::PeerOf(*fd).same_user) {
-    return absl::InvalidArgumentError(fmt::format("the socket of rank {} is another user's", rank));
+    return InvalidArgument("the socket of rank {} is another user's", rank);
   }
   const auto hello = EncodeHello(address.substr(blank + 1), rank_);
   // A new socket has room for it.
@@ -130,9 +130,8 @@ Status Mesh::AcceptHigher(const UniqueFd& listener, std::string_view secret, Dea
     const int ready = ::poll(polled.data(), polled.size(), internal::PollTimeout(deadline));
     if (polled[0].revents != 0) return member_->status();
     if (ready == 0 && deadline.Expired()) {
-      return absl::DeadlineExceededError(fmt::format("{} {} did not connect in time",
-                                                     missing().size() == 1 ? "rank" : "ranks",
-                                                     fmt::join(missing(), ", ")));
+      return DeadlineExceeded("{} {} did not connect in time",
+                              missing().size() == 1 ? "rank" : "ranks", fmt::join(missing(), ", "));
     }
     std::erase_if(strangers, [&](Stranger& stranger) {
       if (!stranger.Read()) return true;

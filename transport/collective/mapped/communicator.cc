@@ -164,9 +164,9 @@ class MappedCommunicator final : public Communicator, public Blobs {
   Status Exchange(Op op, const void* in, std::span<const SizedBlock> send, void* out,
                   std::span<const Block> receive, Queue queue) override {
     if (send.size() != size() || receive.size() != size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a block for each of {} ranks, got {} to send and {} to receive",
-                      size(), send.size(), receive.size()));
+      return InvalidArgument(
+          "expected a block for each of {} ranks, got {} to send and {} to receive", size(),
+          send.size(), receive.size());
     }
     std::vector<Message> messages(size());
     for (uint32_t r = 0; r < size(); ++r) {
@@ -214,10 +214,10 @@ class MappedCommunicator final : public Communicator, public Blobs {
   Status fault() override {
     const uint64_t word = WordAt(kFaultAt).load();
     if (word == 0) return absl::OkStatus();
-    Status other = absl::InvalidArgumentError(
-        fmt::format("rank {} got a message from rank {} that is not as long as it expected: they "
-                    "made calls that do not fit each other",
-                    rank(), word - 1));
+    Status other = InvalidArgument(
+        "rank {} got a message from rank {} that is not as long as it expected: they "
+        "made calls that do not fit each other",
+        rank(), word - 1);
     Abort(other);
     return other;
   }

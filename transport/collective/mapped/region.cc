@@ -55,10 +55,10 @@ StatusOr<UniqueFd> Open(const std::string& word, uint32_t rank, size_t bytes) {
   struct stat about {};
   if (!file || ::fstat(file.get(), &about) != 0 || about.st_ino != inode ||
       about.st_size != static_cast<off_t>(bytes)) {
-    return absl::FailedPreconditionError(
-        fmt::format("cannot open the memory that rank {} shares, {}: ranks that exchange through "
-                    "host memory must be of one user and see each other's processes",
-                    rank, path));
+    return FailedPrecondition(
+        "cannot open the memory that rank {} shares, {}: ranks that exchange through "
+        "host memory must be of one user and see each other's processes",
+        rank, path);
   }
   return file;
 }

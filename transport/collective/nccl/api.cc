@@ -73,17 +73,17 @@ StatusOr<const Api*> Load(const std::vector<std::string>& libraries) {
     }
     return api.release();  // for the rest of the process, like the library
   }
-  return absl::FailedPreconditionError(
-      fmt::format("expected NCCL {} or newer; LibTorch's CUDA part brings it (pip install torch){}",
-                  VersionText(kOldest), tried));
+  return FailedPrecondition(
+      "expected NCCL {} or newer; LibTorch's CUDA part brings it (pip install torch){}",
+      VersionText(kOldest), tried);
 }
 
 Status Check(const Api& api, int result, std::string_view what) {
   if (result == kSuccess) return absl::OkStatus();
   const char* const last = api.GetLastError(nullptr);
   const std::string_view detail = last == nullptr ? "" : last;
-  return absl::InternalError(fmt::format("{}: {}{}{}", what, api.GetErrorString(result),
-                                         detail.empty() ? "" : ": ", detail));
+  return Internal("{}: {}{}{}", what, api.GetErrorString(result), detail.empty() ? "" : ": ",
+                  detail);
 }
 
 }  // namespace longhaul::collective::nccl

@@ -272,14 +272,12 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
   LH_ASSIGN_OR_RETURN(const std::vector<std::string> words, member->Tell(word, deadline));
   for (size_t rank = 0; rank < words.size(); ++rank) {
     if (words[rank].size() < sizeof(id)) {
-      return absl::InvalidArgumentError(
-          fmt::format("rank {} has no NCCL communicator: all ranks must have one", rank));
+      return InvalidArgument("rank {} has no NCCL communicator: all ranks must have one", rank);
     }
     const std::string other = words[rank].substr(sizeof(id));
     if (other != VersionText(version)) {
-      return absl::FailedPreconditionError(
-          fmt::format("rank {} has NCCL {}, rank {} has {}; install the same", rank, other,
-                      member->place().rank, VersionText(version)));
+      return FailedPrecondition("rank {} has NCCL {}, rank {} has {}; install the same", rank,
+                                other, member->place().rank, VersionText(version));
     }
   }
   std::memcpy(&id, words[0].data(), sizeof(id));

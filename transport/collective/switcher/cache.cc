@@ -15,7 +15,7 @@ constexpr size_t kDigits = 16;
 constexpr size_t kMostProbes = 64, kMostPoints = 64;
 
 Status Damaged(std::string_view what) {
-  return absl::InvalidArgumentError(fmt::format("expected {}", what));
+  return InvalidArgument("expected {}", what);
 }
 
 // Numbers of all communicators, finite; `least` is the least of them.

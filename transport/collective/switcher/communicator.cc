@@ -289,10 +289,10 @@ class SwitcherCommunicator final : public Switcher {
     for (size_t rank = 0; rank < words.size(); ++rank) {
       all.push_back(Json::parse(words[rank], nullptr, /*allow_exceptions=*/false));
       if (!all.back().is_array() || all.back().size() != word.size()) {
-        return absl::InternalError(fmt::format(
+        return Internal(
             "rank {} told something else where a switcher's ranks agree: all ranks make the same "
             "calls, and tell each other things in the same order",
-            rank));
+            rank);
       }
     }
     TakeOver(all);
@@ -379,9 +379,8 @@ StatusOr<std::unique_ptr<Switcher>> Create(std::shared_ptr<Member> member,
                                            Deadline deadline) {
   LH_RETURN_IF_ERROR(Check(*native, alternatives, options));
   if ((device == nullptr ? -1 : device->index()) != native->device()) {
-    return absl::InvalidArgumentError(fmt::format("{} does not take memory of {}",
-                                                  native->Describe(),
-                                                  device == nullptr ? "the host" : device->Name()));
+    return InvalidArgument("{} does not take memory of {}", native->Describe(),
+                           device == nullptr ? "the host" : device->Name());
   }
   std::vector<std::shared_ptr<Communicator>> communicators = {std::move(native)};
   std::vector<std::string> names = {kNative};

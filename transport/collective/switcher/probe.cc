@@ -1,7 +1,5 @@
 #include "transport/collective/switcher/probe.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -217,10 +215,10 @@ class Prober {
     for (size_t rank = 0; rank < words.size(); ++rank) {
       all.push_back(Json::parse(words[rank], nullptr, /*allow_exceptions=*/false));
       if (all.back().type() != word.type() || all.back().size() != word.size()) {
-        return absl::InvalidArgumentError(
-            fmt::format("rank {} makes other calls: all ranks must make a switcher of the same "
-                        "communicators",
-                        rank));
+        return InvalidArgument(
+            "rank {} makes other calls: all ranks must make a switcher of the same "
+            "communicators",
+            rank);
       }
     }
     return all;
@@ -256,9 +254,8 @@ class Prober {
     spent_ += took;
     // Without a time of the native communicator there is nothing to hold others against.
     if (!(point.seconds[0] > 0)) {
-      return absl::FailedPreconditionError(fmt::format("{} could not make an {} for the probe",
-                                                       communicators_[0]->Describe(),
-                                                       ToString(call.op)));
+      return FailedPrecondition("{} could not make an {} for the probe",
+                                communicators_[0]->Describe(), ToString(call.op));
     }
     probe->points.push_back(std::move(point));
     return absl::OkStatus();

@@ -47,10 +47,10 @@ StatusOr<std::string> KeyOf(Member* member, const std::string& likeness, const c
   for (size_t rank = 0; rank < words.size(); ++rank) {
     const size_t end = words[rank].find('\n');
     if (end == std::string::npos || words[rank].substr(end + 1) != likeness) {
-      return absl::InvalidArgumentError(fmt::format(
+      return InvalidArgument(
           "rank {} makes another switcher than rank {}: expected the same communicators and "
           "options on all",
-          rank, member->place().rank));
+          rank, member->place().rank);
     }
     places += fmt::format("{}{}", rank == 0 ? "" : ", ", words[rank].substr(0, end));
   }

@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -133,8 +131,7 @@ class TacoCommunicator final : public CommunicatorOver {
   }
   Status CheckCount(uint64_t count) const {
     if (count <= kMaxElements) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most {} elements for a rank, got {}", kMaxElements, count));
+    return InvalidArgument("expected at most {} elements for a rank, got {}", kMaxElements, count);
   }
 
   const Options options_;
@@ -356,8 +353,8 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
                                                const cuda::Device* device, const Options& options) {
   const codec::taco::Params params{FormatOf(options.format), options.block};
   if (!codec::taco::Possible(params)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected blocks of 32, 64, 128, 256 or 512 elements, got {}", options.block));
+    return InvalidArgument("expected blocks of 32, 64, 128, 256 or 512 elements, got {}",
+                           options.block);
   }
   LH_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineFor(*below, device));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<Coder> coder, Coder::Create(engine.get(), params));

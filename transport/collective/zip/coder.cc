@@ -1,7 +1,5 @@
 #include "transport/collective/zip/coder.h"
 
-#include <fmt/core.h>
-
 #include <atomic>
 #include <cstring>
 #include <string_view>
@@ -125,9 +123,8 @@ StatusOr<uint64_t> BlobBytes(uint64_t elements, uint64_t size_word) {
       bytes <= MostBytes(elements)) {
     return bytes;
   }
-  return absl::DataLossError(
-      fmt::format("expected a blob of {} to {} bytes for {} elements, another rank says {}",
-                  StaticBytes(elements), MostBytes(elements), elements, bytes));
+  return DataLoss("expected a blob of {} to {} bytes for {} elements, another rank says {}",
+                  StaticBytes(elements), MostBytes(elements), elements, bytes);
 }
 
 StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine) {

@@ -1,5 +1,3 @@
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,9 +14,8 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   for (uint32_t r = 0; r < size(); ++r) {
     most = std::max({most, sends[r].count, receives[r].count});
     if (sends[r].count > kMaxElements || receives[r].count > kMaxElements) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected at most {} elements for a rank, got {}", kMaxElements,
-                      std::max(sends[r].count, receives[r].count)));
+      return InvalidArgument("expected at most {} elements for a rank, got {}", kMaxElements,
+                             std::max(sends[r].count, receives[r].count));
     }
   }
   const uint64_t piece_elements = std::max<uint64_t>(PieceOf(most), 1);
@@ -175,8 +172,7 @@ Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, std::vector<
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options) {
   if (!(options.escape_share >= 0 && options.escape_share <= 1)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a share of escapes from 0 to 1, got {}", options.escape_share));
+    return InvalidArgument("expected a share of escapes from 0 to 1, got {}", options.escape_share);
   }
   LH_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineFor(*below, device));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<Coder> coder, Coder::Create(engine.get()));

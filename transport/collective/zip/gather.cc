@@ -1,6 +1,4 @@
 // All-gathers of equal parts.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -13,8 +11,7 @@ namespace longhaul::collective::zip {
 Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, const Work& own,
                                     Queue queue) {
   if (count > kMaxElements) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most {} elements for a rank, got {}", kMaxElements, count));
+    return InvalidArgument("expected at most {} elements for a rank, got {}", kMaxElements, count);
   }
   if (count == 0) return absl::OkStatus();
   const uint64_t piece_elements = PieceOf(count);

@@ -243,8 +243,7 @@ void Acceptor::Expect(const LinkKey& key, std::string secret, const LinkOptions&
                       MonoTime deadline, Done done) {
   if (expected_.contains(key)) {
     loop_->Post([key, done = std::move(done)] {
-      done(absl::AlreadyExistsError(
-          fmt::format("{} is expected already; cancel that first", Describe(key))));
+      done(AlreadyExists("{} is expected already; cancel that first", Describe(key)));
     });
     return;
   }
@@ -257,9 +256,9 @@ void Acceptor::Expect(const LinkKey& key, std::string secret, const LinkOptions&
   place.timer = loop_->AddTimer(deadline, [self = shared_from_this(), key, started] {
     auto node = self->expected_.extract(key);
     self->DropHalfOpen(node.mapped());
-    node.mapped().done(absl::DeadlineExceededError(
-        fmt::format("link of {}: no peer that knows its secret dialled within {:.1f} s",
-                    Describe(key), absl::ToDoubleSeconds(self->loop_->now() - started))));
+    node.mapped().done(
+        DeadlineExceeded("link of {}: no peer that knows its secret dialled within {:.1f} s",
+                         Describe(key), absl::ToDoubleSeconds(self->loop_->now() - started)));
   });
 }
 

@@ -136,8 +136,8 @@ void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
     return Fail(Status(refusal->code, refusal->reason), !refusal->retry);
   }
   if (decoded->kind != LinkKind::kWelcome) {
-    return Fail(absl::InvalidArgumentError(fmt::format("expected a welcome, got a frame of kind {}",
-                                                       static_cast<int>(decoded->kind))),
+    return Fail(InvalidArgument("expected a welcome, got a frame of kind {}",
+                                static_cast<int>(decoded->kind)),
                 true);
   }
   const StatusOr<LinkWelcome> welcome = DecodeWelcome(payload);
@@ -170,8 +170,7 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
   }
   if (state.version != 0 || welcome.version < wire::kLinkVersionMin ||
       welcome.version > wire::kLinkVersionMax) {
-    return absl::InvalidArgumentError(
-        fmt::format("unexpected welcome with link version {}", welcome.version));
+    return InvalidArgument("unexpected welcome with link version {}", welcome.version);
   }
   state.version = welcome.version;
   const ProofInput input{.lane = lane,
@@ -187,10 +186,10 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
                          .listener_nonce = welcome.nonce,
                          .sealed = sealed_};
   if (!ConstantTimeEqual(welcome.proof, Prove(secret_, Side::kListener, input))) {
-    return absl::PermissionDeniedError(
-        fmt::format("the listener does not know the secret of {}; its worker is of another run or "
-                    "was started with another plan",
-                    Describe(key_)));
+    return PermissionDenied(
+        "the listener does not know the secret of {}; its worker is of another run or "
+        "was started with another plan",
+        Describe(key_));
   }
   peer_received_[static_cast<size_t>(lane)] = welcome.received;
   // From here on the listener may open the link whatever becomes of this attempt.

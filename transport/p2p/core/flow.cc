@@ -1,7 +1,5 @@
 #include "transport/p2p/core/flow.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,12 +7,12 @@ namespace longhaul::transport::internal {
 
 Status SendWindow::OnAcknowledgement(uint64_t acknowledgement, uint32_t credits) {
   if (acknowledgement > last_sent_) {
-    return absl::InvalidArgumentError(fmt::format(
-        "the peer acknowledges frame {}, but only {} were sent", acknowledgement, last_sent_));
+    return InvalidArgument("the peer acknowledges frame {}, but only {} were sent", acknowledgement,
+                           last_sent_);
   }
   if (credits > kMaxCredits) {
-    return absl::InvalidArgumentError(
-        fmt::format("the peer grants {} credits, at most {} are allowed", credits, kMaxCredits));
+    return InvalidArgument("the peer grants {} credits, at most {} are allowed", credits,
+                           kMaxCredits);
   }
   acknowledged_ = std::max(acknowledged_, acknowledgement);
   limit_ = std::max(limit_, acknowledgement + credits);
@@ -25,8 +23,8 @@ StatusOr<bool> ReceiveWindow::Accept(uint64_t sequence) {
   const bool in_order = last_on_connection_ ? sequence == *last_on_connection_ + 1
                                             : sequence >= 1 && sequence <= accepted_ + 1;
   if (!in_order) {
-    return absl::DataLossError(fmt::format("expected frame {}, got frame {}",
-                                           last_on_connection_.value_or(accepted_) + 1, sequence));
+    return DataLoss("expected frame {}, got frame {}", last_on_connection_.value_or(accepted_) + 1,
+                    sequence);
   }
   last_on_connection_ = sequence;
   if (sequence <= accepted_) return false;

@@ -29,7 +29,7 @@ std::string GetText(std::span<const std::byte> in, size_t at, size_t size) {
 
 Status CheckStage(const char* what, uint8_t stage) {
   if (stage == kStageIntroduce || stage == kStageProve) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("{}: expected stage 1 or 2, got {}", what, stage));
+  return InvalidArgument("{}: expected stage 1 or 2, got {}", what, stage);
 }
 
 }  // namespace
@@ -54,15 +54,15 @@ std::vector<std::byte> EncodeHello(const LinkHello& hello) {
 
 StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload) {
   if (payload.size() < kHelloFixedBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("hello: expected {} bytes or more, got {}", kHelloFixedBytes, payload.size()));
+    return InvalidArgument("hello: expected {} bytes or more, got {}", kHelloFixedBytes,
+                           payload.size());
   }
   const size_t run_bytes = GetLe<uint16_t>(payload, 6);
   if (run_bytes == 0 || run_bytes > kMaxRunIdBytes ||
       payload.size() != kHelloFixedBytes + run_bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("hello: a run id of {} bytes in a payload of {} (1 to {} after {} are allowed)",
-                    run_bytes, payload.size(), kMaxRunIdBytes, kHelloFixedBytes));
+    return InvalidArgument(
+        "hello: a run id of {} bytes in a payload of {} (1 to {} after {} are allowed)", run_bytes,
+        payload.size(), kMaxRunIdBytes, kHelloFixedBytes);
   }
   LinkHello hello;
   hello.stage = GetLe<uint8_t>(payload, 0);
@@ -71,8 +71,8 @@ StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload) {
   hello.version_min = GetLe<uint16_t>(payload, 2);
   hello.version_max = GetLe<uint16_t>(payload, 4);
   if (hello.version_min == 0 || hello.version_min > hello.version_max) {
-    return absl::InvalidArgumentError(fmt::format("hello: {} to {} is no range of versions",
-                                                  hello.version_min, hello.version_max));
+    return InvalidArgument("hello: {} to {} is no range of versions", hello.version_min,
+                           hello.version_max);
   }
   hello.key.epoch = Epoch(GetLe<uint64_t>(payload, 8));
   hello.key.edge = EdgeId(GetLe<uint32_t>(payload, 16));
@@ -96,8 +96,7 @@ std::vector<std::byte> EncodeWelcome(const LinkWelcome& welcome) {
 
 StatusOr<LinkWelcome> DecodeWelcome(std::span<const std::byte> payload) {
   if (payload.size() != kWelcomeBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("welcome: expected {} bytes, got {}", kWelcomeBytes, payload.size()));
+    return InvalidArgument("welcome: expected {} bytes, got {}", kWelcomeBytes, payload.size());
   }
   LinkWelcome welcome;
   welcome.stage = GetLe<uint8_t>(payload, 0);
@@ -121,13 +120,12 @@ std::vector<std::byte> EncodeRefusal(const LinkRefusal& refusal) {
 StatusOr<LinkRefusal> DecodeRefusal(std::span<const std::byte> payload) {
   if (payload.size() < kRefusalFixedBytes ||
       payload.size() > kRefusalFixedBytes + kMaxRefusalBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("refusal: expected {} to {} bytes, got {}", kRefusalFixedBytes,
-                    kRefusalFixedBytes + kMaxRefusalBytes, payload.size()));
+    return InvalidArgument("refusal: expected {} to {} bytes, got {}", kRefusalFixedBytes,
+                           kRefusalFixedBytes + kMaxRefusalBytes, payload.size());
   }
   const auto code = GetLe<uint32_t>(payload, 4);
   if (code == 0 || code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) {
-    return absl::InvalidArgumentError(fmt::format("refusal: {} is no error code", code));
+    return InvalidArgument("refusal: {} is no error code", code);
   }
   LinkRefusal refusal;
   refusal.retry = GetLe<uint8_t>(payload, 0) != 0;

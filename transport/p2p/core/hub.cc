@@ -11,22 +11,22 @@ namespace {
 
 Status CheckOptions(const LinkKey& key, const LinkOptions& options) {
   if (key.run.value().empty() || key.run.value().size() > kMaxRunIdBytes) {
-    return absl::InvalidArgumentError(fmt::format("a run id has 1 to {} bytes, this one {}",
-                                                  kMaxRunIdBytes, key.run.value().size()));
+    return InvalidArgument("a run id has 1 to {} bytes, this one {}", kMaxRunIdBytes,
+                           key.run.value().size());
   }
   if (options.credits == 0 || options.credits > kMaxCredits) {
-    return absl::InvalidArgumentError(
-        fmt::format("a link has 1 to {} credits, {} were asked for", kMaxCredits, options.credits));
+    return InvalidArgument("a link has 1 to {} credits, {} were asked for", kMaxCredits,
+                           options.credits);
   }
   if (options.heartbeat_interval < absl::Milliseconds(1) ||
       options.suspect_after < options.heartbeat_interval ||
       options.peer_timeout < options.suspect_after) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected 1 ms <= heartbeat interval <= suspect after <= peer timeout, got {}, "
-                    "{} and {} ms",
-                    absl::ToDoubleMilliseconds(options.heartbeat_interval),
-                    absl::ToDoubleMilliseconds(options.suspect_after),
-                    absl::ToDoubleMilliseconds(options.peer_timeout)));
+    return InvalidArgument(
+        "expected 1 ms <= heartbeat interval <= suspect after <= peer timeout, got {}, "
+        "{} and {} ms",
+        absl::ToDoubleMilliseconds(options.heartbeat_interval),
+        absl::ToDoubleMilliseconds(options.suspect_after),
+        absl::ToDoubleMilliseconds(options.peer_timeout));
   }
   return absl::OkStatus();
 }
@@ -92,8 +92,7 @@ void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, st
                OpenDone done) {
   if (const Status status = Check(key, options); !status.ok()) return done(status);
   if (dials_.contains(key)) {
-    return done(absl::AlreadyExistsError(
-        fmt::format("{} is being dialled already; cancel that first", Describe(key))));
+    return done(AlreadyExists("{} is being dialled already; cancel that first", Describe(key)));
   }
   const auto pending = std::make_shared<Pending>(
       Pending{key, secret, std::move(handler), options, addresses, std::move(done)});

@@ -1,7 +1,5 @@
 #include "transport/p2p/core/link_core.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -35,9 +33,9 @@ LinkCore::LinkCore(std::shared_ptr<EventLoop> loop, Init init)
 
 Status LinkCore::Accept(Lane l, const FrameView& frame, Link::SendDone* done) {
   if (frame.size() > kMaxFramePayloadBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("a frame holds at most {} bytes, {} were given; send the message in chunks",
-                    kMaxFramePayloadBytes, frame.size()));
+    return InvalidArgument(
+        "a frame holds at most {} bytes, {} were given; send the message in chunks",
+        kMaxFramePayloadBytes, frame.size());
   }
   const std::lock_guard lock(mutex_);
   if (!refuse_sends_.ok()) return refuse_sends_;
@@ -222,27 +220,25 @@ void LinkCore::OnMessage(const LanePairPtr& lane_pair, Lane over, std::span<cons
 Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
                              std::span<const std::byte> payload) {
   if (header.version != version_ || header.link_id != link_id_) {
-    return absl::InvalidArgumentError(fmt::format(
+    return InvalidArgument(
         "expected a frame of link {:016x} version {}, got one of link {:016x} version {}", link_id_,
-        version_, header.link_id, header.version));
+        version_, header.link_id, header.version);
   }
   const auto about = static_cast<Lane>(header.lane);
   const bool credits = header.kind == LinkKind::kCredit;
   if (credits ? over != Lane::kControl : about != over) {
-    return absl::InvalidArgumentError(
-        fmt::format("a frame of kind {} about lane {} came on lane {}",
-                    static_cast<int>(header.kind), header.lane, static_cast<int>(over)));
+    return InvalidArgument("a frame of kind {} about lane {} came on lane {}",
+                           static_cast<int>(header.kind), header.lane, static_cast<int>(over));
   }
   if (header.kind == LinkKind::kRefuse) {
     LH_ASSIGN_OR_RETURN(const LinkRefusal refusal, DecodeRefusal(payload));
-    End(absl::UnavailableError(
-            fmt::format("{}: the peer ended the link: {}", description_, refusal.reason)),
+    End(Unavailable("{}: the peer ended the link: {}", description_, refusal.reason),
         /*tell_peer=*/false);
     return absl::OkStatus();
   }
   if (header.kind != LinkKind::kData && !payload.empty()) {
-    return absl::InvalidArgumentError(fmt::format("a frame of kind {} has no payload, got {} bytes",
-                                                  static_cast<int>(header.kind), payload.size()));
+    return InvalidArgument("a frame of kind {} has no payload, got {} bytes",
+                           static_cast<int>(header.kind), payload.size());
   }
   Heard();
   LH_RETURN_IF_ERROR(CheckAcknowledgement(about, header));
@@ -262,8 +258,8 @@ Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
     case LinkKind::kCredit:
       break;
     default:
-      return absl::InvalidArgumentError(fmt::format(
-          "a frame of kind {} has no place on an open link", static_cast<int>(header.kind)));
+      return InvalidArgument("a frame of kind {} has no place on an open link",
+                             static_cast<int>(header.kind));
   }
   PumpOnLoop();
   EndIfAllIsSaid();
@@ -287,8 +283,8 @@ Status LinkCore::HandleSequenced(Lane l, const LinkHeader& header,
                                  std::span<const std::byte> payload) {
   LaneState& state = lane(l);
   if (payload.size() > kMaxFramePayloadBytes) {
-    return absl::InvalidArgumentError(fmt::format("a frame holds at most {} bytes, {} came",
-                                                  kMaxFramePayloadBytes, payload.size()));
+    return InvalidArgument("a frame holds at most {} bytes, {} came", kMaxFramePayloadBytes,
+                           payload.size());
   }
   LH_ASSIGN_OR_RETURN(const bool is_new, state.receive.Accept(header.sequence));
   if (!is_new) {

@@ -1,6 +1,4 @@
 // The life of a link: its connections, the watch over its peer, and its end.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -111,7 +109,7 @@ void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& re
     DropConnection();
     FinishIfClosed();
   } else if (lane_pair == lane_pair_) {
-    Lose(absl::UnavailableError(fmt::format("the connection broke: {}", Message(reason))));
+    Lose(Unavailable("the connection broke: {}", Message(reason)));
   }
 }
 
@@ -172,10 +170,9 @@ void LinkCore::OnRedialled(StatusOr<OpenedLink> opened) {
   if (opened.ok()) {
     ResumeOnLoop(*std::move(opened));
   } else {
-    End(absl::UnavailableError(
-            fmt::format("{}: {}; coming back: {}", description_,
-                        lost_why_.ok() ? "the peer fell silent" : Message(lost_why_),
-                        Message(opened.status()))),
+    End(Unavailable("{}: {}; coming back: {}", description_,
+                    lost_why_.ok() ? "the peer fell silent" : Message(lost_why_),
+                    Message(opened.status())),
         /*tell_peer=*/false);
   }
 }
@@ -252,24 +249,22 @@ void LinkCore::CheckProgress(MonoTime now, absl::Duration stalled) {
     const absl::Duration limit = init_.options.peer_timeout * (1 << state.stalls);
     if (!state.out.under_way() || waited < limit) continue;
     state.stalls = std::min(state.stalls + 1, kMostStalls);
-    return Lose(absl::UnavailableError(
-        fmt::format("the peer lives, but took nothing of what was sent for {:.1f} s",
-                    absl::ToDoubleSeconds(waited))));
+    return Lose(Unavailable("the peer lives, but took nothing of what was sent for {:.1f} s",
+                            absl::ToDoubleSeconds(waited)));
   }
 }
 
 Status LinkCore::Gone() const {
   const double limit = absl::ToDoubleSeconds(init_.options.peer_timeout);
   if (lost_why_.ok()) {
-    return absl::UnavailableError(
-        fmt::format("{}: no sign of life of the peer for {:.1f} s (limit {:.1f} s){}", description_,
-                    absl::ToDoubleSeconds(watch_.Silence(loop_->now())), limit,
-                    dialer_ ? dialer_->Errors() : ""));
+    return Unavailable("{}: no sign of life of the peer for {:.1f} s (limit {:.1f} s){}",
+                       description_, absl::ToDoubleSeconds(watch_.Silence(loop_->now())), limit,
+                       dialer_ ? dialer_->Errors() : "");
   }
-  return absl::UnavailableError(fmt::format(
+  return Unavailable(
       "{}: {}; {} within {:.1f} s{}", description_, Message(lost_why_),
       init_.redial ? "it could not be made again" : "the peer, which dials, did not come back",
-      limit, dialer_ ? dialer_->Errors() : ""));
+      limit, dialer_ ? dialer_->Errors() : "");
 }
 
 bool LinkCore::GoodbyesReceived() const {

@@ -111,7 +111,7 @@ class LoopbackBackend : public Backend {
         });
     accept_ = shared_accept;
     if (!registry.listeners.emplace(address_, Registry::Listener{loop, shared_accept}).second) {
-      return absl::AlreadyExistsError(fmt::format("the name {} is taken", address_));
+      return AlreadyExists("the name {} is taken", address_);
     }
     listening_ = true;
     return address_;

@@ -45,8 +45,8 @@ std::shared_ptr<RelayedConnection> RelayedConnection::Start(std::shared_ptr<Even
   connection->greeting_timer_ =
       connection->loop_->AddTimer(connection->loop_->now() + kGreetingLimit, [weak] {
         if (const auto self = weak.lock()) {
-          self->CloseWith(absl::UnavailableError(
-              fmt::format("no relay answers within {} s", absl::ToInt64Seconds(kGreetingLimit))));
+          self->CloseWith(
+              Unavailable("no relay answers within {} s", absl::ToInt64Seconds(kGreetingLimit)));
         }
       });
   connection->table_->resolver->Resolve(address, [weak](const StatusOr<SocketAddress>& found) {
@@ -244,8 +244,7 @@ void RelayedConnection::Flush() {
     const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && WouldBlock()) return WatchFor(EPOLLIN | EPOLLOUT);
     if (sent < 0) {
-      return CloseWith(absl::UnavailableError(
-          fmt::format("through relay {}: {}", address_, std::strerror(errno))));
+      return CloseWith(Unavailable("through relay {}: {}", address_, std::strerror(errno)));
     }
     sent_of_first_ += static_cast<size_t>(sent);
     while (!waiting_.empty() && sent_of_first_ >= waiting_.front().size()) {

@@ -1,7 +1,5 @@
 #include "transport/p2p/relay/resolve.h"
 
-#include <fmt/core.h>
-
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -17,7 +15,7 @@ StatusOr<SocketAddress> LookUpWith(const HostPort& address, int flags) {
   const int code =
       ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &wanted, &found);
   if (code != 0) {
-    return absl::UnavailableError(fmt::format("{}: {}", address.host, ::gai_strerror(code)));
+    return Unavailable("{}: {}", address.host, ::gai_strerror(code));
   }
   const addrinfo* const chosen = Preferred(found);
   SocketAddress result;

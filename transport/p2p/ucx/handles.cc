@@ -64,7 +64,7 @@ Status SetAll(ucp_config_t* config, const std::string& device) {
 }  // namespace
 
 Status FromUcs(const std::string& what, ucs_status_t status) {
-  return absl::UnavailableError(fmt::format("{}: {}", what, ucs_status_string(status)));
+  return Unavailable("{}: {}", what, ucs_status_string(status));
 }
 
 StatusOr<std::shared_ptr<Context>> Context::Create(const std::string& device) {

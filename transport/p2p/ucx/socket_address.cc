@@ -74,8 +74,8 @@ Status ConnectFailure(int error) {
 
 StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve) {
   const auto bad = [&] {
-    return absl::InvalidArgumentError(
-        fmt::format("expected an address like 10.0.0.2:7000 or [fd00::1]:7000, got \"{}\"", text));
+    return InvalidArgument("expected an address like 10.0.0.2:7000 or [fd00::1]:7000, got \"{}\"",
+                           text);
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad();
@@ -98,8 +98,7 @@ StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve) {
   const std::unique_ptr<addrinfo, FreeAddrinfo> owner(list);
   if (code != 0 || list == nullptr) {
     if (!resolve) return bad();
-    return absl::UnavailableError(
-        fmt::format("the name {} does not resolve: {}", host, gai_strerror(code)));
+    return Unavailable("the name {} does not resolve: {}", host, gai_strerror(code));
   }
   SocketAddress address;
   std::memcpy(&address.storage, list->ai_addr, list->ai_addrlen);
@@ -119,10 +118,10 @@ std::string ToString(const SocketAddress& address) {
 
 StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
   if (IsWildcard(address.get())) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} names every interface; name the one address of the network that the data "
-                    "shall use",
-                    ToString(address)));
+    return InvalidArgument(
+        "{} names every interface; name the one address of the network that the data "
+        "shall use",
+        ToString(address));
   }
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return FromErrno("cannot list the network interfaces", errno);
@@ -137,17 +136,16 @@ StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
         (IsLoopback4(i->ifa_addr) && IsLoopback4(address.get()))) {
       // UCX passes over an interface without a carrier and then says "No such device".
       if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0) {
-        return absl::UnavailableError(
-            fmt::format("the interface {}, which has {}, is down or has no carrier (yet)",
-                        i->ifa_name, HostText(address.get())));
+        return Unavailable("the interface {}, which has {}, is down or has no carrier (yet)",
+                           i->ifa_name, HostText(address.get()));
       }
       return std::string(i->ifa_name);
     }
     known +=
         fmt::format("{}{} ({})", known.empty() ? "" : ", ", HostText(i->ifa_addr), i->ifa_name);
   }
-  return absl::FailedPreconditionError(
-      fmt::format("{} is not an address of this host; it has {}", HostText(address.get()), known));
+  return FailedPrecondition("{} is not an address of this host; it has {}", HostText(address.get()),
+                            known);
 }
 
 Status CheckBind(const SocketAddress& address) {
@@ -160,9 +158,9 @@ Status CheckBind(const SocketAddress& address) {
   }
   const int error = errno;
   if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(
-        fmt::format("cannot listen at {}: the port is in use; choose another one, or 0 for any",
-                    ToString(address)));
+    return AlreadyExists(
+        "cannot listen at {}: the port is in use; choose another one, or 0 for any",
+        ToString(address));
   }
   return FromErrno(fmt::format("cannot listen at {}", ToString(address)), error);
 }

@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -29,10 +28,10 @@ std::string DefaultTorchCudaPath() {
 
 Status LoadTorchCuda(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "this build cannot train on GPUs: expected {}; build it where there is nvcc 13.0 or newer "
         "(deploy/setup.sh --cuda-toolkit brings it)",
-        path));
+        path);
   }
   // What a stage with train.deterministic needs of cuBLAS, and a Hopper GPU has anyway; read when
   // cuBLAS is first used. NOLINTNEXTLINE(concurrency-mt-unsafe): of ours there is one thread yet
@@ -40,17 +39,17 @@ Status LoadTorchCuda(const std::string& path) {
   // LibTorch's operators for GPUs register themselves with what is loaded already.
   void* const module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("cannot load LibTorch's CUDA part: {}; install torch with its dependencies "
-                    "(pip install torch==2.11.0)",
-                    dlerror()));
+    return FailedPrecondition(
+        "cannot load LibTorch's CUDA part: {}; install torch with its dependencies "
+        "(pip install torch==2.11.0)",
+        dlerror());
   }
   make_recorder =
       reinterpret_cast<MakeTorchGraphRecorderFunction*>(::dlsym(module, kMakeTorchGraphRecorder));
   if (make_recorder == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is of another version of longhaul: it has no {}; install the two together",
-                    path, kMakeTorchGraphRecorder));
+    return FailedPrecondition(
+        "{} is of another version of longhaul: it has no {}; install the two together", path,
+        kMakeTorchGraphRecorder);
   }
   if (!at::Context::hasCUDA()) {
     return absl::FailedPreconditionError(
@@ -59,8 +58,7 @@ Status LoadTorchCuda(const std::string& path) {
   try {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   } catch (const std::exception& error) {
-    return absl::FailedPreconditionError(
-        fmt::format("LibTorch's CUDA part does not start: {}", error.what()));
+    return FailedPrecondition("LibTorch's CUDA part does not start: {}", error.what());
   }
   return absl::OkStatus();
 }

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
 #include <new>
 #include <string>
@@ -38,13 +37,13 @@ Status FromTorchException(std::string_view what, const std::exception& error) {
     }
   }
   if (!out_of_memory) {
-    Status status = absl::InternalError(fmt::format("{}: {}", what, words));
+    Status status = Internal("{}: {}", what, words);
     return cuda::LosesDevice(words) ? cuda::DeviceLost(std::move(status)) : status;
   }
-  return absl::ResourceExhaustedError(fmt::format(
+  return ResourceExhausted(
       "{}: this machine's memory does not suffice ({}); use more stages, pipeline.recompute, a "
       "smaller pipeline.depth or a smaller train.microbatch_size",
-      what, words));
+      what, words);
 }
 
 }  // namespace longhaul::worker

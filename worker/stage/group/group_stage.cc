@@ -43,13 +43,12 @@ std::vector<model::PlacedParameter> ParametersOf(const StageOptions& options) {
 Status CheckGroup(const StageOptions& options) {
   LH_RETURN_IF_ERROR(CheckStageOptions(options));
   const auto refuse = [&](std::string_view what, std::string_view instead) {
-    return absl::InvalidArgumentError(
-        fmt::format("group.tensor {}: {}; {}", options.ranks.size(), what, instead));
+    return InvalidArgument("group.tensor {}: {}; {}", options.ranks.size(), what, instead);
   };
   if (options.ranks.size() < 2 || options.group.tensor != options.ranks.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a device for each of group.tensor's {} ranks, at least 2, got {}",
-                    options.group.tensor, options.ranks.size()));
+    return InvalidArgument(
+        "expected a device for each of group.tensor's {} ranks, at least 2, got {}",
+        options.group.tensor, options.ranks.size());
   }
   if (options.train.optimizer.kind == OptimizerKind::kMuon) {
     return refuse("muon needs whole matrices, and no rank of a group has them",

@@ -123,9 +123,9 @@ StatusOr<StageSnapshot> Shares::Cut(const StageSnapshot& whole, uint32_t rank) c
       if (shared == nullptr) continue;
       const model::Parameter& parameter = shared->parameter;
       if (array.shape != ShapeOf(parameter) || array.values.size() != parameter.shape.elements()) {
-        return absl::FailedPreconditionError(fmt::format(
+        return FailedPrecondition(
             "expected {} of shape ({}), but the checkpoint has ({}); it is of another model",
-            array.name, fmt::join(ShapeOf(parameter), ", "), fmt::join(array.shape, ", ")));
+            array.name, fmt::join(ShapeOf(parameter), ", "), fmt::join(array.shape, ", "));
       }
       const model::Share& share = shared->of_rank[rank];
       // A rank without a share of this parameter has no array for it.

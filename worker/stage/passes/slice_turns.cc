@@ -12,23 +12,22 @@ std::string SliceTurns::NameOf(Slice slice) const {
 
 Status SliceTurns::CheckForward(Slice slice) const {
   if (pending_.contains(slice)) {
-    return absl::InvalidArgumentError(fmt::format("{} has run forward already", NameOf(slice)));
+    return InvalidArgument("{} has run forward already", NameOf(slice));
   }
   if (slice.index >= order_.slices()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected slices 0 to {} of each microbatch; came {}", order_.slices() - 1, NameOf(slice)));
+    return InvalidArgument("expected slices 0 to {} of each microbatch; came {}",
+                           order_.slices() - 1, NameOf(slice));
   }
   if (slice.index == 0 || pending_.contains({slice.microbatch, slice.index - 1})) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      fmt::format("{} came forward before the slice that precedes it", NameOf(slice)));
+  return InvalidArgument("{} came forward before the slice that precedes it", NameOf(slice));
 }
 
 // The order in which gradients are summed is part of the result.
 Status SliceTurns::CheckBackward(Slice slice) const {
   if (!pending_.contains(slice)) {
-    return absl::InvalidArgumentError(fmt::format("{} has not run forward", NameOf(slice)));
+    return InvalidArgument("{} has not run forward", NameOf(slice));
   }
   const bool of_later = !last_backward_ || slice.microbatch > last_backward_->microbatch;
   const bool begins = of_later && slice.index + 1 == order_.slices();
@@ -44,8 +43,8 @@ Status SliceTurns::CheckBackward(Slice slice) const {
 
 Status SliceTurns::CheckEvaluation(Slice slice) const {
   if (slice.index == 0 || slice.index == next_evaluated_) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} came to be evaluated before the slice that precedes it", NameOf(slice)));
+  return InvalidArgument("{} came to be evaluated before the slice that precedes it",
+                         NameOf(slice));
 }
 
 void SliceTurns::TakeBackward(Slice slice) {

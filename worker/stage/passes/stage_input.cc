@@ -2,7 +2,6 @@
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <fmt/format.h>
 
 #include "run/boundary/boundary_shape.h"
 #include "worker/stage/device/torch_device.h"
@@ -14,13 +13,11 @@ StatusOr<at::Tensor> StageInputReader::ReadIds(std::string_view what, std::span<
                                                int32_t least, uint32_t end) const {
   const int64_t rows = options_->train.microbatch_size, context = options_->model.context;
   if (ids.size() != static_cast<size_t>(rows * context)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} x {} {}; came {}", rows, context, what, ids.size()));
+    return InvalidArgument("expected {} x {} {}; came {}", rows, context, what, ids.size());
   }
   for (const int32_t id : ids) {
     if (id < least || id >= static_cast<int64_t>(end)) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected {} below the vocabulary of {}; came {}", what, end, id));
+      return InvalidArgument("expected {} below the vocabulary of {}; came {}", what, end, id);
     }
   }
   return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt);
@@ -33,10 +30,10 @@ StatusOr<at::Tensor> StageInputReader::ReadBoundary(std::string_view what,
   // A group's boundary is where its first rank is.
   const at::Device from = options_->ranks.empty() ? device_ : TorchDevice(options_->ranks.front());
   if (!(view.shape == expected) || view.data == nullptr) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what, expected.samples,
-        expected.tokens, expected.channels, view.shape.samples, view.shape.tokens,
-        view.shape.channels, view.data == nullptr ? " without data" : ""));
+    return InvalidArgument("expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what,
+                           expected.samples, expected.tokens, expected.channels, view.shape.samples,
+                           view.shape.tokens, view.shape.channels,
+                           view.data == nullptr ? " without data" : "");
   }
   return at::for_blob(const_cast<void*>(view.data),
                       {expected.samples, expected.tokens, expected.channels})
@@ -63,8 +60,7 @@ StatusOr<PassInput> StageInputReader::Read(Slice slice, const Stage::Input& inpu
   }
   if (options_->last && options_->masked_targets) {
     if (!(input.counted > 0)) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a number of targets that count; came {}", input.counted));
+      return InvalidArgument("expected a number of targets that count; came {}", input.counted);
     }
     read.counted = at::scalar_tensor(input.counted, at::kFloat);
   }

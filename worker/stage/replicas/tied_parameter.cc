@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
-#include <fmt/format.h>
 
 #include "base/check.h"
 #include "worker/stage/device/torch_device.h"
@@ -73,8 +72,7 @@ class TiedParameter final : public TiedMatrix {
                "{} numbers of {} rows of {}", values.size(), rows.size(), channels());
       const at::Tensor& gradient = parameter_.value.grad();
       if (!gradient.defined()) {
-        return absl::FailedPreconditionError(
-            fmt::format("{} has no gradient before the first backward", name()));
+        return FailedPrecondition("{} has no gradient before the first backward", name());
       }
       body(GradientRows(gradient, rows),
            at::from_blob(values.data(), {static_cast<int64_t>(rows.size()), channels()}));

@@ -32,15 +32,14 @@ ArrayIndex Index(const std::vector<NamedArray>& arrays) {
 StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to) {
   const auto it = index.find(name);
   if (it == index.end()) {
-    return absl::FailedPreconditionError(
-        fmt::format("the checkpoint has no {}; it is of another model", name));
+    return FailedPrecondition("the checkpoint has no {}; it is of another model", name);
   }
   const NamedArray& from = *it->second;
   if (at::IntArrayRef(from.shape) != to.sizes() ||
       from.values.size() != static_cast<size_t>(to.numel())) {
-    return absl::FailedPreconditionError(fmt::format(
+    return FailedPrecondition(
         "expected {} of shape ({}), but the checkpoint has ({}); it is of another model", name,
-        fmt::join(to.sizes().vec(), ", "), fmt::join(from.shape, ", ")));
+        fmt::join(to.sizes().vec(), ", "), fmt::join(from.shape, ", "));
   }
   return Restored{to, &from};
 }
@@ -52,10 +51,10 @@ Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKi
   const std::string other = fmt::format("{}{}", parameter, muon ? kExpAvg : kMomentum);
   if (!index.contains(other)) return absl::OkStatus();
   const OptimizerKind others = muon ? OptimizerKind::kAdamW : OptimizerKind::kMuon;
-  return absl::FailedPreconditionError(fmt::format(
+  return FailedPrecondition(
       "the checkpoint was trained with train.optimizer.kind: {0}, and the run file has {1}, which "
       "remembers other things of {2}; go on with {0}, or begin a new run",
-      ToString(others), ToString(own), parameter));
+      ToString(others), ToString(own), parameter);
 }
 
 }  // namespace longhaul::worker

@@ -283,8 +283,7 @@ Status Fleet::Step(uint64_t count) {
     while (shell_->Read([&](const coordinator::Views& views) { return views.RunOf(run); })->step() <
            step_) {
       if (deadline.Expired()) {
-        return absl::DeadlineExceededError(
-            fmt::format("step {} did not come to the state machine", step_));
+        return DeadlineExceeded("step {} did not come to the state machine", step_);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

@@ -135,8 +135,8 @@ StatusOr<const cuda::DeviceTable*> OpenGpus(const Options& options) {
   int count = 0;
   LH_RETURN_IF_ERROR(first.Check(table->device_count(&count), "counting GPUs"));
   if (static_cast<uint32_t>(count) < options.ranks) {
-    return absl::FailedPreconditionError(
-        fmt::format("--ranks {}: expected a GPU for each rank, found {}", options.ranks, count));
+    return FailedPrecondition("--ranks {}: expected a GPU for each rank, found {}", options.ranks,
+                              count);
   }
   return table;
 }
@@ -212,7 +212,7 @@ int Main(int argc, char** argv) {
   uint64_t wrong = 0;
   for (const Row& row : *rows) wrong += row.outcome.wrong;
   if (wrong == 0) return kDone;
-  return Fail(absl::DataLossError(fmt::format("{} elements are wrong", wrong)), kFailed);
+  return Fail(DataLoss("{} elements are wrong", wrong), kFailed);
 }
 
 }  // namespace

@@ -203,10 +203,9 @@ Status AwaitChildren(const std::vector<pid_t>& children) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     if (code != 0 && result.ok()) {
-      result = absl::InternalError(
-          fmt::format("the process of rank {} ended with {}", k + 1,
-                      WIFSIGNALED(code) ? fmt::format("signal {}", WTERMSIG(code))
-                                        : fmt::format("exit code {}", WEXITSTATUS(code))));
+      result = Internal("the process of rank {} ended with {}", k + 1,
+                        WIFSIGNALED(code) ? fmt::format("signal {}", WTERMSIG(code))
+                                          : fmt::format("exit code {}", WEXITSTATUS(code)));
     }
   }
   return result;

@@ -239,8 +239,7 @@ TEST_F(MemberTest, ALostRankIsNamedWithItsProcess) {
   const MonoTime killed = Now();
   const Status told = (*member)->Tell("", Soon()).status();
   EXPECT_LT(Now() - killed, absl::Seconds(10));
-  EXPECT_EQ(told, absl::AbortedError(
-                      fmt::format("rank 1 was lost: its process {} closed its connection", child)));
+  EXPECT_EQ(told, Aborted("rank 1 was lost: its process {} closed its connection", child));
   EXPECT_EQ((*member)->status(), told);
   ::waitpid(child, nullptr, 0);
 }
@@ -250,7 +249,7 @@ TEST_F(MemberTest, AllSayTheSameWhenSeveralEndAtOnce) {
     rendezvous_ = *Rendezvous::Open();
     const auto members = JoinAll(4);
     OnRanks(4, [&](uint32_t rank) {
-      members[rank]->End(absl::InternalError(fmt::format("it broke at {}", rank)));
+      members[rank]->End(Internal("it broke at {}", rank));
       EXPECT_TRUE(absl::IsAborted(members[rank]->status()));
     });
     const Status first = members[0]->status();

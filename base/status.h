@@ -32,6 +32,26 @@ inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
+// InvalidArgument("expected {}, got {}", a, b): a status of that code, with a formatted message.
+#define LH_STATUS_FUNCTION(code)                                                  \
+  template <class... Values>                                                      \
+  Status code(fmt::format_string<Values...> text, Values&&... values) {           \
+    return absl::code##Error(fmt::format(text, std::forward<Values>(values)...)); \
+  }
+LH_STATUS_FUNCTION(InvalidArgument)
+LH_STATUS_FUNCTION(FailedPrecondition)
+LH_STATUS_FUNCTION(Unavailable)
+LH_STATUS_FUNCTION(NotFound)
+LH_STATUS_FUNCTION(DataLoss)
+LH_STATUS_FUNCTION(ResourceExhausted)
+LH_STATUS_FUNCTION(Internal)
+LH_STATUS_FUNCTION(DeadlineExceeded)
+LH_STATUS_FUNCTION(PermissionDenied)
+LH_STATUS_FUNCTION(Aborted)
+LH_STATUS_FUNCTION(AlreadyExists)
+LH_STATUS_FUNCTION(Unauthenticated)
+#undef LH_STATUS_FUNCTION
+
 // Puts "<context>: " before the message; keeps code and payloads. OK stays OK.
 Status Annotate(const Status& status, std::string_view context);
 

@@ -12,7 +12,9 @@
 // A message says what was expected, what came, and what to do.
 #pragma once
 
+#ifndef __CUDACC__  // nvcc refuses fmt's constexpr functions; kernels return no statuses
 #include <fmt/core.h>
+#endif
 
 #include <exception>
 #include <string_view>
@@ -32,6 +34,7 @@ inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
+#ifndef __CUDACC__
 // InvalidArgument("expected {}, got {}", a, b): a status of that code, with a formatted message.
 #define LH_STATUS_FUNCTION(code)                                                  \
   template <class... Values>                                                      \
@@ -51,6 +54,7 @@ LH_STATUS_FUNCTION(Aborted)
 LH_STATUS_FUNCTION(AlreadyExists)
 LH_STATUS_FUNCTION(Unauthenticated)
 #undef LH_STATUS_FUNCTION
+#endif
 
 // Puts "<context>: " before the message; keeps code and payloads. OK stays OK.
 Status Annotate(const Status& status, std::string_view context);

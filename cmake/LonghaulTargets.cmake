@@ -39,12 +39,9 @@ endif()
 
 # Most of what the compiler does is for the headers and templates of gRPC, LibTorch, Abseil and fmt, again in
 # every translation unit. So the files of a library are compiled as one, or as few. Off where each file has
-# to stand for itself: under sanitizers, and for clang-tidy (tests/lint.sh).
+# to stand for itself: for clang-tidy (tests/lint.sh), which so sees a missing include.
 option(LONGHAUL_UNITY "Compile the source files of a library together" ON)
 set(LONGHAUL_UNITY_FILES 20) # at most: a unit of so many takes up to a minute and 2 GB
-if(LONGHAUL_SANITIZE)
-  set(LONGHAUL_UNITY OFF)
-endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ looks for garbage in its heap all the time, and finds little: a tenth of its time and more.
   target_compile_options(longhaul_compile_options INTERFACE
@@ -139,15 +136,9 @@ function(lh_binary name)
 endfunction()
 
 # Tests are half of what is compiled and hardly ever what takes time: no optimisation, and what all of
-# them include in a precompiled header. Not under the sanitizers, so that a missing include is seen.
-set(LONGHAUL_QUICK_TESTS OFF)
-if(NOT LONGHAUL_SANITIZE)
-  set(LONGHAUL_QUICK_TESTS ON)
-endif()
+# them include in a precompiled header.
 function(lh_compile_quickly name)
-  if(LONGHAUL_QUICK_TESTS)
-    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
-  endif()
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
 endfunction()
 
 # lh_test_binary(NAME SRCS a.cc... DEPS targets...): a program that tests start, compiled as they are.
@@ -170,7 +161,7 @@ function(lh_test name)
     lh_compile_cold(${name})
   else()
     lh_compile_quickly(${name})
-    if(LONGHAUL_QUICK_TESTS AND TARGET longhaul_test_headers)
+    if(TARGET longhaul_test_headers)
       target_precompile_headers(${name} REUSE_FROM longhaul_test_headers)
     endif()
   endif()

@@ -4,64 +4,81 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# In the order in which they run.
+readonly PARTS=(lint release asan-ubsan tsan fuzz mutations)
+
 usage() {
   cat <<'USAGE'
-usage: tests/run.sh [--full] [--skip-setup]
+usage: tests/run.sh [--full | --only PART...] [--skip-setup]
 
-  --full        also: clang-tidy over all sources, images and a compose cluster (where podman and
-                podman-compose are), the bundle between two systems, unit and multiprocess tests under
-                AddressSanitizer/UBSan, unit tests under ThreadSanitizer, and every fuzzer for 60 seconds
-                (tests/fuzz), a planted defect first; and
-                mutations of the coordinator, each of which its simulation must catch
-  --skip-setup  do not run deploy/setup.sh first
+Without --full: clang-format, a release build, and its tests. With it, these parts:
+
+  lint        clang-format and clang-tidy over all sources
+  release     a release build of everything and all of its tests: also images, a compose cluster (where
+              podman and podman-compose are), and the bundle between two systems
+  asan-ubsan  unit and multiprocess tests under AddressSanitizer and UndefinedBehaviorSanitizer
+  tsan        unit tests under ThreadSanitizer
+  fuzz        every fuzzer for 60 seconds, a planted defect first
+  mutations   defects planted in the coordinator, each of which its simulation must catch
+
+  --only PART...  these parts of --full. The table at the end shows what the others did last, and on which commit
+  --skip-setup    do not run deploy/setup.sh first
 USAGE
 }
 
 full=0
 setup=1
-for arg in "$@"; do
-  case "$arg" in
-    --full) full=1 ;;
+wanted=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --full) full=1; wanted=("${PARTS[@]}") ;;
+    --only)
+      full=1
+      while [ $# -gt 1 ] && [[ $2 != -* ]]; do
+        [[ " ${PARTS[*]} " == *" $2 "* ]] ||
+          { echo "run.sh: --only: expected one of ${PARTS[*]}, got '$2'" >&2; exit 2; }
+        wanted+=("$2")
+        shift
+      done
+      [ ${#wanted[@]} -gt 0 ] || { echo "run.sh: --only: expected parts: ${PARTS[*]}" >&2; exit 2; } ;;
     --skip-setup) setup=0 ;;
     -h | --help) usage; exit 0 ;;
-    *) echo "run.sh: unknown option '$arg'" >&2; usage >&2; exit 2 ;;
+    *) echo "run.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
   esac
+  shift
 done
+[ "$full" = 1 ] || wanted=(lint release)
 
-# Each part and its seconds. How long each test took is in build/*/junit.xml.
-times=()
-part=
-part_began=0
-# step PART: the part before it has ended.
-step() {
-  [ -z "$part" ] || times+=("$part" "$((SECONDS - part_began))")
-  part=$1
-  part_began=$SECONDS
-  [ -z "$part" ] || printf '\n== %s (%s s so far)\n' "$part" "$SECONDS"
-}
-
-if [ "$setup" = 1 ]; then
-  step "set up"
-  if [ "$full" = 1 ]; then deploy/setup.sh --data --test --dev; else deploy/setup.sh --data --test; fi
-fi
-
-# build_and_test PRESET [ctest arguments...]
-total=0
+# Counts of the part that runs.
+passed=0
 failed=0
 skipped=0
-build_and_test() {
-  local preset=$1 log
+
+# A part returns what failed before its tests could begin: `set -e` does not hold in it.
+
+# count STATUS: one test more, by its exit code.
+count() {
+  case "$1" in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+}
+
+build() {
+  printf -- '-- building %s (%s s so far)\n' "$1" "$SECONDS"
+  cmake --preset "$1" | grep -- '^-- CUDA: ' || true # whether GPU code is compiled, and why not
+  cmake --build --preset "$1" --parallel "$(nproc)" --target "${@:2}"
+}
+
+# run_tests PRESET [ctest's arguments...]
+run_tests() {
+  local preset=$1 log status=0
   shift
-  step "build: $preset"
-  cmake --preset "$preset" | grep -- '^-- CUDA: ' # whether GPU code is compiled, and why not
-  local targets=(all)
-  [ "$full" = 0 ] || targets+=(full)
-  cmake --build --preset "$preset" --parallel "$(nproc)" --target "${targets[@]}"
-  step "test: $preset"
+  printf -- '-- testing %s (%s s so far)\n' "$preset" "$SECONDS"
   log=$(mktemp)
-  local status=0
   # Two tests to a core: most of them wait half of their time for processes and for links. Those that do not
-  # count as two (PROCESSORS), and the longest begin first (COST).
+  # count as two (PROCESSORS), and the longest begin first (COST). How long each took is in junit.xml.
   ctest --preset "$preset" --parallel "$((2 * $(nproc)))" --output-junit "$PWD/build/$preset/junit.xml" "$@" 2>&1 | tee "$log" || status=$?
   # "97% tests passed, 2 tests failed out of 66"
   local counts
@@ -70,88 +87,116 @@ build_and_test() {
   not_run=$(grep -c '\*\*\*Skipped' "$log" || true)
   rm -f "$log"
   [ -n "$counts" ] || { bad=1; all=1; }
-  [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
-  total=$((total + all))
+  [ "$status" = 0 ] || [ "$bad" != 0 ] || { bad=1; all=$((all + 1)); }
+  passed=$((passed + all - bad - not_run))
   failed=$((failed + bad))
   skipped=$((skipped + not_run))
 }
 
-# lint [tests/lint.sh's arguments...]: counts as one test.
-lint() {
-  step "lint"
-  total=$((total + 1))
+part_lint() {
   local status=0
-  tests/lint.sh "$@" || status=$?
-  case "$status" in
-    0) ;;
-    77) skipped=$((skipped + 1)) ;;
-    *) failed=$((failed + 1)) ;;
-  esac
+  if [ "$full" = 1 ]; then tests/lint.sh --all || status=$?; else tests/lint.sh --format-only || status=$?; fi
+  count "$status"
 }
 
-if [ "$full" = 1 ]; then
-  lint --all
-  build_and_test release
-else
-  lint --format-only
-  build_and_test release --label-exclude full
-fi
+part_release() {
+  if [ "$full" = 1 ]; then
+    build release all full || return
+    run_tests release
+  else
+    build release all || return
+    run_tests release --label-exclude full
+  fi
+}
 
-if [ "$full" = 1 ]; then
-  # gRPC, LibTorch and UCX are not instrumented: tests/support/*.supp name what is theirs.
-  # allocator_may_return_null: torch_scope_test asks for more memory than there is, to see the refusal.
-  export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
-  export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp
-  export TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1
-  # Not with another library loaded first, nor where a process must stay small.
-  build_and_test asan-ubsan --label-regex 'unit|multiprocess' \
-    --exclude-regex '^(faults_clock_steps_test|abuse_test)$'
-  # UCX patches libc's mmap when it is loaded, which ThreadSanitizer does not survive.
-  export UCX_MEM_EVENTS=n
-  # gRPC is not built for it, so its hand-overs look like races; so do those of whole daemons, which
-  # talk by gRPC.
-  build_and_test tsan --label-regex unit --label-exclude grpc
-  step "fuzz"
-  cmake --preset fuzz >/dev/null
-  cmake --build --preset fuzz --parallel "$(nproc)" --target fuzzers
-  # fuzz_for SECONDS PROGRAM CORPUS [libFuzzer's arguments...]: with the kept seeds and words of CORPUS;
-  # what is found on the way goes into build/fuzz/corpus.
-  fuzz_for() {
-    local seconds=$1 program=$2 corpus=$3
-    shift 3
-    local words=tests/fuzz/dictionaries/$corpus.dict seeds=()
-    [ ! -d "tests/fuzz/corpus/$corpus" ] || seeds=("tests/fuzz/corpus/$corpus")
-    mkdir -p "build/fuzz/corpus/$corpus"
-    [ ! -e "$words" ] || set -- "$@" "-dict=$words"
-    "build/fuzz/bin/$program" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
-      -artifact_prefix=build/fuzz/ "$@" "build/fuzz/corpus/$corpus" "${seeds[@]}"
-  }
+# gRPC, LibTorch and UCX are not instrumented: tests/support/*.supp name what is theirs.
+# allocator_may_return_null: torch_scope_test asks for more memory than there is, to see the refusal.
+part_asan-ubsan() {
+  build asan-ubsan all full || return
+  ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 \
+    LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp \
+    run_tests asan-ubsan --label-regex 'unit|multiprocess' \
+    --exclude-regex '^(faults_clock_steps_test|abuse_test)$' # another library first; a process that must stay small
+}
+
+# UCX patches libc's mmap when it is loaded, which ThreadSanitizer does not survive. gRPC is not built for it, so
+# its hand-overs look like races; so do those of whole daemons, which talk by gRPC.
+part_tsan() {
+  build tsan all full || return
+  TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1 \
+    UCX_MEM_EVENTS=n run_tests tsan --label-regex unit --label-exclude grpc
+}
+
+# fuzz_for SECONDS PROGRAM CORPUS: with the kept seeds and words of CORPUS; what is found on the way goes into
+# build/fuzz/corpus.
+fuzz_for() {
+  local words=tests/fuzz/dictionaries/$3.dict arguments=("build/fuzz/corpus/$3")
+  [ ! -d "tests/fuzz/corpus/$3" ] || arguments+=("tests/fuzz/corpus/$3")
+  mkdir -p "build/fuzz/corpus/$3"
+  [ ! -e "$words" ] || arguments+=("-dict=$words")
+  "build/fuzz/bin/$2" -max_total_time="$1" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+    -artifact_prefix=build/fuzz/ "${arguments[@]}"
+}
+
+part_fuzz() {
+  build fuzz fuzzers || return
   # A planted defect. Where a fuzzer does not find that, it finds no other.
-  total=$((total + 1))
   if fuzz_for 60 fuzz_canary canary >build/fuzz/canary.log 2>&1 ||
     ! grep -q 'heap-buffer-overflow.*canary' build/fuzz/canary.log; then
     tail -n 20 build/fuzz/canary.log
     echo "run.sh: expected the fuzzer to find the canary's defect within 60 s; it found none or another one"
-    failed=$((failed + 1))
+    count 1
+  else
+    count 0
   fi
+  # One to a core. Each leaves its log and its exit code.
+  local fuzzer name running=0
   for fuzzer in build/fuzz/bin/*_fuzz; do
-    total=$((total + 1))
     name=$(basename "$fuzzer")
-    fuzz_for 60 "$name" "${name%_fuzz}" || failed=$((failed + 1))
+    (
+      status=0
+      fuzz_for 60 "$name" "${name%_fuzz}" >"build/fuzz/$name.log" 2>&1 || status=$?
+      echo "$status" >"build/fuzz/$name.status"
+    ) &
+    running=$((running + 1))
+    if [ "$running" -ge "$(nproc)" ]; then wait -n; running=$((running - 1)); fi
   done
-fi
+  wait
+  for fuzzer in build/fuzz/bin/*_fuzz; do
+    name=$(basename "$fuzzer")
+    status=$(cat "build/fuzz/$name.status")
+    count "$status"
+    echo "$name: exit code $status, $(grep -o 'stat::number_of_executed_units.*' "build/fuzz/$name.log" || true)"
+    [ "$status" = 0 ] || tail -n 40 "build/fuzz/$name.log"
+  done
+}
 
-if [ "$full" = 1 ]; then
-  step "mutations"
-  total=$((total + 1))
-  tests/sim/coordinator/mutations/run.sh || failed=$((failed + 1))
-fi
+part_mutations() {
+  local status=0
+  tests/sim/coordinator/mutations/run.sh || status=$?
+  count "$status"
+}
 
-step ""
-printf '\n== done\n'
-[ "$skipped" = 0 ] || echo "Why a test was skipped stands in build/*/Testing/Temporary/LastTest.log."
-{
-  printf '%-28s %6d s\n' "${times[@]}" "in all" "$SECONDS"
-  printf '%d passed, %d failed, %d skipped\n' $((total - failed - skipped)) "$failed" "$skipped"
-} | tee build/test_run.txt
-[ "$failed" = 0 ]
+if [ "$setup" = 1 ]; then
+  if [ "$full" = 1 ]; then deploy/setup.sh --data --test --dev; else deploy/setup.sh --data --test; fi
+fi
+[ -n "${wanted[*]}" ] && mkdir -p build/parts
+commit=$(git describe --always --dirty 2>/dev/null || echo "no checkout")
+[ "$full" = 1 ] || rm -f build/parts/*
+bad=0
+for part in "${wanted[@]}"; do
+  printf '\n== %s (%s s so far)\n' "$part" "$SECONDS"
+  began=$SECONDS passed=0 failed=0 skipped=0
+  # A part that cannot be built fails, and the next one runs.
+  "part_$part" || count 1
+  [ "$failed" = 0 ] || bad=1
+  printf '%-12s %6d s  %4d passed, %d failed, %d skipped  (%s)\n' "$part" $((SECONDS - began)) "$passed" "$failed" \
+    "$skipped" "$commit" >"build/parts/$part"
+done
+
+printf '\n== done in %s s\n' "$SECONDS"
+echo "Why a test was skipped stands in build/*/Testing/Temporary/LastTest.log."
+for part in "${PARTS[@]}"; do
+  [ ! -e "build/parts/$part" ] || cat "build/parts/$part"
+done | tee build/test_run.txt
+exit "$bad"

@@ -189,7 +189,7 @@ function(lh_golden_files name)
 endfunction()
 
 # lh_only_in_full(targets...): `tests/run.sh --full` builds these targets (as `full`), the default build does not:
-# programs for GPUs, and benchmarks that no test runs.
+# programs for GPUs, and benchmarks, whose tests carry the label `bench`.
 function(lh_only_in_full)
   set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL ON)
   set_property(GLOBAL APPEND PROPERTY LONGHAUL_ONLY_IN_FULL ${ARGN})

@@ -11,7 +11,8 @@ usage() {
   cat <<'USAGE'
 usage: tests/run.sh [--full | --only PART...] [--skip-setup]
 
-Without --full: clang-format, a release build, and its tests. With it, these parts:
+Without --full: clang-format, a release build, and its tests but those of the labels `full` and `bench`.
+With it, these parts:
 
   lint        clang-format and clang-tidy over all sources
   release     a release build of everything and all of its tests: also images, a compose cluster (where
@@ -105,7 +106,7 @@ part_release() {
     run_tests release
   else
     build release all || return
-    run_tests release --label-exclude full
+    run_tests release --label-exclude 'full|bench'
   fi
 }
 

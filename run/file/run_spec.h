@@ -14,6 +14,7 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "base/words.h"
 #include "run/file/topology.h"
 #include "run/kinds/schedules.h"
 #include "run/kinds/transports.h"
@@ -27,18 +28,29 @@ enum class LostReplica : uint8_t {
   kExact,     // waits for a replacement; losses are those of an unbroken run, bit for bit
   kContinue,  // goes on with the whole replicas, and takes others in when it can
 };
+constexpr std::string_view ToString(LostReplica what) {
+  return WordOf(what, {"exact", "continue"});
+}
 
-// Type of matrix products: "fp32", "bf16", "auto".
+// Type of matrix products.
 enum class ComputeDtype : uint8_t {
   kFp32,
   kBf16,
   kAuto,  // bf16 where all workers of the run compute on GPUs, else fp32; a plan says which
 };
+constexpr std::string_view ToString(ComputeDtype dtype) {
+  return WordOf(dtype, {"fp32", "bf16", "auto"});
+}
+
 // kAuto: links are encrypted if a worker of the run listens on an address that is not private.
-enum class EncryptKind : uint8_t { kAuto, kRequired, kOff };  // "auto" "required" "off"
-// When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that sends
-// activations down and gradients up at once is shared as TCP happens to share it. At 10 Mbit/s that
-// can cost seconds in which the pipeline starves.
+enum class EncryptKind : uint8_t { kAuto, kRequired, kOff };
+constexpr std::string_view ToString(EncryptKind kind) {
+  return WordOf(kind, {"auto", "required", "off"});
+}
+
+// When gradients may leave a stage. An interface that sends activations down and gradients up at
+// once is shared as TCP happens to share it. At 10 Mbit/s that can cost seconds in which the
+// pipeline starves.
 enum class SendOrder : uint8_t {
   kAuto,  // the planner chooses how many microbatches activations go ahead of gradients
   // Gradients wait until all activations of the step but one have come in, so that every interface
@@ -49,66 +61,86 @@ enum class SendOrder : uint8_t {
   kActivationsFirst,
   kAsReady,
 };
-// Which workers a run takes, and in which order: "auto", "names".
+constexpr std::string_view ToString(SendOrder order) {
+  return WordOf(order, {"auto", "activations-first", "as-ready"});
+}
+
+// Which workers a run takes, and in which order.
 enum class PlacementKind : uint8_t {
   kAuto,   // the free workers, in the order, with the shortest predicted step
   kNames,  // the first by name, in the order of their names
 };
-// Activations that a stage does not keep, to save memory, and computes again in backward: "none",
-// "blocks", "stage". Results are the same to the bit.
+constexpr std::string_view ToString(PlacementKind kind) {
+  return WordOf(kind, {"auto", "names"});
+}
+
+// Activations that a stage does not keep, to save memory, and computes again in backward. Results
+// are the same to the bit.
 enum class Recompute : uint8_t {
   kNone,
   kBlocks,  // each block keeps its input alone; backward holds activations of one block
   kStage,   // the stage keeps its input alone; backward holds activations of all blocks
 };
+constexpr std::string_view ToString(Recompute what) {
+  return WordOf(what, {"none", "blocks", "stage"});
+}
+
 enum class OptimizerKind : uint8_t {
-  kAdamW,  // "adamw"
-  kMuon,   // "muon": for the matrices of blocks; AdamW with the same rate for the rest
+  kAdamW,
+  kMuon,  // for the matrices of blocks; AdamW with the same rate for the rest
 };
-enum class MomentDtype : uint8_t { kFp32, kBf16 };  // "fp32", "bf16"
-// Course of the learning rate after the warm-up: "constant", "cosine", "linear", "wsd".
+constexpr std::string_view ToString(OptimizerKind kind) {
+  return WordOf(kind, {"adamw", "muon"});
+}
+
+enum class MomentDtype : uint8_t { kFp32, kBf16 };
+constexpr std::string_view ToString(MomentDtype dtype) {
+  return WordOf(dtype, {"fp32", "bf16"});
+}
+
+// Course of the learning rate after the warm-up.
 enum class LrScheduleKind : uint8_t {
   kConstant,
   kCosine,  // half a cosine, from lr to final_ratio * lr at the last step
   kLinear,  // a line, from lr to final_ratio * lr at the last step
   kWsd,     // warm-up, stable, decay: lr, then a line to final_ratio * lr over the last steps
 };
+constexpr std::string_view ToString(LrScheduleKind kind) {
+  return WordOf(kind, {"constant", "cosine", "linear", "wsd"});
+}
 
-// What becomes of a step whose loss or gradient norm is not finite: "stop", "skip".
+// What becomes of a step whose loss or gradient norm is not finite.
 enum class OnNonfinite : uint8_t {
   kStop,  // the run fails
   kSkip,  // no stage updates anything in this step; kMostSkippedInARow
 };
+constexpr std::string_view ToString(OnNonfinite what) {
+  return WordOf(what, {"stop", "skip"});
+}
+
 // The run fails when more steps than this are skipped in a row.
 inline constexpr uint32_t kMostSkippedInARow = 10;
 
-// Which validations are done a second time with boundaries in fp32: "always" "end" "never".
+// Which validations are done a second time with boundaries in fp32.
 enum class CleanValidation : uint8_t {
   kAlways,
   kEnd,  // the one after the last step
   kNever,
 };
+constexpr std::string_view ToString(CleanValidation clean) {
+  return WordOf(clean, {"always", "end", "never"});
+}
 
-// What compresses the sums of a group: "none", "taco", "zip", "auto".
+// What compresses the sums of a group.
 enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
   kZip,   // without loss, bf16 alone
   kAuto,  // kNone or kZip, whichever a worker measures to be faster
 };
-
-std::string_view ToString(ComputeDtype dtype);
-std::string_view ToString(EncryptKind kind);
-std::string_view ToString(SendOrder order);
-std::string_view ToString(PlacementKind kind);
-std::string_view ToString(LostReplica what);
-std::string_view ToString(Recompute what);
-std::string_view ToString(OptimizerKind kind);
-std::string_view ToString(MomentDtype dtype);
-std::string_view ToString(LrScheduleKind kind);
-std::string_view ToString(OnNonfinite what);
-std::string_view ToString(CleanValidation clean);
-std::string_view ToString(GroupCollective what);
+constexpr std::string_view ToString(GroupCollective what) {
+  return WordOf(what, {"none", "taco", "zip", "auto"});
+}
 
 // Published weights that training begins with, instead of random ones.
 struct WeightsSpec {
@@ -266,6 +298,7 @@ struct CodecPair {
 constexpr std::string_view CodecFamily(std::string_view codec) {
   return codec.substr(0, codec.find_first_of(":/"));
 }
+
 // True: the codec predicts activations from their tokens.
 constexpr bool PredictsByTokens(std::string_view codec) {
   return CodecFamily(codec) == "predict";

@@ -120,22 +120,6 @@ std::string ShortName(const CellId& id, bool of_replicas) {
   return of_replicas ? fmt::format("{}:{}", id.replica, id.stage) : fmt::format("{}", id.stage);
 }
 
-std::string_view ToString(EdgeKind kind) {
-  switch (kind) {
-    case EdgeKind::kActivations:
-      return "activations";
-    case EdgeKind::kReplicas:
-      return "replicas";
-    case EdgeKind::kTied:
-      return "tied";
-    case EdgeKind::kState:
-      return "state";
-    case EdgeKind::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
 uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores) {
   if (ranks == 1 || cores == 0) return wanted;
   return std::min(wanted, std::max(cores / ranks, 1u));

@@ -19,6 +19,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/words.h"
 #include "run/plan/collective_bytes.h"
 
 namespace longhaul {
@@ -39,7 +40,9 @@ enum class EdgeKind : uint8_t {
   kState,        // copies of a stage's state
   kUnknown,      // of a newer version; nobody can carry it out
 };
-std::string_view ToString(EdgeKind kind);  // "activations", ...
+constexpr std::string_view ToString(EdgeKind kind) {
+  return WordOf(kind, {"activations", "replicas", "tied", "state"}, "unknown");
+}
 
 // Transformer blocks [first, first + count).
 struct LayerRange {

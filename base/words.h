@@ -1,0 +1,18 @@
+// The words of an enum's values, for run files, flags and people: an array in the order of the
+// enum, which a ToString beside the enum gives to WordOf.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace longhaul {
+
+// `unknown`: for a number that is no value of the enum, such as a newer version may send.
+template <class T, size_t N>
+constexpr std::string_view WordOf(T value, const std::string_view (&words)[N],
+                                  std::string_view unknown = "?") {
+  const auto i = static_cast<size_t>(value);
+  return i < N ? words[i] : unknown;
+}
+
+}  // namespace longhaul

@@ -1,4 +1,6 @@
-#include "base/yaml/nearest.h"
+#include "base/nearest.h"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -34,12 +36,12 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string NearestWord(std::string_view word, const std::vector<std::string>& known) {
+std::string DidYouMean(std::string_view word, std::span<const std::string_view> known) {
   constexpr size_t kLongest = 64;
   if (word.size() > kLongest) return "";
-  std::string best;
+  std::string_view best;
   size_t best_distance = kLongest;
-  for (const std::string& candidate : known) {
+  for (const std::string_view candidate : known) {
     const size_t distance = Distance(word, candidate);
     const size_t allowed = std::max<size_t>(1, std::max(word.size(), candidate.size()) / 3);
     if (distance <= allowed && distance < best_distance) {
@@ -47,7 +49,7 @@ std::string NearestWord(std::string_view word, const std::vector<std::string>& k
       best_distance = distance;
     }
   }
-  return best;
+  return best.empty() ? "" : fmt::format("; did you mean '{}'?", best);
 }
 
 }  // namespace longhaul

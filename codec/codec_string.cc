@@ -1,29 +1,8 @@
 #include "codec/codec_string.h"
 
-#include <algorithm>
 #include <charconv>
-#include <limits>
-#include <numeric>
 
 namespace longhaul::codec {
-namespace {
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-}  // namespace
 
 StatusOr<CodecText> SplitCodecString(std::string_view text) {
   CodecText result{.text = std::string(text)};
@@ -52,21 +31,6 @@ StatusOr<CodecText> SplitCodecString(std::string_view text) {
     if (comma == std::string_view::npos) return result;
     rest = rest.substr(comma + 1);
   }
-}
-
-std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates) {
-  constexpr size_t kLongestWord = 32;
-  if (word.size() > kLongestWord) return "";
-  size_t best = 3;  // more than two slips is another word
-  std::string_view nearest;
-  for (const std::string_view candidate : candidates) {
-    const size_t distance = EditDistance(word, candidate);
-    if (distance < best && distance < candidate.size()) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
-  return nearest;
 }
 
 bool ParseUnsigned(std::string_view text, uint32_t* value) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,9 +22,6 @@ struct CodecText {
 // kInvalidArgument for text that is not name[:key=value[,key=value...]] or has a key twice. Does
 // not look for a '/'.
 StatusOr<CodecText> SplitCodecString(std::string_view text);
-
-// The candidate that `word` may be a typing mistake of. "": none is near enough.
-std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 // False for text that is not one number as a whole.
 bool ParseUnsigned(std::string_view text, uint32_t* value);

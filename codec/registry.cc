@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/nearest.h"
 #include "codec/aqsgd/factory.h"
 #include "codec/blob.h"
 #include "codec/codec_string.h"
@@ -28,11 +29,6 @@ std::string DescribeParameters(const Family& family) {
                         parameter.preset);
   }
   return text;
-}
-
-std::string DidYouMean(std::string_view word, std::span<const std::string_view> candidates) {
-  const std::string_view nearest = Nearest(word, candidates);
-  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
 }
 
 Status UnknownCodec(std::string_view name) {

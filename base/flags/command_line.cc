@@ -8,17 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address.h"
+#include "base/nearest.h"
 #include "base/version.h"
-#include "base/yaml/nearest.h"
 #include "base/yaml/yaml_reader.h"
 
 namespace longhaul {
 namespace {
-
-std::string DidYouMean(std::string_view word, const std::vector<std::string>& known) {
-  const std::string nearest = NearestWord(word, known);
-  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
-}
 
 std::vector<std::string> CommandsOf(const CLI::App& app) {
   std::vector<std::string> names;
@@ -87,6 +83,17 @@ void SetUpCommandLine(CLI::App& app) {
   app.failure_message([](const CLI::App* program, const CLI::Error& error) {
     return DescribeUsageError(*program, error);
   });
+}
+
+std::string ProblemOfAddresses(
+    std::initializer_list<std::pair<std::string_view, std::string_view>> flags) {
+  for (const auto& [flag, text] : flags) {
+    const StatusOr<HostPort> address = ParseHostPort(text);
+    if (!text.empty() && !address.ok()) {
+      return fmt::format("{}: {}", flag, Message(address.status()));
+    }
+  }
+  return "";
 }
 
 CLI::Validator WholeNumber() {

@@ -8,7 +8,10 @@
 //     return app.exit(error) == 0 ? kOk : kWrongUsage;
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <utility>
 
 // Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
@@ -25,6 +28,11 @@ void SetUpCommandLine(CLI::App& app);
 // Says what is wrong with the arguments, for people: "longhaul cluster: unknown command 'upp'; did
 // you mean 'up'?". `app`: the program, whose parse threw `error`.
 std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
+
+// The first of these flags whose value is no host:port, and why: "--relay: ...". Empty: all are
+// well. A flag with an empty value was not given.
+std::string ProblemOfAddresses(
+    std::initializer_list<std::pair<std::string_view, std::string_view>> flags);
 
 // A check for options of unsigned types, because the library accepts -1 as 2^64 - 1.
 CLI::Validator WholeNumber();

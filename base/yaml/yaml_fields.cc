@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/nearest.h"
 #include "base/units.h"
-#include "base/yaml/nearest.h"
 #include "base/yaml/yaml_reader.h"
 
 namespace longhaul::config {
@@ -181,9 +181,8 @@ Field OneOf(std::string key, std::string* target, std::vector<std::string> words
       if (target != nullptr) *target = node.Scalar();
       return;
     }
-    const std::string nearest = node.IsScalar() ? NearestWord(node.Scalar(), words) : "";
     reader.Fail(node, fmt::format("{}: expected {}, got {}{}", path, expected, Describe(node),
-                                  nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+                                  node.IsScalar() ? DidYouMean(node.Scalar(), words) : ""));
   };
   return field;
 }

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/yaml/nearest.h"
+#include "base/nearest.h"
 
 namespace longhaul::config {
 namespace {
@@ -119,13 +119,13 @@ std::vector<std::string> KeysOf(const Table& table) {
 
 std::string UnknownKey(const std::string& key, const std::string& path, const Table& table) {
   const std::vector<std::string> keys = KeysOf(table);
-  const std::string nearest = NearestWord(key, keys);
-  if (!nearest.empty()) {
-    return fmt::format("unknown key '{}'; did you mean '{}'?", Printable(key), nearest);
+  std::string hint = DidYouMean(key, keys);
+  if (hint.empty()) {
+    hint = fmt::format("; {} {}",
+                       path.empty() ? "the keys are" : fmt::format("the keys of '{}' are", path),
+                       ListOf(keys));
   }
-  return fmt::format("unknown key '{}'; {} {}", Printable(key),
-                     path.empty() ? "the keys are" : fmt::format("the keys of '{}' are", path),
-                     ListOf(keys));
+  return fmt::format("unknown key '{}'{}", Printable(key), hint);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "base/yaml/nearest.h"
+#include "base/nearest.h"
 #include "base/yaml/yaml_text.h"
 #include "run/file/run_spec.h"
 #include "run/file/topology_fields.h"
@@ -188,10 +188,9 @@ class TopologyReader {
     }
     std::vector<std::string> known;
     for (const TopologyRegion& region : spec_.regions) known.push_back(region.name);
-    const std::string nearest = NearestWord(*name, known);
-    reader_.Fail(node, fmt::format("{}: no region '{}'; {}", path, *name,
-                                   nearest.empty() ? "the regions are " + ListOf(known)
-                                                   : "did you mean '" + nearest + "'?"));
+    const std::string hint = DidYouMean(*name, known);
+    reader_.Fail(node, fmt::format("{}: no region '{}'{}", path, *name,
+                                   hint.empty() ? "; the regions are " + ListOf(known) : hint));
   }
 
   void CheckEnds(const YAML::Node& node, const std::string& path, const TopologyLink& link,

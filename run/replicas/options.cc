@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/nearest.h"
 #include "codec/codec_string.h"
 
 namespace longhaul::replicas {
@@ -22,9 +23,8 @@ StatusOr<size_t> Find(std::string_view key, std::string_view name,
                       const std::array<std::string_view, kCount>& names) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found != names.end()) return static_cast<size_t>(std::distance(names.begin(), found));
-  const std::string_view nearest = codec::Nearest(name, names);
   return InvalidArgument("{}: '{}' is not one of {}{}", key, name, fmt::join(names, ", "),
-                         nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+                         DidYouMean(name, names));
 }
 
 // What a key says, and where it goes.

@@ -264,10 +264,6 @@ Status RunAll(const std::vector<Command>& commands) {
 
 }  // namespace
 
-std::string_view ToString(Shaper shaper) {
-  return shaper == Shaper::kHtb ? "htb" : "tbf";
-}
-
 StatusOr<Shaper> ParseShaper(std::string_view text) {
   if (text == "htb") return Shaper::kHtb;
   if (text == "tbf") return Shaper::kTbf;

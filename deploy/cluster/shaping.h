@@ -29,13 +29,16 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/words.h"
 #include "deploy/cluster/process.h"
 #include "run/file/link_quality.h"
 
 namespace longhaul {
 
 enum class Shaper : uint8_t { kHtb, kTbf };
-std::string_view ToString(Shaper shaper);  // "htb", "tbf"
+constexpr std::string_view ToString(Shaper shaper) {
+  return WordOf(shaper, {"htb", "tbf"});
+}
 StatusOr<Shaper> ParseShaper(std::string_view text);
 
 // An interface in a network namespace.

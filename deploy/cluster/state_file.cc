@@ -12,8 +12,74 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "deploy/cluster/json_fields.h"
+#include "deploy/cluster/process.h"
 
 namespace longhaul {
+
+// Unknown words: the relay.
+NLOHMANN_JSON_SERIALIZE_ENUM(DelayBy, {{DelayBy::kRelay, ToString(DelayBy::kRelay)},
+                                       {DelayBy::kNetem, ToString(DelayBy::kNetem)}})
+
+void Fields(auto& object, Like<ProcessIdentity> auto& process) {
+  object("pid", process.pid);
+  object("start_ticks", process.start_ticks);
+}
+
+void Fields(auto& object, Like<LinkParameters> auto& link) {
+  object("up_bits_per_second", link.up_bits_per_second);
+  object("down_bits_per_second", link.down_bits_per_second);
+  object("quality", link.quality);
+}
+
+void Fields(auto& object, Like<CountedBefore> auto& counted) {
+  object("bytes", counted.bytes);
+  object("packets", counted.packets);
+  object("dropped_packets", counted.dropped_packets);
+  object("data_bytes", counted.data_bytes);
+  object("acknowledgement_bytes", counted.acknowledgement_bytes);
+}
+
+void Fields(auto& object, Like<PathParameters> auto& path) {
+  object("from", path.from);
+  object("to", path.to);
+  object("bits_per_second", path.bits_per_second);
+  object("quality", path.quality);
+}
+
+void Fields(auto& object, Like<ClusterWorkerState> auto& worker) {
+  object("name", worker.name);
+  object("network", worker.network);
+  object("data_address", worker.data_address);
+  object("control_address", worker.control_address);
+  object("link", worker.link);
+  object("link_up", worker.link_up);
+  object("process", worker.process);
+  object("uplink_before", worker.uplink_before);
+  object("device", worker.device, std::string("cpu"));  // of an older version
+}
+
+void Fields(auto& object, Like<ClusterState> auto& state) {
+  object("name", state.name);
+  object("coordinator_address", state.coordinator_address);
+  object("token_file", state.token_file);
+  object("insecure", state.insecure, true);  // of before there was TLS
+  object("directory", state.directory);
+  object("owns_directory", state.owns_directory);
+  object("ready", state.ready);
+  object("shaper", state.shaper);
+  object("delay_by", state.delay_by);
+  object("coordinator_program", state.coordinator_program);
+  object("worker_program", state.worker_program);
+  object("relay_program", state.relay_program);
+  object("log_level", state.log_level);
+  object("subnet", state.subnet);
+  object("coordinator", state.coordinator);
+  object("relay", state.relay);
+  object("workers", state.workers);
+  object("paths", state.paths);
+}
+
 namespace {
 
 using nlohmann::json;
@@ -24,72 +90,14 @@ std::string StatePath(std::string_view name) {
   return fmt::format("{}/cluster.json", ClusterStateFolder(name));
 }
 
-json ToJson(const ProcessIdentity& process) {
-  return {{"pid", process.pid}, {"start_ticks", process.start_ticks}};
-}
-
-ProcessIdentity ProcessFromJson(const json& object) {
-  return {object.at("pid").get<pid_t>(), object.at("start_ticks").get<uint64_t>()};
-}
-
-json ToJson(const LinkQuality& quality) {
-  return {{"delay_ns", absl::ToInt64Nanoseconds(quality.delay)},
-          {"jitter_ns", absl::ToInt64Nanoseconds(quality.jitter)},
-          {"loss", quality.loss}};
-}
-
-LinkQuality QualityFromJson(const json& object) {
-  return {absl::Nanoseconds(object.at("delay_ns").get<int64_t>()),
-          absl::Nanoseconds(object.at("jitter_ns").get<int64_t>()),
-          object.at("loss").get<double>()};
-}
-
-json ToJson(const LinkParameters& link) {
-  return {{"up_bits_per_second", link.up_bits_per_second},
-          {"down_bits_per_second", link.down_bits_per_second},
-          {"quality", ToJson(link.quality)}};
-}
-
-LinkParameters LinkFromJson(const json& object) {
-  return {object.at("up_bits_per_second").get<uint64_t>(),
-          object.at("down_bits_per_second").get<uint64_t>(), QualityFromJson(object.at("quality"))};
-}
-
-json ToJson(const CountedBefore& counted) {
-  return {{"bytes", counted.bytes},
-          {"packets", counted.packets},
-          {"dropped_packets", counted.dropped_packets},
-          {"data_bytes", counted.data_bytes},
-          {"acknowledgement_bytes", counted.acknowledgement_bytes}};
-}
-
-CountedBefore CountedFromJson(const json& object) {
-  return {object.at("bytes").get<uint64_t>(), object.at("packets").get<uint64_t>(),
-          object.at("dropped_packets").get<uint64_t>(), object.at("data_bytes").get<uint64_t>(),
-          object.at("acknowledgement_bytes").get<uint64_t>()};
-}
-
-json ToJson(const PathParameters& path) {
-  return {{"from", path.from},
-          {"to", path.to},
-          {"bits_per_second", path.bits_per_second},
-          {"quality", path.quality ? ToJson(*path.quality) : json(nullptr)}};
-}
-
-PathParameters PathFromJson(const json& object) {
-  PathParameters path;
-  object.at("from").get_to(path.from);
-  object.at("to").get_to(path.to);
-  object.at("bits_per_second").get_to(path.bits_per_second);
-  if (!object.at("quality").is_null()) path.quality = QualityFromJson(object.at("quality"));
-  return path;
+bool IsUp(const ClusterState& state) {
+  return IsAlive(state.coordinator) ||
+         std::ranges::any_of(state.workers, [](const ClusterWorkerState& worker) {
+           return IsAlive(worker.process);
+         });
 }
 
 }  // namespace
-
-std::string_view ToString(DelayBy by) {
-  return by == DelayBy::kNetem ? "netem" : "relay";
-}
 
 std::string ClusterRuntimeRoot() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
@@ -118,39 +126,8 @@ Status MakePrivateFolder(const std::string& path) {
 }
 
 std::string ClusterStateToJson(const ClusterState& state) {
-  json workers = json::array();
-  for (const ClusterWorkerState& worker : state.workers) {
-    workers.push_back({{"name", worker.name},
-                       {"network", worker.network},
-                       {"data_address", worker.data_address},
-                       {"control_address", worker.control_address},
-                       {"link", ToJson(worker.link)},
-                       {"link_up", worker.link_up},
-                       {"uplink_before", ToJson(worker.uplink_before)},
-                       {"device", worker.device},
-                       {"process", ToJson(worker.process)}});
-  }
-  json paths = json::array();
-  for (const PathParameters& path : state.paths) paths.push_back(ToJson(path));
-  const json document = {{"version", kVersion},
-                         {"name", state.name},
-                         {"coordinator_address", state.coordinator_address},
-                         {"token_file", state.token_file},
-                         {"insecure", state.insecure},
-                         {"directory", state.directory},
-                         {"owns_directory", state.owns_directory},
-                         {"ready", state.ready},
-                         {"shaper", state.shaper},
-                         {"delay_by", ToString(state.delay_by)},
-                         {"coordinator_program", state.coordinator_program},
-                         {"worker_program", state.worker_program},
-                         {"relay_program", state.relay_program},
-                         {"log_level", state.log_level},
-                         {"subnet", state.subnet},
-                         {"coordinator", ToJson(state.coordinator)},
-                         {"relay", ToJson(state.relay)},
-                         {"workers", workers},
-                         {"paths", paths}};
+  json document = JsonWriter::ToJson(state);
+  document["version"] = kVersion;
   return document.dump(2) + "\n";
 }
 
@@ -164,37 +141,7 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
           kVersion, version);
     }
     ClusterState state;
-    document.at("name").get_to(state.name);
-    document.at("coordinator_address").get_to(state.coordinator_address);
-    document.at("token_file").get_to(state.token_file);
-    state.insecure = document.value("insecure", true);  // of before there was TLS
-    document.at("directory").get_to(state.directory);
-    document.at("owns_directory").get_to(state.owns_directory);
-    document.at("ready").get_to(state.ready);
-    document.at("shaper").get_to(state.shaper);
-    document.at("coordinator_program").get_to(state.coordinator_program);
-    document.at("worker_program").get_to(state.worker_program);
-    document.at("relay_program").get_to(state.relay_program);
-    document.at("log_level").get_to(state.log_level);
-    document.at("subnet").get_to(state.subnet);
-    state.coordinator = ProcessFromJson(document.at("coordinator"));
-    state.relay = ProcessFromJson(document.at("relay"));
-    const bool netem = document.at("delay_by").get<std::string>() == ToString(DelayBy::kNetem);
-    state.delay_by = netem ? DelayBy::kNetem : DelayBy::kRelay;
-    for (const json& path : document.at("paths")) state.paths.push_back(PathFromJson(path));
-    for (const json& entry : document.at("workers")) {
-      ClusterWorkerState worker;
-      entry.at("name").get_to(worker.name);
-      entry.at("network").get_to(worker.network);
-      entry.at("data_address").get_to(worker.data_address);
-      entry.at("control_address").get_to(worker.control_address);
-      worker.link = LinkFromJson(entry.at("link"));
-      entry.at("link_up").get_to(worker.link_up);
-      worker.process = ProcessFromJson(entry.at("process"));
-      worker.uplink_before = CountedFromJson(entry.at("uplink_before"));
-      worker.device = entry.value("device", worker.device);  // of an older version: the CPU
-      state.workers.push_back(std::move(worker));
-    }
+    JsonReader::Read(document, &state);
     return state;
   } catch (const json::exception& error) {
     return InvalidArgument("not a cluster's state: {}", std::string_view(error.what()));
@@ -246,7 +193,9 @@ StatusOr<ClusterState> ReadClusterState(std::string_view name) {
 std::optional<ClusterState> ClusterAt(std::string_view coordinator_address) {
   for (const std::string& name : ListClusters()) {
     StatusOr<ClusterState> state = ReadClusterState(name);
-    if (state.ok() && state->coordinator_address == coordinator_address) return *std::move(state);
+    if (state.ok() && state->coordinator_address == coordinator_address && IsUp(*state)) {
+      return *std::move(state);
+    }
   }
   return std::nullopt;
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/words.h"
 #include "run/file/link_quality.h"
 
 namespace longhaul {
@@ -57,7 +58,9 @@ struct CountedBefore {
 
 // What makes delay, jitter and loss.
 enum class DelayBy : uint8_t { kRelay, kNetem };
-std::string_view ToString(DelayBy by);  // "relay", "netem"
+constexpr std::string_view ToString(DelayBy by) {
+  return WordOf(by, {"relay", "netem"});
+}
 
 struct ClusterWorkerState {
   std::string name;             // "worker2"
@@ -110,7 +113,9 @@ Status WriteClusterState(const ClusterState& state);
 // Names of all clusters with a state file, sorted.
 std::vector<std::string> ListClusters();
 
-// The cluster whose coordinator has this address; nullopt: no cluster of this user.
+// The cluster whose coordinator has this address; nullopt: no cluster of this user. A cluster whose
+// coordinator and workers are all gone does not count: a killed cluster leaves its file behind, and
+// a later cluster may have its address.
 std::optional<ClusterState> ClusterAt(std::string_view coordinator_address);
 
 // For tests: the file's text.

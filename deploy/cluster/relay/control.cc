@@ -14,7 +14,27 @@
 #include <optional>
 #include <thread>
 
+#include "deploy/cluster/json_fields.h"
+
 namespace longhaul::relay {
+
+void Fields(auto& object, Like<RelayPort> auto& port) {
+  object("device", port.device);
+  object("connected", port.connected);
+}
+
+void Fields(auto& object, Like<RelayReport> auto& report) {
+  object("arrived_packets", report.arrived_packets);
+  object("lost_packets", report.lost_packets);
+  object("overflowed_packets", report.overflowed_packets);
+  object("missed_packets", report.missed_packets);
+  object("refused_packets", report.refused_packets);
+  object("failed_packets", report.failed_packets);
+  object("held_bytes", report.held_bytes);
+  object("threads", report.threads);
+  object("cpu_ns", report.cpu_time);
+}
+
 namespace {
 
 using nlohmann::json;
@@ -67,33 +87,27 @@ std::optional<std::string> ReceiveAll(int fd, const Deadline& deadline) {
 }
 
 json ConfigJson(const RelayConfig& config) {
-  json ports = json::array(), paths = json::array();
-  for (const RelayPort& port : config.ports) {
-    ports.push_back({{"device", port.device}, {"connected", port.connected}});
-  }
+  json paths = json::array();
   for (size_t i = 0; i < config.paths.size(); ++i) {
     const LinkQuality& quality = config.paths[i];
     if (quality.Perfect()) continue;
-    paths.push_back({{"from", i / config.ports.size()},
-                     {"to", i % config.ports.size()},
-                     {"delay_ns", absl::ToInt64Nanoseconds(quality.delay)},
-                     {"jitter_ns", absl::ToInt64Nanoseconds(quality.jitter)},
-                     {"loss", quality.loss}});
+    json path = JsonWriter::ToJson(quality);
+    path["from"] = i / config.ports.size();
+    path["to"] = i % config.ports.size();
+    paths.push_back(std::move(path));
   }
-  return {{"ports", ports}, {"paths", paths}};
+  return {{"ports", JsonWriter::ToJson(config.ports)}, {"paths", std::move(paths)}};
 }
 
-absl::Duration LimitedDelay(const json& value) {
-  const auto delay = absl::Nanoseconds(value.get<int64_t>());
-  return delay < absl::ZeroDuration() || delay > kMaxLinkDelay ? -absl::InfiniteDuration() : delay;
+bool Possible(const LinkQuality& quality) {
+  return quality.delay >= absl::ZeroDuration() && quality.delay <= kMaxLinkDelay &&
+         quality.jitter >= absl::ZeroDuration() && quality.jitter <= quality.delay &&
+         quality.loss >= 0 && quality.loss < 1;
 }
 
 StatusOr<RelayConfig> ConfigFromJson(const json& document) {
   RelayConfig config;
-  for (const json& port : document.at("ports")) {
-    config.ports.push_back(
-        {port.at("device").get<std::string>(), port.at("connected").get<bool>()});
-  }
+  JsonReader::Read(document.at("ports"), &config.ports);
   const size_t workers = config.ports.size();
   if (workers == 0 || workers > kMostPorts) {
     return InvalidArgument("expected 1 to {} ports, got {}", kMostPorts, workers);
@@ -102,11 +116,9 @@ StatusOr<RelayConfig> ConfigFromJson(const json& document) {
   for (const json& path : document.at("paths")) {
     const auto from = path.at("from").get<size_t>();
     const auto to = path.at("to").get<size_t>();
-    const LinkQuality quality{LimitedDelay(path.at("delay_ns")), LimitedDelay(path.at("jitter_ns")),
-                              path.at("loss").get<double>()};
-    if (from >= workers || to >= workers || quality.delay < absl::ZeroDuration() ||
-        quality.jitter < absl::ZeroDuration() || quality.jitter > quality.delay ||
-        !(quality.loss >= 0 && quality.loss < 1)) {
+    LinkQuality quality;
+    JsonReader::Read(path, &quality);
+    if (from >= workers || to >= workers || !Possible(quality)) {
       return InvalidArgument(
           "a path from {} to {} is none of {} ports, or its values are impossible", from, to,
           workers);
@@ -131,15 +143,7 @@ json AnswerJson(const StatusOr<RelayReport>& report) {
     return {{"error", std::string(Message(report.status()))},
             {"code", static_cast<int>(report.status().code())}};
   }
-  return {{"arrived_packets", report->arrived_packets},
-          {"lost_packets", report->lost_packets},
-          {"overflowed_packets", report->overflowed_packets},
-          {"missed_packets", report->missed_packets},
-          {"refused_packets", report->refused_packets},
-          {"failed_packets", report->failed_packets},
-          {"held_bytes", report->held_bytes},
-          {"threads", report->threads},
-          {"cpu_ns", absl::ToInt64Nanoseconds(report->cpu_time)}};
+  return JsonWriter::ToJson(*report);
 }
 
 }  // namespace
@@ -189,15 +193,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
                           document.at("error").get<std::string>());
     }
     RelayReport report;
-    document.at("arrived_packets").get_to(report.arrived_packets);
-    document.at("lost_packets").get_to(report.lost_packets);
-    document.at("overflowed_packets").get_to(report.overflowed_packets);
-    document.at("missed_packets").get_to(report.missed_packets);
-    document.at("refused_packets").get_to(report.refused_packets);
-    document.at("failed_packets").get_to(report.failed_packets);
-    document.at("held_bytes").get_to(report.held_bytes);
-    document.at("threads").get_to(report.threads);
-    report.cpu_time = absl::Nanoseconds(document.at("cpu_ns").get<int64_t>());
+    JsonReader::Read(document, &report);
     return report;
   } catch (const json::exception& error) {
     return Internal("cannot read the answer of the cluster's relay: {}",

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "deploy/cluster/process.h"
 #include "tests/support/temp_dir.h"
 
 namespace longhaul {
@@ -100,6 +101,27 @@ TEST_F(StateFileTest, TheOnlyClusterNeedsNoName) {
   EXPECT_THAT(std::string(Message(ReadClusterState().status())), HasSubstr("(a, b)"));
   ASSERT_TRUE(WriteClusterState(Example("local")).ok());
   EXPECT_EQ(ReadClusterState()->name, "local");
+}
+
+TEST_F(StateFileTest, TheFileOfAKilledClusterIsNotTakenByItsAddress) {
+  const auto killed = StartDaemon({"/bin/sleep", "600"}, "a", folder_.path() + "/log");
+  const auto alive = StartDaemon({"/bin/sleep", "600"}, "b", folder_.path() + "/log");
+  ASSERT_TRUE(killed.ok() && alive.ok());
+  ClusterState first = Example("a"), second = Example("b");
+  first.coordinator = *killed;
+  second.coordinator = *alive;
+  ASSERT_TRUE(WriteClusterState(first).ok());
+  ASSERT_TRUE(WriteClusterState(second).ok());
+  EXPECT_EQ(ClusterAt(first.coordinator_address)->name, "a");
+  ASSERT_TRUE(KillProcess(*killed).ok());
+  EXPECT_EQ(ClusterAt(first.coordinator_address)->name, "b");
+  // Its coordinator is away for a while, and comes back: its workers live.
+  second.coordinator = *killed;
+  second.workers[0].process = *alive;
+  ASSERT_TRUE(WriteClusterState(second).ok());
+  EXPECT_EQ(ClusterAt(first.coordinator_address)->name, "b");
+  ASSERT_TRUE(KillProcess(*alive).ok());
+  EXPECT_FALSE(ClusterAt(first.coordinator_address));
 }
 
 TEST_F(StateFileTest, BrokenFilesAreErrorsNotCrashes) {

@@ -9,10 +9,6 @@
 
 namespace longhaul::model {
 
-const Family& GptFamily();
-const Family& LlamaFamily();
-const Family& MoeFamily();
-
 inline constexpr std::string_view kNormEpsilonDoc = "Added to the variance in norms";
 
 inline constexpr Initial kZeros{.mean = 0, .deviation = 0};

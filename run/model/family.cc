@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -15,30 +16,6 @@ namespace longhaul {
 
 std::string_view ToString(ModelFamily family) {
   return model::FamilyOf(family).name;
-}
-
-std::string_view ToString(RopeScaling scaling) {
-  switch (scaling) {
-    case RopeScaling::kLinear:
-      return "linear";
-    case RopeScaling::kLlama3:
-      return "llama3";
-    case RopeScaling::kNone:
-      break;
-  }
-  return "none";
-}
-
-std::string_view ToString(Balance balance) {
-  switch (balance) {
-    case Balance::kLoss:
-      return "loss";
-    case Balance::kBias:
-      return "bias";
-    case Balance::kNone:
-      break;
-  }
-  return "none";
 }
 
 namespace model {
@@ -127,15 +104,18 @@ std::vector<Key> KeysOfFamilies() {
 }
 
 const std::vector<const Family*>& Families() {
-  static const std::vector<const Family*> families = {&GptFamily(), &LlamaFamily(), &MoeFamily()};
+  static const std::vector<const Family*> families = [] {
+    std::vector<const Family*> all;
+    for (const auto family : kFamilies) all.push_back(&family());
+    return all;
+  }();
   return families;
 }
 
 const Family& FamilyOf(ModelFamily id) {
-  for (const Family* family : Families()) {
-    if (family->id == id) return *family;
-  }
-  LH_CHECK(false, "family {} has no descriptor", static_cast<int>(id));
+  const auto i = static_cast<size_t>(id);
+  LH_CHECK(i < std::size(kFamilies) && kFamilies[i]().id == id, "family {} has no descriptor", i);
+  return kFamilies[i]();
 }
 
 const std::vector<Preset>& Presets() {

@@ -68,14 +68,12 @@ Kept GptFinalNormKeeps(const ModelSpec& spec) {
 }
 
 ModelSpec Gpt2(uint32_t layers, uint32_t hidden, uint32_t heads) {
-  ModelSpec spec;
-  spec.family = ModelFamily::kGpt;
-  spec.layers = layers;
-  spec.hidden = hidden;
-  spec.heads = heads;
-  spec.context = 1024;
-  spec.vocabulary = 50257;
-  return spec;
+  return {.family = ModelFamily::kGpt,
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .context = 1024,
+          .vocabulary = 50257};
 }
 
 }  // namespace

@@ -174,19 +174,17 @@ std::vector<Key> LlamaKeys() {
 
 ModelSpec Qwen25(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t kv_heads,
                  uint32_t intermediate) {
-  ModelSpec spec;
-  spec.family = ModelFamily::kLlama;
-  spec.layers = layers;
-  spec.hidden = hidden;
-  spec.heads = heads;
-  spec.context = 32768;
-  spec.vocabulary = 151936;  // with the rows that fill the published embedding up
-  spec.kv_heads = kv_heads;
-  spec.intermediate = intermediate;
-  spec.rope_theta = 1e6;
-  spec.norm_epsilon = 1e-6;
-  spec.qkv_bias = true;
-  return spec;
+  return {.family = ModelFamily::kLlama,
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .context = 32768,
+          .vocabulary = 151936,  // with the rows that fill the published embedding up
+          .kv_heads = kv_heads,
+          .intermediate = intermediate,
+          .rope_theta = 1e6,
+          .norm_epsilon = 1e-6,
+          .qkv_bias = true};
 }
 
 }  // namespace

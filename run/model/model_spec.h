@@ -7,13 +7,10 @@
 #include <string_view>
 #include <vector>
 
-namespace longhaul {
+#include "base/words.h"
+#include "run/model/model_family.h"
 
-// "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
-// biases; Qwen2.5 is this with `qkv_bias`, Qwen3 with `qk_norm`. "moe": llama with a mixture of
-// experts for an MLP; Mixtral, Qwen2-MoE with `qkv_bias`, Qwen3-MoE with `qk_norm`. What else is
-// known of a family: family.h.
-enum class ModelFamily : uint8_t { kGpt, kLlama, kMoe };
+namespace longhaul {
 
 // How rotary embeddings were stretched to a longer context than that of training. "linear": all
 // wavelengths by `rope_factor`. "llama3": long wavelengths by `rope_factor`, short ones not at all,
@@ -26,8 +23,12 @@ enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 enum class Balance : uint8_t { kLoss, kBias, kNone };
 
 std::string_view ToString(ModelFamily family);
-std::string_view ToString(RopeScaling scaling);
-std::string_view ToString(Balance balance);
+constexpr std::string_view ToString(RopeScaling scaling) {
+  return WordOf(scaling, {"none", "linear", "llama3"});
+}
+constexpr std::string_view ToString(Balance balance) {
+  return WordOf(balance, {"loss", "bias", "none"});
+}
 
 // "train.lora": a matrix W of the target modules computes W x + (alpha / rank) B (A x). Only A and
 // B are trained; the published model's parameters stay as they are (lora.h).

@@ -144,40 +144,36 @@ std::vector<Key> MoeKeys() {
 }
 
 ModelSpec Qwen3_30bA3b() {
-  ModelSpec spec;
-  spec.family = ModelFamily::kMoe;
-  spec.layers = 48;
-  spec.hidden = 2048;
-  spec.heads = 32;
-  spec.context = 40960;
-  spec.vocabulary = 151936;
-  spec.kv_heads = 4;
-  spec.head_channels = 128;
-  spec.rope_theta = 1e6;
-  spec.norm_epsilon = 1e-6;
-  spec.qk_norm = true;
-  spec.experts = 128;
-  spec.experts_per_token = 8;
-  spec.expert_intermediate = 768;
-  return spec;
+  return {.family = ModelFamily::kMoe,
+          .layers = 48,
+          .hidden = 2048,
+          .heads = 32,
+          .context = 40960,
+          .vocabulary = 151936,
+          .kv_heads = 4,
+          .head_channels = 128,
+          .rope_theta = 1e6,
+          .norm_epsilon = 1e-6,
+          .qk_norm = true,
+          .experts = 128,
+          .experts_per_token = 8,
+          .expert_intermediate = 768};
 }
 
 ModelSpec Mixtral8x7b() {
-  ModelSpec spec;
-  spec.family = ModelFamily::kMoe;
-  spec.layers = 32;
-  spec.hidden = 4096;
-  spec.heads = 32;
-  spec.context = 32768;
-  spec.vocabulary = 32000;
-  spec.kv_heads = 8;
-  spec.rope_theta = 1e6;
-  spec.norm_epsilon = 1e-5;
-  spec.experts = 8;
-  spec.experts_per_token = 2;
-  spec.expert_intermediate = 14336;
-  spec.balance_loss = 0.02;
-  return spec;
+  return {.family = ModelFamily::kMoe,
+          .layers = 32,
+          .hidden = 4096,
+          .heads = 32,
+          .context = 32768,
+          .vocabulary = 32000,
+          .kv_heads = 8,
+          .rope_theta = 1e6,
+          .norm_epsilon = 1e-5,
+          .experts = 8,
+          .experts_per_token = 2,
+          .expert_intermediate = 14336,
+          .balance_loss = 0.02};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/words.h"
 
 namespace longhaul::model {
 namespace {
@@ -23,17 +24,7 @@ uint32_t UnitsOf(const ModelSpec& spec, const Split& split, uint32_t extent) {
 }
 
 std::string_view NameOf(Unit unit) {
-  switch (unit) {
-    case Unit::kHead:
-      return "heads";
-    case Unit::kKvHead:
-      return "heads of keys and values";
-    case Unit::kChannel:
-      return "channels";
-    case Unit::kToken:
-      break;
-  }
-  return "rows of the vocabulary";
+  return WordOf(unit, {"channels", "heads", "heads of keys and values", "rows of the vocabulary"});
 }
 
 StatusOr<Share> ShareOfExpert(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,

@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/words.h"
 #include "run/model/family.h"
 #include "run/published/config_keys.h"
 
 namespace longhaul::published {
 namespace {
+
+using enum ModelFamily;
 
 using Json = nlohmann::json;
 using Ordered = nlohmann::ordered_json;  // of texts that are written: slow with many keys
@@ -36,7 +39,7 @@ AnyJson Parse(std::string_view text) {
 Config Gpt2(ConfigKeys& keys) {
   Config config;
   ModelSpec& model = config.model;
-  model.family = ModelFamily::kGpt;
+  model.family = kGpt;
   model.layers = keys.Whole("n_layer", model::kMostLayers, 12);
   model.hidden = keys.Whole("n_embd", model::kMostHidden, 768);
   model.heads = keys.Whole("n_head", model::kMostHeads, 12);
@@ -109,27 +112,37 @@ void ReadRope(ConfigKeys& keys, double usual_theta, ModelSpec* model) {
   }
 }
 
-struct LlamaLike {
-  std::string_view model_type;
-  // What an absent key means.
-  uint32_t kv_heads;       // 0: as many as heads
-  uint32_t head_channels;  // 0: hidden / heads
-  double rope_theta;
-  uint32_t context;
-  bool qkv_bias, qk_norm;
-  std::optional<uint32_t> window;
+// A model of transformers, and what an absent key of its config.json means.
+struct ModelType {
+  std::string_view name, architecture;
+  ModelFamily family;
+  // The following ones are those of Llama's kin.
+  uint32_t kv_heads = 0;       // 0: as many as heads
+  uint32_t head_channels = 0;  // 0: hidden / heads
+  double rope_theta = 1e4;
+  uint32_t context = 0;
+  bool qkv_bias = false, qk_norm = false;
+  std::optional<uint32_t> window = std::nullopt;
   double norm_epsilon = 1e-6;
-  bool experts = false;
+
+  bool experts() const { return family == kMoe; }
 };
-constexpr LlamaLike kLlamaLike[] = {
-    {"llama", 0, 0, 1e4, 2048, false, false, std::nullopt},
-    {"mistral", 8, 0, 1e4, 131072, false, false, 4096},
-    {"qwen2", 32, 0, 1e4, 32768, true, false, 4096},
-    {"qwen3", 32, 128, 1e4, 32768, false, true, 4096},
-    {"mixtral", 8, 0, 1e6, 131072, false, false, std::nullopt, 1e-5, true},
-    {"qwen2_moe", 16, 0, 1e4, 32768, true, false, 4096, 1e-6, true},
-    {"qwen3_moe", 4, 0, 1e4, 32768, false, true, 4096, 1e-6, true},
+constexpr ModelType kModelTypes[] = {
+    {"gpt2", "GPT2LMHeadModel", kGpt},
+    {"llama", "LlamaForCausalLM", kLlama, 0, 0, 1e4, 2048},
+    {"mistral", "MistralForCausalLM", kLlama, 8, 0, 1e4, 131072, false, false, 4096},
+    {"qwen2", "Qwen2ForCausalLM", kLlama, 32, 0, 1e4, 32768, true, false, 4096},
+    {"qwen3", "Qwen3ForCausalLM", kLlama, 32, 128, 1e4, 32768, false, true, 4096},
+    {"mixtral", "MixtralForCausalLM", kMoe, 8, 0, 1e6, 131072, false, false, std::nullopt, 1e-5},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", kMoe, 16, 0, 1e4, 32768, true, false, 4096},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", kMoe, 4, 0, 1e4, 32768, false, true, 4096},
 };
+
+// Null: longhaul does not know the name.
+const ModelType* FindModelType(std::string_view name) {
+  const auto* const found = std::ranges::find(kModelTypes, name, &ModelType::name);
+  return found == std::end(kModelTypes) ? nullptr : found;
+}
 
 // Whether `layer_types` names a layer that attends to a window alone.
 bool NamesSliding(const Json& types, ConfigKeys& keys) {
@@ -153,11 +166,11 @@ bool NamesSliding(const Json& types, ConfigKeys& keys) {
 // Layers that attend to a window, all or some: what counts is whether any does. Qwen's layers have
 // one where `use_sliding_window` says so, and then those that `layer_types` names, or else those
 // from `max_window_layers` on. Mistral's all have it, whatever `layer_types` says.
-std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const LlamaLike& like,
+std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const ModelType& like,
                                    uint32_t layers) {
   std::optional<uint32_t> window = json.contains("sliding_window") ? std::nullopt : like.window;
   // Qwen's models with experts set the window to 0 here, and the other keys then mean nothing.
-  if (like.experts && like.window && !keys.Flag("use_sliding_window", false)) {
+  if (like.experts() && like.window && !keys.Flag("use_sliding_window", false)) {
     for (const char* const key : {"sliding_window", "max_window_layers", "layer_types"}) {
       keys.Find(key);
     }
@@ -171,7 +184,7 @@ std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const Lla
   const bool qwen = like.qkv_bias || like.qk_norm;
   if (!qwen) return window;
   // Which layers of those with experts have it differs from version to version of transformers.
-  if (like.experts) {
+  if (like.experts()) {
     keys.Find("max_window_layers");
     return window;
   }
@@ -188,9 +201,9 @@ std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const Lla
 }
 
 // The MLP of a model with experts.
-void ReadExperts(ConfigKeys& keys, const LlamaLike& like, ModelSpec* model) {
-  model->family = ModelFamily::kMoe;
-  const bool mixtral = like.model_type == "mixtral";
+void ReadExperts(ConfigKeys& keys, const ModelType& like, ModelSpec* model) {
+  model->family = kMoe;
+  const bool mixtral = like.name == "mixtral";
   // Qwen's have the second name since transformers 5.
   const bool older = keys.Find("num_experts") != nullptr;
   model->experts =
@@ -227,10 +240,10 @@ void ReadExperts(ConfigKeys& keys, const LlamaLike& like, ModelSpec* model) {
       keys.Whole("shared_expert_intermediate_size", kMostWhole, std::nullopt);
 }
 
-Config Llama(const Json& json, ConfigKeys& keys, const LlamaLike& like) {
+Config Llama(const Json& json, ConfigKeys& keys, const ModelType& like) {
   Config config;
   ModelSpec& model = config.model;
-  model.family = ModelFamily::kLlama;
+  model.family = kLlama;
   model.layers = keys.Whole("num_hidden_layers", model::kMostLayers, std::nullopt);
   model.hidden = keys.Whole("hidden_size", model::kMostHidden, std::nullopt);
   model.heads = keys.Whole("num_attention_heads", model::kMostHeads, std::nullopt);
@@ -243,7 +256,7 @@ Config Llama(const Json& json, ConfigKeys& keys, const LlamaLike& like) {
   model.norm_epsilon = keys.Real("rms_norm_eps", like.norm_epsilon);
   model.qkv_bias = like.qkv_bias;
   model.qk_norm = like.qk_norm;
-  if (like.experts) {
+  if (like.experts()) {
     ReadExperts(keys, like, &model);
   } else {
     model.intermediate = keys.Whole("intermediate_size", kMostWhole, std::nullopt);
@@ -293,8 +306,8 @@ StatusOr<std::string_view> ModelTypeOfExperts(const ModelSpec& model) {
 
 // transformers' name of what the model is, where it has one.
 StatusOr<std::string_view> ModelTypeOf(const ModelSpec& model) {
-  if (model.family == ModelFamily::kGpt) return "gpt2";
-  if (model.family == ModelFamily::kMoe) return ModelTypeOfExperts(model);
+  if (model.family == kGpt) return "gpt2";
+  if (model.family == kMoe) return ModelTypeOfExperts(model);
   if (model.qkv_bias && model.qk_norm) {
     return absl::FailedPreconditionError(
         "transformers has no model with both model.qkv_bias and model.qk_norm; the export needs a "
@@ -307,28 +320,8 @@ StatusOr<std::string_view> ModelTypeOf(const ModelSpec& model) {
   return model.hidden % model.heads == 0 ? "llama" : "mistral";
 }
 
-std::string_view ArchitectureOf(std::string_view model_type) {
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"gpt2", "GPT2LMHeadModel"},          {"llama", "LlamaForCausalLM"},
-      {"mistral", "MistralForCausalLM"},    {"qwen2", "Qwen2ForCausalLM"},
-      {"qwen3", "Qwen3ForCausalLM"},        {"mixtral", "MixtralForCausalLM"},
-      {"qwen2_moe", "Qwen2MoeForCausalLM"}, {"qwen3_moe", "Qwen3MoeForCausalLM"}};
-  for (const auto& [type, name] : kNames) {
-    if (type == model_type) return name;
-  }
-  LH_CHECK(false, "{} has no architecture", model_type);
-}
-
 std::string_view TorchName(ExportType type) {
-  switch (type) {
-    case ExportType::kBf16:
-      return "bfloat16";
-    case ExportType::kFp16:
-      return "float16";
-    case ExportType::kFp32:
-      break;
-  }
-  return "float32";
+  return WordOf(type, {"float32", "bfloat16", "float16"});
 }
 
 void WriteGpt2(const ModelSpec& model, Ordered* json) {
@@ -363,7 +356,7 @@ void WriteLlama(const ModelSpec& model, bool from_original, Ordered* json) {
   out["hidden_size"] = model.hidden;
   out["num_attention_heads"] = model.heads;
   out["num_key_value_heads"] = model.kv_heads;
-  if (model.family == ModelFamily::kMoe) {
+  if (model.family == kMoe) {
     WriteExperts(model, json);
   } else {
     out["intermediate_size"] = model.intermediate;
@@ -392,18 +385,6 @@ void WriteLlama(const ModelSpec& model, bool from_original, Ordered* json) {
 
 }  // namespace
 
-std::string_view ToString(ExportType type) {
-  switch (type) {
-    case ExportType::kBf16:
-      return "bf16";
-    case ExportType::kFp16:
-      return "fp16";
-    case ExportType::kFp32:
-      break;
-  }
-  return "fp32";
-}
-
 StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) {
   const Json json = Parse<Json>(text);
   if (!json.is_object()) {
@@ -414,18 +395,14 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
   const Json* const named = keys.Find("model_type");
   const std::string type =
       named != nullptr && named->is_string() ? named->get<std::string>() : std::string();
-  const auto* like = std::find_if(std::begin(kLlamaLike), std::end(kLlamaLike),
-                                  [&](const LlamaLike& one) { return one.model_type == type; });
-  if (type == "gpt2") {
-    config = Gpt2(keys);
-  } else if (like != std::end(kLlamaLike)) {
-    config = Llama(json, keys, *like);
-  } else {
+  const ModelType* const known = FindModelType(type);
+  if (known == nullptr) {
     return InvalidArgument(
         "{}: model_type: expected gpt2, llama, mistral, qwen2, qwen3, mixtral, "
         "qwen2_moe or qwen3_moe, got {}",
         file_name, named == nullptr ? "none" : TextOf(*named));
   }
+  config = known->family == kGpt ? Gpt2(keys) : Llama(json, keys, *known);
   if (keys.Find("quantization_config") != nullptr) {
     keys.Fail("quantization_config", "longhaul reads only weights that are not quantized");
   }
@@ -462,14 +439,14 @@ StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
     LH_ASSIGN_OR_RETURN(const std::string_view model_type, ModelTypeOf(model));
     json["model_type"] = model_type;
     if (model_type == "mistral") json["sliding_window"] = nullptr;
-    json["architectures"] = Ordered::array({ArchitectureOf(model_type)});
+    json["architectures"] = Ordered::array({FindModelType(model_type)->architecture});
   }
   if (!model.vocabulary) {
     return absl::InvalidArgumentError("the export needs to know the rows of the vocabulary");
   }
   json["vocab_size"] = *model.vocabulary;
   json["tie_word_embeddings"] = model.tied;
-  if (model.family == ModelFamily::kGpt) {
+  if (model.family == kGpt) {
     WriteGpt2(model, &json);
   } else {
     WriteLlama(model, !original.empty(), &json);

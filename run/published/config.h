@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "base/words.h"
 #include "run/model/model_spec.h"
 
 namespace longhaul::published {
@@ -28,7 +29,9 @@ StatusOr<Config> ParseConfig(std::string_view json, std::string_view file_name);
 
 // Number type of an export's tensors.
 enum class ExportType : uint8_t { kFp32, kBf16, kFp16 };
-std::string_view ToString(ExportType type);  // "fp32", "bf16", "fp16"
+constexpr std::string_view ToString(ExportType type) {
+  return WordOf(type, {"fp32", "bf16", "fp16"});
+}
 
 // Writes a config.json from which transformers makes `model` (with its vocabulary). `original`: the
 // config.json that the model came from; empty: none. Its other keys are kept if it describes the

@@ -11,21 +11,14 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/pending_file.h"
+#include "base/words.h"
 #include "run/published/safetensors.h"
 
 namespace longhaul::published {
 namespace {
 
 std::string_view TypeName(ExportType type) {
-  switch (type) {
-    case ExportType::kBf16:
-      return "BF16";
-    case ExportType::kFp16:
-      return "F16";
-    case ExportType::kFp32:
-      break;
-  }
-  return "F32";
+  return WordOf(type, {"F32", "BF16", "F16"});
 }
 
 struct Part {

@@ -10,6 +10,7 @@
 #include "base/yaml/yaml_reader.h"
 #include "base/yaml/yaml_text.h"
 #include "run/file/link_quality.h"
+#include "run/file/values.h"
 
 namespace longhaul {
 namespace {
@@ -31,11 +32,9 @@ using ReadItem =
 
 // A list with at least one item, or one item alone.
 Field List(std::string key, std::string expected, ReadItem read_item) {
-  Field field;
-  field.key = std::move(key);
-  field.expected = std::move(expected);
-  field.read = [read_item = std::move(read_item), wanted = field.expected](
-                   Reader& reader, const YAML::Node& node, const std::string& path) {
+  const auto read = [read_item = std::move(read_item)](Reader& reader, const YAML::Node& node,
+                                                       const std::string& path,
+                                                       const std::string& wanted) {
     if (!node.IsSequence()) {
       read_item(reader, node, path);
     } else if (node.size() == 0 || node.size() > kLongestList) {
@@ -45,7 +44,7 @@ Field List(std::string key, std::string expected, ReadItem read_item) {
       for (const auto& item : node) read_item(reader, item, path);
     }
   };
-  return field;
+  return config::Custom(std::move(key), std::move(expected), read);
 }
 
 // Adds `value` to `target` unless it is there: a point that occurs twice is a mistake.
@@ -107,11 +106,9 @@ Field Named(std::string key, std::string expected,
             std::function<void(Reader& reader, const std::string& name, const YAML::Node& value,
                                const std::string& path)>
                 read_entry) {
-  Field field;
-  field.key = std::move(key);
-  field.expected = std::move(expected);
-  field.read = [read_entry = std::move(read_entry), wanted = field.expected](
-                   Reader& reader, const YAML::Node& node, const std::string& path) {
+  const auto read = [read_entry = std::move(read_entry)](Reader& reader, const YAML::Node& node,
+                                                         const std::string& path,
+                                                         const std::string& wanted) {
     if (!node.IsMap() || node.size() == 0 || node.size() > kLongestList) {
       reader.FailExpected(node, path, wanted);
       return;
@@ -130,7 +127,7 @@ Field Named(std::string key, std::string expected,
       }
     }
   };
-  return field;
+  return config::Custom(std::move(key), std::move(expected), read);
 }
 
 Field Links(SweepSpec* spec, const CodecCheck& check_codec) {
@@ -187,18 +184,18 @@ std::optional<std::string> OverrideValue(Reader& reader, const YAML::Node& node,
 }
 
 // { train.steps: 20 } as {"train.steps=20"}.
+constexpr std::string_view kOverrides = "keys of the run file, such as { train.steps: 20 }";
 void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML::Node& node,
                    const std::string& path) {
-  constexpr std::string_view kExpected = "keys of the run file, such as { train.steps: 20 }";
   if (!node.IsMap() || node.size() > kLongestList) {
-    reader.FailExpected(node, path, kExpected);
+    reader.FailExpected(node, path, kOverrides);
     return;
   }
   for (const auto& entry : node) {
-    const auto key = config::ReadScalar(reader, entry.first, path, kExpected);
+    const auto key = config::ReadScalar(reader, entry.first, path, kOverrides);
     if (!key) continue;
     if (key->empty() || key->find('=') != std::string::npos) {
-      reader.FailExpected(entry.first, path, kExpected);
+      reader.FailExpected(entry.first, path, kOverrides);
       continue;
     }
     const std::string name = fmt::format("{}.{}", path, *key);
@@ -208,13 +205,10 @@ void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML:
 }
 
 Field Overrides(SweepSpec* spec) {
-  Field field;
-  field.key = "set";
-  field.expected = "keys of the run file, such as { train.steps: 20 }";
-  field.read = [spec](Reader& reader, const YAML::Node& node, const std::string& path) {
-    ReadOverrides(&spec->set, reader, node, path);
-  };
-  return field;
+  return config::Custom(
+      "set", std::string(kOverrides),
+      [spec](Reader& reader, const YAML::Node& node, const std::string& path,
+             const std::string& /*wanted*/) { ReadOverrides(&spec->set, reader, node, path); });
 }
 
 Field Variants(SweepSpec* spec) {

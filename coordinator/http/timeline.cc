@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/words.h"
 #include "coordinator/view/chrome_trace.h"
 
 namespace longhaul::coordinator {
@@ -35,26 +36,10 @@ std::optional<uint64_t> NewestOfAll(const v1::TraceReply& trace) {
 }
 
 std::string_view NameOf(v1::Span::Kind kind) {
-  switch (kind) {
-    case v1::Span::FORWARD:
-      return "forward";
-    case v1::Span::BACKWARD:
-      return "backward";
-    case v1::Span::OPTIMIZER:
-      return "optimizer";
-    case v1::Span::WAIT_INPUT:
-      return "wait_input";
-    case v1::Span::WAIT_GRADIENT:
-      return "wait_gradient";
-    case v1::Span::ENCODE:
-      return "encode";
-    case v1::Span::DECODE:
-      return "decode";
-    case v1::Span::RECEIVE:
-      return "receive";
-    default:
-      return "unknown";
-  }
+  return WordOf(kind,
+                {"unknown", "forward", "backward", "optimizer", "wait_input", "wait_gradient",
+                 "encode", "decode", "receive"},
+                "unknown");
 }
 
 std::string WorkerOf(const v1::TraceReply& trace, const v1::CellId& id) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/words.h"
 #include "longhaul/v1/control.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
@@ -26,8 +27,13 @@ enum class RunState : uint8_t {
   kFailed,
   kRecovering,
 };
-std::string_view ToString(RunState state);
-bool HasEnded(RunState state);  // done, stopped, failed
+constexpr std::string_view ToString(RunState state) {
+  return WordOf(state, {"queued", "planning", "preparing", "running", "finishing", "done",
+                        "stopped", "failed", "recovering"});
+}
+constexpr bool HasEnded(RunState state) {
+  return state == RunState::kDone || state == RunState::kStopped || state == RunState::kFailed;
+}
 
 // How often a run has begun again by itself after an interruption.
 struct Attempts {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/words.h"
 #include "codec/registry.h"
 #include "worker/epoch/cell_check.h"
 #include "worker/epoch/epoch_run.h"
@@ -15,15 +16,8 @@ namespace longhaul::worker {
 namespace {
 
 std::string_view ForParameters(ResidentStage::Source source) {
-  switch (source) {
-    case ResidentStage::Source::kParameters:
-      return "for parameters, which are as they were";
-    case ResidentStage::Source::kSnapshot:
-      return "for parameters, from the last snapshot";
-    case ResidentStage::Source::kFiles:
-      break;
-  }
-  return "for parameters, from files";
+  return WordOf(source, {"for parameters, which are as they were",
+                         "for parameters, from the last snapshot", "for parameters, from files"});
 }
 
 }  // namespace

@@ -65,60 +65,6 @@ std::string Dump(std::span<const StageTransition<T>> table, T first) {
 
 }  // namespace
 
-std::string_view ToString(StagePhase phase) {
-  switch (phase) {
-    case StagePhase::kPreparing:
-      return "preparing";
-    case StagePhase::kReady:
-      return "ready";
-    case StagePhase::kTraining:
-      return "training";
-    case StagePhase::kFinished:
-      return "finished";
-    case StagePhase::kStopped:
-      return "stopped";
-  }
-  return "?";
-}
-
-std::string_view ToString(Presence presence) {
-  switch (presence) {
-    case Presence::kAway:
-      return "away";
-    case Presence::kAttached:
-      return "attached";
-    case Presence::kDetached:
-      return "detached";
-  }
-  return "?";
-}
-
-std::string_view ToString(StageTrigger trigger) {
-  switch (trigger) {
-    case kSaidReady:
-      return "said ready";
-    case kSaidStarted:
-      return "said started";
-    case kSaidFinished:
-      return "said finished";
-    case kSaidStopped:
-      return "said stopped";
-    case kForgotten:
-      return "forgotten";
-    case kEpochEnded:
-      return "epoch ended";
-    case kSessionBegan:
-      return "session began";
-    case kSessionEnded:
-      return "session ended";
-    case kCoordinatorRestarted:
-      return "coordinator restarted";
-    case kLost:
-      return "lost";
-  }
-  return "?";
-}
-
 std::span<const StageTransition<StagePhase>> PhaseTransitions() {
   return kPhases;
 }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/words.h"
 #include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
@@ -24,7 +25,9 @@ enum class StagePhase : uint8_t {
   kFinished,  // after the last step of the run
   kStopped,   // before that, because it was told to stop
 };
-std::string_view ToString(StagePhase phase);
+constexpr std::string_view ToString(StagePhase phase) {
+  return WordOf(phase, {"preparing", "ready", "training", "finished", "stopped"});
+}
 
 // Whether the worker of a stage is in touch with the coordinator.
 enum class Presence : uint8_t {
@@ -34,7 +37,9 @@ enum class Presence : uint8_t {
   // while (life/detached.cc).
   kDetached,
 };
-std::string_view ToString(Presence presence);
+constexpr std::string_view ToString(Presence presence) {
+  return WordOf(presence, {"away", "attached", "detached"});
+}
 
 enum class StageTrigger : uint8_t {
   kSaidReady,
@@ -48,7 +53,11 @@ enum class StageTrigger : uint8_t {
   kCoordinatorRestarted,  // nobody has come back yet
   kLost,                  // its worker, or the wait for it, is over
 };
-std::string_view ToString(StageTrigger trigger);
+constexpr std::string_view ToString(StageTrigger trigger) {
+  return WordOf(trigger,
+                {"said ready", "said started", "said finished", "said stopped", "forgotten",
+                 "epoch ended", "session began", "session ended", "coordinator restarted", "lost"});
+}
 
 // One row of the tables. A trigger without a row means nothing in that state.
 template <class T>

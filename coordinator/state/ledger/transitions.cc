@@ -86,62 +86,6 @@ constexpr std::array kTransitions = {
 
 }  // namespace
 
-std::string_view ToString(Trigger trigger) {
-  switch (trigger) {
-    case Trigger::kWorkersFree:
-      return "workers free";
-    case Trigger::kPlanMade:
-      return "plan made";
-    case Trigger::kAllReady:
-      return "all ready";
-    case Trigger::kStageFinished:
-      return "a stage finished";
-    case Trigger::kAllFinished:
-      return "all finished";
-    case Trigger::kAllStopped:
-      return "all stopped";
-    case Trigger::kEndAsked:
-      return "end asked";
-    case Trigger::kStopAsked:
-      return "stop asked";
-    case Trigger::kFailure:
-      return "failure";
-    case Trigger::kInterrupted:
-      return "interrupted";
-    case Trigger::kResized:
-      return "resized";
-    case Trigger::kReplaced:
-      return "replaced";
-    case Trigger::kNobodyThere:
-      return "nobody there";
-    case Trigger::kCoordinatorRestarted:
-      return "coordinator restarted";
-    case Trigger::kResumed:
-      return "resumed";
-  }
-  return "?";
-}
-
-std::string_view ToString(Action action) {
-  switch (action) {
-    case Action::kNone:
-      return "";
-    case Action::kMeasure:
-      return "reserve, prepare data, measure";
-    case Action::kAssign:
-      return "assign";
-    case Action::kStart:
-      return "start";
-    case Action::kStop:
-      return "stop the first stage";
-    case Action::kAbort:
-      return "abort";
-    case Action::kAbortAndRelease:
-      return "abort, release workers";
-  }
-  return "?";
-}
-
 std::span<const Transition> Transitions() {
   return kTransitions;
 }

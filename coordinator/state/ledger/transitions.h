@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/words.h"
 #include "coordinator/state/run_record.h"
 
 namespace longhaul::coordinator {
@@ -28,7 +29,12 @@ enum class Trigger : uint8_t {
   kCoordinatorRestarted,
   kResumed,
 };
-std::string_view ToString(Trigger trigger);
+constexpr std::string_view ToString(Trigger trigger) {
+  return WordOf(trigger,
+                {"workers free", "plan made", "all ready", "a stage finished", "all finished",
+                 "all stopped", "end asked", "stop asked", "failure", "interrupted", "resized",
+                 "replaced", "nobody there", "coordinator restarted", "resumed"});
+}
 
 // What is done after the state has changed.
 enum class Action : uint8_t {
@@ -40,7 +46,10 @@ enum class Action : uint8_t {
   kAbort,            // Abort to each reserved worker that is connected; they stay reserved
   kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
 };
-std::string_view ToString(Action action);
+constexpr std::string_view ToString(Action action) {
+  return WordOf(action, {"", "reserve, prepare data, measure", "assign", "start",
+                         "stop the first stage", "abort", "abort, release workers"});
+}
 
 struct Transition {
   RunState from;

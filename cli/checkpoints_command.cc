@@ -109,11 +109,10 @@ StatusOr<int> ListCheckpoints(Invocation& invocation, const CheckpointsOptions& 
 }  // namespace
 
 void AddCheckpointsCommand(Program& program) {
-  const auto options = std::make_shared<CheckpointsOptions>();
-  CLI::App* command = program.AddCommand(
+  const auto [command, options] = program.AddCommand(
       "checkpoints", "List a run's checkpoints: step, age, size, split, where they are, state",
-      [options](Invocation& invocation) { return ListCheckpoints(invocation, *options); });
-  command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
+      ListCheckpoints);
+  AddRunArgument(command, &options->run);
   command->add_flag("--verify", options->verify,
                     "Have the workers and the coordinator hash what they hold; exit 1 unless every "
                     "checkpoint is whole");

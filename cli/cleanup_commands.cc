@@ -18,11 +18,10 @@ namespace {
 constexpr absl::Duration kGarbageLimit = absl::Minutes(10);
 
 StatusOr<int> RemoveRun(Invocation& invocation, const std::string& run) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::RemoveRunRequest request;
   request.set_run(run);
   LH_ASSIGN_OR_RETURN(const v1::RemoveRunReply reply,
-                      client->Get(&v1::ControlService::Stub::RemoveRun, request));
+                      invocation.Get(&v1::ControlService::Stub::RemoveRun, request));
   if (invocation.json()) {
     invocation.PrintJson(reply);
     return kDone;
@@ -47,14 +46,13 @@ struct GarbageOptions {
 
 StatusOr<int> CollectGarbage(Invocation& invocation, const GarbageOptions& options) {
   LH_ASSIGN_OR_RETURN(const absl::Duration ended, ParseDuration(options.ended));
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::CollectGarbageRequest request;
   request.set_dry_run(options.dry_run);
   request.set_ended_seconds(absl::ToDoubleSeconds(ended));
   request.set_keep_steps(options.keep_steps);
   LH_ASSIGN_OR_RETURN(
       const v1::CollectGarbageReply reply,
-      client->Get(&v1::ControlService::Stub::CollectGarbage, request, kGarbageLimit));
+      invocation.Get(&v1::ControlService::Stub::CollectGarbage, request, kGarbageLimit));
   if (invocation.json()) {
     invocation.PrintJson(reply);
     return kDone;
@@ -79,32 +77,26 @@ StatusOr<int> CollectGarbage(Invocation& invocation, const GarbageOptions& optio
 }  // namespace
 
 void AddCleanupCommands(Program& program) {
-  const auto run = std::make_shared<std::string>();
-  CLI::App* command =
-      program.AddCommand("rm", "Forget a run that has ended, with its checkpoints",
-                         [run](Invocation& invocation) { return RemoveRun(invocation, *run); });
-  command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
-  command->footer("Its steps, events and logs go, too, and it cannot be resumed or exported.");
+  const auto [rm, run] =
+      program.AddCommand("rm", "Forget a run that has ended, with its checkpoints", RemoveRun);
+  AddRunArgument(rm, run);
+  rm->footer("Its steps, events and logs go, too, and it cannot be resumed or exported.");
 
-  const auto options = std::make_shared<GarbageOptions>();
-  command = program.AddCommand(
-      "gc", "Delete what no run needs; for admins",
-      [options](Invocation& invocation) { return CollectGarbage(invocation, *options); });
-  command->add_flag("--dry-run", options->dry_run, "Say what would be deleted, and delete nothing");
-  command
-      ->add_option(
-          "--ended", options->ended,
-          "Delete checkpoints that no resume takes, and old step records, of runs that ended at "
-          "least this long ago")
+  const auto [gc, options] =
+      program.AddCommand("gc", "Delete what no run needs; for admins", CollectGarbage);
+  gc->add_flag("--dry-run", options->dry_run, "Say what would be deleted, and delete nothing");
+  gc->add_option(
+        "--ended", options->ended,
+        "Delete checkpoints that no resume takes, and old step records, of runs that ended at "
+        "least this long ago")
       ->type_name("TIME")
       ->capture_default_str();
-  command
-      ->add_option("--keep-steps", options->keep_steps,
-                   "Number of newest step records of each run that stay")
+  gc->add_option("--keep-steps", options->keep_steps,
+                 "Number of newest step records of each run that stay")
       ->type_name("N")
       ->check(WholeNumber())
       ->capture_default_str();
-  command->footer(
+  gc->footer(
       "Besides, uploaded data and copies of shards that no run names, and that nobody has uploaded "
       "or\nasked for in the last 24 hours. Every run can be resumed as before.");
 }

@@ -106,6 +106,12 @@ class Client {
     return reply;
   }
 
+  StatusOr<v1::RunStatus> GetRun(const std::string& run) {
+    v1::RunRequest request;
+    request.set_run(run);
+    return Get(&v1::ControlService::Stub::GetRun, request);
+  }
+
   // The same for the members' service.
   template <class Request, class Reply>
   StatusOr<Reply> Get(grpc::Status (v1::MemberService::Stub::*method)(grpc::ClientContext*,

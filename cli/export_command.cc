@@ -223,10 +223,7 @@ struct Source {
 };
 
 StatusOr<Source> SourceOf(Client& client, const std::string& run) {
-  v1::RunRequest request;
-  request.set_run(run);
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus status,
-                      client.Get(&v1::ControlService::Stub::GetRun, request));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus status, client.GetRun(run));
   const v1::Assignment& assignment = status.plan().assignment();
   if (assignment.run_yaml().empty()) {
     return FailedPrecondition("run {} has not begun yet, so it has nothing to export", run);
@@ -340,13 +337,12 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
 }
 
 void AddExportCommand(Program& program) {
-  const auto options = std::make_shared<ExportOptions>();
-  CLI::App* command = program.AddCommand(
+  const auto [command, options] = program.AddCommand(
       "export",
       "Write a checkpoint as a folder that transformers loads: config.json, safetensors, what "
       "belongs to the tokenizer. Of a run with LoRA: its adapters, as PEFT loads them",
-      [options](Invocation& invocation) { return ExportRun(invocation, *options); });
-  command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
+      ExportRun);
+  AddRunArgument(command, &options->run);
   command
       ->add_option("--step", options->step,
                    "The step of the checkpoint; the newest that is not damaged if nothing is said")

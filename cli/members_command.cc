@@ -18,9 +18,9 @@ std::string StateOf(const v1::MemberStatus& member) {
 }
 
 StatusOr<int> ListMembers(Invocation& invocation) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
-  LH_ASSIGN_OR_RETURN(const v1::ListMembersReply reply,
-                      client->Get(&v1::MemberService::Stub::ListMembers, v1::ListMembersRequest()));
+  LH_ASSIGN_OR_RETURN(
+      const v1::ListMembersReply reply,
+      invocation.Get(&v1::MemberService::Stub::ListMembers, v1::ListMembersRequest()));
   if (invocation.json()) {
     invocation.PrintJson(reply);
     return kDone;
@@ -37,17 +37,11 @@ StatusOr<int> ListMembers(Invocation& invocation) {
 }
 
 StatusOr<int> Revoke(Invocation& invocation, const std::string& name) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::RevokeMemberRequest request;
   request.set_name(name);
   LH_ASSIGN_OR_RETURN(const v1::RevokeMemberReply reply,
-                      client->Get(&v1::MemberService::Stub::RevokeMember, request));
-  if (invocation.json()) {
-    invocation.PrintJson(reply);
-  } else {
-    invocation.terminal().out << PrintableLines(name) << " is no member any more\n";
-  }
-  return kDone;
+                      invocation.Get(&v1::MemberService::Stub::RevokeMember, request));
+  return invocation.PrintReply(reply, name + " is no member any more");
 }
 
 struct TokenOptions {
@@ -57,19 +51,13 @@ struct TokenOptions {
 
 StatusOr<int> CreateToken(Invocation& invocation, const TokenOptions& options) {
   LH_ASSIGN_OR_RETURN(const absl::Duration life, ParseDuration(options.life));
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::CreateTokenRequest request;
   request.set_role(options.role);
   request.set_seconds(absl::ToInt64Seconds(life));
   request.set_uses(options.uses);
   LH_ASSIGN_OR_RETURN(const v1::CreateTokenReply reply,
-                      client->Get(&v1::MemberService::Stub::CreateToken, request));
-  if (invocation.json()) {
-    invocation.PrintJson(reply);
-  } else {
-    invocation.terminal().out << PrintableLines(reply.token()) << '\n';
-  }
-  return kDone;
+                      invocation.Get(&v1::MemberService::Stub::CreateToken, request));
+  return invocation.PrintReply(reply, reply.token());
 }
 
 }  // namespace
@@ -77,19 +65,15 @@ StatusOr<int> CreateToken(Invocation& invocation, const TokenOptions& options) {
 void AddMembersCommands(Program& program) {
   CLI::App* const members = program.AddCommand(
       "members", "Who has joined, with role and certificate; for admins", ListMembers);
-  auto name = std::make_shared<std::string>();
-  CLI::App* const revoke =
-      program.AddCommand(members, "revoke", "Send a member away: at once, on open streams, too",
-                         [name](Invocation& invocation) { return Revoke(invocation, *name); });
+  const auto [revoke, name] = program.AddCommand(
+      members, "revoke", "Send a member away: at once, on open streams, too", Revoke);
   revoke->add_option("name", *name, "As `longhaul members` has it")->required();
 
-  auto options = std::make_shared<TokenOptions>();
   CLI::App* const token = program.app().add_subcommand(
       "token", "Join tokens, with which others become members; for admins");
   token->require_subcommand(1);
-  CLI::App* const create = program.AddCommand(
-      token, "create", "Make a join token and print it",
-      [options](Invocation& invocation) { return CreateToken(invocation, *options); });
+  const auto [create, options] =
+      program.AddCommand(token, "create", "Make a join token and print it", CreateToken);
   create->add_option("--role", options->role, "Role of a member that joins with it")
       ->required()
       ->check(CLI::IsMember({"worker", "user", "admin"}));

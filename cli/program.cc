@@ -5,6 +5,7 @@
 
 #include "base/address.h"
 #include "base/flags/command_line.h"
+#include "base/printable.h"
 #include "coordinator/view/json.h"
 
 namespace longhaul::cli {
@@ -40,6 +41,15 @@ void Invocation::PrintJson(const google::protobuf::Message& message) {
 
 void Invocation::PrintJsonLine(const google::protobuf::Message& message) {
   terminal_.out << ToJson(message, /*indented=*/false) << std::endl;
+}
+
+int Invocation::PrintReply(const google::protobuf::Message& message, std::string_view text) {
+  if (json_) {
+    PrintJson(message);
+  } else {
+    terminal_.out << PrintableLines(text) << '\n';
+  }
+  return kDone;
 }
 
 Program::~Program() = default;
@@ -141,6 +151,10 @@ int Program::Run(int argc, const char* const* argv) {
     terminal_.err << "longhaul failed: " << error.what() << std::endl;
     return kFailed;
   }
+}
+
+void AddRunArgument(CLI::App* command, std::string* run) {
+  command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
 }
 
 }  // namespace longhaul::cli

@@ -42,9 +42,18 @@ class Invocation {
   Interrupt& interrupt() { return interrupt_; }
   // Finds the coordinator. The first call makes the connection. The client lives as long as this.
   StatusOr<Client*> Connect();
+  // Asks the coordinator: Connect, and Client::Get.
+  template <class Service, class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (Service::*method)(grpc::ClientContext*, const Request&, Reply*),
+                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
+    LH_ASSIGN_OR_RETURN(Client* const client, Connect());
+    return client->Get(method, request, limit);
+  }
   // Write to standard output: one document, or one line of a stream.
   void PrintJson(const google::protobuf::Message& message);
   void PrintJsonLine(const google::protobuf::Message& message);
+  // Prints a reply that people read as one text.
+  int PrintReply(const google::protobuf::Message& message, std::string_view text);
 
  private:
   const Terminal& terminal_;
@@ -57,6 +66,13 @@ class Invocation {
 
 // Gives the program's exit code, or the error that ended the command.
 using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
+
+// A command, and what its flags fill in before its body runs.
+template <class Options>
+struct CommandAndOptions {
+  CLI::App* command;
+  Options* options;
+};
 
 class Program {
  public:
@@ -74,6 +90,22 @@ class Program {
   // Adds a subcommand. The parent's own body then does not run.
   CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& description,
                        CommandBody body);
+  // The same for a body with options, which live as long as the program.
+  template <class Options>
+  CommandAndOptions<Options> AddCommand(CLI::App* parent, const std::string& name,
+                                        const std::string& description,
+                                        StatusOr<int> (*body)(Invocation&, const Options&)) {
+    const auto options = std::make_shared<Options>();
+    CLI::App* const command =
+        AddCommand(parent, name, description,
+                   [options, body](Invocation& invocation) { return body(invocation, *options); });
+    return {command, options.get()};
+  }
+  template <class Options>
+  CommandAndOptions<Options> AddCommand(const std::string& name, const std::string& description,
+                                        StatusOr<int> (*body)(Invocation&, const Options&)) {
+    return AddCommand(app_.get(), name, description, body);
+  }
 
   // For commands that other libraries add to app() and that store their exit code in exit_code().
   CLI::App& app() { return *app_; }
@@ -95,6 +127,9 @@ class Program {
   std::vector<CLI::Option*> flags_before_;
   int exit_code_ = kDone;
 };
+
+// Adds the argument RUN, the run that a command is about.
+void AddRunArgument(CLI::App* command, std::string* run);
 
 void AddSubmitCommands(Program& program);      // submit, plan
 void AddKeysCommand(Program& program);         // keys

@@ -16,20 +16,18 @@
 namespace longhaul::cli {
 namespace {
 
-struct RunOptions {
+struct StopOptions {
   std::string run;
   bool now = false;
+};
+struct ReplicasOptions {
+  std::string run;
   uint32_t replicas = 0;
 };
 
-void AddRun(CLI::App* command, RunOptions& options) {
-  command->add_option("RUN", options.run, "The run's id, or a name: its newest run")->required();
-}
-
 StatusOr<int> ListRuns(Invocation& invocation) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const v1::ListRunsReply reply,
-                      client->Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest()));
+                      invocation.Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest()));
   const Terminal& terminal = invocation.terminal();
   if (invocation.json()) {
     invocation.PrintJson(reply);
@@ -77,12 +75,9 @@ void WarnIfInsecure(const Terminal& terminal, const Client& client) {
                << std::endl;
 }
 
-StatusOr<int> ShowStatus(Invocation& invocation, const RunOptions& options) {
+StatusOr<int> ShowStatus(Invocation& invocation, const std::string& run_or_name) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
-  v1::RunRequest request;
-  request.set_run(options.run);
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus run,
-                      client->Get(&v1::ControlService::Stub::GetRun, request));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, client->GetRun(run_or_name));
   if (invocation.json()) {
     invocation.PrintJson(run);
   } else {
@@ -92,34 +87,22 @@ StatusOr<int> ShowStatus(Invocation& invocation, const RunOptions& options) {
   return kDone;
 }
 
-StatusOr<int> Stop(Invocation& invocation, const RunOptions& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+StatusOr<int> Stop(Invocation& invocation, const StopOptions& options) {
   v1::StopRequest request;
   request.set_run(options.run);
   request.set_now(options.now);
   LH_ASSIGN_OR_RETURN(const v1::StopReply reply,
-                      client->Get(&v1::ControlService::Stub::StopRun, request));
-  if (invocation.json()) {
-    invocation.PrintJson(reply);
-  } else {
-    invocation.terminal().out << PrintableLines(reply.message()) << '\n';
-  }
-  return kDone;
+                      invocation.Get(&v1::ControlService::Stub::StopRun, request));
+  return invocation.PrintReply(reply, reply.message());
 }
 
-StatusOr<int> SetReplicas(Invocation& invocation, const RunOptions& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+StatusOr<int> SetReplicas(Invocation& invocation, const ReplicasOptions& options) {
   v1::ReplicasRequest request;
   request.set_run(options.run);
   request.set_replicas(options.replicas);
   LH_ASSIGN_OR_RETURN(const v1::ReplicasReply reply,
-                      client->Get(&v1::ControlService::Stub::SetReplicas, request));
-  if (invocation.json()) {
-    invocation.PrintJson(reply);
-  } else {
-    invocation.terminal().out << PrintableLines(reply.message()) << '\n';
-  }
-  return kDone;
+                      invocation.Get(&v1::ControlService::Stub::SetReplicas, request));
+  return invocation.PrintReply(reply, reply.message());
 }
 
 }  // namespace
@@ -127,29 +110,24 @@ StatusOr<int> SetReplicas(Invocation& invocation, const RunOptions& options) {
 void AddRunCommands(Program& program) {
   program.AddCommand("ps", "List all runs, newest first", ListRuns);
 
-  const auto status = std::make_shared<RunOptions>();
-  AddRun(program.AddCommand(
-             "status", "Show all about a run: why it waits or failed and what to do",
-             [status](Invocation& invocation) { return ShowStatus(invocation, *status); }),
-         *status);
+  const auto [status, of_status] = program.AddCommand(
+      "status", "Show all about a run: why it waits or failed and what to do", ShowStatus);
+  AddRunArgument(status, of_status);
 
-  const auto stop = std::make_shared<RunOptions>();
-  CLI::App* command = program.AddCommand(
-      "stop", "Stop a run after the step under way, with a checkpoint to resume from",
-      [stop](Invocation& invocation) { return Stop(invocation, *stop); });
-  AddRun(command, *stop);
-  command->add_flag("--now", stop->now,
-                    "At once, without a checkpoint: what was trained since the last one is lost");
+  const auto [stop, of_stop] = program.AddCommand(
+      "stop", "Stop a run after the step under way, with a checkpoint to resume from", Stop);
+  AddRunArgument(stop, &of_stop->run);
+  stop->add_flag("--now", of_stop->now,
+                 "At once, without a checkpoint: what was trained since the last one is lost");
 
-  const auto replicas = std::make_shared<RunOptions>();
-  command = program.AddCommand(
+  const auto [replicas, of_replicas] = program.AddCommand(
       "replicas", "Let a run go on with another number of replicas, from its next steps on",
-      [replicas](Invocation& invocation) { return SetReplicas(invocation, *replicas); });
-  AddRun(command, *replicas);
-  command->add_option("N", replicas->replicas, "How many replicas are to train")
+      SetReplicas);
+  AddRunArgument(replicas, &of_replicas->run);
+  replicas->add_option("N", of_replicas->replicas, "How many replicas are to train")
       ->required()
       ->check(WholeNumber());
-  command->footer(
+  replicas->footer(
       "More begin when enough workers are free. train.microbatches is that of one replica, so the "
       "steps\nto come read more or fewer sequences; the learning rate stays.");
 }

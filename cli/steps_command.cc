@@ -44,12 +44,6 @@ Status EachStep(Client& client, const std::string& run, std::optional<uint64_t> 
                                                        });
 }
 
-StatusOr<v1::RunStatus> StatusOf(Client& client, const std::string& run) {
-  v1::RunRequest request;
-  request.set_run(run);
-  return client.Get(&v1::ControlService::Stub::GetRun, request);
-}
-
 // The newest step's validation comes into its row after the step, and before the next one: a row is
 // taken when there is a newer one, or with `TakeNewest`.
 class FinishedRows {
@@ -85,7 +79,7 @@ StatusOr<bool> Follow(Invocation& invocation, Client& client, const std::string&
   MonoTime last_contact = Now();
   while (true) {
     // Before the steps: what came with the end is among them.
-    const StatusOr<v1::RunStatus> now = StatusOf(client, run);
+    const StatusOr<v1::RunStatus> now = client.GetRun(run);
     Status status = now.status();
     if (status.ok()) status = rows.Read(client, run);
     const bool interrupted = invocation.interrupt().fired();
@@ -108,7 +102,7 @@ StatusOr<bool> Follow(Invocation& invocation, Client& client, const std::string&
 }
 
 StatusOr<int> WriteSteps(Invocation& invocation, Client& client, const StepsOptions& options) {
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, StatusOf(client, options.run));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, client.GetRun(options.run));
   LH_ASSIGN_OR_RETURN(StepFiles files, StepFiles::Open(options.file, options.tensorboard, run));
   uint64_t count = 0;
   const auto take = [&](const v1::StepRecord& step) {
@@ -168,7 +162,7 @@ StatusOr<int> Steps(Invocation& invocation, const StepsOptions& options) {
     return kDone;
   }
   // By id: the newest run of a name may become another one.
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, StatusOf(*client, options.run));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, client->GetRun(options.run));
   LH_ASSIGN_OR_RETURN(const bool whole,
                       Follow(invocation, *client, run.run_id(), options.after, print, [&] {
                         invocation.terminal().out.flush();
@@ -180,11 +174,9 @@ StatusOr<int> Steps(Invocation& invocation, const StepsOptions& options) {
 }  // namespace
 
 void AddStepsCommand(Program& program) {
-  const auto options = std::make_shared<StepsOptions>();
-  CLI::App* const command =
-      program.AddCommand("steps", "List every step's losses and times, with all their digits",
-                         [options](Invocation& invocation) { return Steps(invocation, *options); });
-  command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
+  const auto [command, options] = program.AddCommand(
+      "steps", "List every step's losses and times, with all their digits", Steps);
+  AddRunArgument(command, &options->run);
   command->add_option("--after", options->after, "Only steps after this one")
       ->type_name("STEP")
       ->check(WholeNumber());

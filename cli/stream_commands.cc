@@ -111,20 +111,16 @@ StatusOr<int> ShowEvents(Invocation& invocation, const StreamOptions& options) {
 }  // namespace
 
 void AddStreamCommands(Program& program) {
-  const auto logs = std::make_shared<StreamOptions>();
-  CLI::App* command =
-      program.AddCommand("logs", "Print what the workers of a run logged about it",
-                         [logs](Invocation& invocation) { return ShowLogs(invocation, *logs); });
-  command->add_option("RUN", logs->run, "The run's id, or a name: its newest run")->required();
-  command->add_flag("-f,--follow", logs->follow, "Go on with new lines as they come");
+  const auto [logs, of_logs] =
+      program.AddCommand("logs", "Print what the workers of a run logged about it", ShowLogs);
+  AddRunArgument(logs, &of_logs->run);
+  logs->add_flag("-f,--follow", of_logs->follow, "Go on with new lines as they come");
 
-  const auto events = std::make_shared<StreamOptions>();
-  command = program.AddCommand(
-      "events", "Print what happened to a run: states, workers, checkpoints, links",
-      [events](Invocation& invocation) { return ShowEvents(invocation, *events); });
-  command->add_option("RUN", events->run,
-                      "The run's id, or a name: its newest run; without it, events of all runs");
-  command->add_flag("-f,--follow", events->follow, "Go on with new events as they come");
+  const auto [events, of_events] = program.AddCommand(
+      "events", "Print what happened to a run: states, workers, checkpoints, links", ShowEvents);
+  events->add_option("RUN", of_events->run,
+                     "The run's id, or a name: its newest run; without it, events of all runs");
+  events->add_flag("-f,--follow", of_events->follow, "Go on with new events as they come");
 }
 
 }  // namespace longhaul::cli

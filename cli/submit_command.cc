@@ -133,48 +133,44 @@ StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
 }  // namespace
 
 void AddSubmitCommands(Program& program) {
-  const auto submit = std::make_shared<SubmitOptions>();
-  CLI::App* command = program.AddCommand(
+  const auto [submit, of_submit] = program.AddCommand(
       "submit",
       "Check a run file and its data, upload what the coordinator lacks, start the run and print "
       "its id",
-      [submit](Invocation& invocation) { return Submit(invocation, *submit); });
-  AddRunFile(command, *submit);
-  command->add_flag(
-      "--watch", submit->watch,
+      Submit);
+  AddRunFile(submit, *of_submit);
+  submit->add_flag(
+      "--watch", of_submit->watch,
       "Stay and show the run; exit 0 when it is done, 1 when it failed or was stopped. "
       "Ctrl-C leaves it running");
-  CLI::Option* const resume = command->add_flag(
-      "--resume", submit->resume,
+  CLI::Option* const resume = submit->add_flag(
+      "--resume", of_submit->resume,
       "Go on with the newest unfinished run of that name, or with more steps with the newest that "
       "is "
       "done: same id, from its newest checkpoint that is whole; events say if a newer one is "
       "damaged");
-  command
-      ->add_option("--from-step", submit->from_step,
+  submit
+      ->add_option("--from-step", of_submit->from_step,
                    "With --resume: from the checkpoint of this step and no other; newer ones are "
                    "given up")
       ->type_name("STEP")
       ->check(WholeNumber())
       ->needs(resume);
 
-  const auto plan = std::make_shared<SubmitOptions>();
-  command =
+  const auto [plan, of_plan] =
       program.AddCommand("plan",
                          "Show where a run's layers would go, how deep its pipeline is and why, "
                          "the predicted step time "
                          "and what bounds it, and what other codecs would do, without starting it",
-                         [plan](Invocation& invocation) { return ShowPlan(invocation, *plan); });
-  AddRunFile(command, *plan);
-  command->add_flag("--show-config", plan->show_config,
-                    "Print the run file with every default written out; needs no coordinator");
-  command
-      ->add_option("--rate", plan->rate,
+                         ShowPlan);
+  AddRunFile(plan, *of_plan);
+  plan->add_flag("--show-config", of_plan->show_config,
+                 "Print the run file with every default written out; needs no coordinator");
+  plan->add_option("--rate", of_plan->rate,
                    "Assume this rate of every worker's line, each way, whatever was measured; "
                    "such as 100mbit")
       ->type_name("RATE");
-  command
-      ->add_option("--delay", plan->delay,
+  plan->add_option("--delay", of_plan->delay,
                    "Assume this one-way delay of every link, whatever was measured; such as 25ms")
       ->type_name("TIME");
 }

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/words.h"
+
 namespace longhaul::cli {
 namespace {
 
@@ -51,26 +53,7 @@ std::string Shortened(std::string_view text, int columns) {
 
 std::string Styled(std::string_view text, Style style, bool colour) {
   if (!colour || style == Style::kPlain) return std::string(text);
-  const char* code = "0";
-  switch (style) {
-    case Style::kBold:
-      code = "1";
-      break;
-    case Style::kDim:
-      code = "2";
-      break;
-    case Style::kRed:
-      code = "31";
-      break;
-    case Style::kGreen:
-      code = "32";
-      break;
-    case Style::kYellow:
-      code = "33";
-      break;
-    case Style::kPlain:
-      break;
-  }
+  const std::string_view code = WordOf(style, {"0", "1", "2", "31", "32", "33"});
   return "\033[" + std::string(code) + "m" + std::string(text) + "\033[0m";
 }
 

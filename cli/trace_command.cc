@@ -23,12 +23,11 @@ struct TraceOptions {
 constexpr absl::Duration kLimit = absl::Seconds(30);
 
 StatusOr<int> Trace(Invocation& invocation, const TraceOptions& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::TraceRequest request;
   request.set_run(options.run);
   request.set_steps(options.steps);
   LH_ASSIGN_OR_RETURN(const v1::TraceReply reply,
-                      client->Get(&v1::ControlService::Stub::TraceRun, request, kLimit));
+                      invocation.Get(&v1::ControlService::Stub::TraceRun, request, kLimit));
   const std::string text = ToChromeTrace(reply);
   if (options.out == "-") {
     invocation.terminal().out << text;
@@ -51,11 +50,9 @@ StatusOr<int> Trace(Invocation& invocation, const TraceOptions& options) {
 }  // namespace
 
 void AddTraceCommand(Program& program) {
-  const auto options = std::make_shared<TraceOptions>();
-  CLI::App* command = program.AddCommand(
-      "trace", "Write what every stage and link did when, in the last steps of a run",
-      [options](Invocation& invocation) { return Trace(invocation, *options); });
-  command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
+  const auto [command, options] = program.AddCommand(
+      "trace", "Write what every stage and link did when, in the last steps of a run", Trace);
+  AddRunArgument(command, &options->run);
   command->add_option("-o,--out", options->out, "The file to write; - for standard output")
       ->required();
   command->add_option("--steps", options->steps, "Number of last steps; 0: all that are kept (8)")

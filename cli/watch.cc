@@ -126,14 +126,13 @@ StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string
 }
 
 void AddWatchCommand(Program& program) {
-  const auto run = std::make_shared<std::string>();
-  CLI::App* command =
-      program.AddCommand("watch", "Show a run while it trains; Ctrl-C leaves it running",
-                         [run](Invocation& invocation) -> StatusOr<int> {
-                           LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
-                           return WatchRun(invocation, *client, *run);
-                         });
-  command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
+  const auto [command, run] = program.AddCommand(
+      "watch", "Show a run while it trains; Ctrl-C leaves it running",
+      +[](Invocation& invocation, const std::string& run_or_name) -> StatusOr<int> {
+        LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+        return WatchRun(invocation, *client, run_or_name);
+      });
+  AddRunArgument(command, run);
   command->footer(
       "Step, losses, tokens/s, time left, what every stage and every link waits for, redrawn in\n"
       "place; on a pipe one line a step. OUT and IN: of the planned rate of a worker's interface.\n"

@@ -175,7 +175,7 @@ void PrintLayers(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   table.Print(terminal);
 }
 
-StatusOr<int> ListWorkers(Invocation& invocation, bool links_alone) {
+StatusOr<int> ListWorkers(Invocation& invocation, const bool& links_alone) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(
       const v1::ListWorkersReply reply,
@@ -234,12 +234,11 @@ StatusOr<int> ListWorkers(Invocation& invocation, bool links_alone) {
 }  // namespace
 
 void AddWorkersCommand(Program& program) {
-  const auto links = std::make_shared<bool>(false);
-  CLI::App* const command = program.AddCommand(
+  const auto [command, links] = program.AddCommand(
       "workers",
       "List the workers: name, run and stage, address, device, memory, version; and what was "
       "measured of their layers and of the links between them",
-      [links](Invocation& invocation) { return ListWorkers(invocation, *links); });
+      ListWorkers);
   command->add_flag("--links", *links,
                     "Show the link of each worker to each other one: goodput, where it "
                     "was measured, and round trip");

@@ -65,10 +65,9 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
 }  // namespace
 
 void AddGenerateCommand(Program& program) {
-  const auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command = program.AddCommand(
+  const auto [command, options] = program.AddCommand(
       "generate", "Text that follows a prompt, by a run's newest checkpoint or by a model's folder",
-      [options](Invocation& invocation) { return Generate(invocation, *options); });
+      Generate);
   command
       ->add_option("FROM", options->from,
                    "A folder with config.json, safetensors and tokenizer.json; else a run's id or "

@@ -78,10 +78,7 @@ StatusOr<int> ShowPrediction(Invocation& invocation, const PredictionOptions& op
   LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseLinkRate(options.rate));
   LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseLinkDelay(options.delay));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
-  v1::RunRequest request;
-  request.set_run(options.run);
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus run,
-                      client->Get(&v1::ControlService::Stub::GetRun, request));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, client->GetRun(options.run));
   const Plan plan = FromProto(run.plan());
   LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(plan.assignment.run_yaml, options.run, {},
                                                        [](std::string_view codec) {
@@ -97,10 +94,9 @@ StatusOr<int> ShowPrediction(Invocation& invocation, const PredictionOptions& op
 }
 
 void AddPredictionCommand(Program& program) {
-  const auto options = std::make_shared<PredictionOptions>();
-  CLI::App* command = program.AddCommand(
+  const auto [command, options] = program.AddCommand(
       "sweep-prediction", "Predict the step of a run's plan on links that are all alike",
-      [options](Invocation& invocation) { return ShowPrediction(invocation, *options); });
+      ShowPrediction);
   command->group("");  // sweeps and benchmarks call it
   command->add_option("RUN", options->run, "The run's id")->required();
   command->add_option("--rate", options->rate, "Rate of every link, each way")->required();
@@ -111,12 +107,11 @@ void AddPredictionCommand(Program& program) {
 
 CLI::App* AddSweepCommand(Program& program) {
   AddPredictionCommand(program);
-  const auto options = std::make_shared<SweepOptions>();
-  CLI::App* command = program.AddCommand(
+  const auto [command, options] = program.AddCommand(
       "sweep",
       "Try a run with many links, codecs and schedules on a local cluster of its own, each "
       "combination a run. Interrupted, the same command goes on. Needs root",
-      [options](Invocation& invocation) { return Sweep(invocation, *options); });
+      Sweep);
   // It has its own.
   for (const char* flag : {"--coordinator", "--token-file"}) {
     command->remove_option(command->get_option(flag));

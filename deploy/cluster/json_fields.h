@@ -1,20 +1,18 @@
-// Writes and reads a struct as a JSON object by one list of its members, a function beside it:
+// Structs as JSON objects, written and read by one list of members, a function beside the struct:
 //
-//   void Fields(auto& object, Like<Point> auto& point) {
-//     object("x", point.x);
-//     object("y", point.y);
+//   void Fields(auto&& field, Like<Point> auto& point) {
+//     field("x", point.x);
+//     field("y", point.y, 0.0);  // 0.0: where the object has no y
 //   }
 //
-// Members may be structs with a list of their own, vectors, optionals (null: none) and durations
-// (nanoseconds). Reading throws nlohmann::json::exception where a member is missing or wrong.
+// json(point) and get_to(point) then do the rest. A duration is a number of nanoseconds, and an
+// optional that has no value is null.
 #pragma once
 
 #include <concepts>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "run/file/link_quality.h"
@@ -24,86 +22,62 @@ namespace longhaul {
 template <class T, class U>
 concept Like = std::same_as<std::remove_const_t<T>, U>;
 
-class JsonWriter {
- public:
-  template <class T>
-  void operator()(const char* key, const T& value) {
-    members_[key] = ToJson(value);
-  }
-  template <class T>
-  void operator()(const char* key, const T& value, const T& /*absent*/) {
-    (*this)(key, value);
-  }
-
-  template <class T>
-  static nlohmann::json ToJson(const T& value) {
-    if constexpr (requires(JsonWriter object) { Fields(object, value); }) {
-      JsonWriter object;
-      Fields(object, value);
-      return std::move(object.members_);
-    } else {
-      return value;
-    }
-  }
-  template <class T>
-  static nlohmann::json ToJson(const std::vector<T>& values) {
-    nlohmann::json array = nlohmann::json::array();
-    for (const T& value : values) array.push_back(ToJson(value));
-    return array;
-  }
-  template <class T>
-  static nlohmann::json ToJson(const std::optional<T>& value) {
-    return value ? ToJson(*value) : nlohmann::json(nullptr);
-  }
-  static nlohmann::json ToJson(absl::Duration value) { return absl::ToInt64Nanoseconds(value); }
-
- private:
-  nlohmann::json members_ = nlohmann::json::object();
+struct IgnoreField {
+  void operator()(const char* /*key*/, auto&&... /*member*/) const {}
+};
+template <class T>
+concept HasFields = requires(T& value) {
+  Fields(IgnoreField(), value);
 };
 
-class JsonReader {
- public:
-  explicit JsonReader(const nlohmann::json& object) : members_(object) {}
-
-  template <class T>
-  void operator()(const char* key, T& value) {
-    Read(members_.at(key), &value);
-  }
-  // `absent`: the value where the object does not have the key.
-  template <class T>
-  void operator()(const char* key, T& value, const T& absent) {
-    value = members_.value(key, absent);
-  }
-
-  template <class T>
-  static void Read(const nlohmann::json& json, T* value) {
-    if constexpr (requires(JsonReader reader) { Fields(reader, *value); }) {
-      JsonReader reader(json);
-      Fields(reader, *value);
-    } else {
-      json.get_to(*value);
-    }
-  }
-  template <class T>
-  static void Read(const nlohmann::json& json, std::vector<T>* values) {
-    for (const nlohmann::json& item : json) Read(item, &values->emplace_back());
-  }
-  template <class T>
-  static void Read(const nlohmann::json& json, std::optional<T>* value) {
-    if (!json.is_null()) Read(json, &value->emplace());
-  }
-  static void Read(const nlohmann::json& json, absl::Duration* value) {
-    *value = absl::Nanoseconds(json.get<int64_t>());
-  }
-
- private:
-  const nlohmann::json& members_;
-};
-
-void Fields(auto& object, Like<LinkQuality> auto& quality) {
-  object("delay_ns", quality.delay);
-  object("jitter_ns", quality.jitter);
-  object("loss", quality.loss);
+void Fields(auto&& field, Like<LinkQuality> auto& quality) {
+  field("delay_ns", quality.delay);
+  field("jitter_ns", quality.jitter);
+  field("loss", quality.loss);
 }
 
 }  // namespace longhaul
+
+namespace nlohmann {
+
+template <longhaul::HasFields T>
+struct adl_serializer<T> {
+  static void to_json(json& object, const T& value) {
+    Fields([&](const char* key, const auto& member,
+               const auto&... /*absent*/) { object[key] = member; },
+           value);
+  }
+  static void from_json(const json& object, T& value) {
+    Fields(
+        [&](const char* key, auto& member, const auto&... absent) {
+          if constexpr (sizeof...(absent) > 0) {
+            member = object.value(key, absent...);
+          } else {
+            object.at(key).get_to(member);
+          }
+        },
+        value);
+  }
+};
+
+template <>
+struct adl_serializer<absl::Duration> {
+  static void to_json(json& number, absl::Duration value) {
+    number = absl::ToInt64Nanoseconds(value);
+  }
+  static void from_json(const json& number, absl::Duration& value) {
+    value = absl::Nanoseconds(number.get<int64_t>());
+  }
+};
+
+template <class T>
+struct adl_serializer<std::optional<T>> {
+  static void to_json(json& object, const std::optional<T>& value) {
+    if (value) object = *value;
+  }
+  static void from_json(const json& object, std::optional<T>& value) {
+    if (!object.is_null()) value = object.get<T>();
+  }
+};
+
+}  // namespace nlohmann

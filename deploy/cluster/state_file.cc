@@ -21,63 +21,63 @@ namespace longhaul {
 NLOHMANN_JSON_SERIALIZE_ENUM(DelayBy, {{DelayBy::kRelay, ToString(DelayBy::kRelay)},
                                        {DelayBy::kNetem, ToString(DelayBy::kNetem)}})
 
-void Fields(auto& object, Like<ProcessIdentity> auto& process) {
-  object("pid", process.pid);
-  object("start_ticks", process.start_ticks);
+void Fields(auto&& field, Like<ProcessIdentity> auto& process) {
+  field("pid", process.pid);
+  field("start_ticks", process.start_ticks);
 }
 
-void Fields(auto& object, Like<LinkParameters> auto& link) {
-  object("up_bits_per_second", link.up_bits_per_second);
-  object("down_bits_per_second", link.down_bits_per_second);
-  object("quality", link.quality);
+void Fields(auto&& field, Like<LinkParameters> auto& link) {
+  field("up_bits_per_second", link.up_bits_per_second);
+  field("down_bits_per_second", link.down_bits_per_second);
+  field("quality", link.quality);
 }
 
-void Fields(auto& object, Like<CountedBefore> auto& counted) {
-  object("bytes", counted.bytes);
-  object("packets", counted.packets);
-  object("dropped_packets", counted.dropped_packets);
-  object("data_bytes", counted.data_bytes);
-  object("acknowledgement_bytes", counted.acknowledgement_bytes);
+void Fields(auto&& field, Like<CountedBefore> auto& counted) {
+  field("bytes", counted.bytes);
+  field("packets", counted.packets);
+  field("dropped_packets", counted.dropped_packets);
+  field("data_bytes", counted.data_bytes);
+  field("acknowledgement_bytes", counted.acknowledgement_bytes);
 }
 
-void Fields(auto& object, Like<PathParameters> auto& path) {
-  object("from", path.from);
-  object("to", path.to);
-  object("bits_per_second", path.bits_per_second);
-  object("quality", path.quality);
+void Fields(auto&& field, Like<PathParameters> auto& path) {
+  field("from", path.from);
+  field("to", path.to);
+  field("bits_per_second", path.bits_per_second);
+  field("quality", path.quality);
 }
 
-void Fields(auto& object, Like<ClusterWorkerState> auto& worker) {
-  object("name", worker.name);
-  object("network", worker.network);
-  object("data_address", worker.data_address);
-  object("control_address", worker.control_address);
-  object("link", worker.link);
-  object("link_up", worker.link_up);
-  object("process", worker.process);
-  object("uplink_before", worker.uplink_before);
-  object("device", worker.device, std::string("cpu"));  // of an older version
+void Fields(auto&& field, Like<ClusterWorkerState> auto& worker) {
+  field("name", worker.name);
+  field("network", worker.network);
+  field("data_address", worker.data_address);
+  field("control_address", worker.control_address);
+  field("link", worker.link);
+  field("link_up", worker.link_up);
+  field("process", worker.process);
+  field("uplink_before", worker.uplink_before);
+  field("device", worker.device, std::string("cpu"));  // of an older version
 }
 
-void Fields(auto& object, Like<ClusterState> auto& state) {
-  object("name", state.name);
-  object("coordinator_address", state.coordinator_address);
-  object("token_file", state.token_file);
-  object("insecure", state.insecure, true);  // of before there was TLS
-  object("directory", state.directory);
-  object("owns_directory", state.owns_directory);
-  object("ready", state.ready);
-  object("shaper", state.shaper);
-  object("delay_by", state.delay_by);
-  object("coordinator_program", state.coordinator_program);
-  object("worker_program", state.worker_program);
-  object("relay_program", state.relay_program);
-  object("log_level", state.log_level);
-  object("subnet", state.subnet);
-  object("coordinator", state.coordinator);
-  object("relay", state.relay);
-  object("workers", state.workers);
-  object("paths", state.paths);
+void Fields(auto&& field, Like<ClusterState> auto& state) {
+  field("name", state.name);
+  field("coordinator_address", state.coordinator_address);
+  field("token_file", state.token_file);
+  field("insecure", state.insecure, true);  // of before there was TLS
+  field("directory", state.directory);
+  field("owns_directory", state.owns_directory);
+  field("ready", state.ready);
+  field("shaper", state.shaper);
+  field("delay_by", state.delay_by);
+  field("coordinator_program", state.coordinator_program);
+  field("worker_program", state.worker_program);
+  field("relay_program", state.relay_program);
+  field("log_level", state.log_level);
+  field("subnet", state.subnet);
+  field("coordinator", state.coordinator);
+  field("relay", state.relay);
+  field("workers", state.workers);
+  field("paths", state.paths);
 }
 
 namespace {
@@ -126,7 +126,7 @@ Status MakePrivateFolder(const std::string& path) {
 }
 
 std::string ClusterStateToJson(const ClusterState& state) {
-  json document = JsonWriter::ToJson(state);
+  json document = state;
   document["version"] = kVersion;
   return document.dump(2) + "\n";
 }
@@ -141,7 +141,7 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
           kVersion, version);
     }
     ClusterState state;
-    JsonReader::Read(document, &state);
+    document.get_to(state);
     return state;
   } catch (const json::exception& error) {
     return InvalidArgument("not a cluster's state: {}", std::string_view(error.what()));

@@ -18,21 +18,21 @@
 
 namespace longhaul::relay {
 
-void Fields(auto& object, Like<RelayPort> auto& port) {
-  object("device", port.device);
-  object("connected", port.connected);
+void Fields(auto&& field, Like<RelayPort> auto& port) {
+  field("device", port.device);
+  field("connected", port.connected);
 }
 
-void Fields(auto& object, Like<RelayReport> auto& report) {
-  object("arrived_packets", report.arrived_packets);
-  object("lost_packets", report.lost_packets);
-  object("overflowed_packets", report.overflowed_packets);
-  object("missed_packets", report.missed_packets);
-  object("refused_packets", report.refused_packets);
-  object("failed_packets", report.failed_packets);
-  object("held_bytes", report.held_bytes);
-  object("threads", report.threads);
-  object("cpu_ns", report.cpu_time);
+void Fields(auto&& field, Like<RelayReport> auto& report) {
+  field("arrived_packets", report.arrived_packets);
+  field("lost_packets", report.lost_packets);
+  field("overflowed_packets", report.overflowed_packets);
+  field("missed_packets", report.missed_packets);
+  field("refused_packets", report.refused_packets);
+  field("failed_packets", report.failed_packets);
+  field("held_bytes", report.held_bytes);
+  field("threads", report.threads);
+  field("cpu_ns", report.cpu_time);
 }
 
 namespace {
@@ -91,12 +91,12 @@ json ConfigJson(const RelayConfig& config) {
   for (size_t i = 0; i < config.paths.size(); ++i) {
     const LinkQuality& quality = config.paths[i];
     if (quality.Perfect()) continue;
-    json path = JsonWriter::ToJson(quality);
+    json path = quality;
     path["from"] = i / config.ports.size();
     path["to"] = i % config.ports.size();
     paths.push_back(std::move(path));
   }
-  return {{"ports", JsonWriter::ToJson(config.ports)}, {"paths", std::move(paths)}};
+  return {{"ports", config.ports}, {"paths", std::move(paths)}};
 }
 
 bool Possible(const LinkQuality& quality) {
@@ -107,7 +107,7 @@ bool Possible(const LinkQuality& quality) {
 
 StatusOr<RelayConfig> ConfigFromJson(const json& document) {
   RelayConfig config;
-  JsonReader::Read(document.at("ports"), &config.ports);
+  document.at("ports").get_to(config.ports);
   const size_t workers = config.ports.size();
   if (workers == 0 || workers > kMostPorts) {
     return InvalidArgument("expected 1 to {} ports, got {}", kMostPorts, workers);
@@ -116,8 +116,7 @@ StatusOr<RelayConfig> ConfigFromJson(const json& document) {
   for (const json& path : document.at("paths")) {
     const auto from = path.at("from").get<size_t>();
     const auto to = path.at("to").get<size_t>();
-    LinkQuality quality;
-    JsonReader::Read(path, &quality);
+    const auto quality = path.get<LinkQuality>();
     if (from >= workers || to >= workers || !Possible(quality)) {
       return InvalidArgument(
           "a path from {} to {} is none of {} ports, or its values are impossible", from, to,
@@ -143,7 +142,7 @@ json AnswerJson(const StatusOr<RelayReport>& report) {
     return {{"error", std::string(Message(report.status()))},
             {"code", static_cast<int>(report.status().code())}};
   }
-  return JsonWriter::ToJson(*report);
+  return *report;
 }
 
 }  // namespace
@@ -192,9 +191,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
       return absl::Status(static_cast<absl::StatusCode>(document.at("code").get<int>()),
                           document.at("error").get<std::string>());
     }
-    RelayReport report;
-    JsonReader::Read(document, &report);
-    return report;
+    return document.get<RelayReport>();
   } catch (const json::exception& error) {
     return Internal("cannot read the answer of the cluster's relay: {}",
                     std::string_view(error.what()));

@@ -68,6 +68,11 @@ int Fail(const Status& status) {
   return kFailed;
 }
 
+int WrongUsage(std::string_view problem) {
+  fmt::print(stderr, "longhaul-coordinator: {}\n", problem);
+  return kWrongUsage;
+}
+
 StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
@@ -182,11 +187,7 @@ int StandBy(const Flags& flags, ServerOptions options) {
   return Serve(options);
 }
 
-int Main(int argc, char** argv) {
-  Flags flags;
-  CLI::App app("The coordinator of longhaul: plans runs, watches over workers, keeps the records.",
-               "longhaul-coordinator");
-  SetUpCommandLine(app);
+void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--listen", flags.listen,
                  "host:port to serve workers and the CLI at; port 0 takes any free one")
       ->capture_default_str();
@@ -219,25 +220,6 @@ int Main(int argc, char** argv) {
   app.add_option("--relay-advertise", flags.relay_advertise,
                  "host:port at which workers reach the relay; default: its port at the host at "
                  "which each reaches the coordinator");
-  const CLI::App* const init =
-      app.add_subcommand("init",
-                         "make the certificate authority and a join token for admins, and end; a "
-                         "start without does the same")
-          ->fallthrough();
-  std::string folder;
-  bool with_blobs = false;
-  CLI::App* const backup =
-      app.add_subcommand("backup",
-                         "copy the records and the authority's key into a folder, while a "
-                         "coordinator serves or not, and end")
-          ->fallthrough();
-  backup->add_option("DIR", folder, "the folder; the newest backup replaces an older one")
-      ->required();
-  backup->add_flag("--blobs", with_blobs, "also uploaded data, and copies of checkpoints");
-  CLI::App* const restore =
-      app.add_subcommand("restore", "make a state directory out of a backup, and end")
-          ->fallthrough();
-  restore->add_option("DIR", folder, "the backup")->required();
   app.add_option(
          "--progress-timeout", flags.progress_timeout_seconds,
          "seconds that a running run may stand still though its workers and links are well, "
@@ -258,6 +240,64 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--dump-states", flags.dump_states,
                "print the states of a run and how they follow each other, as a Mermaid diagram");
+}
+
+// What is wrong with the flags; empty: a coordinator may serve with them.
+std::string ProblemOf(const Flags& flags) {
+  if (flags.state_dir.empty()) return "--state-dir is required: the folder for its records";
+  const StatusOr<HostPort> listen = ParseHostPort(flags.listen);
+  if (!listen.ok()) return fmt::format("--listen: {}", Message(listen.status()));
+  if (listen->port == 0 && !flags.standby_of.empty()) {
+    return fmt::format(
+        "--listen of a standby needs a port: its coordinator and the workers have to know where it "
+        "is; got {}",
+        flags.listen);
+  }
+  if (!flags.reports.empty() && flags.http.empty()) {
+    return "--reports is for the dashboard; give --http, too";
+  }
+  if (!flags.standby_of.empty() && flags.insecure) {
+    return "--standby and --insecure exclude each other: a standby knows its coordinator and its "
+           "workers by certificates";
+  }
+  if (!flags.standby_of.empty() && flags.force) {
+    return "--standby and --force exclude each other: --force serves at once, without following "
+           "anybody";
+  }
+  if (flags.insecure && !flags.worker_token_file.empty()) {
+    return "--worker-token-file and --insecure exclude each other: without TLS there is one token "
+           "for all, that of --token-file";
+  }
+  return ProblemOfAddresses({{"--standby", flags.standby_of},
+                             {"--relay", flags.relay},
+                             {"--relay-advertise", flags.relay_advertise}});
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("The coordinator of longhaul: plans runs, watches over workers, keeps the records.",
+               "longhaul-coordinator");
+  SetUpCommandLine(app);
+  AddFlags(app, flags);
+  const CLI::App* const init =
+      app.add_subcommand("init",
+                         "make the certificate authority and a join token for admins, and end; a "
+                         "start without does the same")
+          ->fallthrough();
+  std::string folder;
+  bool with_blobs = false;
+  CLI::App* const backup =
+      app.add_subcommand("backup",
+                         "copy the records and the authority's key into a folder, while a "
+                         "coordinator serves or not, and end")
+          ->fallthrough();
+  backup->add_option("DIR", folder, "the folder; the newest backup replaces an older one")
+      ->required();
+  backup->add_flag("--blobs", with_blobs, "also uploaded data, and copies of checkpoints");
+  CLI::App* const restore =
+      app.add_subcommand("restore", "make a state directory out of a backup, and end")
+          ->fallthrough();
+  restore->add_option("DIR", folder, "the backup")->required();
   AddYamlConfig(app);
   try {
     app.parse(argc, argv);
@@ -268,51 +308,9 @@ int Main(int argc, char** argv) {
     fmt::print("{}\n{}\n{}", DumpTransitions(), DumpPhases(), DumpPresences());
     return kOk;
   }
-  if (flags.state_dir.empty()) {
-    fmt::print(stderr,
-               "longhaul-coordinator: --state-dir is required: the folder for its records\n");
-    return kWrongUsage;
-  }
-  const StatusOr<HostPort> listen = ParseHostPort(flags.listen);
-  if (!listen.ok()) {
-    fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(listen.status()));
-    return kWrongUsage;
-  }
-  if (listen->port == 0 && !flags.standby_of.empty()) {
-    fmt::print(stderr,
-               "longhaul-coordinator: --listen of a standby needs a port: its coordinator and the "
-               "workers have to know where it is; got {}\n",
-               flags.listen);
-    return kWrongUsage;
-  }
-  if (!flags.reports.empty() && flags.http.empty()) {
-    fmt::print(stderr, "longhaul-coordinator: --reports is for the dashboard; give --http, too\n");
-    return kWrongUsage;
-  }
-  if (!flags.standby_of.empty() && (flags.insecure || flags.force)) {
-    fmt::print(stderr, "longhaul-coordinator: --standby and {} exclude each other: {}\n",
-               flags.insecure ? "--insecure" : "--force",
-               flags.insecure ? "a standby knows its coordinator and its workers by certificates"
-                              : "--force serves at once, without following anybody");
-    return kWrongUsage;
-  }
-  if (flags.insecure && !flags.worker_token_file.empty()) {
-    fmt::print(stderr,
-               "longhaul-coordinator: --worker-token-file and --insecure exclude each other: "
-               "without TLS there is one token for all, that of --token-file\n");
-    return kWrongUsage;
-  }
-  for (const auto& [flag, text] :
-       {std::pair("--standby", flags.standby_of), std::pair("--relay", flags.relay),
-        std::pair("--relay-advertise", flags.relay_advertise)}) {
-    const auto address = ParseHostPort(text);
-    if (text.empty() || address.ok()) continue;
-    fmt::print(stderr, "longhaul-coordinator: {}: {}\n", flag, Message(address.status()));
-    return kWrongUsage;
-  }
+  if (const std::string problem = ProblemOf(flags); !problem.empty()) return WrongUsage(problem);
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {
-    Fail(status);
-    return kWrongUsage;
+    return WrongUsage(Message(status));
   }
   RouteGrpcLog();
   RaiseFileLimit();
@@ -328,8 +326,7 @@ int Main(int argc, char** argv) {
     return flags.standby_of.empty() ? Serve(*options) : StandBy(flags, *options);
   }
   if (flags.insecure) {
-    fmt::print(stderr, "longhaul-coordinator: init is for TLS; leave --insecure out\n");
-    return kWrongUsage;
+    return WrongUsage("init is for TLS; leave --insecure out");
   }
   return Init(*options);
 }

@@ -68,7 +68,7 @@ StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
   }
   std::array<std::byte, wire::kMessageStateBytes> body;
   wire::EncodeMessageState(state, body);
-  SendControl(HeaderFor(wire::TensorKind::kMessageState, Pass{}), body);
+  SendControl(HeaderFor(wire::TensorKind::kMessageState, Step(0)), body);
   std::unique_lock lock(mutex_);
   while (!agreed_) {
     if (cancelled()) return absl::CancelledError("the run was dropped");

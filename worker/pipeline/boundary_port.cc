@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/notification.h"
-#include "proto/wire/link_header.h"
 #include "proto/wire/matrix_digest.h"
 
 namespace longhaul::worker {
@@ -47,11 +46,18 @@ std::shared_ptr<BoundaryPort> BoundaryPort::Create(BoundaryPortOptions options,
 
 BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                            std::shared_ptr<EventQueue> events)
-    : EdgePort(options.on_health),
+    : EdgePort({.run = options.run,
+                .epoch = options.epoch,
+                .edge = options.edge,
+                .peer = options.peer,
+                .replica = options.peer.replica,
+                .sends = options.upstream ? Direction::kBackward : Direction::kForward,
+                .credits = options.credits.count(),
+                .traffic = options.traffic,
+                .on_health = options.on_health},
+               std::move(events)),
       options_(std::move(options)),
-      run_tag_(wire::RunTag(options_.run)),
       codec_thread_(codec_thread),
-      events_(std::move(events)),
       credits_(options_.credits),
       assembler_({.direction = receive_direction(),
                   .replica = options_.peer.replica,
@@ -68,23 +74,8 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
       clean_(RunnerFor(options_.clean, options_.shape, options_.clean_codec, options_.clean_codec)),
       messages_(options_.messages) {}
 
-BoundaryPort::~BoundaryPort() {
-  NoteReceiving(false);
-}
-
-void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
-  const std::lock_guard lock(mutex_);
-  link_ = std::move(link);
-}
-
 void BoundaryPort::Close(Deadline deadline) {
-  std::shared_ptr<transport::Link> link;
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    link = link_;
-  }
-  if (link) link->Close(deadline);
+  EdgePort::Close(deadline);
   if (!options_.messages) return;
   // The next epoch opens stores over the same files, so these must be closed, on the thread that
   // uses them.
@@ -101,16 +92,9 @@ void BoundaryPort::ForgetMessages(Step step) {
 }
 
 wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pass) const {
-  wire::TensorHeader header;
-  header.kind = kind;
+  wire::TensorHeader header = HeaderFor(kind, pass.step);
   header.validation = !pass.trains();
   header.clean = pass.kind == PassKind::kCleanValidation;
-  header.run = run_tag_;
-  header.epoch = options_.epoch;
-  header.step = pass.step;
-  header.replica = options_.peer.replica;
-  header.edge = options_.edge;
-  header.direction = send_direction();
   return header;
 }
 
@@ -213,14 +197,7 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     const std::lock_guard lock(mutex_);
     link = link_;
     if (!link || closed_) return;
-    use_.payload_bytes_sent += blob_bytes + chunks * wire::kTensorHeaderBytes;
-    if (chunks_under_way_ == 0) {
-      busy_since_ = Now();
-      NoteTraffic(/*begin=*/true);
-      if (options_.turns) options_.turns->Begin();
-    }
-    // Counted before the first Send: a chunk's `done` may run on the link's loop at once.
-    chunks_under_way_ += chunks;
+    if (BeginChunks(blob_bytes, chunks) && options_.turns) options_.turns->Begin();
     outgoing->chunks_under_way = chunks;
   }
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
@@ -247,26 +224,14 @@ void BoundaryPort::SendDone(Outgoing& outgoing) {
   if (--outgoing.chunks_under_way == 0 && options_.kind == EdgeKind::kTied) {
     events_->Push(PieceTaken{});
   }
-  if (--chunks_under_way_ > 0) return;
-  use_.send_busy += Now() - busy_since_;
-  NoteTraffic(/*begin=*/false);
-  if (options_.turns) options_.turns->End();
-}
-
-void BoundaryPort::NoteTraffic(bool begin) const {
-  if (options_.traffic == nullptr) return;
-  if (begin) {
-    options_.traffic->Begin();
-  } else {
-    options_.traffic->End();
-  }
+  if (EndChunk() && options_.turns) options_.turns->End();
 }
 
 void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
                                    const wire::StepMessage& message) {
   std::array<std::byte, wire::kStepMessageBytes> body;
   wire::EncodeStepMessage(message, body);
-  SendControl(HeaderFor(kind, Pass{step}), body);
+  SendControl(HeaderFor(kind, step), body);
 }
 
 void BoundaryPort::SendTaken(const Pass& pass, Slice slice) {
@@ -280,77 +245,27 @@ void BoundaryPort::SendTaken(const Pass& pass, Slice slice) {
 void BoundaryPort::SendMatrixDigest(Step step, uint64_t digest) {
   std::array<std::byte, wire::kMatrixDigestBytes> body;
   wire::EncodeMatrixDigest(digest, body);
-  SendControl(HeaderFor(wire::TensorKind::kMatrixDigest, Pass{step}), body);
-}
-
-void BoundaryPort::SendControl(wire::TensorHeader header, std::span<const std::byte> body) {
-  header.blob_bytes = body.size();
-  struct Buffers {
-    HeaderBytes header;
-    std::vector<std::byte> body;
-  };
-  auto buffers = std::make_shared<Buffers>();
-  wire::EncodeTensorHeader(header, buffers->header);
-  buffers->body.assign(body.begin(), body.end());
-  std::shared_ptr<transport::Link> link;
-  {
-    const std::lock_guard lock(mutex_);
-    link = link_;
-    use_.payload_bytes_sent += wire::kTensorHeaderBytes + body.size();
-  }
-  if (link) {
-    link->Send(transport::Lane::kControl, {buffers->header, buffers->body},
-               [buffers](const Status&) {});
-  }
+  SendControl(HeaderFor(wire::TensorKind::kMatrixDigest, step), body);
 }
 
 PortUse BoundaryPort::TakeUse() {
-  const std::lock_guard lock(mutex_);
-  if (link_) {
-    const transport::LinkStats stats = link_->stats();
-    use_.link_bytes_sent = stats.link_bytes_sent - last_stats_.link_bytes_sent;
-    use_.credit_wait = stats.credit_wait - last_stats_.credit_wait;
-    last_stats_ = stats;
-    if (use_.receive_time > absl::ZeroDuration()) {
-      const double rate =
-          8 * static_cast<double>(use_.received_bytes) / absl::ToDoubleSeconds(use_.receive_time);
-      if (credits_.OnStep(rate)) link_->GrowCredits(credits_.count());
-    }
+  const PortUse use = EdgePort::TakeUse();
+  if (use.receive_time > absl::ZeroDuration()) {
+    const double rate =
+        8 * static_cast<double>(use.received_bytes) / absl::ToDoubleSeconds(use.receive_time);
+    const std::lock_guard lock(mutex_);
+    if (credits_.OnStep(rate) && link_) link_->GrowCredits(credits_.count());
   }
-  // A tensor is still in flight: its time so far counts to the step that ends.
-  if (chunks_under_way_ > 0) {
-    const MonoTime now = Now();
-    use_.send_busy += now - busy_since_;
-    busy_since_ = now;
-  }
-  return std::exchange(use_, {});
+  return use;
 }
 
-void BoundaryPort::OnFrame(transport::Lane lane, std::span<const std::byte> payload) {
-  frames_received_.fetch_add(1, std::memory_order_relaxed);
-  Status status = HandleFrame(lane, payload);
-  if (!status.ok()) {
-    events_->Push(Failed{Annotate(status, fmt::format("frame from {}", ToString(options_.peer)))});
-  }
-}
-
-Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte> payload) {
-  if (payload.size() < wire::kTensorHeaderBytes) {
-    return InvalidArgument("expected a tensor header of {} bytes, got {} bytes",
-                           wire::kTensorHeaderBytes, payload.size());
-  }
-  LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
-                      wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
-  if (header.run != run_tag_ || header.epoch != options_.epoch) {
-    stale_frames_.fetch_add(1, std::memory_order_relaxed);
-    return absl::OkStatus();
-  }
+Status BoundaryPort::HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
+                                 std::span<const std::byte> body) {
   if (header.edge != options_.edge || header.direction != receive_direction()) {
     return InvalidArgument("expected edge {} {}, got edge {} {}", options_.edge.value(),
                            options_.upstream ? "forward" : "backward", header.edge.value(),
                            header.direction == Direction::kForward ? "forward" : "backward");
   }
-  const auto body = payload.subspan(wire::kTensorHeaderBytes);
   if (header.kind == wire::TensorKind::kChunk) {
     if (lane != transport::Lane::kBulk) {
       return absl::InvalidArgumentError("expected tensors on the bulk lane");
@@ -419,22 +334,9 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
   if (!incoming) return absl::OkStatus();
   NoteReceiving(false);
   Trace(v1::Span::RECEIVE, incoming->pass, incoming->slice, incoming->began, incoming->blob_bytes);
-  // Shorter tensors say nothing about the line's rate.
-  if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
+  CountReceived(incoming->blob_bytes, incoming->chunks, incoming->began);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
-}
-
-void BoundaryPort::NoteReceiving(bool receiving) {
-  if (std::exchange(receiving_, receiving) != receiving) NoteTraffic(/*begin=*/receiving);
-}
-
-// The first chunk is left out: how long it was under way is not known.
-void BoundaryPort::CountReceived(const EncodedTensor& incoming) {
-  constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
-  const std::lock_guard lock(mutex_);
-  use_.received_bytes += incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
-  use_.receive_time += Now() - incoming.began;
 }
 
 void BoundaryPort::Decode(const EncodedTensor& incoming) {
@@ -457,19 +359,9 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
                               *std::move(tensor), options_.kind});
 }
 
-std::shared_ptr<transport::Link> BoundaryPort::link() {
-  const std::lock_guard lock(mutex_);
-  return link_;
-}
-
 void BoundaryPort::OnClosed(const Status& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    // After Close nobody waits for the link's end.
-    if (std::exchange(closed_, true)) return;
-    changed_.notify_all();
-  }
-  events_->Push(PeerGone{options_.edge, options_.peer, reason});
+  EdgePort::OnClosed(reason);
+  changed_.notify_all();
 }
 
 }  // namespace longhaul::worker

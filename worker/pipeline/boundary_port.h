@@ -7,15 +7,12 @@
 //   edge, PieceTaken says when the peer has taken the last chunk.
 // - Receive: the link's loop assembles chunks (tensor_assembler.h) -> the codec thread decodes a
 //   whole blob -> TensorArrived. Step messages use the control lane.
-// - Frames of another run or attempt ("epoch") are dropped and counted. A frame that makes no sense
-//   ends the stage (Failed).
 //
 // Threads: SendTensor, SendStepMessage and LetTensorsLeave on the compute thread; OnFrame and the
 // rest of LinkHandler on the link's loop. Held by a shared_ptr, because the link's loop and pending
 // sends keep it.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -73,12 +70,10 @@ struct BoundaryPortOptions {
   uint32_t layers_before = 0;
   uint64_t start_step = 0;
   LinkCredits credits{0, absl::ZeroDuration(), 0};
-  std::shared_ptr<TraceLog> trace;  // or null
-  // Learns when tensors are in flight; outlives the port; or null.
-  TrafficWatch* traffic = nullptr;
+  std::shared_ptr<TraceLog> trace;   // or null
+  TrafficWatch* traffic = nullptr;   // EdgePort::End
   std::shared_ptr<WireTurns> turns;  // learns when tensors sent from here are in flight; or null
-  // Called on the link's loop.
-  std::function<void(const LinkHealth&)> on_health;
+  std::function<void(const LinkHealth&)> on_health;  // EdgePort::End
 };
 
 class BoundaryPort : public EdgePort, public std::enable_shared_from_this<BoundaryPort> {
@@ -87,15 +82,10 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   static std::shared_ptr<BoundaryPort> Create(BoundaryPortOptions options,
                                               CodecThread* codec_thread,
                                               std::shared_ptr<EventQueue> events);
-  ~BoundaryPort() override;
 
-  EdgeId edge() const override { return options_.edge; }
   EdgeKind kind() const { return options_.kind; }
-  const CellId& peer() const override { return options_.peer; }
   bool upstream() const { return options_.upstream; }
-  uint32_t credits() const override { return options_.credits.count(); }
 
-  void Attach(std::shared_ptr<transport::Link> link) override;
   // Whether a codec predicts by token: then tensors that are sent need ids.
   bool predicts() const { return codec_ && codec_->predicts(); }
   // Restores the token tables from a checkpoint, which may have none. Call it before
@@ -125,20 +115,14 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   void ForgetMessages(Step step);
 
   PortUse TakeUse() override;
-  uint64_t frames_received() const override {
-    return frames_received_.load(std::memory_order_relaxed);
-  }
-  uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
-
-  void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
   void OnClosed(const Status& reason) override;
 
  private:
-  std::shared_ptr<transport::Link> link() override;
   struct Outgoing;
   BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                std::shared_ptr<EventQueue> events);
 
+  using EdgePort::HeaderFor;
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
   bool IsClean(const Pass& pass) const {
     return options_.clean_codec && pass.kind == PassKind::kCleanValidation;
@@ -162,57 +146,33 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   void PostAgreement();
   // Codec thread.
   Status ForgetTables();
-  void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
   void SendDone(Outgoing& outgoing);
-  // Tensors are on their way, or no more.
-  void NoteTraffic(bool begin) const;
-  // A tensor comes, or has come. Link's loop.
-  void NoteReceiving(bool receiving);
-  void CountReceived(const EncodedTensor& incoming);
-  Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
+  Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
+                     std::span<const std::byte> body) override;
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleMessage(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleTaken(const wire::TensorHeader& header, size_t body_bytes);
   void Decode(const EncodedTensor& incoming);
   void Trace(v1::Span::Kind kind, const Pass& pass, Slice slice, MonoTime begin,
              uint64_t bytes = 0) const;
-  Direction send_direction() const {
-    return options_.upstream ? Direction::kBackward : Direction::kForward;
-  }
-  Direction receive_direction() const {
-    return options_.upstream ? Direction::kForward : Direction::kBackward;
-  }
-
   // Whether the slice is among the first may_leave_ of the pass.
   bool MayLeave(const Slice& slice) const {
     return SliceOrder(options_.slices).PlaceOf(slice, send_direction()) < may_leave_;
   }
 
   const BoundaryPortOptions options_;
-  const uint64_t run_tag_;
   CodecThread* const codec_thread_;
-  const std::shared_ptr<EventQueue> events_;
-  std::atomic<uint64_t> frames_received_{0};
-  std::atomic<uint64_t> stale_frames_{0};
 
-  std::mutex mutex_;                 // what follows down to last_stats_
   std::condition_variable changed_;  // closed_, agreed_
-  std::shared_ptr<transport::Link> link_;
-  bool closed_ = false;
+  // With mutex_ held.
   std::optional<wire::MessageState> peer_state_;
   std::optional<uint64_t> own_tables_;  // TablesDigest, as the peer is told
   std::optional<Status> agreed_;        // about tables
-  PortUse use_;
   LinkCredits credits_;
-  uint64_t chunks_under_way_ = 0;
-  MonoTime busy_since_;
-  transport::LinkStats last_stats_;
 
-  // Link's loop only.
-  TensorAssembler assembler_;
-  bool receiving_ = false;
+  TensorAssembler assembler_;  // link's loop only
   // Codec thread only.
   const std::shared_ptr<BoundaryCodec> codec_, clean_;  // clean_: or null
   std::shared_ptr<BoundaryMessages> messages_;

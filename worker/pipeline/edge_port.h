@@ -1,20 +1,28 @@
-// The common interface of the ends of all kinds of edges. An attempt at a run ("epoch") opens their
-// links, reports what they sent, and closes them.
+// What the ends of all kinds of edges have in common: the link, what it carried, and the headers of
+// frames. An attempt at a run ("epoch") opens their links, reports what they sent, and closes them.
+//
+// Frames of another run or attempt are dropped. A frame that makes no sense ends the stage
+// (Failed).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string_view>
-#include <utility>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "proto/wire/tensor_header.h"
 #include "run/plan/plan.h"
 #include "transport/p2p/link.h"
+#include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/traffic_watch.h"
 
 namespace longhaul::worker {
 
@@ -42,38 +50,87 @@ struct PortUse {
 
 class EdgePort : public transport::LinkHandler {
  public:
-  virtual EdgeId edge() const = 0;
-  virtual const CellId& peer() const = 0;
-  // Receive credits with which the port's link is opened.
-  virtual uint32_t credits() const = 0;
-  // Call it before the first message.
-  virtual void Attach(std::shared_ptr<transport::Link> link) = 0;
-  // Flushes and ends the link. No callback runs after it returns.
-  virtual void Close(Deadline deadline) = 0;
-  // Call it once a step.
-  virtual PortUse TakeUse() = 0;
-  // Frames received so far. It grows as long as anything moves, however slow the link is.
-  virtual uint64_t frames_received() const = 0;
+  struct End {
+    RunId run;
+    Epoch epoch;
+    EdgeId edge;
+    CellId peer;
+    uint32_t replica = 0;  // of this end
+    Direction sends = Direction::kForward;
+    uint32_t credits = transport::kDefaultCredits;  // with which the link is opened
+    TrafficWatch* traffic =
+        nullptr;  // learns when tensors are in flight; outlives the port; or null
+    std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
+  };
 
-  // Statistics of the link; nullopt before Attach and after the link's end. Any thread.
+  ~EdgePort() override { NoteReceiving(false); }
+
+  EdgeId edge() const { return end_.edge; }
+  const CellId& peer() const { return end_.peer; }
+  // Receive credits with which the port's link is opened.
+  uint32_t credits() const { return end_.credits; }
+  // Call it before the first message.
+  void Attach(std::shared_ptr<transport::Link> link);
+  // Flushes and ends the link. No callback runs after it returns.
+  virtual void Close(Deadline deadline);
+  // Call it once a step.
+  virtual PortUse TakeUse();
+  // Frames received so far. It grows as long as anything moves, however slow the link is.
+  uint64_t frames_received() const { return frames_received_.load(std::memory_order_relaxed); }
+
+  // Statistics of the link; nullopt before Attach. Any thread.
   std::optional<transport::LinkStats> Stats();
 
+  void OnFrame(transport::Lane lane, std::span<const std::byte> payload) final;
   // Forward the link's health to `on_health`, on the link's loop.
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
   void OnLost(const Status& why) override;
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
+  void OnClosed(const Status& reason) override;
 
  protected:
-  // `on_health` may be null.
-  explicit EdgePort(std::function<void(const LinkHealth&)> on_health)
-      : on_health_(std::move(on_health)) {}
-  // Null before Attach. Any thread.
-  virtual std::shared_ptr<transport::Link> link() = 0;
+  EdgePort(End end, std::shared_ptr<EventQueue> events);
+
+  // A frame of this attempt. Link's loop.
+  virtual Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
+                             std::span<const std::byte> body) = 0;
+  Direction send_direction() const { return end_.sends; }
+  Direction receive_direction() const {
+    return end_.sends == Direction::kForward ? Direction::kBackward : Direction::kForward;
+  }
+  wire::TensorHeader HeaderFor(wire::TensorKind kind, Step step) const;
+  // Sends a message of one frame on the control lane.
+  void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
+  // Counts a message that sets out. True: none was in flight. With mutex_ held, before the first
+  // chunk is given to the link, whose loop may call EndChunk at once.
+  bool BeginChunks(uint64_t message_bytes, uint64_t chunks);
+  // A chunk has been taken. True: none is in flight any more. With mutex_ held.
+  bool EndChunk();
+  // A message comes, or has come. Link's loop.
+  void NoteReceiving(bool receiving);
+  // A whole message has come since `began`. Link's loop.
+  void CountReceived(uint64_t message_bytes, uint32_t chunks, MonoTime began);
+
+  const std::shared_ptr<EventQueue> events_;
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<transport::Link> link_;
+  bool closed_ = false;
+  PortUse use_;
 
  private:
   void Say(const LinkHealth& health) const;
-  const std::function<void(const LinkHealth&)> on_health_;
+  void NoteTraffic(bool begin) const;
+  std::shared_ptr<transport::Link> link();
+
+  const End end_;
+  const uint64_t run_tag_;
+  std::atomic<uint64_t> frames_received_{0};
+  // With mutex_ held.
+  uint64_t chunks_under_way_ = 0;
+  MonoTime busy_since_;
+  transport::LinkStats last_stats_;
+  bool receiving_ = false;  // link's loop only
 };
 
 }  // namespace longhaul::worker

@@ -5,17 +5,11 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "codec/thread_pool.h"
-#include "run/model/family.h"
-#include "transport/replicas/host_arithmetic.h"
 #include "transport/replicas/parameters.h"
-#include "worker/pipeline/replica_merges.h"
 #include "worker/stage/replicas/host_threads.h"
 #include "worker/stage/replicas/torch_arithmetic.h"
 
@@ -26,133 +20,32 @@ using replicas::OwnPiece;
 using replicas::ParameterForm;
 using replicas::ReplicatedParameter;
 
-std::vector<model::PlacedParameter> ParametersOfStage(const StageOptions& options) {
-  return model::ParametersOf(options.model, options.vocabulary_rows(),
-                             {.first_layer = options.first_layer,
-                              .layers = options.layers,
-                              .embedding = options.first,
-                              .head = options.last});
-}
-
 constexpr std::string_view kAnchor = ".anchor", kOuterMomentum = ".outer_momentum",
                            kLocal = ".local";
 
-class Exchange final : public ReplicaExchange, public replicas::Outbox {
- public:
-  Exchange(Stage* stage, const StageOptions& options, ParameterForm form,
-           ReplicaExchange::Send send)
-      : stage_(stage),
-        options_(options),
-        form_(form),
-        send_(std::move(send)),
-        pool_(HostThreads(options)),
-        in_host_(&pool_) {}
+}  // namespace
 
-  bool steps_together() const override { return !merges_; }
-  bool IsDue(Step step) const override { return !merges_ || merges_->outer().IsDue(step.value()); }
-  Status BeginMerge(Step step) override;
-  bool MergeIsDue(Step step) const override {
-    return step.value() == options_.train.steps || merges_->outer().MergeIsDue(step.value());
-  }
-  StatusOr<bool> IsMerged() override;
-  bool AwaitsMerge() const override { return awaits_merge_; }
+ReplicaExchange::ReplicaExchange(Stage* stage, const StageOptions& options,
+                                 const ReplicasSpec& replicas, uint32_t replica, SendTo send)
+    : stage_(stage),
+      options_(options),
+      form_(replicas.parameters),
+      send_(std::move(send)),
+      replica_(replica),
+      steps_apart_(replicas.steps_apart()),
+      pool_(HostThreads(options)),
+      in_host_(&pool_) {}
 
-  Status Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExchange::Tell tell,
-                 const StageSnapshot* begun_from);
+StatusOr<std::unique_ptr<ReplicaExchange>> ReplicaExchange::Create(
+    Stage* stage, const StageOptions& options, const ReplicasSpec& replicas, uint32_t replica,
+    SendTo send, Tell tell, const StageSnapshot* begun_from) {
+  std::unique_ptr<ReplicaExchange> exchange(
+      new ReplicaExchange(stage, options, replicas, replica, std::move(send)));
+  LH_RETURN_IF_ERROR(exchange->Prepare(replicas, std::move(tell), begun_from));
+  return exchange;
+}
 
-  Status BeginBeside(Step step) override;
-  absl::Duration TakeTimeBeside() override {
-    return std::exchange(time_beside_, absl::ZeroDuration());
-  }
-  Status Begin(Step step) override;
-  Status Take(ReplicaSaid said) override {
-    if (!merges_) return reducer_->Take(said.replica, std::move(said.message));
-    merges_->Take(std::move(said));
-    return absl::OkStatus();
-  }
-  bool IsReduced() const override;
-  StatusOr<SquaredNorm> AddSquaredNorm(double sum) override;
-  Status StepOwn(Step step, double learning_rate, double gradient_scale) override;
-  Status Skip(Step step) override;
-  bool IsDone() const override { return reducer_->IsDone(); }
-  Status End(Step step) override { return stage_->EndSharedStep(step); }
-  Status AddState(StageSnapshot* snapshot) override;
-
-  // replicas::Outbox
-  Status Send(uint32_t to, replicas::MessageKind, std::vector<std::byte> message) override {
-    send_(to, step_, std::move(message));
-    return absl::OkStatus();
-  }
-
- private:
-  // The arithmetic for the memory in which the exchange's numbers are.
-  replicas::Arithmetic& arithmetic() { return on_device_ ? *on_device_ : in_host_; }
-  uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
-  // What the stage holds, in the order of the layout. kInternal where its descriptor says
-  // otherwise.
-  StatusOr<std::vector<SharedParameter>> Shared();
-  Status MakeOptimizer(const std::vector<SharedParameter>& shared);
-  Status BeginReducer(Step step);
-  // Gives what a stage has said to be final: gradients of its blocks from `block` on.
-  Status GiveFrom(uint32_t block);
-  Status Restore(const StageSnapshot& snapshot);
-  // Checkpoint name of a part of the reducer's state. Each replica has residuals of its own.
-  std::string ArrayName(const std::string& state) const {
-    // A replica that goes on alone takes masters as its parameters. Anchors are not: they get
-    // another name.
-    if (merges_ && state.ends_with(kMaster)) {
-      return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
-    }
-    return state.ends_with(kResidual) ? OwnName(state) : state;
-  }
-  std::string OwnName(const std::string& state) const {
-    return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
-  }
-  // Restores the locals of a checkpoint that was taken before a merge.
-  Status RestoreLocals(const ArrayPieces& pieces);
-  void AddLocals(StageSnapshot* snapshot);
-  const std::string& NameOf(const replicas::Piece& piece) const {
-    return reducer_->layout().parameters()[piece.parameter].name;
-  }
-  void AddMomenta(std::vector<NamedArray>* arrays) {
-    for (uint32_t b = 0; b < buckets(); ++b) {
-      for (size_t k = 0; k < reducer_->Own(b).size(); ++k) {
-        const replicas::Piece& piece = reducer_->Own(b)[k].piece;
-        const std::vector<float>& momentum = merges_->outer().momenta(b)[k];
-        arrays->push_back({PieceName(NameOf(piece), piece.first, kOuterMomentum),
-                           {static_cast<int64_t>(momentum.size())},
-                           momentum});
-      }
-    }
-  }
-  // Whether this stage counts the parameter in the norm, and not another one that holds it as well.
-  bool CountsInNorm(const OwnPiece& piece) const {
-    return !counted_elsewhere_[piece.piece.parameter];
-  }
-
-  Stage* const stage_;
-  const StageOptions options_;
-  const ParameterForm form_;
-  const ReplicaExchange::Send send_;
-  uint32_t replica_ = 0, steps_apart_ = 1;
-  codec::ThreadPool pool_;
-  replicas::HostArithmetic in_host_;
-  std::unique_ptr<replicas::Arithmetic> on_device_;  // null: the exchange is in host memory
-  std::unique_ptr<replicas::Reducer> reducer_;
-  std::unique_ptr<ShardOptimizer> optimizer_;  // of replicas that take steps together
-  std::optional<ReplicaMerges> merges_;        // of those that train apart
-  bool awaits_merge_ = false;
-  std::vector<bool> counted_elsewhere_;
-  std::vector<uint32_t> final_with_;  // replicas::FinalWith
-  // During the last backward of a step: buckets whose gradients were not yet handed out, from the
-  // last bucket down.
-  std::optional<uint32_t> buckets_left_;
-  Status beside_;
-  absl::Duration time_beside_;
-  Step step_{0};
-};
-
-StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
+StatusOr<std::vector<SharedParameter>> ReplicaExchange::Shared() {
   LH_ASSIGN_OR_RETURN(std::vector<SharedParameter> all,
                       stage_->SharedParameters(on_device_ ? SharedIn::kDevice : SharedIn::kHost));
   std::map<std::string, SharedParameter*> by_name;
@@ -171,11 +64,9 @@ StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
   return ordered;
 }
 
-Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExchange::Tell tell,
-                         const StageSnapshot* begun_from) {
-  replica_ = replica;
-  steps_apart_ = spec.steps_apart();
-  const std::vector<model::PlacedParameter> parameters = ParametersOfStage(options_);
+Status ReplicaExchange::Prepare(const ReplicasSpec& spec, Tell tell,
+                                const StageSnapshot* begun_from) {
+  const std::vector<model::PlacedParameter> parameters = options_.parameters();
   // Replicas that train apart keep anchors and differences in host memory.
   if (!spec.trains_apart() && stage_->shares_on_device()) {
     LH_ASSIGN_OR_RETURN(on_device_, MakeTorchArithmetic(options_.device, options_.threads));
@@ -190,7 +81,7 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExch
       reducer_,
       replicas::Reducer::Create(
           std::move(layout),
-          {.replica = replica, .seed = options_.train.seed, .arithmetic = &arithmetic()}, this));
+          {.replica = replica_, .seed = options_.train.seed, .arithmetic = &arithmetic()}, this));
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<std::span<const float>> values;
   for (const SharedParameter& one : shared) {
@@ -207,7 +98,7 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica, ReplicaExch
   return begun_from == nullptr ? absl::OkStatus() : Restore(*begun_from);
 }
 
-Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
+Status ReplicaExchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
   if (const auto& replay = options_.replay) {
     optimizer_ =
         ShardOptimizer::OfReplay(replay->optimizer * options_.layers / options_.model.layers /
@@ -233,9 +124,22 @@ Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
   return absl::OkStatus();
 }
 
+std::string ReplicaExchange::ArrayName(const std::string& state) const {
+  // A replica that goes on alone takes masters as its parameters. Anchors are not: they get
+  // another name.
+  if (merges_ && state.ends_with(kMaster)) {
+    return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
+  }
+  return state.ends_with(kResidual) ? OwnName(state) : state;
+}
+
+std::string ReplicaExchange::OwnName(const std::string& state) const {
+  return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
+}
+
 // Residuals of another number of replicas are missing, which is harmless: they are only what
 // rounding lost.
-Status Exchange::Restore(const StageSnapshot& snapshot) {
+Status ReplicaExchange::Restore(const StageSnapshot& snapshot) {
   const ArrayPieces pieces(snapshot.moments);
   for (const replicas::StateTensor& state : reducer_->State()) {
     const std::string name = ArrayName(state.name);
@@ -256,7 +160,7 @@ Status Exchange::Restore(const StageSnapshot& snapshot) {
   return RestoreLocals(pieces);
 }
 
-Status Exchange::RestoreLocals(const ArrayPieces& pieces) {
+Status ReplicaExchange::RestoreLocals(const ArrayPieces& pieces) {
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   for (const SharedParameter& one : shared) {
     const std::string name = OwnName(one.name + std::string(kLocal));
@@ -267,7 +171,7 @@ Status Exchange::RestoreLocals(const ArrayPieces& pieces) {
   return awaits_merge_ ? stage_->TakeSharedValues() : absl::OkStatus();
 }
 
-Status Exchange::BeginMerge(Step step) {
+Status ReplicaExchange::BeginMerge(Step step) {
   step_ = step;
   awaits_merge_ = false;
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
@@ -277,7 +181,7 @@ Status Exchange::BeginMerge(Step step) {
   return absl::OkStatus();
 }
 
-StatusOr<bool> Exchange::IsMerged() {
+StatusOr<bool> ReplicaExchange::IsMerged() {
   if (!merges_->under_way()) return true;
   LH_ASSIGN_OR_RETURN(const bool is_ready, merges_->IsReady());
   if (!is_ready) return false;
@@ -289,7 +193,7 @@ StatusOr<bool> Exchange::IsMerged() {
   return true;
 }
 
-Status Exchange::BeginBeside(Step step) {
+Status ReplicaExchange::BeginBeside(Step step) {
   const auto timed = [this](const auto& work) {
     const MonoTime begin = Now();
     Status status = work();
@@ -305,7 +209,7 @@ Status Exchange::BeginBeside(Step step) {
   return timed([&] { return BeginReducer(step); });
 }
 
-Status Exchange::BeginReducer(Step step) {
+Status ReplicaExchange::BeginReducer(Step step) {
   step_ = step;
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<replicas::ParameterMemory> memory;
@@ -313,14 +217,14 @@ Status Exchange::BeginReducer(Step step) {
   return reducer_->Begin(step.value(), std::move(memory));
 }
 
-Status Exchange::GiveFrom(uint32_t block) {
+Status ReplicaExchange::GiveFrom(uint32_t block) {
   for (uint32_t& left = *buckets_left_; left > 0 && final_with_[left - 1] >= block; --left) {
     LH_RETURN_IF_ERROR(reducer_->GiveGradients(left - 1));
   }
   return absl::OkStatus();
 }
 
-Status Exchange::Begin(Step step) {
+Status ReplicaExchange::Begin(Step step) {
   // BeginBeside has begun the reducer already if the stage tells what is final.
   if (!buckets_left_) {
     LH_RETURN_IF_ERROR(BeginReducer(step));
@@ -332,14 +236,25 @@ Status Exchange::Begin(Step step) {
   return absl::OkStatus();
 }
 
-bool Exchange::IsReduced() const {
+Status ReplicaExchange::Take(ReplicaSaid said) {
+  if (!merges_) return reducer_->Take(said.replica, std::move(said.message));
+  merges_->Take(std::move(said));
+  return absl::OkStatus();
+}
+
+Status ReplicaExchange::Send(uint32_t to, replicas::MessageKind, std::vector<std::byte> message) {
+  send_(to, step_, std::move(message));
+  return absl::OkStatus();
+}
+
+bool ReplicaExchange::IsReduced() const {
   for (uint32_t b = 0; b < buckets(); ++b) {
     if (!reducer_->IsReduced(b)) return false;
   }
   return true;
 }
 
-StatusOr<SquaredNorm> Exchange::AddSquaredNorm(double sum) {
+StatusOr<SquaredNorm> ReplicaExchange::AddSquaredNorm(double sum) {
   std::vector<std::span<const float>> gradients;
   for (uint32_t b = buckets(); b-- > 0;) {
     for (const OwnPiece& own : reducer_->Own(b)) {
@@ -350,18 +265,18 @@ StatusOr<SquaredNorm> Exchange::AddSquaredNorm(double sum) {
   return SquaredNorm{.sum = sum + own, .own = own};
 }
 
-Status Exchange::StepOwn(Step step, double learning_rate, double gradient_scale) {
+Status ReplicaExchange::StepOwn(Step step, double learning_rate, double gradient_scale) {
   LH_RETURN_IF_ERROR(optimizer_->Step(step, learning_rate, gradient_scale));
   for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveParameters(b));
   return absl::OkStatus();
 }
 
-Status Exchange::Skip(Step step) {
+Status ReplicaExchange::Skip(Step step) {
   LH_RETURN_IF_ERROR(reducer_->SkipStep());
   return stage_->SkipStep(step);
 }
 
-Status Exchange::AddState(StageSnapshot* snapshot) {
+Status ReplicaExchange::AddState(StageSnapshot* snapshot) {
   std::vector<NamedArray>& arrays = snapshot->moments;
   if (!merges_) {
     LH_ASSIGN_OR_RETURN(std::vector<NamedArray> moments, optimizer_->Moments());
@@ -385,9 +300,21 @@ Status Exchange::AddState(StageSnapshot* snapshot) {
   return absl::OkStatus();
 }
 
+void ReplicaExchange::AddMomenta(std::vector<NamedArray>* arrays) {
+  for (uint32_t b = 0; b < buckets(); ++b) {
+    for (size_t k = 0; k < reducer_->Own(b).size(); ++k) {
+      const replicas::Piece& piece = reducer_->Own(b)[k].piece;
+      const std::vector<float>& momentum = merges_->outer().momenta(b)[k];
+      arrays->push_back({PieceName(NameOf(piece), piece.first, kOuterMomentum),
+                         {static_cast<int64_t>(momentum.size())},
+                         momentum});
+    }
+  }
+}
+
 // Locals are stored even if they equal the anchors: their presence tells a resume that a merge must
 // begin first. After the last step's merge there are none, as all replicas are equal.
-void Exchange::AddLocals(StageSnapshot* snapshot) {
+void ReplicaExchange::AddLocals(StageSnapshot* snapshot) {
   if (snapshot->step == step_.value()) return;
   std::map<std::string_view, const std::vector<float>*> anchor_of;
   const auto parameters = reducer_->layout().parameters();
@@ -401,16 +328,6 @@ void Exchange::AddLocals(StageSnapshot* snapshot) {
     snapshot->moments.push_back(
         {OwnName(array.name + std::string(kLocal)), array.shape, std::move(local)});
   }
-}
-
-}  // namespace
-
-StatusOr<std::unique_ptr<ReplicaExchange>> ReplicaExchange::Create(
-    Stage* stage, const StageOptions& options, const ReplicasSpec& replicas, uint32_t replica,
-    Send send, Tell tell, const StageSnapshot* begun_from) {
-  auto exchange = std::make_unique<Exchange>(stage, options, replicas.parameters, std::move(send));
-  LH_RETURN_IF_ERROR(exchange->Prepare(replicas, replica, std::move(tell), begun_from));
-  return exchange;
 }
 
 }  // namespace longhaul::worker

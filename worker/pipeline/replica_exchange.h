@@ -27,23 +27,29 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "codec/thread_pool.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
+#include "transport/replicas/host_arithmetic.h"
 #include "transport/replicas/reducer.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/replica_merges.h"
 #include "worker/stage/replicas/shard_optimizer.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
-class ReplicaExchange {
+class ReplicaExchange final : private replicas::Outbox {
  public:
   // Sends a message to a replica; never blocks.
-  using Send = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
+  using SendTo = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
   // Called when a merge can end: with OK if IsMerged gives true from now on, else with the reason
   // why it cannot end.
   using Tell = std::function<void(const Status& status)>;
@@ -53,50 +59,104 @@ class ReplicaExchange {
   static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
                                                            const StageOptions& options,
                                                            const ReplicasSpec& replicas,
-                                                           uint32_t replica, Send send, Tell tell,
+                                                           uint32_t replica, SendTo send, Tell tell,
                                                            const StageSnapshot* begun_from);
-  virtual ~ReplicaExchange() = default;
 
   // Whether every step is taken together.
-  virtual bool steps_together() const = 0;
+  bool steps_together() const { return !merges_; }
   // Whether replicas agree after this step: on the step itself, or, when they train apart, on what
   // to do next.
-  virtual bool IsDue(Step step) const = 0;
+  bool IsDue(Step step) const { return !merges_ || merges_->outer().IsDue(step.value()); }
 
   // --- For replicas that train apart.
-  virtual Status BeginMerge(Step step) = 0;
+  Status BeginMerge(Step step);
   // Whether the last merge must be complete before the next step begins. After the run's last step
   // this is its own merge, so all replicas end alike.
-  virtual bool MergeIsDue(Step step) const = 0;
+  bool MergeIsDue(Step step) const {
+    return step.value() == options_.train.steps || merges_->outer().MergeIsDue(step.value());
+  }
   // Applies the merge if all its messages have arrived. True also if no merge is in flight.
-  virtual StatusOr<bool> IsMerged() = 0;
+  StatusOr<bool> IsMerged();
   // Whether the run's first checkpoint was taken just before a merge, which must begin now.
-  virtual bool AwaitsMerge() const = 0;
+  bool AwaitsMerge() const { return awaits_merge_; }
 
   // --- For replicas that take steps together.
   //
   // Sends gradients that are final before the last backward has ended while that backward runs, if
   // the stage can tell (Stage::TellWhatIsFinal). Optional.
-  virtual Status BeginBeside(Step step) = 0;
+  Status BeginBeside(Step step);
   // Time that BeginBeside's reducing and coding took inside the backward. Each second is reported
   // once.
-  virtual absl::Duration TakeTimeBeside() = 0;
-  virtual Status Begin(Step step) = 0;
+  absl::Duration TakeTimeBeside() { return std::exchange(time_beside_, absl::ZeroDuration()); }
+  Status Begin(Step step);
   // May come before Begin or BeginMerge, as another replica may be ahead.
-  virtual Status Take(ReplicaSaid said) = 0;
-  virtual bool IsReduced() const = 0;
+  Status Take(ReplicaSaid said);
+  bool IsReduced() const;
   // Adds the squares of the mean gradients that this replica owns to `sum`, as
   // Stage::AddSquaredGradientNorm does.
-  virtual StatusOr<SquaredNorm> AddSquaredNorm(double sum) = 0;
-  virtual Status StepOwn(Step step, double learning_rate, double gradient_scale) = 0;
-  virtual Status Skip(Step step) = 0;
-  virtual bool IsDone() const = 0;
-  virtual Status End(Step step) = 0;
+  StatusOr<SquaredNorm> AddSquaredNorm(double sum);
+  Status StepOwn(Step step, double learning_rate, double gradient_scale);
+  Status Skip(Step step);
+  bool IsDone() const { return reducer_->IsDone(); }
+  Status End(Step step) { return stage_->EndSharedStep(step); }
 
   // Adds the replicas' state to the stage's snapshot. The snapshot's parameters are those that all
   // replicas share; what a replica that trains apart has changed since is stored with the optimizer
   // state.
-  virtual Status AddState(StageSnapshot* snapshot) = 0;
+  Status AddState(StageSnapshot* snapshot);
+
+ private:
+  ReplicaExchange(Stage* stage, const StageOptions& options, const ReplicasSpec& replicas,
+                  uint32_t replica, SendTo send);
+  Status Prepare(const ReplicasSpec& spec, Tell tell, const StageSnapshot* begun_from);
+  // replicas::Outbox
+  Status Send(uint32_t to, replicas::MessageKind kind, std::vector<std::byte> message) override;
+  // The arithmetic for the memory in which the exchange's numbers are.
+  replicas::Arithmetic& arithmetic() { return on_device_ ? *on_device_ : in_host_; }
+  uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
+  // What the stage holds, in the order of the layout. kInternal where its descriptor says
+  // otherwise.
+  StatusOr<std::vector<SharedParameter>> Shared();
+  Status MakeOptimizer(const std::vector<SharedParameter>& shared);
+  Status BeginReducer(Step step);
+  // Gives what a stage has said to be final: gradients of its blocks from `block` on.
+  Status GiveFrom(uint32_t block);
+  Status Restore(const StageSnapshot& snapshot);
+  // Checkpoint name of a part of the reducer's state. Each replica has residuals of its own.
+  std::string ArrayName(const std::string& state) const;
+  std::string OwnName(const std::string& state) const;
+  // Restores the locals of a checkpoint that was taken before a merge.
+  Status RestoreLocals(const ArrayPieces& pieces);
+  void AddLocals(StageSnapshot* snapshot);
+  const std::string& NameOf(const replicas::Piece& piece) const {
+    return reducer_->layout().parameters()[piece.parameter].name;
+  }
+  void AddMomenta(std::vector<NamedArray>* arrays);
+  // Whether this stage counts the parameter in the norm, and not another one that holds it as well.
+  bool CountsInNorm(const replicas::OwnPiece& piece) const {
+    return !counted_elsewhere_[piece.piece.parameter];
+  }
+
+  Stage* const stage_;
+  const StageOptions options_;
+  const replicas::ParameterForm form_;
+  const SendTo send_;
+  const uint32_t replica_, steps_apart_;
+  codec::ThreadPool pool_;
+  replicas::HostArithmetic in_host_;
+  std::unique_ptr<replicas::Arithmetic> on_device_;  // null: the exchange is in host memory
+  std::unique_ptr<replicas::Reducer> reducer_;
+  std::unique_ptr<ShardOptimizer> optimizer_;  // of replicas that take steps together
+  std::optional<ReplicaMerges> merges_;        // of those that train apart
+  bool awaits_merge_ = false;
+  std::vector<bool> counted_elsewhere_;
+  std::vector<uint32_t> final_with_;  // replicas::FinalWith
+  // During the last backward of a step: buckets whose gradients were not yet handed out, from the
+  // last bucket down.
+  std::optional<uint32_t> buckets_left_;
+  Status beside_;
+  absl::Duration time_beside_;
+  Step step_{0};
 };
 
 }  // namespace longhaul::worker

@@ -1,14 +1,10 @@
 #include "worker/pipeline/replica_port.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/clock.h"
-#include "proto/wire/link_header.h"
-#include "worker/pipeline/link_credits.h"
 #include "worker/pipeline/tensor_assembler.h"
 
 namespace longhaul::worker {
@@ -41,48 +37,28 @@ std::shared_ptr<ReplicaPort> ReplicaPort::Create(ReplicaPortOptions options,
   return port;
 }
 
+// The lower cell number sends forward, as on the edge.
 ReplicaPort::ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events)
-    : EdgePort(options.on_health),
+    : EdgePort({.run = options.run,
+                .epoch = options.epoch,
+                .edge = options.edge,
+                .peer = options.peer,
+                .replica = options.own.replica,
+                .sends = options.own < options.peer ? Direction::kForward : Direction::kBackward,
+                .credits = options.credits,
+                .traffic = options.traffic,
+                .on_health = options.on_health},
+               std::move(events)),
       options_(std::move(options)),
-      run_tag_(wire::RunTag(options_.run)),
-      events_(std::move(events)),
       most_chunks_(options_.most_chunks) {}
 
-ReplicaPort::~ReplicaPort() {
-  NoteReceiving(false);
-}
-
-void ReplicaPort::Attach(std::shared_ptr<transport::Link> link) {
-  const std::lock_guard lock(mutex_);
-  link_ = std::move(link);
-}
-
 void ReplicaPort::Close(Deadline deadline) {
-  std::shared_ptr<transport::Link> link;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    link = link_;
     Pump();
   }
-  if (link) link->Close(deadline);
-}
-
-// The lower cell number sends forward, as on the edge.
-Direction ReplicaPort::SendDirection() const {
-  return options_.own < options_.peer ? Direction::kForward : Direction::kBackward;
-}
-
-wire::TensorHeader ReplicaPort::HeaderFor(wire::TensorKind kind, Step step) const {
-  wire::TensorHeader header;
-  header.kind = kind;
-  header.run = run_tag_;
-  header.epoch = options_.epoch;
-  header.step = step;
-  header.replica = options_.own.replica;
-  header.edge = options_.edge;
-  header.direction = SendDirection();
-  return header;
+  EdgePort::Close(deadline);
 }
 
 void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
@@ -99,12 +75,7 @@ void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
   if (!link_ || closed_) return;
   header.microbatch = Microbatch(sent_++);
   outgoing->header = header;
-  use_.payload_bytes_sent += bytes + chunks * wire::kTensorHeaderBytes;
-  if (chunks_under_way_ == 0) {
-    busy_since_ = Now();
-    if (options_.traffic != nullptr) options_.traffic->Begin();
-  }
-  chunks_under_way_ += chunks;
+  BeginChunks(bytes, chunks);
   waiting_.push_back(std::move(outgoing));
   Pump();
 }
@@ -136,73 +107,24 @@ void ReplicaPort::ChunkTaken() {
   const std::lock_guard lock(mutex_);
   --chunks_in_link_;
   Pump();
-  if (--chunks_under_way_ > 0) return;
-  use_.send_busy += Now() - busy_since_;
-  if (options_.traffic != nullptr) options_.traffic->End();
+  EndChunk();
 }
 
 void ReplicaPort::SendAgreement(wire::TensorKind kind, Step step,
                                 const wire::StepMessage& message) {
-  struct Buffers {
-    HeaderBytes header;
-    std::array<std::byte, wire::kStepMessageBytes> body;
-  };
-  auto buffers = std::make_shared<Buffers>();
-  wire::TensorHeader header = HeaderFor(kind, step);
-  header.blob_bytes = buffers->body.size();
-  wire::EncodeTensorHeader(header, buffers->header);
-  wire::EncodeStepMessage(message, buffers->body);
-  std::shared_ptr<transport::Link> link;
-  {
-    const std::lock_guard lock(mutex_);
-    link = link_;
-    use_.payload_bytes_sent += wire::kTensorHeaderBytes + buffers->body.size();
-  }
-  if (link) {
-    link->Send(transport::Lane::kControl, {buffers->header, buffers->body},
-               [buffers](const Status&) {});
-  }
+  std::array<std::byte, wire::kStepMessageBytes> body;
+  wire::EncodeStepMessage(message, body);
+  SendControl(HeaderFor(kind, step), body);
 }
 
-PortUse ReplicaPort::TakeUse() {
-  const std::lock_guard lock(mutex_);
-  if (link_) {
-    const transport::LinkStats stats = link_->stats();
-    use_.link_bytes_sent = stats.link_bytes_sent - last_stats_.link_bytes_sent;
-    use_.credit_wait = stats.credit_wait - last_stats_.credit_wait;
-    last_stats_ = stats;
-  }
-  if (chunks_under_way_ > 0) {
-    const MonoTime now = Now();
-    use_.send_busy += now - busy_since_;
-    busy_since_ = now;
-  }
-  return std::exchange(use_, {});
-}
-
-void ReplicaPort::OnFrame(transport::Lane lane, std::span<const std::byte> payload) {
-  frames_received_.fetch_add(1, std::memory_order_relaxed);
-  const Status status = HandleFrame(lane, payload);
-  if (!status.ok()) {
-    events_->Push(Failed{Annotate(status, fmt::format("frame from {}", ToString(options_.peer)))});
-  }
-}
-
-Status ReplicaPort::HandleFrame(transport::Lane lane, std::span<const std::byte> payload) {
-  if (payload.size() < wire::kTensorHeaderBytes) {
-    return InvalidArgument("expected a tensor header of {} bytes, got {} bytes",
-                           wire::kTensorHeaderBytes, payload.size());
-  }
-  LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
-                      wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
-  if (header.run != run_tag_ || header.epoch != options_.epoch) return absl::OkStatus();
-  if (header.edge != options_.edge || header.direction == SendDirection() ||
+Status ReplicaPort::HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
+                                std::span<const std::byte> body) {
+  if (header.edge != options_.edge || header.direction == send_direction() ||
       header.replica != options_.peer.replica) {
     return InvalidArgument("expected edge {} from replica {}, got edge {} from replica {}",
                            options_.edge.value(), options_.peer.replica, header.edge.value(),
                            header.replica);
   }
-  const auto body = payload.subspan(wire::kTensorHeaderBytes);
   switch (header.kind) {
     case wire::TensorKind::kReplicaMessage:
       if (lane == transport::Lane::kBulk) return HandleChunk(header, body);
@@ -252,31 +174,11 @@ Status ReplicaPort::HandleChunk(const wire::TensorHeader& header, std::span<cons
         "chunks",
         header.blob_bytes, incoming_.size(), header.chunks);
   }
-  if (header.chunks >= LinkCredits::kChunksOfARate) {
-    constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
-    const std::lock_guard lock(mutex_);
-    use_.received_bytes +=
-        header.blob_bytes - kChunkBytes + (uint64_t{header.chunks} - 1) * kHeaderBytes;
-    use_.receive_time += Now() - began_;
-  }
+  CountReceived(header.blob_bytes, header.chunks, began_);
   ++received_;
   next_chunk_ = 0;
   events_->Push(ReplicaSaid{options_.peer.replica, std::exchange(incoming_, {})});
   return absl::OkStatus();
-}
-
-void ReplicaPort::NoteReceiving(bool receiving) {
-  if (std::exchange(receiving_, receiving) == receiving || options_.traffic == nullptr) return;
-  if (receiving) {
-    options_.traffic->Begin();
-  } else {
-    options_.traffic->End();
-  }
-}
-
-std::shared_ptr<transport::Link> ReplicaPort::link() {
-  const std::lock_guard lock(mutex_);
-  return link_;
 }
 
 // The peer grants more credits after a break, so more chunks fit.
@@ -287,14 +189,6 @@ void ReplicaPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
     Pump();
   }
   EdgePort::OnHealed(away, frames_resent);
-}
-
-void ReplicaPort::OnClosed(const Status& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(closed_, true)) return;
-  }
-  events_->Push(PeerGone{options_.edge, options_.peer, reason});
 }
 
 }  // namespace longhaul::worker

@@ -3,20 +3,17 @@
 //
 // Messages travel in chunks on the bulk lane, agreements on the control lane. The port hands a few
 // chunks at a time to the link, and almost none while boundary tensors are in flight
-// (wire_turns.h). Frames of another run or attempt ("epoch") are dropped and counted. A frame that
-// makes no sense ends the stage (Failed).
+// (wire_turns.h).
 //
 // Threads: Send from one thread at a time, SendAgreement on the compute thread, LinkHandler on the
 // link's loop. Held by a shared_ptr, because the link's loop and pending sends keep it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/ids.h"
@@ -46,65 +43,43 @@ struct ReplicaPortOptions {
   std::shared_ptr<WireTurns> turns;  // null: nothing else uses the line
   // Maximum length of a peer's message: a limit on hostile headers.
   uint64_t most_message_bytes = uint64_t{1} << 32;
-  TrafficWatch* traffic = nullptr;  // outlives the port; or null
-  std::function<void(const LinkHealth&)> on_health;
+  TrafficWatch* traffic = nullptr;                   // EdgePort::End
+  std::function<void(const LinkHealth&)> on_health;  // EdgePort::End
 };
 
 class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<ReplicaPort> {
  public:
   static std::shared_ptr<ReplicaPort> Create(ReplicaPortOptions options,
                                              std::shared_ptr<EventQueue> events);
-  ~ReplicaPort() override;
 
-  EdgeId edge() const override { return options_.edge; }
-  const CellId& peer() const override { return options_.peer; }
-  uint32_t credits() const override { return options_.credits; }
-  void Attach(std::shared_ptr<transport::Link> link) override;
   void Close(Deadline deadline) override;
-  PortUse TakeUse() override;
-  uint64_t frames_received() const override {
-    return frames_received_.load(std::memory_order_relaxed);
-  }
 
   // Sends a message, which arrives as a ReplicaSaid. Never blocks.
   void Send(Step step, std::vector<std::byte> message);
   // Sends an agreement, which arrives as a ReplicaAgrees. `kind`: kNormUp or kStepControl.
   void SendAgreement(wire::TensorKind kind, Step step, const wire::StepMessage& message);
 
-  void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
-  void OnClosed(const Status& reason) override;
 
  private:
-  std::shared_ptr<transport::Link> link() override;
   // A message from Send until the peer has taken its last chunk.
   struct Outgoing;
   ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events);
-  wire::TensorHeader HeaderFor(wire::TensorKind kind, Step step) const;
-  Direction SendDirection() const;
-  Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
+  Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
+                     std::span<const std::byte> body) override;
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   void ChunkTaken();
   // Gives the link what it may have. With mutex_ held, here and below.
   void Pump();
   void GiveChunk();
-  void NoteReceiving(bool receiving);
 
   const ReplicaPortOptions options_;
-  const uint64_t run_tag_;
-  const std::shared_ptr<EventQueue> events_;
-  std::atomic<uint64_t> frames_received_{0};
 
-  std::mutex mutex_;  // what follows down to last_stats_
-  std::shared_ptr<transport::Link> link_;
-  bool closed_ = false;
+  // With mutex_ held.
   uint32_t sent_ = 0;  // messages
-  PortUse use_;
   uint32_t most_chunks_;
   std::deque<std::shared_ptr<Outgoing>> waiting_;  // messages of which the link lacks chunks
-  uint64_t chunks_under_way_ = 0, chunks_in_link_ = 0;
-  MonoTime busy_since_;
-  transport::LinkStats last_stats_;
+  uint64_t chunks_in_link_ = 0;
 
   // Link's loop only: the message that comes.
   uint32_t received_ = 0;
@@ -112,7 +87,6 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   uint64_t incoming_bytes_ = 0;  // of all of it
   uint32_t next_chunk_ = 0;
   MonoTime began_;
-  bool receiving_ = false;
 };
 
 }  // namespace longhaul::worker

@@ -156,12 +156,7 @@ class ReplayStage final : public Stage {
     std::vector<float> gradients, values;
   };
   void MakeShared() {
-    const model::Part part{.first_layer = options_.first_layer,
-                           .layers = options_.layers,
-                           .embedding = options_.first,
-                           .head = options_.last};
-    for (const model::PlacedParameter& placed :
-         model::ParametersOf(options_.model, options_.vocabulary_rows(), part)) {
+    for (const model::PlacedParameter& placed : options_.parameters()) {
       if (placed.parameter.frozen || placed.parameter.balances) continue;
       Shared& one =
           shared_.emplace_back(Shared{.name = placed.Name(), .gradients = {}, .values = {}});

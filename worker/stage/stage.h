@@ -59,6 +59,12 @@ struct StageOptions {
   // Rows of embedding and head.
   uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
   uint32_t slice_tokens() const { return model.context / slices; }
+  // What the stage holds, in the descriptor's order.
+  std::vector<model::PlacedParameter> parameters() const {
+    return model::ParametersOf(
+        model, vocabulary_rows(),
+        {.first_layer = first_layer, .layers = layers, .embedding = first, .head = last});
+  }
   friend bool operator==(const StageOptions&, const StageOptions&) = default;
 };
 

@@ -50,13 +50,8 @@ Model::Model(const StageOptions& options, const RankGroup* group)
       last_(options.last),
       block_count_(options.layers),
       group_(group),
-      maker_(options.model,
-             model::ParametersOf(options.model, options.vocabulary_rows(),
-                                 {.first_layer = options.first_layer,
-                                  .layers = options.layers,
-                                  .embedding = options.first,
-                                  .head = options.last}),
-             FirstValuesOf(options), TorchDevice(options.device),
+      maker_(options.model, options.parameters(), FirstValuesOf(options),
+             TorchDevice(options.device),
              options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat,
              options.model.lora ? options.model.lora->scale() : 0, group) {}
 

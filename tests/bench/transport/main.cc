@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "deploy/cluster/relay/relay.h"
 #include "run/file/link_quality.h"
+#include "run/kinds/transports.h"
 #include "tests/bench/transport/namespaces.h"
 #include "tests/bench/transport/peer.h"
 
@@ -216,7 +217,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str()
       ->check([](const std::string& list) {
         for (const std::string& one : Parts(list)) {
-          if (one != "ucx" && one != "grpc") return "expected ucx or grpc, got '" + one + "'";
+          const TransportTraits* const row = FindTransport(one);
+          if (row == nullptr || !row->listens) return "expected ucx or grpc, got '" + one + "'";
         }
         return std::string();
       });

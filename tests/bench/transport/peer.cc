@@ -14,8 +14,7 @@
 
 #include "base/clock.h"
 #include "base/notification.h"
-#include "transport/p2p/grpc/factory.h"
-#include "transport/p2p/ucx/factory.h"
+#include "transport/p2p/registry/registry.h"
 
 namespace longhaul::bench {
 namespace {
@@ -162,23 +161,18 @@ StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
   return result;
 }
 
-StatusOr<std::unique_ptr<transport::Transport>> CreateTransport(const PeerOptions& options) {
-  if (options.transport == "grpc") {
-    return transport::grpc::CreateTransport({.bind_address = options.bind});
-  }
-  return transport::ucx::CreateTransport({.bind_address = options.bind});
-}
-
 }  // namespace
 
 Status RunPeer(const PeerOptions& options) {
   const bool dials = !options.dial.empty();
-  auto created = CreateTransport(options);
+  const TransportKind kind = FindTransport(options.transport)->kind;
+  const transport::TransportOptions listening{.bind_address = options.bind};
+  auto created = transport::CreateTransport(kind, listening);
   // A veth pair that was just set up has its carrier a moment later.
   for (const Deadline deadline = Deadline::After(kOpenLimit);
        absl::IsUnavailable(created.status()) && !deadline.Expired();) {
     absl::SleepFor(absl::Milliseconds(20));
-    created = CreateTransport(options);
+    created = transport::CreateTransport(kind, listening);
   }
   LH_ASSIGN_OR_RETURN(const auto transport, std::move(created));
   const auto traffic = std::make_shared<Traffic>(dials);

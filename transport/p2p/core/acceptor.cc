@@ -23,8 +23,8 @@ constexpr size_t kMaxGuests = 256;
 
 // Whoever can connect can cause it. The port comes last in a description, and the peer may change
 // it at will.
-void WarnAbout(const Connection& channel, std::string_view message) {
-  const std::string ends = channel.Describe();
+void WarnAbout(const Connection& connection, std::string_view message) {
+  const std::string ends = connection.Describe();
   LogAboutPeer(LogLevel::kWarn, ends.substr(0, ends.rfind(':')),
                fmt::format("{} ({})", message, ends));
 }
@@ -34,8 +34,8 @@ void WarnAbout(const Connection& channel, std::string_view message) {
 // A connection whose peer has not proved yet that it knows a link's secret.
 class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_this<Guest> {
  public:
-  Guest(std::shared_ptr<Acceptor> acceptor, std::shared_ptr<Connection> channel)
-      : acceptor_(std::move(acceptor)), connection_(std::move(channel)) {}
+  Guest(std::shared_ptr<Acceptor> acceptor, std::shared_ptr<Connection> connection)
+      : acceptor_(std::move(acceptor)), connection_(std::move(connection)) {}
 
   void Start() {
     connection_->SetEvents(shared_from_this());
@@ -285,23 +285,23 @@ void Acceptor::Release(const LinkKey& key, uint64_t link_id) {
   if (!node.empty()) DropHalfOpen(node.mapped());
 }
 
-void Acceptor::Accept(std::shared_ptr<Connection> channel) {
+void Acceptor::Accept(std::shared_ptr<Connection> connection) {
   if (guests_.size() >= kMaxGuests) {
-    WarnAbout(*channel,
+    WarnAbout(*connection,
               fmt::format("{} connections wait to prove themselves; a further one was dropped",
                           guests_.size()));
-    channel->Close();
+    connection->Close();
     return;
   }
-  const auto guest = std::make_shared<Guest>(shared_from_this(), std::move(channel));
+  const auto guest = std::make_shared<Guest>(shared_from_this(), std::move(connection));
   guests_.insert(guest);
   guest->Start();
 }
 
 void Acceptor::DropHalfOpen(Place& place) {
   const OpenedLink dropped = std::exchange(place.half_open, {});
-  for (const auto& channel : dropped.connections) {
-    if (channel) channel->Close();
+  for (const auto& connection : dropped.connections) {
+    if (connection) connection->Close();
   }
 }
 
@@ -320,13 +320,13 @@ void Acceptor::OnProved(const LinkKey& key, Lane lane, OpenedLink proved) {
     DropHalfOpen(place);
     half_open = {.link_id = proved.link_id, .version = proved.version, .attempt = proved.attempt};
   }
-  auto& channel = half_open.connections[l];
-  if (channel) channel->Close();
+  auto& connection = half_open.connections[l];
+  if (connection) connection->Close();
   if (lane == Lane::kBulk) half_open.peer_credits = proved.peer_credits;
   half_open.told[l] = proved.told[l];
   half_open.received[l] = proved.received[l];
-  channel = std::move(proved.connections[l]);
-  channel->SetEvents(std::make_shared<HalfOpenEvents>(weak_from_this(), key, half_open));
+  connection = std::move(proved.connections[l]);
+  connection->SetEvents(std::make_shared<HalfOpenEvents>(weak_from_this(), key, half_open));
   if (!half_open.connections[0] || !half_open.connections[1]) return;
   if (place.received) {
     place.newest_attempt = half_open.attempt;

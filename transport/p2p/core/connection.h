@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/event_loop.h"
 #include "base/status.h"
@@ -48,6 +50,33 @@ class Connection {
   virtual void Close() = 0;
   // "10.77.0.2:41234 <-> 10.77.0.3:40312".
   virtual std::string Describe() const = 0;
+};
+
+// The connections of a backend. They keep themselves in it until their last event.
+template <class Kind>
+class ConnectionSet {
+ public:
+  void Add(std::shared_ptr<Kind> connection) { all_.insert(std::move(connection)); }
+  void Remove(const std::shared_ptr<Kind>& connection) {
+    all_.erase(connection);
+    if (all_.empty()) Forget();
+  }
+  // Closes all; `done` runs once, when none is left.
+  void CloseAll(std::function<void()> done) {
+    const auto all = all_;  // a copy: a connection that closes leaves the set
+    for (const auto& connection : all) connection->Close();
+    on_empty_ = std::move(done);
+    if (all_.empty()) Forget();
+  }
+  // Waits no longer for those that do not close: runs CloseAll's `done`.
+  void Forget() {
+    if (on_empty_) std::exchange(on_empty_, nullptr)();
+  }
+  size_t size() const { return all_.size(); }
+
+ private:
+  std::set<std::shared_ptr<Kind>> all_;
+  std::function<void()> on_empty_;
 };
 
 class Backend {

@@ -40,7 +40,7 @@ StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> co
   return SealConnection(std::move(connection), dials ? down : up, dials ? up : down);
 }
 
-void SendHandshakeFrame(Connection& channel, LinkKind kind, Lane lane, uint64_t link_id,
+void SendHandshakeFrame(Connection& connection, LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload) {
   struct Frame {
     std::array<std::byte, wire::kLinkHeaderBytes> header;
@@ -58,8 +58,8 @@ void SendHandshakeFrame(Connection& channel, LinkKind kind, Lane lane, uint64_t 
   auto frame = std::make_shared<Frame>();
   frame->payload = std::move(payload);
   wire::EncodeLinkHeader(header, frame->payload, {}, frame->header);
-  channel.Send(frame->header, FrameView{.header = frame->payload, .body = {}},
-               [frame](const Status&) {});
+  connection.Send(frame->header, FrameView{.header = frame->payload, .body = {}},
+                  [frame](const Status&) {});
 }
 
 class DialAttempt::LaneEvents : public ConnectionEvents {
@@ -91,17 +91,17 @@ void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime l
   address_ = address;
   for (const Lane l : {Lane::kBulk, Lane::kControl}) {
     LaneState& state = lanes_[static_cast<size_t>(l)];
-    StatusOr<std::shared_ptr<Connection>> channel = backend.Connect(address);
-    if (!channel.ok()) {
+    StatusOr<std::shared_ptr<Connection>> connection = backend.Connect(address);
+    if (!connection.ok()) {
       // No host becomes reachable by waiting if its address cannot be read.
-      const bool final = absl::IsInvalidArgument(channel.status());
-      loop_->Post([self = shared_from_this(), status = channel.status(), final] {
+      const bool final = absl::IsInvalidArgument(connection.status());
+      loop_->Post([self = shared_from_this(), status = connection.status(), final] {
         self->Fail(status, final);
       });
       return;
     }
-    state.channel = *std::move(channel);
-    state.channel->SetEvents(std::make_shared<LaneEvents>(shared_from_this(), l));
+    state.connection = *std::move(connection);
+    state.connection->SetEvents(std::make_shared<LaneEvents>(shared_from_this(), l));
     SendHello(l, {.stage = kStageIntroduce, .nonce = state.ephemeral.public_key()});
   }
   timer_ = loop_->AddTimer(limit, [self = shared_from_this()] {
@@ -118,7 +118,7 @@ void DialAttempt::SendHello(Lane lane, const LinkHello& hello) {
   full.key = key_;
   full.attempt = claim_.attempt;
   full.received = claim_.received[static_cast<size_t>(lane)];
-  SendHandshakeFrame(*lanes_[static_cast<size_t>(lane)].channel, LinkKind::kHello, lane,
+  SendHandshakeFrame(*lanes_[static_cast<size_t>(lane)].connection, LinkKind::kHello, lane,
                      claim_.link_id, credits_, EncodeHello(full));
 }
 
@@ -197,17 +197,17 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
   SendHello(lane, {.stage = kStageProve,
                    .nonce = state.ephemeral.public_key(),
                    .proof = Prove(secret_, Side::kDialler, input)});
-  state.opens = state.channel;
+  state.opens = state.connection;
   if (!sealed_) return absl::OkStatus();
-  LH_ASSIGN_OR_RETURN(state.opens,
-                      SealedAfter(state.channel, secret_, Side::kDialler, state.ephemeral, input));
+  LH_ASSIGN_OR_RETURN(
+      state.opens, SealedAfter(state.connection, secret_, Side::kDialler, state.ephemeral, input));
   return absl::OkStatus();
 }
 
 void DialAttempt::Fail(const Status& status, bool final) {
   if (!done_) return;
   for (const LaneState& state : lanes_) {
-    if (state.channel) state.channel->Close();
+    if (state.connection) state.connection->Close();
   }
   Finish(status, final);
 }
@@ -217,7 +217,7 @@ void DialAttempt::Finish(StatusOr<OpenedLink> result, bool final) {
   timer_.reset();
   const Done done = std::exchange(done_, nullptr);
   // The events of each connection hold this attempt: without the reset neither would ever go.
-  for (LaneState& state : lanes_) state.channel = state.opens = nullptr;
+  for (LaneState& state : lanes_) state.connection = state.opens = nullptr;
   done(std::move(result), final);
 }
 

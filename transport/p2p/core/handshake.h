@@ -56,7 +56,7 @@ StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> co
                                                   const EphemeralKey& own, const ProofInput& input);
 
 // Sends a frame of the handshake and keeps its bytes until they are sent.
-void SendHandshakeFrame(Connection& channel, wire::LinkKind kind, Lane lane, uint64_t link_id,
+void SendHandshakeFrame(Connection& connection, wire::LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload);
 
 struct DialOptions {
@@ -89,8 +89,8 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
  private:
   class LaneEvents;
   struct LaneState {
-    std::shared_ptr<Connection> channel;
-    std::shared_ptr<Connection> opens;  // the link's connection: `channel`, or its sealed form
+    std::shared_ptr<Connection> connection;
+    std::shared_ptr<Connection> opens;  // the link's connection: the same, or its sealed form
     EphemeralKey ephemeral;             // its public half is the nonce
     uint16_t version = 0;
     bool open = false;
@@ -179,7 +179,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // Ends Hold: the dialler is refused from now on.
   void Release(const LinkKey& key, uint64_t link_id);
   // Takes a connection that the backend accepted. It is closed unless it proves itself in 5 s.
-  void Accept(std::shared_ptr<Connection> channel);
+  void Accept(std::shared_ptr<Connection> connection);
   // Drops everything; no `done` runs.
   void Shutdown();
 

@@ -40,8 +40,8 @@ Hub::Hub(std::shared_ptr<EventLoop> loop, std::unique_ptr<Backend> backend)
 
 StatusOr<std::string> Hub::Start() {
   auto address =
-      backend_->Start(loop_, [acceptor = acceptor_](std::shared_ptr<Connection> channel) {
-        acceptor->Accept(std::move(channel));
+      backend_->Start(loop_, [acceptor = acceptor_](std::shared_ptr<Connection> connection) {
+        acceptor->Accept(std::move(connection));
       });
   if (!address.ok()) backend_.reset();
   return address;

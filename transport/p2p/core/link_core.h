@@ -193,7 +193,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   std::array<LaneState, kLanes> lanes_;
   LanePairPtr lane_pair_;  // null: lost, or over
   MonoTime connected_at_;
-  size_t channels_open_ = 0;  // of all connections
+  size_t connections_open_ = 0;  // of all lane pairs
   Status lost_why_;
   std::optional<MonoTime>
       away_since_;  // when the peer was last heard before a break not yet healed

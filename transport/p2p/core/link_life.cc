@@ -52,7 +52,7 @@ void LinkCore::Connect(const OpenedLink& opened, bool dialled) {
   // The dialling side finished the handshake last, so it knows that the listener is open.
   lane_pair_->peer_is_open = dialled;
   connected_at_ = loop_->now();
-  channels_open_ += kLanes;
+  connections_open_ += kLanes;
   for (const Lane l : {Lane::kBulk, Lane::kControl}) {
     opened.connections[static_cast<size_t>(l)]->SetEvents(
         std::make_shared<LaneEvents>(shared_from_this(), lane_pair_, l));
@@ -66,7 +66,7 @@ void LinkCore::Connect(const OpenedLink& opened, bool dialled) {
 
 void LinkCore::ResumeOnLoop(OpenedLink opened) {
   const auto refuse = [&] {
-    for (const auto& channel : opened.connections) channel->Close();
+    for (const auto& connection : opened.connections) connection->Close();
   };
   if (Over()) return refuse();
   std::vector<Outbox::FramePtr> finished;
@@ -103,7 +103,7 @@ void LinkCore::ResumeOnLoop(OpenedLink opened) {
 }
 
 void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& reason) {
-  --channels_open_;
+  --connections_open_;
   if (Over()) {
     // The peer has gone as well, so there is nobody to send a last word to.
     DropConnection();
@@ -116,7 +116,7 @@ void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& re
 void LinkCore::DropConnection() {
   const LanePairPtr lane_pair = std::exchange(lane_pair_, nullptr);
   if (!lane_pair) return;
-  for (const auto& channel : lane_pair->connections) channel->Close();
+  for (const auto& connection : lane_pair->connections) connection->Close();
 }
 
 void LinkCore::Lose(const Status& why) {
@@ -362,7 +362,7 @@ void LinkCore::SayLastWord() {
 }
 
 void LinkCore::FinishIfClosed() {
-  if (state_ != State::kEnding || lane_pair_ || channels_open_ != 0) return;
+  if (state_ != State::kEnding || lane_pair_ || connections_open_ != 0) return;
   state_ = State::kClosed;
   // Every `done` before OnClosed, as promised to callers.
   for (LaneState& state : lanes_) Finish(state.out.DropAll(), reason_);

@@ -38,7 +38,7 @@ void CommonArguments(const Set& set) {
   set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
 }
 
-// A connection of its own for every channel, so that a full bulk lane delays no control frame.
+// A channel of its own for every connection, so that a full bulk lane delays no control frame.
 // Heartbeats are the core's: no keepalive here.
 std::shared_ptr<::grpc::Channel> NewConnection(const HostPort& address) {
   ::grpc::ChannelArguments arguments;
@@ -98,8 +98,7 @@ class GrpcBackend : public internal::Backend {
   void Shutdown(std::function<void()> done) override {
     shutting_down_ = true;
     listener_->StopListening();
-    const auto all = table_->all;
-    for (const auto& channel : all) channel->Close();
+    table_->CloseAll(nullptr);
     // Waits for the streams, which need this loop to end.
     shutdown_thread_ = std::thread([this, done = std::move(done)] {
       server_->Shutdown(std::chrono::system_clock::now());
@@ -107,26 +106,25 @@ class GrpcBackend : public internal::Backend {
         shutdown_thread_.join();
         server_.reset();
         listener_.reset();
-        table_->on_empty = [loop = loop_, done] { loop->Post(done); };
-        if (table_->all.empty()) std::exchange(table_->on_empty, nullptr)();
+        table_->CloseAll([loop = loop_, done] { loop->Post(done); });
       });
     });
   }
 
  private:
   void Admit(std::unique_ptr<Stream> stream, const std::string& peer) {
-    const auto channel = GrpcConnection::Start(loop_, std::move(stream), table_,
-                                               fmt::format("{} <-> {}", address_, peer),
-                                               {.admitted =
-                                                    [this, peer] {
-                                                      if (listener_) listener_->Admit(peer);
-                                                    },
-                                                .closed =
-                                                    [this, peer] {
-                                                      if (listener_) listener_->Cut(peer);
-                                                    }});
-    if (shutting_down_) return channel->Close();
-    accept_(channel);
+    const auto connection = GrpcConnection::Start(loop_, std::move(stream), table_,
+                                                  fmt::format("{} <-> {}", address_, peer),
+                                                  {.admitted =
+                                                       [this, peer] {
+                                                         if (listener_) listener_->Admit(peer);
+                                                       },
+                                                   .closed =
+                                                       [this, peer] {
+                                                         if (listener_) listener_->Cut(peer);
+                                                       }});
+    if (shutting_down_) return connection->Close();
+    accept_(connection);
   }
 
   const GrpcOptions options_;
@@ -137,7 +135,7 @@ class GrpcBackend : public internal::Backend {
   std::unique_ptr<::grpc::CallbackGenericService> service_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<::grpc::Server> server_;
-  const std::shared_ptr<ChannelTable> table_ = std::make_shared<ChannelTable>();
+  const std::shared_ptr<ConnectionTable> table_ = std::make_shared<ConnectionTable>();
   bool shutting_down_ = false;
   std::thread shutdown_thread_;
 };

@@ -27,21 +27,21 @@ namespace {
 
 std::shared_ptr<GrpcConnection> GrpcConnection::Start(std::shared_ptr<EventLoop> loop,
                                                       std::unique_ptr<Stream> stream,
-                                                      std::shared_ptr<ChannelTable> table,
+                                                      std::shared_ptr<ConnectionTable> table,
                                                       std::string description,
                                                       ConnectionEvents connection_events) {
-  std::shared_ptr<GrpcConnection> channel(
+  std::shared_ptr<GrpcConnection> connection(
       new GrpcConnection(std::move(loop), std::move(stream), std::move(table),
                          std::move(description), std::move(connection_events)));
-  channel->table_->all.insert(channel);
-  channel->stream_->Start(channel);
-  channel->reading_ = true;
-  channel->stream_->Read();
-  return channel;
+  connection->table_->Add(connection);
+  connection->stream_->Start(connection);
+  connection->reading_ = true;
+  connection->stream_->Read();
+  return connection;
 }
 
 GrpcConnection::GrpcConnection(std::shared_ptr<EventLoop> loop, std::unique_ptr<Stream> stream,
-                               std::shared_ptr<ChannelTable> table, std::string description,
+                               std::shared_ptr<ConnectionTable> table, std::string description,
                                ConnectionEvents connection_events)
     : loop_(std::move(loop)),
       stream_(std::move(stream)),
@@ -126,8 +126,7 @@ void GrpcConnection::OnEnded(const Status& status) {
                                                  : std::string(Message(status)));
   }
   if (const auto events = std::exchange(events_, nullptr)) events->OnClosed(reason_);
-  table_->all.erase(self);
-  if (table_->all.empty() && table_->on_empty) std::exchange(table_->on_empty, nullptr)();
+  table_->Remove(self);
 }
 
 }  // namespace longhaul::transport::grpc

@@ -9,7 +9,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "transport/p2p/core/connection.h"
@@ -18,12 +17,7 @@
 namespace longhaul::transport::grpc {
 
 class GrpcConnection;
-
-// The connections of a backend.
-struct ChannelTable {
-  std::set<std::shared_ptr<GrpcConnection>> all;
-  std::function<void()> on_empty;
-};
+using ConnectionTable = internal::ConnectionSet<GrpcConnection>;
 
 class GrpcConnection : public internal::Connection,
                        public StreamEvents,
@@ -39,7 +33,7 @@ class GrpcConnection : public internal::Connection,
   // The connection enters itself into the table and removes itself.
   static std::shared_ptr<GrpcConnection> Start(std::shared_ptr<EventLoop> loop,
                                                std::unique_ptr<Stream> stream,
-                                               std::shared_ptr<ChannelTable> table,
+                                               std::shared_ptr<ConnectionTable> table,
                                                std::string description,
                                                ConnectionEvents connection_events);
 
@@ -62,7 +56,7 @@ class GrpcConnection : public internal::Connection,
   };
 
   GrpcConnection(std::shared_ptr<EventLoop> loop, std::unique_ptr<Stream> stream,
-                 std::shared_ptr<ChannelTable> table, std::string description,
+                 std::shared_ptr<ConnectionTable> table, std::string description,
                  ConnectionEvents connection_events);
   void WriteNext();
   // OK: what the stream says at its end is the reason.
@@ -71,7 +65,7 @@ class GrpcConnection : public internal::Connection,
 
   const std::shared_ptr<EventLoop> loop_;
   std::unique_ptr<Stream> stream_;
-  const std::shared_ptr<ChannelTable> table_;
+  const std::shared_ptr<ConnectionTable> table_;
   const std::string description_;
   const ConnectionEvents connection_events_;
   std::shared_ptr<internal::ConnectionEvents> events_;

@@ -105,9 +105,9 @@ class LoopbackBackend : public Backend {
     const std::lock_guard lock(registry.mutex);
     if (address_.empty()) address_ = fmt::format("loopback:{}", registry.next++);
     auto shared_accept = std::make_shared<std::function<void(std::shared_ptr<LoopbackConnection>)>>(
-        [this, accept = std::move(accept)](const std::shared_ptr<LoopbackConnection>& channel) {
-          Remember(channel);
-          accept(channel);
+        [this, accept = std::move(accept)](const std::shared_ptr<LoopbackConnection>& connection) {
+          Remember(connection);
+          accept(connection);
         });
     accept_ = shared_accept;
     if (!registry.listeners.emplace(address_, Registry::Listener{loop, shared_accept}).second) {
@@ -151,15 +151,15 @@ class LoopbackBackend : public Backend {
       registry.listeners.erase(address_);
     }
     for (const auto& weak : connections_) {
-      if (const auto channel = weak.lock()) channel->Close();
+      if (const auto connection = weak.lock()) connection->Close();
     }
     loop_->Post(std::move(done));  // behind the connections' own last words
   }
 
  private:
-  void Remember(const std::shared_ptr<LoopbackConnection>& channel) {
+  void Remember(const std::shared_ptr<LoopbackConnection>& connection) {
     std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
-    connections_.push_back(channel);
+    connections_.push_back(connection);
   }
 
   std::string address_;

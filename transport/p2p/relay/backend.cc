@@ -169,10 +169,8 @@ class RelayBackend : public internal::Backend {
   void Shutdown(std::function<void()> done) override {
     shared_->shutting_down = true;
     own_wait_.reset();
-    const auto all = shared_->table->all;
-    for (const auto& connection : all) connection->Close();
-    shared_->table->on_empty = [loop = shared_->loop, done = std::move(done)] { loop->Post(done); };
-    if (all.empty()) std::exchange(shared_->table->on_empty, nullptr)();
+    shared_->table->connections.CloseAll(
+        [loop = shared_->loop, done = std::move(done)] { loop->Post(done); });
   }
 
  private:

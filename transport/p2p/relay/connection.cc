@@ -40,7 +40,7 @@ std::shared_ptr<RelayedConnection> RelayedConnection::Start(std::shared_ptr<Even
   std::shared_ptr<RelayedConnection> connection(
       new RelayedConnection(std::move(loop), std::move(table), longhaul::ToString(address),
                             std::move(way), side, std::move(joined)));
-  connection->table_->all.insert(connection);
+  connection->table_->connections.Add(connection);
   const std::weak_ptr<RelayedConnection> weak = connection;
   connection->greeting_timer_ =
       connection->loop_->AddTimer(connection->loop_->now() + kGreetingLimit, [weak] {
@@ -274,9 +274,7 @@ void RelayedConnection::CloseWith(const Status& reason) {
     waiting.swap(self->waiting_);
     for (Waiting& one : waiting) one.done(absl::CancelledError("the channel is closed"));
     if (const auto events = std::exchange(self->events_, nullptr)) events->OnClosed(said);
-    const auto table = self->table_;
-    table->all.erase(self);
-    if (table->all.empty() && table->on_empty) std::exchange(table->on_empty, nullptr)();
+    self->table_->connections.Remove(self);
   });
 }
 

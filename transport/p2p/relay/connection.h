@@ -9,7 +9,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +27,7 @@ class RelayedConnection;
 // The connections of a backend, and what they share.
 struct ConnectionTable {
   std::shared_ptr<Resolver> resolver;
-  std::set<std::shared_ptr<RelayedConnection>> all;
-  std::function<void()> on_empty;
+  internal::ConnectionSet<RelayedConnection> connections;
 };
 
 class RelayedConnection : public internal::Connection,

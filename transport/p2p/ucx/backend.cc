@@ -56,13 +56,13 @@ class UcxBackend : public internal::Backend, public Poller {
   }
 
   StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
-    const auto channel = UcxConnection::Create(loop_, worker_, table_, address_, address);
+    const auto connection = UcxConnection::Create(loop_, worker_, table_, address_, address);
     if (const auto numeric = ParseAddress(address, /*resolve=*/false); numeric.ok()) {
-      channel->Connect(*numeric);
-      return channel;
+      connection->Connect(*numeric);
+      return connection;
     }
     // A name server may take its time: not on the loop.
-    std::thread([loop = loop_, weak = std::weak_ptr(channel), address] {
+    std::thread([loop = loop_, weak = std::weak_ptr(connection), address] {
       const StatusOr<SocketAddress> resolved = ParseAddress(address, /*resolve=*/true);
       loop->Post([weak, resolved] {
         const auto waiting = weak.lock();
@@ -70,27 +70,23 @@ class UcxBackend : public internal::Backend, public Poller {
         resolved.ok() ? waiting->Connect(*resolved) : waiting->FailToStart(resolved.status());
       });
     }).detach();
-    return channel;
+    return connection;
   }
 
   void Shutdown(std::function<void()> done) override {
     table_->shutting_down = true;
     for (ucp_conn_request_h request : std::exchange(requests_, {})) listener_->Reject(request);
     listener_.reset();
-    // A copy: a connection that closes leaves the table.
-    const auto all = table_->all;
-    for (const auto& channel : all) channel->Close();
     const auto limit = std::make_shared<std::optional<EventLoop::TimerId>>();
-    table_->on_empty = [loop = loop_, limit, done = std::move(done)] {
-      if (*limit) loop->CancelTimer(**limit);
-      loop->Post(done);
-    };
     *limit = loop_->AddTimer(Now() + kShutdownLimit, [table = table_, limit] {
       limit->reset();
-      LogError("UCX did not close {} connections", table->all.size());
-      if (table->on_empty) std::exchange(table->on_empty, nullptr)();
+      LogError("UCX did not close {} connections", table->connections.size());
+      table->connections.Forget();
     });
-    if (table_->all.empty()) std::exchange(table_->on_empty, nullptr)();
+    table_->connections.CloseAll([loop = loop_, limit, done = std::move(done)] {
+      if (*limit) loop->CancelTimer(**limit);
+      loop->Post(done);
+    });
   }
 
   int fd() const override { return event_fd_; }
@@ -101,8 +97,8 @@ class UcxBackend : public internal::Backend, public Poller {
     table_->inside_ucx = false;
     // Sends that UCX's callbacks asked for go out here: UCX must not be entered again from inside
     // one.
-    for (const auto& channel : std::exchange(table_->to_flush, {})) {
-      channel->Flush();
+    for (const auto& connection : std::exchange(table_->to_flush, {})) {
+      connection->Flush();
       worked = true;
     }
     for (ucp_conn_request_h request : std::exchange(requests_, {})) {
@@ -123,9 +119,9 @@ class UcxBackend : public internal::Backend, public Poller {
     if (ucp_conn_request_query(request, &attributes) == UCS_OK) {
       peer.storage = attributes.client_address;
     }
-    const auto channel = UcxConnection::Create(loop_, worker_, table_, address_, ToString(peer));
-    channel->Accept(request);
-    accept_(channel);
+    const auto connection = UcxConnection::Create(loop_, worker_, table_, address_, ToString(peer));
+    connection->Accept(request);
+    accept_(connection);
   }
 
   static ucs_status_t OnMessage(void* arg, const void* header, size_t header_bytes, void* data,
@@ -134,14 +130,14 @@ class UcxBackend : public internal::Backend, public Poller {
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;  // not ours
     const auto found = table.by_endpoint.find(param->reply_ep);
     if (found == table.by_endpoint.end()) return UCS_OK;  // closed meanwhile
-    const std::shared_ptr<UcxConnection> channel = found->second->shared_from_this();
+    const std::shared_ptr<UcxConnection> connection = found->second->shared_from_this();
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
       // `data` is a descriptor then, not the payload; longhaul's own peers never send so.
-      channel->CloseWith(absl::InvalidArgumentError("the peer sends by rendezvous"));
+      connection->CloseWith(absl::InvalidArgumentError("the peer sends by rendezvous"));
       return UCS_OK;
     }
-    channel->Deliver({static_cast<const std::byte*>(header), header_bytes},
-                     {static_cast<const std::byte*>(data), bytes});
+    connection->Deliver({static_cast<const std::byte*>(header), header_bytes},
+                        {static_cast<const std::byte*>(data), bytes});
     return UCS_OK;
   }
 
@@ -153,7 +149,7 @@ class UcxBackend : public internal::Backend, public Poller {
   int event_fd_ = -1;
   std::unique_ptr<Listener> listener_;
   std::vector<ucp_conn_request_h> requests_;
-  const std::shared_ptr<ChannelTable> table_ = std::make_shared<ChannelTable>();
+  const std::shared_ptr<ConnectionTable> table_ = std::make_shared<ConnectionTable>();
   bool polling_ = false;
 };
 

@@ -17,20 +17,20 @@ constexpr absl::Duration kLastHandshakeLimit = absl::Seconds(1);
 
 // One message under way: what UCX points to until it is done.
 struct UcxConnection::Operation {
-  std::shared_ptr<UcxConnection> channel;
+  std::shared_ptr<UcxConnection> connection;
   SendDone done;
   std::array<ucp_dt_iov_t, 2> pieces;
 };
 
 std::shared_ptr<UcxConnection> UcxConnection::Create(std::shared_ptr<EventLoop> loop,
                                                      std::shared_ptr<Worker> worker,
-                                                     const std::shared_ptr<ChannelTable>& table,
+                                                     const std::shared_ptr<ConnectionTable>& table,
                                                      const std::string& own_text,
                                                      const std::string& peer_text) {
-  std::shared_ptr<UcxConnection> channel(new UcxConnection(
+  std::shared_ptr<UcxConnection> connection(new UcxConnection(
       std::move(loop), std::move(worker), table, fmt::format("{} <-> {}", own_text, peer_text)));
-  table->all.insert(channel);
-  return channel;
+  table->connections.Add(connection);
+  return connection;
 }
 
 std::function<void(Status)> UcxConnection::ErrorHandler() {
@@ -87,7 +87,7 @@ void UcxConnection::Send(std::span<const std::byte> header, const FrameView& pay
 
 void UcxConnection::Submit(Waiting waiting) {
   auto operation = std::make_unique<Operation>();
-  operation->channel = shared_from_this();
+  operation->connection = shared_from_this();
   operation->done = std::move(waiting.done);
   size_t count = 0;
   for (const auto piece : {waiting.payload.header, waiting.payload.body}) {
@@ -118,9 +118,9 @@ void UcxConnection::Submit(Waiting waiting) {
   const ucs_status_t status = UCS_PTR_STATUS(request);
   const Status sent = status == UCS_OK ? absl::OkStatus() : FromUcs("sending failed", status);
   loop_->Post([sent, op = std::shared_ptr<Operation>(std::move(operation))] {
-    --op->channel->under_way_;
+    --op->connection->under_way_;
     op->done(sent);
-    op->channel->FinishIfDone();
+    op->connection->FinishIfDone();
   });
   if (!sent.ok()) CloseWith(sent);
 }
@@ -128,9 +128,9 @@ void UcxConnection::Submit(Waiting waiting) {
 void UcxConnection::OnSent(void* request, ucs_status_t status, void* user_data) {
   const std::unique_ptr<Operation> operation(static_cast<Operation*>(user_data));
   ucp_request_free(request);
-  --operation->channel->under_way_;
+  --operation->connection->under_way_;
   operation->done(status == UCS_OK ? absl::OkStatus() : FromUcs("sending failed", status));
-  operation->channel->FinishIfDone();
+  operation->connection->FinishIfDone();
 }
 
 void UcxConnection::Deliver(std::span<const std::byte> header, std::span<const std::byte> payload) {
@@ -203,8 +203,7 @@ void UcxConnection::FinishIfDone() {
 void UcxConnection::Finish(const Status& reason) {
   endpoint_.reset();
   if (const auto events = std::exchange(events_, nullptr)) events->OnClosed(reason);
-  table_->all.erase(shared_from_this());
-  if (table_->all.empty() && table_->on_empty) std::exchange(table_->on_empty, nullptr)();
+  table_->connections.Remove(shared_from_this());
 }
 
 }  // namespace longhaul::transport::ucx

@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,9 +24,9 @@ class UcxConnection;
 
 // The connections of a backend. UCX delivers the messages of all endpoints to the worker; this
 // table finds the connection of each.
-struct ChannelTable {
+struct ConnectionTable {
   std::unique_ptr<AsyncThread> async_thread;
-  std::set<std::shared_ptr<UcxConnection>> all;
+  internal::ConnectionSet<UcxConnection> connections;
   std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint;
   // True while UCX calls this code. A send inside a callback of UCX that finds a dead socket would
   // mark the endpoint closed while UCX still holds an event for it, and UCX would abort. So sends
@@ -35,7 +34,6 @@ struct ChannelTable {
   bool inside_ucx = false;
   std::vector<std::shared_ptr<UcxConnection>> to_flush;
   bool shutting_down = false;
-  std::function<void()> on_empty;
 };
 
 class UcxConnection : public internal::Connection,
@@ -45,7 +43,7 @@ class UcxConnection : public internal::Connection,
   // itself.
   static std::shared_ptr<UcxConnection> Create(std::shared_ptr<EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
-                                               const std::shared_ptr<ChannelTable>& table,
+                                               const std::shared_ptr<ConnectionTable>& table,
                                                const std::string& own_text,
                                                const std::string& peer_text);
 
@@ -77,7 +75,7 @@ class UcxConnection : public internal::Connection,
   };
 
   UcxConnection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Worker> worker,
-                std::shared_ptr<ChannelTable> table, std::string description)
+                std::shared_ptr<ConnectionTable> table, std::string description)
       : loop_(std::move(loop)),
         worker_(std::move(worker)),
         table_(std::move(table)),
@@ -96,7 +94,7 @@ class UcxConnection : public internal::Connection,
 
   const std::shared_ptr<EventLoop> loop_;
   const std::shared_ptr<Worker> worker_;
-  const std::shared_ptr<ChannelTable> table_;
+  const std::shared_ptr<ConnectionTable> table_;
   const std::string description_;
   std::shared_ptr<internal::ConnectionEvents> events_;
   std::unique_ptr<Endpoint> endpoint_;

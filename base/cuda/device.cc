@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/cuda/device_lost.h"
+#include "base/cuda/module.h"
 #include "base/units.h"
 
 namespace longhaul::cuda {
@@ -62,6 +63,11 @@ StatusOr<Device> Device::Open(const DeviceTable* table, uint32_t index) {
                               kMinimumMajor, kMinimumMinor, device.Name(), major, minor);
   }
   return device;
+}
+
+StatusOr<Device> Device::Open(uint32_t index) {
+  LH_ASSIGN_OR_RETURN(const DeviceTable* const table, LoadModule(DefaultModulePath()));
+  return Open(table, index);
 }
 
 std::string Device::Name() const {

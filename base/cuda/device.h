@@ -1,8 +1,7 @@
 // One GPU. Every failure is a Status whose sentence names the device, what was tried and what a
 // person can do.
 //
-//   LH_ASSIGN_OR_RETURN(const DeviceTable* table, LoadModule(DefaultModulePath()));
-//   LH_ASSIGN_OR_RETURN(Device device, Device::Open(table, 0));
+//   LH_ASSIGN_OR_RETURN(Device device, Device::Open(0));
 //   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
 //
 // Cheap to copy; streams, buffers and events hold a copy. Any thread. Calls that touch the device
@@ -24,6 +23,8 @@ class Device {
   // Checks the driver, the index and the compute capability. `table` lives to the end of the
   // process. kFailedPrecondition, or kInvalidArgument for an index out of range.
   static StatusOr<Device> Open(const DeviceTable* table, uint32_t index);
+  // Loads the program's module first (module.h).
+  static StatusOr<Device> Open(uint32_t index);
 
   int index() const { return index_; }
   const DeviceInfo& info() const { return *info_; }

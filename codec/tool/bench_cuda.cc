@@ -12,7 +12,6 @@
 #include "base/cuda/device.h"
 #include "base/cuda/graph.h"
 #include "base/cuda/memory.h"
-#include "base/cuda/module.h"
 #include "base/cuda/stream.h"
 #include "codec/aqsgd/arithmetic.h"
 #include "codec/cuda/cuda_codec.h"
@@ -243,10 +242,8 @@ StatusOr<std::string> BenchCuda(const ToolOptions& options) {
   if (options.threads != 1 || !options.kernels.empty()) {
     return absl::InvalidArgumentError("--threads and --kernels are for --device cpu");
   }
-  LH_ASSIGN_OR_RETURN(const longhaul::cuda::DeviceTable* table,
-                      longhaul::cuda::LoadModule(longhaul::cuda::DefaultModulePath()));
   LH_ASSIGN_OR_RETURN(const longhaul::cuda::Device device,
-                      longhaul::cuda::Device::Open(table, CudaIndex(options.device).value_or(0)));
+                      longhaul::cuda::Device::Open(CudaIndex(options.device).value_or(0)));
   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create(options.codec));
   LH_ASSIGN_OR_RETURN(const Shape shape,
                       BenchShape(options.elements, options.samples, options.channels));

@@ -27,8 +27,6 @@
 // Errors before anything is sent: kInvalidArgument for impossible counts, dtypes and pointers;
 // kUnimplemented for a dtype or reduction that the communicator lacks. They do not end the group,
 // but the other ranks wait for the call: make it in another form, or abort.
-// kUnimplemented for a dtype or a reduction that a communicator does not have. They do not end the
-// group, but the other ranks wait for the call: whoever does not make it in another form aborts.
 #pragma once
 
 #include <cstddef>

@@ -34,32 +34,6 @@ struct WrittenFile {
   ShardFile shard;
 };
 
-class LocalShardStore final : public ShardStore {
- public:
-  explicit LocalShardStore(std::string root) : root_(std::move(root)) {}
-
-  StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
-                                         const StageSnapshot& snapshot) override;
-  StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
-                                              const ShardFile& file) override;
-  StatusOr<std::string> PathOf(const RunId& run, Step step, const std::string& name) const override;
-  Status Check(const RunId& run, Step step, const ShardFile& file) const override;
-  StatusOr<StageSnapshot> Read(const RunId& run, Step step,
-                               const std::vector<ShardFile>& files) const override;
-  StatusOr<std::optional<Step>> Oldest(const RunId& run) const override;
-  Status Drop(const RunId& run, Step step) override;
-  Status DropOthers(const RunId& run, const std::set<Step>& kept) override;
-  Status DropRun(const RunId& run) override;
-
- private:
-  // All steps with a folder on this disk, whole or not.
-  StatusOr<std::set<Step>> StepsOf(const RunId& run) const;
-  std::string Folder(const RunId& run, Step step) const {
-    return fmt::format("{}/{}/{}{:08}", root_, run.value(), kStepPrefix, step.value());
-  }
-  const std::string root_;
-};
-
 // Writes and syncs one file, still under its temporary name.
 StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run,
                                   const ShardOwner& owner, uint64_t step, std::string_view kind,
@@ -105,37 +79,6 @@ Status ExplainFullDisk(const Status& status, const std::string& folder,
       snapshot.step, folder, FormatBytes(static_cast<double>(bytes)), Message(status));
 }
 
-StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, const ShardOwner& owner,
-                                                        const StageSnapshot& snapshot) {
-  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  const std::string folder = Folder(run, Step(snapshot.step));
-  std::vector<WrittenFile> written;
-  const Status status = [&]() -> Status {
-    LH_RETURN_IF_ERROR(MakeDirectories(folder));
-    for (const auto& [kind, arrays] :
-         {std::pair(kParameters, &snapshot.parameters), std::pair(kOptimizer, &snapshot.moments),
-          std::pair(kTables, &snapshot.tables)}) {
-      if (kind == kTables && arrays->empty()) continue;
-      LH_ASSIGN_OR_RETURN(WrittenFile one,
-                          WriteArrays(folder, run, owner, snapshot.step, kind, *arrays));
-      written.push_back(std::move(one));
-    }
-    // All are on the disk now. A step that is written again keeps its old files up to this point.
-    for (const WrittenFile& one : written) LH_RETURN_IF_ERROR(one.file->Publish());
-    // The entries of both folders in their parents may be new and must survive a power cut, too.
-    LH_RETURN_IF_ERROR(SyncPath(fmt::format("{}/{}", root_, run.value())));
-    return SyncPath(root_);
-  }();
-  std::vector<ShardFile> shards;
-  shards.reserve(written.size());
-  for (const WrittenFile& one : written) shards.push_back(one.shard);
-  written.clear();  // Takes unpublished files away.
-  if (status.ok()) return shards;
-  std::error_code ignored;
-  fs::remove(folder, ignored);  // Where it is empty.
-  return ExplainFullDisk(status, folder, snapshot);
-}
-
 class LocalShardWriter final : public ShardWriter {
  public:
   LocalShardWriter(std::unique_ptr<PendingFile> pending, ShardFile file,
@@ -166,16 +109,6 @@ class LocalShardWriter final : public ShardWriter {
   const std::vector<std::string> folders_;  // whose own names may be new
   Sha256 hash_;
 };
-
-StatusOr<std::unique_ptr<ShardWriter>> LocalShardStore::Take(const RunId& run, Step step,
-                                                             const ShardFile& file) {
-  LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
-  LH_RETURN_IF_ERROR(MakeDirectories(Folder(run, step)));
-  LH_ASSIGN_OR_RETURN(std::unique_ptr<PendingFile> pending, PendingFile::Create(path));
-  return std::make_unique<LocalShardWriter>(
-      std::move(pending), file,
-      std::vector<std::string>{fmt::format("{}/{}", root_, run.value()), root_});
-}
 
 // Checks size and hash by reading, not through a mapping: a mapped page that the disk cannot give
 // back ends the process.
@@ -217,114 +150,10 @@ StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step 
   return contents;
 }
 
-StatusOr<std::string> LocalShardStore::PathOf(const RunId& run, Step step,
-                                              const std::string& name) const {
-  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  LH_RETURN_IF_ERROR(CheckFileName("a shard's name", name));
-  return Folder(run, step) + "/" + name;
-}
-
-Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file) const {
-  LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
-  const Status status = CheckFile(path, file);
-  if (!absl::IsNotFound(status)) return status;
-  // With the run's folder gone too, a disk that is not mounted is likelier than a deleted file.
-  const std::string folder = fmt::format("{}/{}", root_, run.value());
-  std::error_code error;
-  if (fs::exists(folder, error)) return status;
-  return Unavailable("the folder {} is not there; is its disk mounted?", folder);
-}
-
 // True if shapes and all bits of the values are equal.
 bool IsSame(const NamedArray& one, const NamedArray& other) {
   return one.shape == other.shape && std::ranges::equal(std::as_bytes(std::span(one.values)),
                                                         std::as_bytes(std::span(other.values)));
-}
-
-StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
-                                              const std::vector<ShardFile>& files) const {
-  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  StageSnapshot snapshot;
-  snapshot.step = step.value();
-  std::set<std::string> names;
-  for (const ShardFile& file : files) {
-    LH_ASSIGN_OR_RETURN(std::string path, PathOf(run, step, file.name));
-    if (!file.path.empty()) path = file.path;
-    LH_ASSIGN_OR_RETURN(Safetensors contents, ReadShard(path, run, step, file));
-    const std::string& kind = contents.metadata["kind"];
-    if (kind != kParameters && kind != kOptimizer && kind != kTables) {
-      return FailedPrecondition("{}: expected kind {}, {} or {}, it has '{}'", path, kParameters,
-                                kOptimizer, kTables, kind);
-    }
-    auto& arrays = kind == kParameters  ? snapshot.parameters
-                   : kind == kOptimizer ? snapshot.moments
-                                        : snapshot.tables;
-    for (NamedArray& array : contents.arrays) {
-      if (names.insert(array.name).second) {
-        arrays.push_back(std::move(array));
-        continue;
-      }
-      // A tied model's matrix, which two stages hold.
-      const auto other =
-          std::ranges::find_if(arrays, [&](const auto& one) { return one.name == array.name; });
-      if (other == arrays.end() || !IsSame(*other, array)) {
-        return FailedPrecondition(
-            "{}: {} stands in another file of this checkpoint, too, with other values", path,
-            array.name);
-      }
-    }
-  }
-  return snapshot;
-}
-
-StatusOr<std::set<Step>> LocalShardStore::StepsOf(const RunId& run) const {
-  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  std::set<Step> steps;
-  std::error_code error;
-  const std::string folder = fmt::format("{}/{}", root_, run.value());
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    uint64_t step = 0;
-    const char* const last = name.data() + name.size();
-    if (!name.starts_with(kStepPrefix)) continue;
-    const auto [parsed, problem] = std::from_chars(name.data() + kStepPrefix.size(), last, step);
-    if (problem == std::errc() && parsed == last) steps.insert(Step(step));
-  }
-  if (!error || error == std::errc::no_such_file_or_directory) return steps;
-  return FromErrno(fmt::format("cannot list {}", folder), error.value());
-}
-
-StatusOr<std::optional<Step>> LocalShardStore::Oldest(const RunId& run) const {
-  LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
-  return steps.empty() ? std::nullopt : std::optional(*steps.begin());
-}
-
-Status LocalShardStore::DropOthers(const RunId& run, const std::set<Step>& kept) {
-  if (kept.empty()) return absl::OkStatus();
-  LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
-  for (const Step step : steps) {
-    // Newer ones stay: they may be shards of a checkpoint that is not complete yet.
-    if (step < *kept.rbegin() && !kept.contains(step)) LH_RETURN_IF_ERROR(Drop(run, step));
-  }
-  return absl::OkStatus();
-}
-
-Status LocalShardStore::DropRun(const RunId& run) {
-  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  const std::string folder = fmt::format("{}/{}", root_, run.value());
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (!error) return absl::OkStatus();
-  return FromErrno(fmt::format("cannot delete the checkpoints {}", folder), error.value());
-}
-
-Status LocalShardStore::Drop(const RunId& run, Step step) {
-  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  const std::string folder = Folder(run, step);
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (!error) return absl::OkStatus();
-  return FromErrno(fmt::format("cannot delete the checkpoint {}", folder), error.value());
 }
 
 // Deletes unpublished files of a killed process. They cost only room, so errors are ignored.
@@ -339,6 +168,154 @@ void DeleteLeftovers(const std::string& root) {
   }
   for (const fs::path& path : leftovers) fs::remove(path, error);
 }
+
+class LocalShardStore final : public ShardStore {
+ public:
+  explicit LocalShardStore(std::string root) : root_(std::move(root)) {}
+
+  StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
+                                         const StageSnapshot& snapshot) override {
+    LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+    const std::string folder = Folder(run, Step(snapshot.step));
+    std::vector<WrittenFile> written;
+    const Status status = [&]() -> Status {
+      LH_RETURN_IF_ERROR(MakeDirectories(folder));
+      for (const auto& [kind, arrays] :
+           {std::pair(kParameters, &snapshot.parameters), std::pair(kOptimizer, &snapshot.moments),
+            std::pair(kTables, &snapshot.tables)}) {
+        if (kind == kTables && arrays->empty()) continue;
+        LH_ASSIGN_OR_RETURN(WrittenFile one,
+                            WriteArrays(folder, run, owner, snapshot.step, kind, *arrays));
+        written.push_back(std::move(one));
+      }
+      // All are on the disk now. A step that is written again keeps its old files up to this point.
+      for (const WrittenFile& one : written) LH_RETURN_IF_ERROR(one.file->Publish());
+      // The entries of both folders in their parents may be new and must survive a power cut, too.
+      LH_RETURN_IF_ERROR(SyncPath(fmt::format("{}/{}", root_, run.value())));
+      return SyncPath(root_);
+    }();
+    std::vector<ShardFile> shards;
+    shards.reserve(written.size());
+    for (const WrittenFile& one : written) shards.push_back(one.shard);
+    written.clear();  // Takes unpublished files away.
+    if (status.ok()) return shards;
+    std::error_code ignored;
+    fs::remove(folder, ignored);  // Where it is empty.
+    return ExplainFullDisk(status, folder, snapshot);
+  }
+  StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
+                                              const ShardFile& file) override {
+    LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
+    LH_RETURN_IF_ERROR(MakeDirectories(Folder(run, step)));
+    LH_ASSIGN_OR_RETURN(std::unique_ptr<PendingFile> pending, PendingFile::Create(path));
+    return std::make_unique<LocalShardWriter>(
+        std::move(pending), file,
+        std::vector<std::string>{fmt::format("{}/{}", root_, run.value()), root_});
+  }
+  StatusOr<std::string> PathOf(const RunId& run, Step step,
+                               const std::string& name) const override {
+    LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+    LH_RETURN_IF_ERROR(CheckFileName("a shard's name", name));
+    return Folder(run, step) + "/" + name;
+  }
+  Status Check(const RunId& run, Step step, const ShardFile& file) const override {
+    LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
+    const Status status = CheckFile(path, file);
+    if (!absl::IsNotFound(status)) return status;
+    // With the run's folder gone too, a disk that is not mounted is likelier than a deleted file.
+    const std::string folder = fmt::format("{}/{}", root_, run.value());
+    std::error_code error;
+    if (fs::exists(folder, error)) return status;
+    return Unavailable("the folder {} is not there; is its disk mounted?", folder);
+  }
+  StatusOr<StageSnapshot> Read(const RunId& run, Step step,
+                               const std::vector<ShardFile>& files) const override {
+    LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+    StageSnapshot snapshot;
+    snapshot.step = step.value();
+    std::set<std::string> names;
+    for (const ShardFile& file : files) {
+      LH_ASSIGN_OR_RETURN(std::string path, PathOf(run, step, file.name));
+      if (!file.path.empty()) path = file.path;
+      LH_ASSIGN_OR_RETURN(Safetensors contents, ReadShard(path, run, step, file));
+      const std::string& kind = contents.metadata["kind"];
+      if (kind != kParameters && kind != kOptimizer && kind != kTables) {
+        return FailedPrecondition("{}: expected kind {}, {} or {}, it has '{}'", path, kParameters,
+                                  kOptimizer, kTables, kind);
+      }
+      auto& arrays = kind == kParameters  ? snapshot.parameters
+                     : kind == kOptimizer ? snapshot.moments
+                                          : snapshot.tables;
+      for (NamedArray& array : contents.arrays) {
+        if (names.insert(array.name).second) {
+          arrays.push_back(std::move(array));
+          continue;
+        }
+        // A tied model's matrix, which two stages hold.
+        const auto other =
+            std::ranges::find_if(arrays, [&](const auto& one) { return one.name == array.name; });
+        if (other == arrays.end() || !IsSame(*other, array)) {
+          return FailedPrecondition(
+              "{}: {} stands in another file of this checkpoint, too, with other values", path,
+              array.name);
+        }
+      }
+    }
+    return snapshot;
+  }
+  StatusOr<std::optional<Step>> Oldest(const RunId& run) const override {
+    LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
+    return steps.empty() ? std::nullopt : std::optional(*steps.begin());
+  }
+  Status Drop(const RunId& run, Step step) override {
+    LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+    const std::string folder = Folder(run, step);
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (!error) return absl::OkStatus();
+    return FromErrno(fmt::format("cannot delete the checkpoint {}", folder), error.value());
+  }
+  Status DropOthers(const RunId& run, const std::set<Step>& kept) override {
+    if (kept.empty()) return absl::OkStatus();
+    LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
+    for (const Step step : steps) {
+      // Newer ones stay: they may be shards of a checkpoint that is not complete yet.
+      if (step < *kept.rbegin() && !kept.contains(step)) LH_RETURN_IF_ERROR(Drop(run, step));
+    }
+    return absl::OkStatus();
+  }
+  Status DropRun(const RunId& run) override {
+    LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+    const std::string folder = fmt::format("{}/{}", root_, run.value());
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (!error) return absl::OkStatus();
+    return FromErrno(fmt::format("cannot delete the checkpoints {}", folder), error.value());
+  }
+
+ private:
+  // All steps with a folder on this disk, whole or not.
+  StatusOr<std::set<Step>> StepsOf(const RunId& run) const {
+    LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+    std::set<Step> steps;
+    std::error_code error;
+    const std::string folder = fmt::format("{}/{}", root_, run.value());
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      uint64_t step = 0;
+      const char* const last = name.data() + name.size();
+      if (!name.starts_with(kStepPrefix)) continue;
+      const auto [parsed, problem] = std::from_chars(name.data() + kStepPrefix.size(), last, step);
+      if (problem == std::errc() && parsed == last) steps.insert(Step(step));
+    }
+    if (!error || error == std::errc::no_such_file_or_directory) return steps;
+    return FromErrno(fmt::format("cannot list {}", folder), error.value());
+  }
+  std::string Folder(const RunId& run, Step step) const {
+    return fmt::format("{}/{}/{}{:08}", root_, run.value(), kStepPrefix, step.value());
+  }
+  const std::string root_;
+};
 
 }  // namespace
 

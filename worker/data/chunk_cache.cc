@@ -43,7 +43,7 @@ StatusOr<SharedChunk> ChunkCache::Get(const ChunkId& id, const std::function<boo
   while (true) {
     const auto it = entries_.find(id);
     if (it == entries_.end()) break;
-    if (it->second.state == State::kThere) {
+    if (it->second.chunk) {
       it->second.last_used = ++uses_;
       return it->second.chunk;
     }
@@ -129,7 +129,6 @@ StatusOr<SharedChunk> ChunkCache::Store(const ChunkId& id, StatusOr<std::vector<
   bytes_ += bytes->size();
   Entry& entry = entries_[id];
   entry.chunk = std::make_shared<const std::vector<std::byte>>(*std::move(bytes));
-  entry.state = State::kThere;
   entry.last_used = ++uses_;
   return entry.chunk;
 }
@@ -138,7 +137,7 @@ void ChunkCache::MakeRoom(uint64_t bytes) {
   while (bytes_ > 0 && bytes_ + bytes > limit_bytes_) {
     auto oldest = entries_.end();
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-      if (it->second.state != State::kThere) continue;
+      if (!it->second.chunk) continue;
       if (oldest == entries_.end() || it->second.last_used < oldest->second.last_used) oldest = it;
     }
     if (oldest == entries_.end()) return;

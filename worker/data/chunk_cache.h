@@ -58,10 +58,8 @@ class ChunkCache {
   uint64_t bytes() const;
 
  private:
-  enum class State : uint8_t { kFetching, kThere };
   struct Entry {
-    State state = State::kFetching;
-    SharedChunk chunk;
+    SharedChunk chunk;  // null: it is being fetched
     uint64_t last_used = 0;
   };
   void FetchAhead();
@@ -80,7 +78,6 @@ class ChunkCache {
   uint64_t bytes_ = 0;    // of cached chunks
   uint64_t largest_ = 0;  // largest chunk so far: the room to reserve for another
   uint64_t uses_ = 0;
-  uint32_t fetching_ahead_ = 0;
   bool closing_ = false;
   std::vector<std::thread> threads_;
 };

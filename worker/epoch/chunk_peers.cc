@@ -73,14 +73,90 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
   const CellId& cell() const { return pair_.peer; }
   std::string name() const { return ToString(pair_.peer); }
 
-  void Begin(const ChunkPeersOptions& options);
-  void Serve(const std::shared_ptr<SetChunks>& chunks);
+  void Begin(const ChunkPeersOptions& options) {
+    opening_ = pair_.ways.size();
+    const Deadline deadline = Deadline::After(kOpenLimit);
+    const transport::LinkOptions link{.heartbeat_interval = kHeartbeat,
+                                      .suspect_after = kSuspectAfter,
+                                      .peer_timeout = options.peer_timeout,
+                                      .credits = 2 * kPiecesUnderWay,
+                                      .sealed = options.sealed};
+    for (size_t i = 0; i < pair_.ways.size(); ++i) {
+      const auto handler = std::make_shared<Way>(shared_from_this(), i);
+      const auto opened = [self = shared_from_this(), i](StatusOr<std::shared_ptr<Link>> open) {
+        self->OnOpened(i, std::move(open));
+      };
+      const ChunkPair::Way& way = pair_.ways[i];
+      if (way.dials) {
+        transport_->Dial(way.addresses, KeyOf(i), options.link_secret, handler, link, deadline,
+                         opened);
+      } else {
+        transport_->Expect(KeyOf(i), options.link_secret, handler, link, deadline, opened);
+      }
+    }
+    thread_ = std::thread([this] { Answer(); });
+  }
+  void Serve(const std::shared_ptr<SetChunks>& chunks) {
+    const std::lock_guard lock(mutex_);
+    chunks_ = chunks;
+    changed_.notify_all();
+  }
   // As ChunkPeers'.
   StatusOr<Bytes> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
-                        const ChunkGivenUp& given_up);
-  void Readdress(const std::vector<std::string>& addresses);
-  void GiveUp();
-  void Close();
+                        const ChunkGivenUp& given_up) {
+    std::unique_lock lock(mutex_);
+    LH_ASSIGN_OR_RETURN(const uint32_t request, BeginRequest(lock, id, bytes, given_up));
+    lock.unlock();
+    Say(Lane::kControl,
+        wire::EncodeChunkWord(wire::ChunkAsk{.request = request,
+                                             .validation = id.text == Text::kValidation,
+                                             .mask = id.mask,
+                                             .source = id.source,
+                                             .shard = id.shard,
+                                             .chunk = id.chunk}));
+    lock.lock();
+    const Status answered = Await(lock, request, given_up);
+    const bool not_here =
+        answered.ok() && requests_.StateOf(request) == ChunkRequests::State::kNotHere;
+    Bytes chunk = requests_.End(request);
+    if (not_here) not_there_.insert(id.source);
+    lock.unlock();
+    if (absl::IsDeadlineExceeded(answered)) {
+      LogWarning("run {}: {} gave no part of a chunk for {}; it is not asked for {}", run_.value(),
+                 name(), longhaul::FormatDuration(silence_), longhaul::FormatDuration(kSilentFor));
+    }
+    LH_RETURN_IF_ERROR(answered);
+    if (not_here) return absl::NotFoundError("it does not have the chunk");
+    if (HasHash(chunk, sha256)) return chunk;
+    Break("it sent other bytes than the list of the data sets says");
+    return absl::DataLossError("it sent other bytes");
+  }
+  void Readdress(const std::vector<std::string>& addresses) {
+    for (size_t i = 0; i < pair_.ways.size(); ++i) {
+      if (pair_.ways[i].dials) transport_->Readdress(KeyOf(i), addresses);
+    }
+  }
+  void GiveUp() {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+    changed_.notify_all();
+  }
+  void Close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      asks_.clear();
+      changed_.notify_all();
+    }
+    for (size_t i = 0; i < pair_.ways.size(); ++i) transport_->Cancel(KeyOf(i));
+    for (const auto& link : TakeLinks()) {
+      if (link) link->Close(Deadline::After(kCloseLimit));
+    }
+    // Joined without the lock, which the thread needs to end.
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard lock(mutex_);
+    chunks_.reset();
+  }
 
  private:
   // One link's events.
@@ -103,28 +179,206 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     // A key of its own, so that it cannot meet a link of the run.
     return {RunId(fmt::format("chunks:{}", run_.value())), epoch_, pair_.ways[way].number};
   }
-  void OnOpened(size_t way, StatusOr<std::shared_ptr<Link>> link);
-  void OnClosed(size_t way, const Status& reason);
-  void OnFrame(Lane lane, std::span<const std::byte> payload);
-  Status Take(Lane lane, std::span<const std::byte> payload);  // locked
+  void OnOpened(size_t way, StatusOr<std::shared_ptr<Link>> link) {
+    std::unique_lock lock(mutex_);
+    --opening_;
+    changed_.notify_all();
+    if (!link.ok()) {
+      const bool last = opening_ == 0 && OpenLink() == nullptr && !closing_;
+      lock.unlock();
+      if (last) {
+        LogInfo("run {}: no link for chunks of data sets with {} on worker {}: {}", run_.value(),
+                name(), pair_.peer_worker, Message(link.status()));
+      }
+      return;
+    }
+    // A link that opens after Close or Break must not stay open.
+    if (!closing_ && !broken_) {
+      links_[way] = *std::move(link);
+      return;
+    }
+    lock.unlock();
+    (*link)->Close(Deadline::After(absl::ZeroDuration()));
+  }
+  void OnClosed(size_t way, const Status& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      links_[way].reset();
+      changed_.notify_all();
+      if (closing_ || broken_ || OpenLink() != nullptr) return;
+      asks_.clear();
+    }
+    LogInfo("run {}: the link for chunks of data sets with {} has ended: {}", run_.value(), name(),
+            Message(reason));
+  }
+  void OnFrame(Lane lane, std::span<const std::byte> payload) {
+    Status taken;
+    {
+      const std::lock_guard lock(mutex_);
+      if (closing_ || broken_) return;
+      taken = Take(lane, payload);
+      changed_.notify_all();
+    }
+    if (!taken.ok()) Break(std::string(Message(taken)));
+  }
+  // With the lock held.
+  Status Take(Lane lane, std::span<const std::byte> payload) {
+    if (lane == Lane::kBulk) {
+      LH_ASSIGN_OR_RETURN(const wire::ChunkPiece piece, wire::DecodeChunkPiece(payload));
+      return requests_.Take(piece.request, piece.bytes);
+    }
+    LH_ASSIGN_OR_RETURN(const wire::ChunkWord word, wire::DecodeChunkWord(payload));
+    if (const auto* not_here = std::get_if<wire::ChunkNotHere>(&word)) {
+      return requests_.TakeNotHere(not_here->request);
+    }
+    // The one being answered counts as well: it has left asks_.
+    if (asks_.size() + (answering_ ? 1 : 0) == kMostAsks) {
+      return InvalidArgument("expected at most {} asks at a time, and more came", kMostAsks);
+    }
+    asks_.push_back(std::get<wire::ChunkAsk>(word));
+    return absl::OkStatus();
+  }
   // The peer broke the protocol: it is neither asked nor answered any more.
-  void Break(const std::string& how);
-  std::shared_ptr<Link> OpenLink() const;  // locked; null: there is none
-  std::vector<std::shared_ptr<Link>> TakeLinks();
+  void Break(const std::string& how) {
+    {
+      const std::lock_guard lock(mutex_);
+      broken_ = true;
+      asks_.clear();
+      changed_.notify_all();
+    }
+    LogAboutPeer(LogLevel::kWarn, pair_.peer_worker,
+                 fmt::format("run {}: {} on worker {} is asked for chunks of data sets no more in "
+                             "this epoch: {}",
+                             run_.value(), name(), pair_.peer_worker, how));
+    for (const auto& link : TakeLinks()) {
+      if (link) link->Close(Deadline::After(absl::ZeroDuration()));
+    }
+  }
+  // With the lock held. Null: there is none.
+  std::shared_ptr<Link> OpenLink() const {
+    const auto open =
+        std::ranges::find_if(links_, [](const auto& link) { return link != nullptr; });
+    return open == links_.end() ? nullptr : *open;
+  }
+  std::vector<std::shared_ptr<Link>> TakeLinks() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(links_, std::vector<std::shared_ptr<Link>>(pair_.ways.size()));
+  }
   bool NobodyWaits() const {
     const std::lock_guard lock(mutex_);
     return closing_ || OpenLink() == nullptr;
   }
 
   StatusOr<uint32_t> BeginRequest(std::unique_lock<std::mutex>& lock, const ChunkId& id,
-                                  uint64_t bytes, const ChunkGivenUp& given_up);
+                                  uint64_t bytes, const ChunkGivenUp& given_up) {
+    if (!opens_until_) opens_until_ = Now() + kOpenPatience;
+    while (OpenLink() == nullptr && opening_ > 0 && Now() < *opens_until_) {
+      if (closing_ || given_up_ || broken_) break;
+      changed_.wait_for(lock, kLook);
+      // Without the lock: given_up is the caller's code.
+      lock.unlock();
+      const bool unwanted = given_up();
+      lock.lock();
+      if (unwanted) return absl::CancelledError("the chunk is not wanted any more");
+    }
+    if (closing_ || given_up_ || broken_ || OpenLink() == nullptr) {
+      return absl::UnavailableError("there is no link");
+    }
+    if (Now() < silent_until_) return absl::UnavailableError("it was silent");
+    if (not_there_.contains(id.source))
+      return absl::NotFoundError("it does not have that data set");
+    if (requests_.open() == kMostAsks) return absl::UnavailableError("it is asked enough");
+    return requests_.Begin(bytes);
+  }
   // Until the request is answered; locked.
-  Status Await(std::unique_lock<std::mutex>& lock, uint32_t request, const ChunkGivenUp& given_up);
+  Status Await(std::unique_lock<std::mutex>& lock, uint32_t request, const ChunkGivenUp& given_up) {
+    uint64_t got = 0;
+    MonoTime heard = Now();
+    while (requests_.StateOf(request) == ChunkRequests::State::kComing) {
+      if (closing_ || given_up_ || broken_ || OpenLink() == nullptr) {
+        return absl::UnavailableError("the link is closed");
+      }
+      if (requests_.BytesOf(request) > got) heard = Now();
+      got = requests_.BytesOf(request);
+      if (Now() - heard >= silence_) {
+        silent_until_ = Now() + kSilentFor;
+        return absl::DeadlineExceededError("it is silent");
+      }
+      changed_.wait_for(lock, kLook);
+      lock.unlock();
+      const bool unwanted = given_up();
+      lock.lock();
+      if (unwanted) return absl::CancelledError("the chunk is not wanted any more");
+    }
+    return absl::OkStatus();
+  }
 
-  void Answer();  // the thread
-  void AnswerOne(const wire::ChunkAsk& ask, SetChunks& chunks);
-  void SendPieces(uint32_t request, const SharedChunk& chunk);
-  void Say(Lane lane, std::string text);
+  // The thread.
+  void Answer() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return closing_ || (!asks_.empty() && chunks_ != nullptr); });
+      if (closing_) return;
+      const wire::ChunkAsk ask = asks_.front();
+      asks_.pop_front();
+      answering_ = true;
+      const std::shared_ptr<SetChunks> chunks = chunks_;
+      lock.unlock();
+      AnswerOne(ask, *chunks);
+      lock.lock();
+      answering_ = false;
+    }
+  }
+  void AnswerOne(const wire::ChunkAsk& ask, SetChunks& chunks) {
+    const StatusOr<SharedChunk> chunk =
+        chunks.Give(IdOf(ask), pair_.fetches_for, [this] { return NobodyWaits(); });
+    if (chunk.ok()) {
+      SendPieces(ask.request, *chunk);
+    } else {
+      Say(Lane::kControl, wire::EncodeChunkWord(wire::ChunkNotHere{ask.request}));
+    }
+  }
+  void SendPieces(uint32_t request, const SharedChunk& chunk) {
+    const LinePace pace{.bits_per_second = pair_.bits_per_second, .share = kShare};
+    const size_t piece_bytes = std::min(
+        pace.PieceBytes(), transport::kMaxFramePayloadBytes - wire::kChunkPieceHeaderBytes);
+    const auto header = std::make_shared<const std::string>(wire::EncodeChunkPieceHeader(request));
+    MonoTime last;  // when a piece was last sent
+    for (size_t at = 0; at < chunk->size(); at += piece_bytes) {
+      const auto piece = std::span(*chunk).subspan(at, std::min(piece_bytes, chunk->size() - at));
+      // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
+      absl::SleepFor(pace.LineTime(piece.size()) - (Now() - last));
+      traffic_->AwaitQuiet(Now() + pace.PatienceFor(piece.size()));
+      last = Now();
+      std::shared_ptr<Link> link;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] {
+          return closing_ || OpenLink() == nullptr || under_way_ < kPiecesUnderWay;
+        });
+        link = closing_ ? nullptr : OpenLink();
+        if (!link) return;
+        ++under_way_;
+      }
+      const auto taken = [self = shared_from_this(), header, chunk](const Status&) {
+        const std::lock_guard lock(self->mutex_);
+        --self->under_way_;
+        self->changed_.notify_all();
+      };
+      link->Send(Lane::kBulk, {.header = std::as_bytes(std::span(*header)), .body = piece}, taken);
+    }
+  }
+  void Say(Lane lane, std::string text) {
+    std::shared_ptr<Link> link;
+    {
+      const std::lock_guard lock(mutex_);
+      link = OpenLink();
+    }
+    if (!link) return;
+    const auto owned = std::make_shared<const std::string>(std::move(text));
+    link->Send(lane, {.header = {}, .body = std::as_bytes(std::span(*owned))},
+               [owned](const Status&) {});
+  }
 
   const ChunkPair pair_;
   const RunId run_;
@@ -150,303 +404,6 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
   uint32_t under_way_ = 0;
   std::thread thread_;
 };
-
-void ChunkPeers::Peer::Begin(const ChunkPeersOptions& options) {
-  opening_ = pair_.ways.size();
-  const Deadline deadline = Deadline::After(kOpenLimit);
-  const transport::LinkOptions link{.heartbeat_interval = kHeartbeat,
-                                    .suspect_after = kSuspectAfter,
-                                    .peer_timeout = options.peer_timeout,
-                                    .credits = 2 * kPiecesUnderWay,
-                                    .sealed = options.sealed};
-  for (size_t i = 0; i < pair_.ways.size(); ++i) {
-    const auto handler = std::make_shared<Way>(shared_from_this(), i);
-    const auto opened = [self = shared_from_this(), i](StatusOr<std::shared_ptr<Link>> open) {
-      self->OnOpened(i, std::move(open));
-    };
-    const ChunkPair::Way& way = pair_.ways[i];
-    if (way.dials) {
-      transport_->Dial(way.addresses, KeyOf(i), options.link_secret, handler, link, deadline,
-                       opened);
-    } else {
-      transport_->Expect(KeyOf(i), options.link_secret, handler, link, deadline, opened);
-    }
-  }
-  thread_ = std::thread([this] { Answer(); });
-}
-
-void ChunkPeers::Peer::OnOpened(size_t way, StatusOr<std::shared_ptr<Link>> link) {
-  std::unique_lock lock(mutex_);
-  --opening_;
-  changed_.notify_all();
-  if (!link.ok()) {
-    const bool last = opening_ == 0 && OpenLink() == nullptr && !closing_;
-    lock.unlock();
-    if (last) {
-      LogInfo("run {}: no link for chunks of data sets with {} on worker {}: {}", run_.value(),
-              name(), pair_.peer_worker, Message(link.status()));
-    }
-    return;
-  }
-  // A link that opens after Close or Break must not stay open.
-  if (!closing_ && !broken_) {
-    links_[way] = *std::move(link);
-    return;
-  }
-  lock.unlock();
-  (*link)->Close(Deadline::After(absl::ZeroDuration()));
-}
-
-void ChunkPeers::Peer::OnClosed(size_t way, const Status& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    links_[way].reset();
-    changed_.notify_all();
-    if (closing_ || broken_ || OpenLink() != nullptr) return;
-    asks_.clear();
-  }
-  LogInfo("run {}: the link for chunks of data sets with {} has ended: {}", run_.value(), name(),
-          Message(reason));
-}
-
-std::shared_ptr<Link> ChunkPeers::Peer::OpenLink() const {
-  const auto open = std::ranges::find_if(links_, [](const auto& link) { return link != nullptr; });
-  return open == links_.end() ? nullptr : *open;
-}
-
-std::vector<std::shared_ptr<Link>> ChunkPeers::Peer::TakeLinks() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(links_, std::vector<std::shared_ptr<Link>>(pair_.ways.size()));
-}
-
-void ChunkPeers::Peer::OnFrame(Lane lane, std::span<const std::byte> payload) {
-  Status taken;
-  {
-    const std::lock_guard lock(mutex_);
-    if (closing_ || broken_) return;
-    taken = Take(lane, payload);
-    changed_.notify_all();
-  }
-  if (!taken.ok()) Break(std::string(Message(taken)));
-}
-
-Status ChunkPeers::Peer::Take(Lane lane, std::span<const std::byte> payload) {
-  if (lane == Lane::kBulk) {
-    LH_ASSIGN_OR_RETURN(const wire::ChunkPiece piece, wire::DecodeChunkPiece(payload));
-    return requests_.Take(piece.request, piece.bytes);
-  }
-  LH_ASSIGN_OR_RETURN(const wire::ChunkWord word, wire::DecodeChunkWord(payload));
-  if (const auto* not_here = std::get_if<wire::ChunkNotHere>(&word)) {
-    return requests_.TakeNotHere(not_here->request);
-  }
-  // The one being answered counts as well: it has left asks_.
-  if (asks_.size() + (answering_ ? 1 : 0) == kMostAsks) {
-    return InvalidArgument("expected at most {} asks at a time, and more came", kMostAsks);
-  }
-  asks_.push_back(std::get<wire::ChunkAsk>(word));
-  return absl::OkStatus();
-}
-
-void ChunkPeers::Peer::Break(const std::string& how) {
-  {
-    const std::lock_guard lock(mutex_);
-    broken_ = true;
-    asks_.clear();
-    changed_.notify_all();
-  }
-  LogAboutPeer(LogLevel::kWarn, pair_.peer_worker,
-               fmt::format("run {}: {} on worker {} is asked for chunks of data sets no more in "
-                           "this epoch: {}",
-                           run_.value(), name(), pair_.peer_worker, how));
-  for (const auto& link : TakeLinks()) {
-    if (link) link->Close(Deadline::After(absl::ZeroDuration()));
-  }
-}
-
-// ---- This side asks ----------------------------------------------------------------
-
-StatusOr<uint32_t> ChunkPeers::Peer::BeginRequest(std::unique_lock<std::mutex>& lock,
-                                                  const ChunkId& id, uint64_t bytes,
-                                                  const ChunkGivenUp& given_up) {
-  if (!opens_until_) opens_until_ = Now() + kOpenPatience;
-  while (OpenLink() == nullptr && opening_ > 0 && Now() < *opens_until_) {
-    if (closing_ || given_up_ || broken_) break;
-    changed_.wait_for(lock, kLook);
-    // Without the lock: given_up is the caller's code.
-    lock.unlock();
-    const bool unwanted = given_up();
-    lock.lock();
-    if (unwanted) return absl::CancelledError("the chunk is not wanted any more");
-  }
-  if (closing_ || given_up_ || broken_ || OpenLink() == nullptr) {
-    return absl::UnavailableError("there is no link");
-  }
-  if (Now() < silent_until_) return absl::UnavailableError("it was silent");
-  if (not_there_.contains(id.source)) return absl::NotFoundError("it does not have that data set");
-  if (requests_.open() == kMostAsks) return absl::UnavailableError("it is asked enough");
-  return requests_.Begin(bytes);
-}
-
-Status ChunkPeers::Peer::Await(std::unique_lock<std::mutex>& lock, uint32_t request,
-                               const ChunkGivenUp& given_up) {
-  uint64_t got = 0;
-  MonoTime heard = Now();
-  while (requests_.StateOf(request) == ChunkRequests::State::kComing) {
-    if (closing_ || given_up_ || broken_ || OpenLink() == nullptr) {
-      return absl::UnavailableError("the link is closed");
-    }
-    if (requests_.BytesOf(request) > got) heard = Now();
-    got = requests_.BytesOf(request);
-    if (Now() - heard >= silence_) {
-      silent_until_ = Now() + kSilentFor;
-      return absl::DeadlineExceededError("it is silent");
-    }
-    changed_.wait_for(lock, kLook);
-    lock.unlock();
-    const bool unwanted = given_up();
-    lock.lock();
-    if (unwanted) return absl::CancelledError("the chunk is not wanted any more");
-  }
-  return absl::OkStatus();
-}
-
-StatusOr<Bytes> ChunkPeers::Peer::Fetch(const ChunkId& id, uint64_t bytes,
-                                        const std::string& sha256, const ChunkGivenUp& given_up) {
-  std::unique_lock lock(mutex_);
-  LH_ASSIGN_OR_RETURN(const uint32_t request, BeginRequest(lock, id, bytes, given_up));
-  lock.unlock();
-  Say(Lane::kControl,
-      wire::EncodeChunkWord(wire::ChunkAsk{.request = request,
-                                           .validation = id.text == Text::kValidation,
-                                           .mask = id.mask,
-                                           .source = id.source,
-                                           .shard = id.shard,
-                                           .chunk = id.chunk}));
-  lock.lock();
-  const Status answered = Await(lock, request, given_up);
-  const bool not_here =
-      answered.ok() && requests_.StateOf(request) == ChunkRequests::State::kNotHere;
-  Bytes chunk = requests_.End(request);
-  if (not_here) not_there_.insert(id.source);
-  lock.unlock();
-  if (absl::IsDeadlineExceeded(answered)) {
-    LogWarning("run {}: {} gave no part of a chunk for {}; it is not asked for {}", run_.value(),
-               name(), longhaul::FormatDuration(silence_), longhaul::FormatDuration(kSilentFor));
-  }
-  LH_RETURN_IF_ERROR(answered);
-  if (not_here) return absl::NotFoundError("it does not have the chunk");
-  if (HasHash(chunk, sha256)) return chunk;
-  Break("it sent other bytes than the list of the data sets says");
-  return absl::DataLossError("it sent other bytes");
-}
-
-// ---- The other side asks -----------------------------------------------------------
-
-void ChunkPeers::Peer::Say(Lane lane, std::string text) {
-  std::shared_ptr<Link> link;
-  {
-    const std::lock_guard lock(mutex_);
-    link = OpenLink();
-  }
-  if (!link) return;
-  const auto owned = std::make_shared<const std::string>(std::move(text));
-  link->Send(lane, {.header = {}, .body = std::as_bytes(std::span(*owned))},
-             [owned](const Status&) {});
-}
-
-void ChunkPeers::Peer::Answer() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return closing_ || (!asks_.empty() && chunks_ != nullptr); });
-    if (closing_) return;
-    const wire::ChunkAsk ask = asks_.front();
-    asks_.pop_front();
-    answering_ = true;
-    const std::shared_ptr<SetChunks> chunks = chunks_;
-    lock.unlock();
-    AnswerOne(ask, *chunks);
-    lock.lock();
-    answering_ = false;
-  }
-}
-
-void ChunkPeers::Peer::AnswerOne(const wire::ChunkAsk& ask, SetChunks& chunks) {
-  const StatusOr<SharedChunk> chunk =
-      chunks.Give(IdOf(ask), pair_.fetches_for, [this] { return NobodyWaits(); });
-  if (chunk.ok()) {
-    SendPieces(ask.request, *chunk);
-  } else {
-    Say(Lane::kControl, wire::EncodeChunkWord(wire::ChunkNotHere{ask.request}));
-  }
-}
-
-void ChunkPeers::Peer::SendPieces(uint32_t request, const SharedChunk& chunk) {
-  const LinePace pace{.bits_per_second = pair_.bits_per_second, .share = kShare};
-  const size_t piece_bytes =
-      std::min(pace.PieceBytes(), transport::kMaxFramePayloadBytes - wire::kChunkPieceHeaderBytes);
-  const auto header = std::make_shared<const std::string>(wire::EncodeChunkPieceHeader(request));
-  MonoTime last;  // when a piece was last sent
-  for (size_t at = 0; at < chunk->size(); at += piece_bytes) {
-    const auto piece = std::span(*chunk).subspan(at, std::min(piece_bytes, chunk->size() - at));
-    // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
-    absl::SleepFor(pace.LineTime(piece.size()) - (Now() - last));
-    traffic_->AwaitQuiet(Now() + pace.PatienceFor(piece.size()));
-    last = Now();
-    std::shared_ptr<Link> link;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] {
-        return closing_ || OpenLink() == nullptr || under_way_ < kPiecesUnderWay;
-      });
-      link = closing_ ? nullptr : OpenLink();
-      if (!link) return;
-      ++under_way_;
-    }
-    const auto taken = [self = shared_from_this(), header, chunk](const Status&) {
-      const std::lock_guard lock(self->mutex_);
-      --self->under_way_;
-      self->changed_.notify_all();
-    };
-    link->Send(Lane::kBulk, {.header = std::as_bytes(std::span(*header)), .body = piece}, taken);
-  }
-}
-
-// ---- Both --------------------------------------------------------------------------
-
-void ChunkPeers::Peer::Serve(const std::shared_ptr<SetChunks>& chunks) {
-  const std::lock_guard lock(mutex_);
-  chunks_ = chunks;
-  changed_.notify_all();
-}
-
-void ChunkPeers::Peer::Readdress(const std::vector<std::string>& addresses) {
-  for (size_t i = 0; i < pair_.ways.size(); ++i) {
-    if (pair_.ways[i].dials) transport_->Readdress(KeyOf(i), addresses);
-  }
-}
-
-void ChunkPeers::Peer::GiveUp() {
-  const std::lock_guard lock(mutex_);
-  given_up_ = true;
-  changed_.notify_all();
-}
-
-void ChunkPeers::Peer::Close() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-    asks_.clear();
-    changed_.notify_all();
-  }
-  for (size_t i = 0; i < pair_.ways.size(); ++i) transport_->Cancel(KeyOf(i));
-  for (const auto& link : TakeLinks()) {
-    if (link) link->Close(Deadline::After(kCloseLimit));
-  }
-  // Joined without the lock, which the thread needs to end.
-  if (thread_.joinable()) thread_.join();
-  const std::lock_guard lock(mutex_);
-  chunks_.reset();
-}
 
 ChunkPeers::ChunkPeers(ChunkPeersOptions options) {
   for (const ChunkPair& pair : options.pairs) {

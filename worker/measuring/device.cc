@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/cuda/device.h"
 #include "base/cuda/device_check.h"
-#include "base/cuda/module.h"
 #include "worker/measuring/device_id.h"
 #include "worker/stage/device/torch_cuda.h"
 
@@ -63,9 +62,7 @@ uint64_t Part(uint64_t bytes, double share) {
 
 StatusOr<WorkerDevice> OpenWhole(const DeviceName& name) {
   if (!name.cuda_index.has_value()) return WorkerDevice{ThisCpu(), std::nullopt};
-  LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
-                      cuda::LoadModule(cuda::DefaultModulePath()));
-  LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, *name.cuda_index));
+  LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(*name.cuda_index));
   LH_RETURN_IF_ERROR(cuda::CheckDevice(device, Deadline::After(kGpuCheck)));
   LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
   return WorkerDevice{ThatGpu(device), device};

@@ -69,29 +69,174 @@ class LinkProbe::Conversation : public transport::LinkHandler,
 
   explicit Conversation(bool round_trips_only) : round_trips_only_(round_trips_only) {}
 
-  void Opened(StatusOr<std::shared_ptr<Link>> link);
+  void Opened(StatusOr<std::shared_ptr<Link>> link) {
+    if (!link.ok()) {
+      Finish(link.status());
+      return;
+    }
+    bool over = false;
+    {
+      const std::lock_guard lock(mutex_);
+      over = over_;
+      if (!over) to_close_ = *link;
+    }
+    if (over) {
+      (*link)->Close(Deadline::After(absl::ZeroDuration()));
+      return;
+    }
+    link_ = *std::move(link);
+    for (; pings_heard_early_ > 0; --pings_heard_early_) Say(Word::kPong);
+    first_ping_ = Now();
+    Ping();
+  }
   // The first to come counts.
-  void Finish(StatusOr<Result> result);
-  StatusOr<Result> Wait(Deadline deadline);
+  void Finish(StatusOr<Result> result) {
+    const std::lock_guard lock(mutex_);
+    if (!result_) result_ = std::move(result);
+    changed_.notify_all();
+  }
+  StatusOr<Result> Wait(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline.time().ToChrono(), [this] { return result_.has_value(); });
+    if (result_) return *result_;
+    return absl::DeadlineExceededError("it was not measured in time");
+  }
   // Ends the link, also one that opens later.
-  void End();
+  void End() {
+    std::shared_ptr<Link> link;
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+      link = std::move(to_close_);
+    }
+    if (link) link->Close(Deadline::After(kCloseLimit));
+  }
 
-  void OnFrame(Lane lane, std::span<const std::byte> payload) override;
+  void OnFrame(Lane lane, std::span<const std::byte> payload) override {
+    if (lane == Lane::kBulk) {
+      if (!meter_ || enough_) return;
+      meter_->Arrived(BytesOnLink(payload.size()), Now());
+      if (!meter_->Done()) return;
+      enough_ = true;
+      Say(Word::kEnough);
+      StopWhenEnough();
+      return;
+    }
+    if (payload.size() != 1 || payload[0] >= static_cast<std::byte>(Word::kCount)) {
+      Finish(InvalidArgument("expected a word of one byte, got a frame of {}", payload.size()));
+      return;
+    }
+    Hear(static_cast<Word>(payload[0]));
+  }
   void OnSuspect(absl::Duration /*silence*/) override {}
   void OnHealthy() override {}
-  void OnClosed(const Status& reason) override;
+  void OnClosed(const Status& reason) override {
+    Finish(Annotate(reason, "the link broke"));
+    link_.reset();  // which keeps this object
+  }
 
  private:
-  void Hear(Word word);
-  void Say(Word word);
-  void Ping();
-  void TakePong();
-  void BeginToSend();
-  void Pump();
-  size_t MayBeUnderWay();
-  void Taken(size_t bytes, const Status& status);
-  void StopWhenEnough();
-  void SayDryWhenSo();
+  void Hear(Word word) {
+    switch (word) {
+      case Word::kPing:
+        if (link_) {
+          Say(Word::kPong);
+        } else {
+          ++pings_heard_early_;
+        }
+        return;
+      case Word::kPong:
+        TakePong();
+        return;
+      case Word::kReady:
+        peer_ready_ = true;
+        BeginToSend();
+        return;
+      case Word::kEnough:
+        peer_enough_ = true;
+        StopWhenEnough();
+        return;
+      case Word::kDry:
+        peer_dry_ = true;
+        SayDryWhenSo();
+        return;
+      case Word::kCount:
+        return;
+    }
+  }
+  void Say(Word word) {
+    if (link_)
+      link_->Send(Lane::kControl, {.header = {}, .body = BytesOf(word)}, [](const Status&) {});
+  }
+  void Ping() {
+    last_ping_ = Now();
+    Say(Word::kPing);
+  }
+  void TakePong() {
+    if (ready_) return;
+    const MonoTime now = Now();
+    round_trip_ = std::min(round_trip_, now - last_ping_);
+    ++pongs_;
+    const bool long_enough = now - first_ping_ >= kPingsFor;
+    if (pongs_ < (long_enough || round_trips_only_ ? kFewPings : kPings)) {
+      Ping();
+      return;
+    }
+    ready_ = true;
+    meter_.emplace(round_trip_);
+    Say(Word::kReady);
+    BeginToSend();
+  }
+  void BeginToSend() {
+    if (!ready_ || !peer_ready_) return;
+    if (!round_trips_only_) {
+      Pump();
+      return;
+    }
+    if (!std::exchange(enough_, true)) Say(Word::kEnough);
+    StopWhenEnough();
+  }
+  void Pump() {
+    const size_t may = MayBeUnderWay();
+    const size_t frame =
+        std::clamp(may / kFrames, kSmallestFrame, transport::kMaxFramePayloadBytes);
+    while (link_ && under_way_ + frame <= may && sent_ < kMostToSend &&
+           !(enough_ && peer_enough_)) {
+      under_way_ += frame;
+      sent_ += frame;
+      link_->Send(
+          Lane::kBulk, {.header = {}, .body = Zeros(frame)},
+          [self = shared_from_this(), frame](const Status& status) { self->Taken(frame, status); });
+    }
+  }
+  size_t MayBeUnderWay() {
+    const MonoTime now = Now();
+    while (!taken_.empty() && (now - taken_.front().first) > round_trip_ + kTakenWithin) {
+      taken_lately_ -= taken_.front().second;
+      taken_.pop_front();
+    }
+    return std::clamp(taken_lately_ + taken_lately_ / 2, kLeastUnderWay, kMostUnderWay);
+  }
+  void Taken(size_t bytes, const Status& status) {
+    under_way_ -= bytes;
+    if (!status.ok()) return;  // OnClosed tells
+    taken_.emplace_back(Now(), bytes);
+    taken_lately_ += bytes;
+    if (enough_ && peer_enough_) {
+      SayDryWhenSo();
+    } else {
+      Pump();
+    }
+  }
+  void StopWhenEnough() {
+    if (enough_ && peer_enough_) SayDryWhenSo();
+  }
+  void SayDryWhenSo() {
+    if (!enough_ || !peer_enough_ || under_way_ > 0) return;
+    if (!std::exchange(dry_, true)) Say(Word::kDry);
+    if (!peer_dry_) return;
+    Finish(Result{round_trips_only_ ? 0 : meter_->BitsPerSecond(), round_trip_});
+  }
 
   const bool round_trips_only_;
   std::shared_ptr<Link> link_;
@@ -111,181 +256,6 @@ class LinkProbe::Conversation : public transport::LinkHandler,
   std::shared_ptr<Link> to_close_;
   bool over_ = false;
 };
-
-void LinkProbe::Conversation::Opened(StatusOr<std::shared_ptr<Link>> link) {
-  if (!link.ok()) {
-    Finish(link.status());
-    return;
-  }
-  bool over = false;
-  {
-    const std::lock_guard lock(mutex_);
-    over = over_;
-    if (!over) to_close_ = *link;
-  }
-  if (over) {
-    (*link)->Close(Deadline::After(absl::ZeroDuration()));
-    return;
-  }
-  link_ = *std::move(link);
-  for (; pings_heard_early_ > 0; --pings_heard_early_) Say(Word::kPong);
-  first_ping_ = Now();
-  Ping();
-}
-
-void LinkProbe::Conversation::Finish(StatusOr<Result> result) {
-  const std::lock_guard lock(mutex_);
-  if (!result_) result_ = std::move(result);
-  changed_.notify_all();
-}
-
-StatusOr<LinkProbe::Conversation::Result> LinkProbe::Conversation::Wait(Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time().ToChrono(), [this] { return result_.has_value(); });
-  if (result_) return *result_;
-  return absl::DeadlineExceededError("it was not measured in time");
-}
-
-void LinkProbe::Conversation::End() {
-  std::shared_ptr<Link> link;
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    link = std::move(to_close_);
-  }
-  if (link) link->Close(Deadline::After(kCloseLimit));
-}
-
-void LinkProbe::Conversation::OnClosed(const Status& reason) {
-  Finish(Annotate(reason, "the link broke"));
-  link_.reset();  // which keeps this object
-}
-
-void LinkProbe::Conversation::OnFrame(Lane lane, std::span<const std::byte> payload) {
-  if (lane == Lane::kBulk) {
-    if (!meter_ || enough_) return;
-    meter_->Arrived(BytesOnLink(payload.size()), Now());
-    if (!meter_->Done()) return;
-    enough_ = true;
-    Say(Word::kEnough);
-    StopWhenEnough();
-    return;
-  }
-  if (payload.size() != 1 || payload[0] >= static_cast<std::byte>(Word::kCount)) {
-    Finish(InvalidArgument("expected a word of one byte, got a frame of {}", payload.size()));
-    return;
-  }
-  Hear(static_cast<Word>(payload[0]));
-}
-
-void LinkProbe::Conversation::Hear(Word word) {
-  switch (word) {
-    case Word::kPing:
-      if (link_) {
-        Say(Word::kPong);
-      } else {
-        ++pings_heard_early_;
-      }
-      return;
-    case Word::kPong:
-      TakePong();
-      return;
-    case Word::kReady:
-      peer_ready_ = true;
-      BeginToSend();
-      return;
-    case Word::kEnough:
-      peer_enough_ = true;
-      StopWhenEnough();
-      return;
-    case Word::kDry:
-      peer_dry_ = true;
-      SayDryWhenSo();
-      return;
-    case Word::kCount:
-      return;
-  }
-}
-
-void LinkProbe::Conversation::Say(Word word) {
-  if (link_)
-    link_->Send(Lane::kControl, {.header = {}, .body = BytesOf(word)}, [](const Status&) {});
-}
-
-void LinkProbe::Conversation::Ping() {
-  last_ping_ = Now();
-  Say(Word::kPing);
-}
-
-void LinkProbe::Conversation::TakePong() {
-  if (ready_) return;
-  const MonoTime now = Now();
-  round_trip_ = std::min(round_trip_, now - last_ping_);
-  ++pongs_;
-  const bool long_enough = now - first_ping_ >= kPingsFor;
-  if (pongs_ < (long_enough || round_trips_only_ ? kFewPings : kPings)) {
-    Ping();
-    return;
-  }
-  ready_ = true;
-  meter_.emplace(round_trip_);
-  Say(Word::kReady);
-  BeginToSend();
-}
-
-void LinkProbe::Conversation::BeginToSend() {
-  if (!ready_ || !peer_ready_) return;
-  if (!round_trips_only_) {
-    Pump();
-    return;
-  }
-  if (!std::exchange(enough_, true)) Say(Word::kEnough);
-  StopWhenEnough();
-}
-
-size_t LinkProbe::Conversation::MayBeUnderWay() {
-  const MonoTime now = Now();
-  while (!taken_.empty() && (now - taken_.front().first) > round_trip_ + kTakenWithin) {
-    taken_lately_ -= taken_.front().second;
-    taken_.pop_front();
-  }
-  return std::clamp(taken_lately_ + taken_lately_ / 2, kLeastUnderWay, kMostUnderWay);
-}
-
-void LinkProbe::Conversation::Pump() {
-  const size_t may = MayBeUnderWay();
-  const size_t frame = std::clamp(may / kFrames, kSmallestFrame, transport::kMaxFramePayloadBytes);
-  while (link_ && under_way_ + frame <= may && sent_ < kMostToSend && !(enough_ && peer_enough_)) {
-    under_way_ += frame;
-    sent_ += frame;
-    link_->Send(
-        Lane::kBulk, {.header = {}, .body = Zeros(frame)},
-        [self = shared_from_this(), frame](const Status& status) { self->Taken(frame, status); });
-  }
-}
-
-void LinkProbe::Conversation::Taken(size_t bytes, const Status& status) {
-  under_way_ -= bytes;
-  if (!status.ok()) return;  // OnClosed tells
-  taken_.emplace_back(Now(), bytes);
-  taken_lately_ += bytes;
-  if (enough_ && peer_enough_) {
-    SayDryWhenSo();
-  } else {
-    Pump();
-  }
-}
-
-void LinkProbe::Conversation::StopWhenEnough() {
-  if (enough_ && peer_enough_) SayDryWhenSo();
-}
-
-void LinkProbe::Conversation::SayDryWhenSo() {
-  if (!enough_ || !peer_enough_ || under_way_ > 0) return;
-  if (!std::exchange(dry_, true)) Say(Word::kDry);
-  if (!peer_dry_) return;
-  Finish(Result{round_trips_only_ ? 0 : meter_->BitsPerSecond(), round_trip_});
-}
 
 LinkProbe::LinkProbe(const v1::WorkerCommand& command)
     : command_(command),

@@ -102,7 +102,14 @@ class CudaBoundaryCodec final : public BoundaryCodec {
     std::optional<DeviceTables> send_tables = {}, receive_tables = {};
   };
   // Without tables.
-  static StatusOr<Parts> PartsOf(const cuda::Device& device, const BoundaryCodecOptions& options);
+  static StatusOr<Parts> PartsOf(const cuda::Device& device, const BoundaryCodecOptions& options) {
+    LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send->name()));
+    LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive->name()));
+    LH_ASSIGN_OR_RETURN(auto send_staging, StagingOf(device, send, options.shape));
+    LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, options.shape));
+    return Parts{std::move(send), std::move(receive), std::move(send_staging),
+                 std::move(receive_staging)};
+  }
 
   CudaBoundaryCodec(std::shared_ptr<BoundaryMemory> memory, Parts parts)
       : memory_(std::move(memory)),
@@ -110,19 +117,133 @@ class CudaBoundaryCodec final : public BoundaryCodec {
                        parts.receive.MaxEncodedBytes(memory_->shape))),
         parts_(std::move(parts)) {}
 
-  StatusOr<BlobBuffer> NewBlob(size_t bytes) override;
+  // Pinned as far as those of the codecs that the memory was made for go. Larger ones are rare, and
+  // copied at a part of the speed.
+  StatusOr<BlobBuffer> NewBlob(size_t bytes) override {
+    if (bytes > most_) {
+      return InvalidArgument("expected a blob of at most {} bytes, got {}", most_, bytes);
+    }
+    if (bytes > memory_->blob.size()) {
+      auto memory = std::make_shared<AlignedBuffer>(bytes);
+      return BlobBuffer{memory->span(), memory};
+    }
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<PinnedBuffer> memory, memory_->blobs.Take());
+    return BlobBuffer{memory->span(), memory};
+  }
   codec::predict::TablesShape tables_shape() const override {
     return OwnTables() ? OwnTables()->shape() : codec::predict::TablesShape();
   }
   StatusOr<uint64_t> TablesCheck() override { return OwnTables()->Check(&memory_->stream); }
-  StatusOr<codec::predict::Tables> SaveTables() override;
-  Status RestoreTables(const codec::predict::Tables& tables) override;
+  StatusOr<codec::predict::Tables> SaveTables() override {
+    const std::optional<DeviceTables>& tables = OwnTables();
+    LH_ASSIGN_OR_RETURN(auto saved, codec::predict::Tables::Create(tables->shape()));
+    LH_RETURN_IF_ERROR(tables->Save(&memory_->stream, &saved));
+    return saved;
+  }
+  Status RestoreTables(const codec::predict::Tables& tables) override {
+    for (std::optional<DeviceTables>* mine : {&parts_.send_tables, &parts_.receive_tables}) {
+      if (*mine) LH_RETURN_IF_ERROR((*mine)->Restore(tables, &memory_->stream));
+    }
+    return absl::OkStatus();
+  }
   StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
-                               const codec::Context& context) override;
+                               const codec::Context& context) override {
+    const codec::Shape& shape = memory_->shape;
+    LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(parts_.send.MaxEncodedBytes(shape)));
+    LH_ASSIGN_OR_RETURN(const DeviceBlob blob, NewDeviceBlob());
+    std::optional<MessageStaging>& staging = parts_.send_staging;
+    if (staging) LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
+    std::optional<DeviceTables>& tables = parts_.send_tables;
+    if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
+    LH_RETURN_IF_ERROR(
+        parts_.send.Encode(tensor, context, workspace(), blob.span, memory_->stream,
+                           staging ? staging->messages() : codec::cuda::DeviceMessages{},
+                           tables ? &*tables : nullptr));
+    if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
+    // What has a fixed size comes at once; else its header says how much there is.
+    const bool fixed = parts_.send.cpu().fixed_size();
+    const size_t most = parts_.send.MaxEncodedBytes(shape);
+    LH_RETURN_IF_ERROR(memory_->stream.Copy(buffer.bytes.data(), blob.span.data_dev,
+                                            fixed ? most : codec::kBlobHeaderBytes));
+    LH_RETURN_IF_ERROR(Wait());
+    const size_t bytes = codec::BlobBytes(buffer.bytes);
+    if (bytes > most) {
+      return Internal("{} wrote a header of {} bytes where {} are the most", memory_->device.Name(),
+                      bytes, most);
+    }
+    if (!fixed && bytes > codec::kBlobHeaderBytes) {
+      LH_RETURN_IF_ERROR(memory_->stream.Copy(
+          buffer.bytes.data() + codec::kBlobHeaderBytes,
+          static_cast<const std::byte*>(blob.span.data_dev) + codec::kBlobHeaderBytes,
+          bytes - codec::kBlobHeaderBytes));
+      LH_RETURN_IF_ERROR(Wait());
+    }
+    LH_ASSIGN_OR_RETURN(const codec::BlobHeader header,
+                        codec::ParseBlobHeader(buffer.bytes.first(bytes)));
+    if (staging) LH_RETURN_IF_ERROR(staging->Remember(context, buffer.bytes.first(bytes)));
+    return EncodedBlob{std::move(buffer), bytes, header.nonfinite_tiles};
+  }
   StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
-                                  const codec::Context& context) override;
+                                  const codec::Context& context) override {
+    if (blob.size() < codec::kBlobHeaderBytes || blob.size() > most_) {
+      return InvalidArgument("expected a blob of {} to {} bytes, got {}", codec::kBlobHeaderBytes,
+                             most_, blob.size());
+    }
+    std::optional<MessageStaging>& staging = parts_.receive_staging;
+    if (staging) {
+      LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
+      LH_RETURN_IF_ERROR(staging->Check(blob));
+    }
+    std::optional<DeviceTables>& tables = parts_.receive_tables;
+    if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
+    const codec::Shape& shape = memory_->shape;
+    LH_ASSIGN_OR_RETURN(const DeviceBlob on_device, NewDeviceBlob());
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> values, memory_->tensors.Take());
+    auto* const fault_dev = static_cast<uint32_t*>(memory_->fault_dev.data_dev());
+    const std::span<std::byte> words = memory_->words.span();
+    LH_RETURN_IF_ERROR(
+        memory_->stream.Copy(fault_dev, words.data() + sizeof(uint32_t), sizeof(uint32_t)));
+    LH_RETURN_IF_ERROR(memory_->stream.Copy(on_device.span.data_dev, blob.data(), blob.size()));
+    LH_RETURN_IF_ERROR(parts_.receive.Decode(
+        blob.first(codec::kBlobHeaderBytes), {on_device.span.data_dev, blob.size()}, workspace(),
+        {values->data_dev(), codec::Dtype::kF32, shape}, fault_dev, memory_->stream,
+        staging ? staging->messages() : codec::cuda::DeviceMessages{},
+        tables ? &*tables : nullptr));
+    if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
+    LH_RETURN_IF_ERROR(memory_->stream.Copy(words.data(), fault_dev, sizeof(uint32_t)));
+    LH_RETURN_IF_ERROR(Wait());
+    uint32_t fault = 0;
+    std::memcpy(&fault, words.data(), sizeof fault);
+    if ((fault & codec::cuda::kFaultTables) != 0) {
+      return absl::InvalidArgumentError(
+          "the two sides' tables of tokens differ; go on from a checkpoint");
+    }
+    if (fault != 0) {
+      return absl::InvalidArgumentError(
+          "the blob's payload is none that an encoder writes: expected scales, counts and records "
+          "that agree; the peer is broken or of another version");
+    }
+    if (staging) LH_RETURN_IF_ERROR(staging->Remember(context, blob));
+    return BoundaryTensor{{values->data_dev(), codec::Dtype::kF32, shape},
+                          std::move(values),
+                          tables ? TokenIdsOf(blob) : nullptr};
+  }
   StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
-      std::shared_ptr<const codec::Codec> codec) override;
+      std::shared_ptr<const codec::Codec> codec) override {
+    const codec::Shape& shape = memory_->shape;
+    LH_ASSIGN_OR_RETURN(Parts parts, PartsOf(memory_->device, {shape, codec, codec}));
+    const size_t workspace_bytes = parts.send.WorkspaceBytes(shape),
+                 blob_bytes = parts.send.MaxEncodedBytes(shape);
+    const size_t most = std::max(memory_->blob.size(), memory_->tensor_bytes);
+    if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging ||
+        parts.send.cpu().TableRows(1) > 0) {
+      return InvalidArgument(
+          "expected a codec without state that needs a workspace of at most {} bytes and a blob of "
+          "at most {}; {} needs {} and {}",
+          memory_->workspace.size(), most, codec->name(), workspace_bytes, blob_bytes);
+    }
+    return std::make_unique<CudaBoundaryCodec>(memory_, std::move(parts));
+  }
 
  private:
   // Device memory for one blob, and what keeps that from others.
@@ -130,168 +251,27 @@ class CudaBoundaryCodec final : public BoundaryCodec {
     DeviceSpan span;
     std::shared_ptr<DeviceBuffer> owner;
   };
-  StatusOr<DeviceBlob> NewDeviceBlob();
+  StatusOr<DeviceBlob> NewDeviceBlob() {
+    if (most_ <= memory_->blob.size()) {
+      return DeviceBlob{{memory_->blob.data_dev(), memory_->blob.size()}, nullptr};
+    }
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> tensor, memory_->tensors.Take());
+    return DeviceBlob{{tensor->data_dev(), tensor->size()}, std::move(tensor)};
+  }
   const std::optional<DeviceTables>& OwnTables() const {
     return parts_.receive_tables ? parts_.receive_tables : parts_.send_tables;
   }
   DeviceSpan workspace() { return {memory_->workspace.data_dev(), memory_->workspace.size()}; }
-  Status Wait();
+  // For what is queued on the stream.
+  Status Wait() {
+    LH_RETURN_IF_ERROR(memory_->done.Record(memory_->stream));
+    return memory_->done.Await(Deadline::After(kPatience));
+  }
 
   const std::shared_ptr<BoundaryMemory> memory_;
   const size_t most_;  // bytes of a blob
   Parts parts_;
 };
-
-StatusOr<CudaBoundaryCodec::Parts> CudaBoundaryCodec::PartsOf(const cuda::Device& device,
-                                                              const BoundaryCodecOptions& options) {
-  LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send->name()));
-  LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive->name()));
-  LH_ASSIGN_OR_RETURN(auto send_staging, StagingOf(device, send, options.shape));
-  LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, options.shape));
-  return Parts{std::move(send), std::move(receive), std::move(send_staging),
-               std::move(receive_staging)};
-}
-
-StatusOr<std::unique_ptr<BoundaryCodec>> CudaBoundaryCodec::Sharing(
-    std::shared_ptr<const codec::Codec> codec) {
-  const codec::Shape& shape = memory_->shape;
-  LH_ASSIGN_OR_RETURN(Parts parts, PartsOf(memory_->device, {shape, codec, codec}));
-  const size_t workspace_bytes = parts.send.WorkspaceBytes(shape),
-               blob_bytes = parts.send.MaxEncodedBytes(shape);
-  const size_t most = std::max(memory_->blob.size(), memory_->tensor_bytes);
-  if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging ||
-      parts.send.cpu().TableRows(1) > 0) {
-    return InvalidArgument(
-        "expected a codec without state that needs a workspace of at most {} bytes and a blob of "
-        "at most {}; {} needs {} and {}",
-        memory_->workspace.size(), most, codec->name(), workspace_bytes, blob_bytes);
-  }
-  return std::make_unique<CudaBoundaryCodec>(memory_, std::move(parts));
-}
-
-// Pinned as far as those of the codecs that the memory was made for go. Larger ones are rare, and
-// copied at a part of the speed.
-StatusOr<BlobBuffer> CudaBoundaryCodec::NewBlob(size_t bytes) {
-  if (bytes > most_) {
-    return InvalidArgument("expected a blob of at most {} bytes, got {}", most_, bytes);
-  }
-  if (bytes > memory_->blob.size()) {
-    auto memory = std::make_shared<AlignedBuffer>(bytes);
-    return BlobBuffer{memory->span(), memory};
-  }
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<PinnedBuffer> memory, memory_->blobs.Take());
-  return BlobBuffer{memory->span(), memory};
-}
-
-StatusOr<CudaBoundaryCodec::DeviceBlob> CudaBoundaryCodec::NewDeviceBlob() {
-  if (most_ <= memory_->blob.size()) {
-    return DeviceBlob{{memory_->blob.data_dev(), memory_->blob.size()}, nullptr};
-  }
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> tensor, memory_->tensors.Take());
-  return DeviceBlob{{tensor->data_dev(), tensor->size()}, std::move(tensor)};
-}
-
-StatusOr<codec::predict::Tables> CudaBoundaryCodec::SaveTables() {
-  const std::optional<DeviceTables>& tables = OwnTables();
-  LH_ASSIGN_OR_RETURN(auto saved, codec::predict::Tables::Create(tables->shape()));
-  LH_RETURN_IF_ERROR(tables->Save(&memory_->stream, &saved));
-  return saved;
-}
-
-Status CudaBoundaryCodec::RestoreTables(const codec::predict::Tables& tables) {
-  for (std::optional<DeviceTables>* mine : {&parts_.send_tables, &parts_.receive_tables}) {
-    if (*mine) LH_RETURN_IF_ERROR((*mine)->Restore(tables, &memory_->stream));
-  }
-  return absl::OkStatus();
-}
-
-// For what is queued on the stream.
-Status CudaBoundaryCodec::Wait() {
-  LH_RETURN_IF_ERROR(memory_->done.Record(memory_->stream));
-  return memory_->done.Await(Deadline::After(kPatience));
-}
-
-StatusOr<EncodedBlob> CudaBoundaryCodec::Encode(const codec::TensorView& tensor,
-                                                const codec::Context& context) {
-  const codec::Shape& shape = memory_->shape;
-  LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(parts_.send.MaxEncodedBytes(shape)));
-  LH_ASSIGN_OR_RETURN(const DeviceBlob blob, NewDeviceBlob());
-  std::optional<MessageStaging>& staging = parts_.send_staging;
-  if (staging) LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
-  std::optional<DeviceTables>& tables = parts_.send_tables;
-  if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
-  LH_RETURN_IF_ERROR(parts_.send.Encode(
-      tensor, context, workspace(), blob.span, memory_->stream,
-      staging ? staging->messages() : codec::cuda::DeviceMessages{}, tables ? &*tables : nullptr));
-  if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
-  // What has a fixed size comes at once; else its header says how much there is.
-  const bool fixed = parts_.send.cpu().fixed_size();
-  const size_t most = parts_.send.MaxEncodedBytes(shape);
-  LH_RETURN_IF_ERROR(memory_->stream.Copy(buffer.bytes.data(), blob.span.data_dev,
-                                          fixed ? most : codec::kBlobHeaderBytes));
-  LH_RETURN_IF_ERROR(Wait());
-  const size_t bytes = codec::BlobBytes(buffer.bytes);
-  if (bytes > most) {
-    return Internal("{} wrote a header of {} bytes where {} are the most", memory_->device.Name(),
-                    bytes, most);
-  }
-  if (!fixed && bytes > codec::kBlobHeaderBytes) {
-    LH_RETURN_IF_ERROR(memory_->stream.Copy(
-        buffer.bytes.data() + codec::kBlobHeaderBytes,
-        static_cast<const std::byte*>(blob.span.data_dev) + codec::kBlobHeaderBytes,
-        bytes - codec::kBlobHeaderBytes));
-    LH_RETURN_IF_ERROR(Wait());
-  }
-  LH_ASSIGN_OR_RETURN(const codec::BlobHeader header,
-                      codec::ParseBlobHeader(buffer.bytes.first(bytes)));
-  if (staging) LH_RETURN_IF_ERROR(staging->Remember(context, buffer.bytes.first(bytes)));
-  return EncodedBlob{std::move(buffer), bytes, header.nonfinite_tiles};
-}
-
-StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> blob,
-                                                   const codec::Context& context) {
-  if (blob.size() < codec::kBlobHeaderBytes || blob.size() > most_) {
-    return InvalidArgument("expected a blob of {} to {} bytes, got {}", codec::kBlobHeaderBytes,
-                           most_, blob.size());
-  }
-  std::optional<MessageStaging>& staging = parts_.receive_staging;
-  if (staging) {
-    LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
-    LH_RETURN_IF_ERROR(staging->Check(blob));
-  }
-  std::optional<DeviceTables>& tables = parts_.receive_tables;
-  if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
-  const codec::Shape& shape = memory_->shape;
-  LH_ASSIGN_OR_RETURN(const DeviceBlob on_device, NewDeviceBlob());
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> values, memory_->tensors.Take());
-  auto* const fault_dev = static_cast<uint32_t*>(memory_->fault_dev.data_dev());
-  const std::span<std::byte> words = memory_->words.span();
-  LH_RETURN_IF_ERROR(
-      memory_->stream.Copy(fault_dev, words.data() + sizeof(uint32_t), sizeof(uint32_t)));
-  LH_RETURN_IF_ERROR(memory_->stream.Copy(on_device.span.data_dev, blob.data(), blob.size()));
-  LH_RETURN_IF_ERROR(parts_.receive.Decode(
-      blob.first(codec::kBlobHeaderBytes), {on_device.span.data_dev, blob.size()}, workspace(),
-      {values->data_dev(), codec::Dtype::kF32, shape}, fault_dev, memory_->stream,
-      staging ? staging->messages() : codec::cuda::DeviceMessages{}, tables ? &*tables : nullptr));
-  if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
-  LH_RETURN_IF_ERROR(memory_->stream.Copy(words.data(), fault_dev, sizeof(uint32_t)));
-  LH_RETURN_IF_ERROR(Wait());
-  uint32_t fault = 0;
-  std::memcpy(&fault, words.data(), sizeof fault);
-  if ((fault & codec::cuda::kFaultTables) != 0) {
-    return absl::InvalidArgumentError(
-        "the two sides' tables of tokens differ; go on from a checkpoint");
-  }
-  if (fault != 0) {
-    return absl::InvalidArgumentError(
-        "the blob's payload is none that an encoder writes: expected scales, counts and records "
-        "that agree; the peer is broken or of another version");
-  }
-  if (staging) LH_RETURN_IF_ERROR(staging->Remember(context, blob));
-  return BoundaryTensor{{values->data_dev(), codec::Dtype::kF32, shape},
-                        std::move(values),
-                        tables ? TokenIdsOf(blob) : nullptr};
-}
 
 }  // namespace
 

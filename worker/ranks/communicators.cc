@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/cuda/device.h"
-#include "base/cuda/module.h"
 #include "base/log.h"
 #include "run/boundary/boundary_shape.h"
 #include "transport/collective/host/factory.h"
@@ -175,9 +174,7 @@ MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::strin
     std::optional<cuda::Device> device;
     RankCommunicators made;
     if (name.cuda_index) {
-      LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
-                          cuda::LoadModule(cuda::DefaultModulePath()));
-      LH_ASSIGN_OR_RETURN(device, cuda::Device::Open(table, *name.cuda_index));
+      LH_ASSIGN_OR_RETURN(device, cuda::Device::Open(*name.cuda_index));
     }
     Making making{options, probes, member, device ? &*device : nullptr, deadline, nullptr};
     LH_ASSIGN_OR_RETURN(made.exact, Exact(making, path));

@@ -17,7 +17,6 @@
 
 #include "base/check.h"
 #include "base/cuda/device.h"
-#include "base/cuda/module.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "worker/stage/device/host_copies.h"
@@ -73,34 +72,247 @@ class NetworkStage final : public Stage {
       return absl::OkStatus();
     });
   }
-  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override;
-  StatusOr<double> Loss(Slice slice) const override;
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override {
+    using Result = StatusOr<std::optional<BoundaryTensor>>;
+    return CallTorch("forward", options_.threads, [&]() -> Result {
+      LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
+      LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
+      Pending pending{.pass = passes_.Take(slice.index)};
+      const at::Tensor output = pending.pass->Forward(read);
+      if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
+      pending_.emplace(slice, std::move(pending));
+      turns_.TakeForward(slice);
+      if (options_.last) return std::nullopt;
+      return ToBoundary(output);
+    });
+  }
+  StatusOr<double> Loss(Slice slice) const override {
+    const auto it = pending_.find(slice);
+    if (!options_.last || it == pending_.end()) {
+      return absl::InvalidArgumentError(
+          options_.last ? fmt::format("{} has not run forward", turns_.NameOf(slice))
+                        : std::string("only the last stage has a loss"));
+    }
+    return it->second.loss;
+  }
   StatusOr<std::optional<BoundaryTensor>> Backward(
-      Slice slice, const codec::TensorView& output_gradient) override;
+      Slice slice, const codec::TensorView& output_gradient) override {
+    using Result = StatusOr<std::optional<BoundaryTensor>>;
+    return CallTorch("backward", options_.threads, [&]() -> Result {
+      LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
+      at::Tensor gradient;
+      if (!options_.last) {
+        LH_ASSIGN_OR_RETURN(gradient, reader_.ReadBoundary("an output gradient", output_gradient));
+      }
+      const auto it = pending_.find(slice);
+      Pending pending = std::move(it->second);
+      pending_.erase(it);
+      turns_.TakeBackward(slice);
+      gradients_are_whole_ = false;
+      if (final_) pending.pass->TellWhatIsFinal(std::exchange(final_, nullptr));
+      const at::Tensor of_input = pending.pass->Backward(gradient);
+      if (!options_.first) return ToBoundary(of_input);
+      AwaitTorch(device_);
+      return std::nullopt;
+    });
+  }
   StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
-                                                   double* loss) override;
-  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
-  Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
-  Status SkipStep(Step step) override;
-  StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory) override;
+                                                   double* loss) override {
+    using Result = StatusOr<std::optional<BoundaryTensor>>;
+    return CallTorch("evaluation", options_.threads, [&]() -> Result {
+      LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
+      LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
+      const at::Tensor output = passes_.Evaluate(read, slice.index);
+      turns_.TakeEvaluation(slice);
+      if (!options_.last) return ToBoundary(output);
+      *loss = ShareInMicrobatch(options_) * output.item<float>();
+      return std::nullopt;
+    });
+  }
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
+    return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<SquaredNorm> {
+      SumPartsOfGradients();
+      return AddSquaredGradients(network_->parameters(), sum);
+    });
+  }
+  Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override {
+    return CallTorch("optimizer step", options_.threads, [&]() -> Status {
+      if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
+        return FailedPrecondition(
+            "the gradients of step {} are not finite (their scale is {}); lower "
+            "train.optimizer.lr or lengthen train.schedule.warmup",
+            step.value(), gradient_scale);
+      }
+      LH_RETURN_IF_ERROR(CheckStepEnds(step));
+      SumPartsOfGradients();
+      optimizer_->Step(step.value(), learning_rate, gradient_scale);
+      EndStep(step);
+      return absl::OkStatus();
+    });
+  }
+  Status SkipStep(Step step) override {
+    return CallTorch("skipping a step", options_.threads, [&]() -> Status {
+      LH_RETURN_IF_ERROR(CheckStepEnds(step));
+      ForgetStep();
+      AwaitTorch(device_);
+      steps_ = step.value();
+      return absl::OkStatus();
+    });
+  }
+  StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory) override {
+    return CallTorch("reading parameters", options_.threads,
+                     [&]() -> StatusOr<std::vector<SharedParameter>> {
+                       SumPartsOfGradients();
+                       return shared_.Read(network_->parameters(), memory);
+                     });
+  }
   bool shares_on_device() const override {
     return !device_.is_cpu() && network_->group() == nullptr;
   }
-  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override;
-  Status EndSharedStep(Step step) override;
-  Status TakeSharedValues() override;
-  StatusOr<std::unique_ptr<Stage>> MakeTwin() const override;
-  Status TakeTurnFrom(Stage* twin) override;
-  StatusOr<StageSnapshot> Snapshot() const override;
-  Status Restore(const StageSnapshot& snapshot) override;
-  Status Load(const ReadParameter& read) override;
-  Status DropStep() override;
+  // On a GPU gradients are copied when all is done.
+  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override {
+    const auto adds_in_place = [](const Parameter& parameter) {
+      const at::Tensor& gradient = parameter.value.grad();
+      return parameter.balances || (gradient.defined() && gradient.is_contiguous());
+    };
+    if (!device_.is_cpu() || network_->group() != nullptr || tied_ ||
+        !std::ranges::all_of(network_->parameters(), adds_in_place)) {
+      return false;
+    }
+    final_ = std::move(final);
+    return true;
+  }
+  Status EndSharedStep(Step step) override {
+    return CallTorch("taking the parameters of a step", options_.threads, [&]() -> Status {
+      LH_RETURN_IF_ERROR(CheckStepEnds(step));
+      shared_.Write(network_->parameters());
+      shared_.ForgetGradients();
+      EndStep(step);
+      return absl::OkStatus();
+    });
+  }
+  Status TakeSharedValues() override {
+    return CallTorch("taking the parameters of replicas", options_.threads, [&]() -> Status {
+      shared_.Write(network_->parameters());
+      network_->RefreshCasts();
+      AwaitTorch(device_);
+      return absl::OkStatus();
+    });
+  }
+  StatusOr<std::unique_ptr<Stage>> MakeTwin() const override {
+    return CallTorch("making a stage's twin", options_.threads,
+                     [&]() -> StatusOr<std::unique_ptr<Stage>> {
+                       auto twin = std::make_unique<NetworkStage>(options_, network_->group(),
+                                                                  /*steps_it=*/false);
+                       twin->CopyParameters(*this);
+                       twin->steps_ = steps_;
+                       AwaitTorch(device_);
+                       return twin;
+                     });
+  }
+  Status TakeTurnFrom(Stage* twin) override {
+    auto* const other = dynamic_cast<NetworkStage*>(twin);
+    LH_CHECK(other != nullptr && other != this, "a stage takes its turn from its twin");
+    return CallTorch("taking a turn", options_.threads, [&]() -> Status {
+      CopyParameters(*other);
+      std::swap(optimizer_, other->optimizer_);
+      optimizer_->MoveTo(Optimizer::SteppedOf(network_->parameters()));
+      steps_ = other->steps_;
+      return absl::OkStatus();
+    });
+  }
+  StatusOr<StageSnapshot> Snapshot() const override {
+    return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
+      StageSnapshot snapshot;
+      snapshot.step = steps_;
+      std::vector<at::Tensor> on_gpu;
+      const auto array_of = [&](const std::string& name, const at::Tensor& value) {
+        return device_.is_cpu() ? ToNamedArray(name, value) : ToCopy(name, value, &on_gpu);
+      };
+      for (const Parameter& parameter : network_->parameters()) {
+        snapshot.parameters.push_back(array_of(parameter.name, parameter.value));
+      }
+      for (const Optimizer::Moment& moment : optimizer_->moments()) {
+        snapshot.moments.push_back(array_of(moment.name, moment.value));
+      }
+      if (!on_gpu.empty()) LH_RETURN_IF_ERROR(CopyToHost(on_gpu, &snapshot));
+      return snapshot;
+    });
+  }
+  Status Restore(const StageSnapshot& snapshot) override {
+    // With shares_step the parameters are what passes compute with, so pieces stay in the replicas'
+    // optimizer.
+    if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
+      LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
+      return Restore(whole);
+    }
+    // All are matched before the first is changed.
+    const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
+    std::vector<Restored> restored;
+    for (const Parameter& own : network_->parameters()) {
+      LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(parameters, own.name, own.value));
+    }
+    for (const Optimizer::Moment& own : optimizer_->moments()) {
+      LH_RETURN_IF_ERROR(CheckKind(moments, own.name, options_.train.optimizer.kind));
+      LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(moments, own.name, own.value));
+    }
+    LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&]() -> Status {
+      const at::NoGradGuard no_grad;
+      for (const Restored& one : restored) {
+        one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
+      }
+      network_->RefreshCasts();
+      ForgetStep();
+      return absl::OkStatus();
+    }));
+    steps_ = snapshot.step;
+    return absl::OkStatus();
+  }
+  Status Load(const ReadParameter& read) override {
+    return CallTorch("loading parameters", options_.threads, [&]() -> Status {
+      LH_RETURN_IF_ERROR(network_->Load(read));
+      AwaitTorch(device_);
+      return absl::OkStatus();
+    });
+  }
+  Status DropStep() override {
+    return CallTorch("dropping a step", options_.threads, [&]() -> Status {
+      ForgetStep();
+      AwaitTorch(device_);
+      return absl::OkStatus();
+    });
+  }
   uint64_t steps() const override { return steps_; }
   TiedMatrix* tied_matrix() override { return tied_.get(); }
-  std::vector<std::vector<int64_t>> TokensOfExperts() const override;
-  uint64_t parameter_count() const override;
-  uint64_t peak_memory_bytes() const override;
-  uint64_t memory_bytes() const override;
+  std::vector<std::vector<int64_t>> TokensOfExperts() const override {
+    return network_->TokensOfExperts();
+  }
+  uint64_t parameter_count() const override {
+    uint64_t count = 0;
+    for (const Parameter& parameter : network_->parameters()) {
+      count += static_cast<uint64_t>(parameter.value.numel());
+    }
+    return count;
+  }
+  uint64_t peak_memory_bytes() const override {
+    const auto bytes = CallTorch("counting memory", options_.threads,
+                                 [&]() -> StatusOr<uint64_t> { return PeakMemoryBytes(device_); });
+    return bytes.value_or(0);
+  }
+  uint64_t memory_bytes() const override {
+    if (!device_.is_cpu()) {
+      const auto bytes = CallTorch("counting memory", options_.threads,
+                                   [&]() -> StatusOr<uint64_t> { return MemoryBytes(device_); });
+      return bytes.value_or(0);
+    }
+    size_t bytes = network_->frozen_bytes();
+    for (const Parameter& parameter : network_->parameters()) {
+      bytes += parameter.value.nbytes();
+      if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();
+    }
+    for (const Optimizer::Moment& moment : optimizer_->moments()) bytes += moment.value.nbytes();
+    return bytes;
+  }
 
  private:
   // One slice between its Forward and its Backward.
@@ -110,14 +322,65 @@ class NetworkStage final : public Stage {
   };
 
   // OK: all of `step` but its update is done.
-  Status CheckStepEnds(Step step) const;
-  void ForgetStep();
+  Status CheckStepEnds(Step step) const {
+    if (step.value() != steps_ + 1) {
+      return FailedPrecondition("expected optimizer step {}, came {}", steps_ + 1, step.value());
+    }
+    if (!turns_.StepIsDone()) {
+      return FailedPrecondition("optimizer step {} came before the last backward", step.value());
+    }
+    return absl::OkStatus();
+  }
+  // After the parameters have changed.
+  void EndStep(Step step) {
+    passes_.ForgetGradients();
+    network_->EndStep();
+    network_->RefreshCasts();
+    AwaitTorch(device_);
+    steps_ = step.value();
+    turns_.EndStep();
+  }
+  void ForgetStep() {
+    pending_.clear();
+    final_ = nullptr;
+    shared_.ForgetGradients();
+    passes_.ForgetGradients();
+    network_->ForgetStep();
+    turns_.EndStep();
+  }
   // `other` was made by the same options.
-  void CopyParameters(const NetworkStage& other);
+  void CopyParameters(const NetworkStage& other) {
+    const at::NoGradGuard no_grad;
+    const std::vector<Parameter>&mine = network_->parameters(),
+          &others = other.network_->parameters();
+    for (size_t i = 0; i < mine.size(); ++i) mine[i].value.detach().copy_(others[i].value);
+    network_->RefreshCasts();
+  }
   // In a group, once a step.
-  void SumPartsOfGradients() const;
+  void SumPartsOfGradients() const {
+    if (network_->group() == nullptr || gradients_are_whole_) return;
+    worker::SumPartsOfGradients(network_->parameters(), *network_->group());
+    gradients_are_whole_ = true;
+  }
   // Fills in the values of `snapshot`: of its parameters, then of its moments.
-  Status CopyToHost(const std::vector<at::Tensor>& on_gpu, StageSnapshot* snapshot) const;
+  Status CopyToHost(const std::vector<at::Tensor>& on_gpu, StageSnapshot* snapshot) const {
+    if (!host_copies_) {
+      LH_ASSIGN_OR_RETURN(const cuda::Device gpu, cuda::Device::Open(*options_.device.cuda_index));
+      LH_ASSIGN_OR_RETURN(host_copies_, HostCopies::Create(gpu));
+    }
+    std::vector<HostCopies::Copy> copies;
+    for (std::vector<NamedArray>* arrays : {&snapshot->parameters, &snapshot->moments}) {
+      for (NamedArray& array : *arrays) {
+        const at::Tensor& tensor = on_gpu[copies.size()];
+        copies.push_back({.data_dev = tensor.const_data_ptr(),
+                          .elements = static_cast<size_t>(tensor.numel()),
+                          .bf16 = tensor.scalar_type() == at::kBFloat16,
+                          .values = &array.values});
+      }
+    }
+    AwaitTorch(device_);  // other streams read what is queued on this one
+    return host_copies_->Run(copies);
+  }
 
   const StageOptions options_;
   const at::Device device_;
@@ -134,329 +397,6 @@ class NetworkStage final : public Stage {
   mutable bool gradients_are_whole_ = false;
   std::function<void(uint32_t)> final_;  // of the next Backward; or null
 };
-
-StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Slice slice, const Input& input) {
-  using Result = StatusOr<std::optional<BoundaryTensor>>;
-  return CallTorch("forward", options_.threads, [&]() -> Result {
-    LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
-    LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
-    Pending pending{.pass = passes_.Take(slice.index)};
-    const at::Tensor output = pending.pass->Forward(read);
-    if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
-    pending_.emplace(slice, std::move(pending));
-    turns_.TakeForward(slice);
-    if (options_.last) return std::nullopt;
-    return ToBoundary(output);
-  });
-}
-
-StatusOr<double> NetworkStage::Loss(Slice slice) const {
-  const auto it = pending_.find(slice);
-  if (!options_.last || it == pending_.end()) {
-    return absl::InvalidArgumentError(
-        options_.last ? fmt::format("{} has not run forward", turns_.NameOf(slice))
-                      : std::string("only the last stage has a loss"));
-  }
-  return it->second.loss;
-}
-
-StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
-    Slice slice, const codec::TensorView& output_gradient) {
-  using Result = StatusOr<std::optional<BoundaryTensor>>;
-  return CallTorch("backward", options_.threads, [&]() -> Result {
-    LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
-    at::Tensor gradient;
-    if (!options_.last) {
-      LH_ASSIGN_OR_RETURN(gradient, reader_.ReadBoundary("an output gradient", output_gradient));
-    }
-    const auto it = pending_.find(slice);
-    Pending pending = std::move(it->second);
-    pending_.erase(it);
-    turns_.TakeBackward(slice);
-    gradients_are_whole_ = false;
-    if (final_) pending.pass->TellWhatIsFinal(std::exchange(final_, nullptr));
-    const at::Tensor of_input = pending.pass->Backward(gradient);
-    if (!options_.first) return ToBoundary(of_input);
-    AwaitTorch(device_);
-    return std::nullopt;
-  });
-}
-
-StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(Slice slice, const Input& input,
-                                                               double* loss) {
-  using Result = StatusOr<std::optional<BoundaryTensor>>;
-  return CallTorch("evaluation", options_.threads, [&]() -> Result {
-    LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
-    LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
-    const at::Tensor output = passes_.Evaluate(read, slice.index);
-    turns_.TakeEvaluation(slice);
-    if (!options_.last) return ToBoundary(output);
-    *loss = ShareInMicrobatch(options_) * output.item<float>();
-    return std::nullopt;
-  });
-}
-
-StatusOr<SquaredNorm> NetworkStage::AddSquaredGradientNorm(double sum) const {
-  return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<SquaredNorm> {
-    SumPartsOfGradients();
-    return AddSquaredGradients(network_->parameters(), sum);
-  });
-}
-
-void NetworkStage::SumPartsOfGradients() const {
-  if (network_->group() == nullptr || gradients_are_whole_) return;
-  worker::SumPartsOfGradients(network_->parameters(), *network_->group());
-  gradients_are_whole_ = true;
-}
-
-Status NetworkStage::CheckStepEnds(Step step) const {
-  if (step.value() != steps_ + 1) {
-    return FailedPrecondition("expected optimizer step {}, came {}", steps_ + 1, step.value());
-  }
-  if (!turns_.StepIsDone()) {
-    return FailedPrecondition("optimizer step {} came before the last backward", step.value());
-  }
-  return absl::OkStatus();
-}
-
-Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
-  return CallTorch("optimizer step", options_.threads, [&]() -> Status {
-    if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
-      return FailedPrecondition(
-          "the gradients of step {} are not finite (their scale is {}); lower "
-          "train.optimizer.lr or lengthen train.schedule.warmup",
-          step.value(), gradient_scale);
-    }
-    LH_RETURN_IF_ERROR(CheckStepEnds(step));
-    SumPartsOfGradients();
-    optimizer_->Step(step.value(), learning_rate, gradient_scale);
-    passes_.ForgetGradients();
-    network_->EndStep();
-    network_->RefreshCasts();
-    AwaitTorch(device_);
-    steps_ = step.value();
-    turns_.EndStep();
-    return absl::OkStatus();
-  });
-}
-
-Status NetworkStage::SkipStep(Step step) {
-  return CallTorch("skipping a step", options_.threads, [&]() -> Status {
-    LH_RETURN_IF_ERROR(CheckStepEnds(step));
-    ForgetStep();
-    AwaitTorch(device_);
-    steps_ = step.value();
-    return absl::OkStatus();
-  });
-}
-
-StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters(SharedIn memory) {
-  return CallTorch("reading parameters", options_.threads,
-                   [&]() -> StatusOr<std::vector<SharedParameter>> {
-                     SumPartsOfGradients();
-                     return shared_.Read(network_->parameters(), memory);
-                   });
-}
-
-// On a GPU gradients are copied when all is done.
-bool NetworkStage::TellWhatIsFinal(std::function<void(uint32_t)> final) {
-  const auto adds_in_place = [](const Parameter& parameter) {
-    const at::Tensor& gradient = parameter.value.grad();
-    return parameter.balances || (gradient.defined() && gradient.is_contiguous());
-  };
-  if (!device_.is_cpu() || network_->group() != nullptr || tied_ ||
-      !std::ranges::all_of(network_->parameters(), adds_in_place)) {
-    return false;
-  }
-  final_ = std::move(final);
-  return true;
-}
-
-Status NetworkStage::TakeSharedValues() {
-  return CallTorch("taking the parameters of replicas", options_.threads, [&]() -> Status {
-    shared_.Write(network_->parameters());
-    network_->RefreshCasts();
-    AwaitTorch(device_);
-    return absl::OkStatus();
-  });
-}
-
-Status NetworkStage::EndSharedStep(Step step) {
-  return CallTorch("taking the parameters of a step", options_.threads, [&]() -> Status {
-    LH_RETURN_IF_ERROR(CheckStepEnds(step));
-    shared_.Write(network_->parameters());
-    shared_.ForgetGradients();
-    passes_.ForgetGradients();
-    network_->EndStep();
-    network_->RefreshCasts();
-    AwaitTorch(device_);
-    steps_ = step.value();
-    turns_.EndStep();
-    return absl::OkStatus();
-  });
-}
-
-void NetworkStage::CopyParameters(const NetworkStage& other) {
-  const at::NoGradGuard no_grad;
-  const std::vector<Parameter>&mine = network_->parameters(),
-        &others = other.network_->parameters();
-  for (size_t i = 0; i < mine.size(); ++i) mine[i].value.detach().copy_(others[i].value);
-  network_->RefreshCasts();
-}
-
-StatusOr<std::unique_ptr<Stage>> NetworkStage::MakeTwin() const {
-  return CallTorch("making a stage's twin", options_.threads,
-                   [&]() -> StatusOr<std::unique_ptr<Stage>> {
-                     auto twin = std::make_unique<NetworkStage>(options_, network_->group(),
-                                                                /*steps_it=*/false);
-                     twin->CopyParameters(*this);
-                     twin->steps_ = steps_;
-                     AwaitTorch(device_);
-                     return twin;
-                   });
-}
-
-Status NetworkStage::TakeTurnFrom(Stage* twin) {
-  auto* const other = dynamic_cast<NetworkStage*>(twin);
-  LH_CHECK(other != nullptr && other != this, "a stage takes its turn from its twin");
-  return CallTorch("taking a turn", options_.threads, [&]() -> Status {
-    CopyParameters(*other);
-    std::swap(optimizer_, other->optimizer_);
-    optimizer_->MoveTo(Optimizer::SteppedOf(network_->parameters()));
-    steps_ = other->steps_;
-    return absl::OkStatus();
-  });
-}
-
-StatusOr<StageSnapshot> NetworkStage::Snapshot() const {
-  return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
-    StageSnapshot snapshot;
-    snapshot.step = steps_;
-    std::vector<at::Tensor> on_gpu;
-    const auto array_of = [&](const std::string& name, const at::Tensor& value) {
-      return device_.is_cpu() ? ToNamedArray(name, value) : ToCopy(name, value, &on_gpu);
-    };
-    for (const Parameter& parameter : network_->parameters()) {
-      snapshot.parameters.push_back(array_of(parameter.name, parameter.value));
-    }
-    for (const Optimizer::Moment& moment : optimizer_->moments()) {
-      snapshot.moments.push_back(array_of(moment.name, moment.value));
-    }
-    if (!on_gpu.empty()) LH_RETURN_IF_ERROR(CopyToHost(on_gpu, &snapshot));
-    return snapshot;
-  });
-}
-
-Status NetworkStage::CopyToHost(const std::vector<at::Tensor>& on_gpu,
-                                StageSnapshot* snapshot) const {
-  if (!host_copies_) {
-    LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
-                        cuda::LoadModule(cuda::DefaultModulePath()));
-    LH_ASSIGN_OR_RETURN(const cuda::Device gpu,
-                        cuda::Device::Open(table, *options_.device.cuda_index));
-    LH_ASSIGN_OR_RETURN(host_copies_, HostCopies::Create(gpu));
-  }
-  std::vector<HostCopies::Copy> copies;
-  for (std::vector<NamedArray>* arrays : {&snapshot->parameters, &snapshot->moments}) {
-    for (NamedArray& array : *arrays) {
-      const at::Tensor& tensor = on_gpu[copies.size()];
-      copies.push_back({.data_dev = tensor.const_data_ptr(),
-                        .elements = static_cast<size_t>(tensor.numel()),
-                        .bf16 = tensor.scalar_type() == at::kBFloat16,
-                        .values = &array.values});
-    }
-  }
-  AwaitTorch(device_);  // other streams read what is queued on this one
-  return host_copies_->Run(copies);
-}
-
-Status NetworkStage::Restore(const StageSnapshot& snapshot) {
-  // With shares_step the parameters are what passes compute with, so pieces stay in the replicas'
-  // optimizer.
-  if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
-    LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
-    return Restore(whole);
-  }
-  // All are matched before the first is changed.
-  const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
-  std::vector<Restored> restored;
-  for (const Parameter& own : network_->parameters()) {
-    LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(parameters, own.name, own.value));
-  }
-  for (const Optimizer::Moment& own : optimizer_->moments()) {
-    LH_RETURN_IF_ERROR(CheckKind(moments, own.name, options_.train.optimizer.kind));
-    LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(moments, own.name, own.value));
-  }
-  LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&]() -> Status {
-    const at::NoGradGuard no_grad;
-    for (const Restored& one : restored) {
-      one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
-    }
-    network_->RefreshCasts();
-    ForgetStep();
-    return absl::OkStatus();
-  }));
-  steps_ = snapshot.step;
-  return absl::OkStatus();
-}
-
-Status NetworkStage::Load(const ReadParameter& read) {
-  return CallTorch("loading parameters", options_.threads, [&]() -> Status {
-    LH_RETURN_IF_ERROR(network_->Load(read));
-    AwaitTorch(device_);
-    return absl::OkStatus();
-  });
-}
-
-Status NetworkStage::DropStep() {
-  return CallTorch("dropping a step", options_.threads, [&]() -> Status {
-    ForgetStep();
-    AwaitTorch(device_);
-    return absl::OkStatus();
-  });
-}
-
-void NetworkStage::ForgetStep() {
-  pending_.clear();
-  final_ = nullptr;
-  shared_.ForgetGradients();
-  passes_.ForgetGradients();
-  network_->ForgetStep();
-  turns_.EndStep();
-}
-
-std::vector<std::vector<int64_t>> NetworkStage::TokensOfExperts() const {
-  return network_->TokensOfExperts();
-}
-
-uint64_t NetworkStage::peak_memory_bytes() const {
-  const auto bytes = CallTorch("counting memory", options_.threads,
-                               [&]() -> StatusOr<uint64_t> { return PeakMemoryBytes(device_); });
-  return bytes.value_or(0);
-}
-
-uint64_t NetworkStage::memory_bytes() const {
-  if (!device_.is_cpu()) {
-    const auto bytes = CallTorch("counting memory", options_.threads,
-                                 [&]() -> StatusOr<uint64_t> { return MemoryBytes(device_); });
-    return bytes.value_or(0);
-  }
-  size_t bytes = network_->frozen_bytes();
-  for (const Parameter& parameter : network_->parameters()) {
-    bytes += parameter.value.nbytes();
-    if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();
-  }
-  for (const Optimizer::Moment& moment : optimizer_->moments()) bytes += moment.value.nbytes();
-  return bytes;
-}
-
-uint64_t NetworkStage::parameter_count() const {
-  uint64_t count = 0;
-  for (const Parameter& parameter : network_->parameters()) {
-    count += static_cast<uint64_t>(parameter.value.numel());
-  }
-  return count;
-}
 
 }  // namespace
 

@@ -64,14 +64,129 @@ class RendezvousImpl : public Rendezvous {
  private:
   using Connections = std::map<Roster::Connection, Connection>;
 
-  void Run();
-  Deadline NextTimeout() const;
-  void Accept();
-  void DropLateStrangers();
-  void Read(Roster::Connection number);
-  void HandOut();
-  static void Flush(Connection& connection);
-  void Close(Roster::Connection number);
+  void Run() {
+    std::vector<pollfd> polled;
+    std::vector<Roster::Connection> numbers;
+    while (!stop_.load()) {
+      polled = {{wake_.fd(), POLLIN, 0}, {accept_from_ > Now() ? -1 : listener_.get(), POLLIN, 0}};
+      numbers.clear();
+      for (const auto& [number, connection] : connections_) {
+        const short events = connection.unsent.empty() ? POLLIN : POLLIN | POLLOUT;
+        polled.push_back({connection.fd.get(), events, 0});
+        numbers.push_back(number);
+      }
+      if (::poll(polled.data(), polled.size(), internal::PollTimeout(NextTimeout())) < 0) continue;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const short ready = polled[i + 2].revents;
+        if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0) Read(numbers[i]);
+      }
+      if (polled[1].revents != 0) Accept();
+      DropLateStrangers();
+      HandOut();
+    }
+    if (!roster_.Over()) roster_.End("the group's rendezvous was closed");
+    HandOut();
+  }
+  Deadline NextTimeout() const {
+    Deadline next = Deadline::After(absl::Hours(1));
+    if (accept_from_ > Now()) next = Deadline::At(accept_from_);
+    for (const auto& [number, connection] : connections_) {
+      if (!roster_.IsMember(number) && connection.join_by.time() < next.time()) {
+        next = connection.join_by;
+      }
+    }
+    return next;
+  }
+  void Accept() {
+    while (true) {
+      auto fd = AcceptUnix(listener_);
+      if (!fd.ok()) {
+        if (!std::exchange(warned_, true)) {
+          LogWarning("the rendezvous of a group: {}", Message(fd.status()));
+        }
+        accept_from_ = Now() + kPauseWithoutDescriptors;
+        return;
+      }
+      if (!*fd) return;
+      const internal::PeerProcess peer = PeerOf(*fd);
+      if (!peer.same_user) continue;
+      connections_[next_++] = {.fd = *std::move(fd), .process = peer.process};
+      const auto strangers = std::ranges::count_if(
+          connections_, [this](const auto& entry) { return !roster_.IsMember(entry.first); });
+      if (static_cast<size_t>(strangers) <= kMaxStrangers) continue;
+      const auto oldest = std::ranges::find_if(
+          connections_, [this](const auto& entry) { return !roster_.IsMember(entry.first); });
+      connections_.erase(oldest);
+    }
+  }
+  void DropLateStrangers() {
+    std::erase_if(connections_, [this](const auto& entry) {
+      return !roster_.IsMember(entry.first) && entry.second.join_by.Expired();
+    });
+  }
+  // A chunk at a time, so that nobody who sends without an end keeps the others waiting.
+  void Read(Roster::Connection number) {
+    Connection& connection = connections_.at(number);
+    std::array<char, size_t{64} << 10> chunk;
+    const ssize_t got = ::recv(connection.fd.get(), chunk.data(), chunk.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+      Close(number);
+      return;
+    }
+    if (connection.closing) return;
+    connection.reader.Feed({chunk.data(), static_cast<size_t>(got)});
+    while (!connection.closing) {
+      connection.reader.SetPayloadLimit(roster_.PayloadLimit(number));
+      auto message = connection.reader.Next();
+      if (!message.ok()) {
+        roster_.Drop(number, fmt::format("it sent its rendezvous what no member sends: {}",
+                                         Message(message.status())));
+        connection.closing = true;
+        return;
+      }
+      if (!*message) return;
+      roster_.OnMessage(number, connection.process, **message);
+    }
+  }
+  // Until nothing changes any more: a connection that is given up ends the group, of which the
+  // others are told.
+  void HandOut() {
+    bool again = true;
+    while (again) {
+      for (Roster::Output& output : roster_.TakeOutput()) {
+        const auto found = connections_.find(output.to);
+        if (found == connections_.end()) continue;
+        found->second.unsent += output.bytes;
+        found->second.closing = found->second.closing || output.then_close;
+      }
+      std::vector<Roster::Connection> gone;
+      for (auto& [number, connection] : connections_) {
+        Flush(connection);
+        if (connection.unsent.size() > kMaxUnread) {
+          connection.unsent.clear();
+          roster_.Drop(number, "it does not read what its rendezvous sends");
+        }
+        if (connection.closing && connection.unsent.empty()) gone.push_back(number);
+      }
+      for (const Roster::Connection number : gone) Close(number);
+      again = roster_.HasOutput();
+    }
+  }
+  // What a broken connection still holds is read first: it may be a goodbye.
+  static void Flush(Connection& connection) {
+    while (!connection.unsent.empty()) {
+      const ssize_t sent = ::send(connection.fd.get(), connection.unsent.data(),
+                                  connection.unsent.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno == EAGAIN) return;
+      connection.unsent.erase(0, sent < 0 ? std::string::npos : static_cast<size_t>(sent));
+    }
+  }
+  void Close(Roster::Connection number) {
+    roster_.OnClosed(number);
+    connections_.erase(number);
+  }
 
   const std::string id_;
   Roster roster_;
@@ -84,137 +199,6 @@ class RendezvousImpl : public Rendezvous {
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };
-
-Deadline RendezvousImpl::NextTimeout() const {
-  Deadline next = Deadline::After(absl::Hours(1));
-  if (accept_from_ > Now()) next = Deadline::At(accept_from_);
-  for (const auto& [number, connection] : connections_) {
-    if (!roster_.IsMember(number) && connection.join_by.time() < next.time()) {
-      next = connection.join_by;
-    }
-  }
-  return next;
-}
-
-void RendezvousImpl::Run() {
-  std::vector<pollfd> polled;
-  std::vector<Roster::Connection> numbers;
-  while (!stop_.load()) {
-    polled = {{wake_.fd(), POLLIN, 0}, {accept_from_ > Now() ? -1 : listener_.get(), POLLIN, 0}};
-    numbers.clear();
-    for (const auto& [number, connection] : connections_) {
-      const short events = connection.unsent.empty() ? POLLIN : POLLIN | POLLOUT;
-      polled.push_back({connection.fd.get(), events, 0});
-      numbers.push_back(number);
-    }
-    if (::poll(polled.data(), polled.size(), internal::PollTimeout(NextTimeout())) < 0) continue;
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const short ready = polled[i + 2].revents;
-      if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0) Read(numbers[i]);
-    }
-    if (polled[1].revents != 0) Accept();
-    DropLateStrangers();
-    HandOut();
-  }
-  if (!roster_.Over()) roster_.End("the group's rendezvous was closed");
-  HandOut();
-}
-
-void RendezvousImpl::Accept() {
-  while (true) {
-    auto fd = AcceptUnix(listener_);
-    if (!fd.ok()) {
-      if (!std::exchange(warned_, true)) {
-        LogWarning("the rendezvous of a group: {}", Message(fd.status()));
-      }
-      accept_from_ = Now() + kPauseWithoutDescriptors;
-      return;
-    }
-    if (!*fd) return;
-    const internal::PeerProcess peer = PeerOf(*fd);
-    if (!peer.same_user) continue;
-    connections_[next_++] = {.fd = *std::move(fd), .process = peer.process};
-    const auto strangers = std::ranges::count_if(
-        connections_, [this](const auto& entry) { return !roster_.IsMember(entry.first); });
-    if (static_cast<size_t>(strangers) <= kMaxStrangers) continue;
-    const auto oldest = std::ranges::find_if(
-        connections_, [this](const auto& entry) { return !roster_.IsMember(entry.first); });
-    connections_.erase(oldest);
-  }
-}
-
-void RendezvousImpl::DropLateStrangers() {
-  std::erase_if(connections_, [this](const auto& entry) {
-    return !roster_.IsMember(entry.first) && entry.second.join_by.Expired();
-  });
-}
-
-void RendezvousImpl::Close(Roster::Connection number) {
-  roster_.OnClosed(number);
-  connections_.erase(number);
-}
-
-// A chunk at a time, so that nobody who sends without an end keeps the others waiting.
-void RendezvousImpl::Read(Roster::Connection number) {
-  Connection& connection = connections_.at(number);
-  std::array<char, size_t{64} << 10> chunk;
-  const ssize_t got = ::recv(connection.fd.get(), chunk.data(), chunk.size(), 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    Close(number);
-    return;
-  }
-  if (connection.closing) return;
-  connection.reader.Feed({chunk.data(), static_cast<size_t>(got)});
-  while (!connection.closing) {
-    connection.reader.SetPayloadLimit(roster_.PayloadLimit(number));
-    auto message = connection.reader.Next();
-    if (!message.ok()) {
-      roster_.Drop(number, fmt::format("it sent its rendezvous what no member sends: {}",
-                                       Message(message.status())));
-      connection.closing = true;
-      return;
-    }
-    if (!*message) return;
-    roster_.OnMessage(number, connection.process, **message);
-  }
-}
-
-// What a broken connection still holds is read first: it may be a goodbye.
-void RendezvousImpl::Flush(Connection& connection) {
-  while (!connection.unsent.empty()) {
-    const ssize_t sent = ::send(connection.fd.get(), connection.unsent.data(),
-                                connection.unsent.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return;
-    connection.unsent.erase(0, sent < 0 ? std::string::npos : static_cast<size_t>(sent));
-  }
-}
-
-// Until nothing changes any more: a connection that is given up ends the group, of which the others
-// are told.
-void RendezvousImpl::HandOut() {
-  bool again = true;
-  while (again) {
-    for (Roster::Output& output : roster_.TakeOutput()) {
-      const auto found = connections_.find(output.to);
-      if (found == connections_.end()) continue;
-      found->second.unsent += output.bytes;
-      found->second.closing = found->second.closing || output.then_close;
-    }
-    std::vector<Roster::Connection> gone;
-    for (auto& [number, connection] : connections_) {
-      Flush(connection);
-      if (connection.unsent.size() > kMaxUnread) {
-        connection.unsent.clear();
-        roster_.Drop(number, "it does not read what its rendezvous sends");
-      }
-      if (connection.closing && connection.unsent.empty()) gone.push_back(number);
-    }
-    for (const Roster::Connection number : gone) Close(number);
-    again = roster_.HasOutput();
-  }
-}
 
 }  // namespace
 

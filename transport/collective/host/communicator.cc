@@ -48,16 +48,100 @@ class HostCommunicator : public Communicator {
   std::string Describe() const override { return "host"; }
 
   Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
-                   Queue queue) override;
+                   Queue) override {
+    LH_RETURN_IF_ERROR(Begin(
+        {.op = Op::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count}, in, out));
+    const uint64_t element = BytesPerElement(dtype);
+    if (size_ == 1) {
+      Copy(in, out, count * element);
+      return absl::OkStatus();
+    }
+    if (count * element <= kOneExchangeBytes) {
+      return ExchangeAndReduce(
+          in,
+          [&](uint32_t) {
+            return Part{0, count};
+          },
+          out);
+    }
+    const auto part_for = [&](uint32_t rank) { return PartOf(rank, count); };
+    const Part mine = part_for(rank_);
+    const auto my_out = Bytes(out, mine.begin * element, mine.count * element);
+    LH_RETURN_IF_ERROR(ExchangeAndReduce(in, part_for, my_out.data()));
+    for (uint32_t rank = 0; rank < size_; ++rank) {
+      const Part theirs = part_for(rank);
+      transfers_[rank] = {my_out, Bytes(out, theirs.begin * element, theirs.count * element)};
+    }
+    return Exchange();
+  }
   Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
-                       Queue queue) override;
-  Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) override;
+                       Queue) override {
+    LH_RETURN_IF_ERROR(
+        Begin({.op = Op::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = count},
+              in, out));
+    if (size_ == 1) {
+      Copy(in, out, count * BytesPerElement(dtype));
+      return absl::OkStatus();
+    }
+    return ExchangeAndReduce(
+        in,
+        [&](uint32_t rank) {
+          return Part{rank * count, count};
+        },
+        out);
+  }
+  Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue) override {
+    LH_RETURN_IF_ERROR(Begin({.op = Op::kAllGather, .dtype = dtype, .count = count}, in, out));
+    const uint64_t bytes = count * BytesPerElement(dtype);
+    for (uint32_t rank = 0; rank < size_; ++rank) {
+      transfers_[rank] = {Bytes(in, 0, bytes), Bytes(out, rank * bytes, bytes)};
+    }
+    Copy(in, transfers_[rank_].receive.data(), bytes);
+    return Exchange();
+  }
   Status AllToAllV(const void* in, std::span<const Block> send, void* out,
-                   std::span<const Block> receive, Dtype dtype, Queue queue) override;
-  Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) override;
-  Status Barrier(Queue queue) override;
+                   std::span<const Block> receive, Dtype dtype, Queue) override {
+    LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank_, size_, in, send, out, receive, dtype));
+    LH_RETURN_IF_ERROR(Begin({.op = Op::kAllToAll, .dtype = dtype}));
+    const uint64_t element = BytesPerElement(dtype);
+    for (uint32_t rank = 0; rank < size_; ++rank) {
+      // An offset of an empty block may lie anywhere.
+      if (send[rank].count > 0) {
+        transfers_[rank].send = Bytes(in, send[rank].offset * element, send[rank].count * element);
+      }
+      if (receive[rank].count > 0) {
+        transfers_[rank].receive =
+            Bytes(out, receive[rank].offset * element, receive[rank].count * element);
+      }
+    }
+    const Transfer& own = transfers_[rank_];
+    Copy(own.send.data(), own.receive.data(), own.send.size());
+    return Exchange();
+  }
+  Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue) override {
+    LH_RETURN_IF_ERROR(
+        Begin({.op = Op::kBroadcast, .dtype = dtype, .root = root, .count = count}, data, data));
+    const auto all = Bytes(data, 0, count * BytesPerElement(dtype));
+    if (rank_ == root) {
+      for (Transfer& transfer : transfers_) transfer.send = all;
+    } else {
+      transfers_[root].receive = all;
+    }
+    return Exchange();
+  }
+  Status Barrier(Queue) override {
+    LH_RETURN_IF_ERROR(Begin({.op = Op::kBarrier}));
+    return Exchange();
+  }
 
-  Status Prepare(Op op, uint64_t count, Dtype dtype) override;
+  Status Prepare(Op op, uint64_t count, Dtype dtype) override {
+    LH_RETURN_IF_ERROR(internal::Check({.op = op, .dtype = dtype, .count = count}, size_));
+    if (op != Op::kAllReduce && op != Op::kReduceScatter) return absl::OkStatus();
+    const uint64_t element = BytesPerElement(dtype);
+    const uint64_t small = std::min(count * element, kOneExchangeBytes);
+    Scratch(std::max(PartOf(0, count).count * element, small));
+    return absl::OkStatus();
+  }
   // Every call has its result when it returns.
   Status Wait(Queue, Deadline) override { return status(); }
   void Abort(const Status& reason) override { member_->End(reason); }
@@ -75,12 +159,47 @@ class HostCommunicator : public Communicator {
     return {begin, std::min(each, count - begin)};
   }
 
-  Status Begin(const Call& call, const void* in = nullptr, const void* out = nullptr);
+  Status Begin(const Call& call, const void* in = nullptr, const void* out = nullptr) {
+    LH_RETURN_IF_ERROR(internal::CheckArguments(call, size_, in, out));
+    LH_RETURN_IF_ERROR(member_->status());
+    header_ = {.call = call, .number = ++stats_.calls};
+    deadline_ = Deadline::After(call_limit_);
+    std::ranges::fill(transfers_, Transfer());
+    return absl::OkStatus();
+  }
   // What `transfers_` says, as the next step of the call.
-  Status Exchange();
+  Status Exchange() {
+    LH_RETURN_IF_ERROR(mesh_->Exchange(header_, transfers_, deadline_));
+    ++header_.step;
+    for (uint32_t rank = 0; rank < size_; ++rank) {
+      if (rank == rank_) continue;
+      stats_.tensor_bytes += transfers_[rank].send.size();
+      stats_.sent_bytes += transfers_[rank].send.size();
+    }
+    return absl::OkStatus();
+  }
   // `part_for` rank r of `in` goes to rank r; this rank's are reduced into `out`.
   template <class PartFor>
-  Status ExchangeAndReduce(const void* in, PartFor part_for, void* out);
+  Status ExchangeAndReduce(const void* in, PartFor part_for, void* out) {
+    const Call& call = header_.call;
+    const uint64_t element = BytesPerElement(call.dtype);
+    const Part mine = part_for(rank_);
+    std::byte* scratch = Scratch(mine.count * element);
+    for (uint32_t rank = 0; rank < size_; ++rank) {
+      if (rank == rank_) {
+        inputs_[rank] = Bytes(in, mine.begin * element, 0).data();
+        continue;
+      }
+      const Part theirs = part_for(rank);
+      transfers_[rank] = {Bytes(in, theirs.begin * element, theirs.count * element),
+                          Bytes(scratch, 0, mine.count * element)};
+      inputs_[rank] = scratch;
+      scratch += mine.count * element;
+    }
+    LH_RETURN_IF_ERROR(Exchange());
+    Reduce(inputs_, out, mine.count, call.dtype, call.reduction);
+    return absl::OkStatus();
+  }
   // Room for what other ranks send of `bytes` each.
   std::byte* Scratch(uint64_t bytes) {
     scratch_.EnsureSize((size_ - 1) * bytes);
@@ -99,148 +218,6 @@ class HostCommunicator : public Communicator {
   AlignedBuffer scratch_;
   Stats stats_;
 };
-
-Status HostCommunicator::Begin(const Call& call, const void* in, const void* out) {
-  LH_RETURN_IF_ERROR(internal::CheckArguments(call, size_, in, out));
-  LH_RETURN_IF_ERROR(member_->status());
-  header_ = {.call = call, .number = ++stats_.calls};
-  deadline_ = Deadline::After(call_limit_);
-  std::ranges::fill(transfers_, Transfer());
-  return absl::OkStatus();
-}
-
-Status HostCommunicator::Exchange() {
-  LH_RETURN_IF_ERROR(mesh_->Exchange(header_, transfers_, deadline_));
-  ++header_.step;
-  for (uint32_t rank = 0; rank < size_; ++rank) {
-    if (rank == rank_) continue;
-    stats_.tensor_bytes += transfers_[rank].send.size();
-    stats_.sent_bytes += transfers_[rank].send.size();
-  }
-  return absl::OkStatus();
-}
-
-template <class PartFor>
-Status HostCommunicator::ExchangeAndReduce(const void* in, PartFor part_for, void* out) {
-  const Call& call = header_.call;
-  const uint64_t element = BytesPerElement(call.dtype);
-  const Part mine = part_for(rank_);
-  std::byte* scratch = Scratch(mine.count * element);
-  for (uint32_t rank = 0; rank < size_; ++rank) {
-    if (rank == rank_) {
-      inputs_[rank] = Bytes(in, mine.begin * element, 0).data();
-      continue;
-    }
-    const Part theirs = part_for(rank);
-    transfers_[rank] = {Bytes(in, theirs.begin * element, theirs.count * element),
-                        Bytes(scratch, 0, mine.count * element)};
-    inputs_[rank] = scratch;
-    scratch += mine.count * element;
-  }
-  LH_RETURN_IF_ERROR(Exchange());
-  Reduce(inputs_, out, mine.count, call.dtype, call.reduction);
-  return absl::OkStatus();
-}
-
-Status HostCommunicator::AllReduce(const void* in, void* out, uint64_t count, Dtype dtype,
-                                   Reduction reduction, Queue) {
-  LH_RETURN_IF_ERROR(Begin(
-      {.op = Op::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count}, in, out));
-  const uint64_t element = BytesPerElement(dtype);
-  if (size_ == 1) {
-    Copy(in, out, count * element);
-    return absl::OkStatus();
-  }
-  if (count * element <= kOneExchangeBytes) {
-    return ExchangeAndReduce(
-        in,
-        [&](uint32_t) {
-          return Part{0, count};
-        },
-        out);
-  }
-  const auto part_for = [&](uint32_t rank) { return PartOf(rank, count); };
-  const Part mine = part_for(rank_);
-  const auto my_out = Bytes(out, mine.begin * element, mine.count * element);
-  LH_RETURN_IF_ERROR(ExchangeAndReduce(in, part_for, my_out.data()));
-  for (uint32_t rank = 0; rank < size_; ++rank) {
-    const Part theirs = part_for(rank);
-    transfers_[rank] = {my_out, Bytes(out, theirs.begin * element, theirs.count * element)};
-  }
-  return Exchange();
-}
-
-Status HostCommunicator::ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype,
-                                       Reduction reduction, Queue) {
-  LH_RETURN_IF_ERROR(Begin(
-      {.op = Op::kReduceScatter, .dtype = dtype, .reduction = reduction, .count = count}, in, out));
-  if (size_ == 1) {
-    Copy(in, out, count * BytesPerElement(dtype));
-    return absl::OkStatus();
-  }
-  return ExchangeAndReduce(
-      in,
-      [&](uint32_t rank) {
-        return Part{rank * count, count};
-      },
-      out);
-}
-
-Status HostCommunicator::AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue) {
-  LH_RETURN_IF_ERROR(Begin({.op = Op::kAllGather, .dtype = dtype, .count = count}, in, out));
-  const uint64_t bytes = count * BytesPerElement(dtype);
-  for (uint32_t rank = 0; rank < size_; ++rank) {
-    transfers_[rank] = {Bytes(in, 0, bytes), Bytes(out, rank * bytes, bytes)};
-  }
-  Copy(in, transfers_[rank_].receive.data(), bytes);
-  return Exchange();
-}
-
-Status HostCommunicator::AllToAllV(const void* in, std::span<const Block> send, void* out,
-                                   std::span<const Block> receive, Dtype dtype, Queue) {
-  LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank_, size_, in, send, out, receive, dtype));
-  LH_RETURN_IF_ERROR(Begin({.op = Op::kAllToAll, .dtype = dtype}));
-  const uint64_t element = BytesPerElement(dtype);
-  for (uint32_t rank = 0; rank < size_; ++rank) {
-    // An offset of an empty block may lie anywhere.
-    if (send[rank].count > 0) {
-      transfers_[rank].send = Bytes(in, send[rank].offset * element, send[rank].count * element);
-    }
-    if (receive[rank].count > 0) {
-      transfers_[rank].receive =
-          Bytes(out, receive[rank].offset * element, receive[rank].count * element);
-    }
-  }
-  const Transfer& own = transfers_[rank_];
-  Copy(own.send.data(), own.receive.data(), own.send.size());
-  return Exchange();
-}
-
-Status HostCommunicator::Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue) {
-  LH_RETURN_IF_ERROR(
-      Begin({.op = Op::kBroadcast, .dtype = dtype, .root = root, .count = count}, data, data));
-  const auto all = Bytes(data, 0, count * BytesPerElement(dtype));
-  if (rank_ == root) {
-    for (Transfer& transfer : transfers_) transfer.send = all;
-  } else {
-    transfers_[root].receive = all;
-  }
-  return Exchange();
-}
-
-Status HostCommunicator::Barrier(Queue) {
-  LH_RETURN_IF_ERROR(Begin({.op = Op::kBarrier}));
-  return Exchange();
-}
-
-Status HostCommunicator::Prepare(Op op, uint64_t count, Dtype dtype) {
-  LH_RETURN_IF_ERROR(internal::Check({.op = op, .dtype = dtype, .count = count}, size_));
-  if (op != Op::kAllReduce && op != Op::kReduceScatter) return absl::OkStatus();
-  const uint64_t element = BytesPerElement(dtype);
-  const uint64_t small = std::min(count * element, kOneExchangeBytes);
-  Scratch(std::max(PartOf(0, count).count * element, small));
-  return absl::OkStatus();
-}
 
 }  // namespace
 

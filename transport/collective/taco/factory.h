@@ -22,11 +22,12 @@
 
 #include "absl/time/time.h"
 #include "base/cuda/device.h"
+#include "codec/taco/format.h"
 #include "transport/collective/communicator.h"
 
 namespace longhaul::collective::taco {
 
-enum class Format : uint8_t { kE4m3, kE5m2, kInt8 };
+using codec::taco::Format;
 
 struct Options {
   Format format = Format::kE4m3;

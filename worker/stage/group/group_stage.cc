@@ -32,14 +32,6 @@ bool IsOfCaller(const Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
 }
 
-std::vector<model::PlacedParameter> ParametersOf(const StageOptions& options) {
-  return model::ParametersOf(options.model, options.vocabulary_rows(),
-                             {.first_layer = options.first_layer,
-                              .layers = options.layers,
-                              .embedding = options.first,
-                              .head = options.last});
-}
-
 Status CheckGroup(const StageOptions& options) {
   LH_RETURN_IF_ERROR(CheckStageOptions(options));
   const auto refuse = [&](std::string_view what, std::string_view instead) {
@@ -95,7 +87,7 @@ Status CheckGroup(const StageOptions& options) {
   if (options.model.has_experts()) {
     return refuse("experts take a token's channels whole", "choose p 1 for a model with experts");
   }
-  for (const model::PlacedParameter& placed : ParametersOf(options)) {
+  for (const model::PlacedParameter& placed : options.parameters()) {
     const model::Parameter& parameter = placed.parameter;
     if (parameter.role != model::Role::kBlock || !parameter.in_product ||
         !parameter.shape.is_matrix() || parameter.split.along != model::Along::kNothing) {
@@ -142,7 +134,34 @@ class GroupStage final : public Stage {
         ranks_(options.ranks.size()),
         threads_(static_cast<uint32_t>(options.ranks.size())) {}
 
-  Status Start(const MakeCommunicators& make_communicators);
+  Status Start(const MakeCommunicators& make_communicators) {
+    const Deadline deadline = Deadline::After(kJoinLimit);
+    return All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(
+          std::shared_ptr<collective::Member> member,
+          collective::Member::Join(rendezvous_->id(),
+                                   {.rank = rank, .size = static_cast<uint32_t>(ranks_.size())},
+                                   deadline));
+      auto communicators = make_communicators(member, options_.ranks[rank], deadline);
+      if (!communicators.ok()) {
+        member->End(communicators.status());
+        return communicators.status();
+      }
+      const bool recordable = communicators->recordable;
+      CountUse(&*communicators);
+      const RankGroup::Kind kind = KindOf(options_, *communicators);
+      ranks_[rank].group =
+          std::make_unique<RankGroup>(kind, *std::move(communicators), std::move(member));
+      StageOptions own = options_;
+      own.device = options_.ranks[rank];
+      own.graphs = own.graphs && recordable;
+      // A copy of the boundary in the order of rank 0's stream would wait for collectives there,
+      // which wait for this rank.
+      if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
+      LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
+      return absl::OkStatus();
+    });
+  }
 
   Status PreparePasses(uint32_t in_flight) override {
     return All([&](uint32_t rank) { return ranks_[rank].stage->PreparePasses(in_flight); });
@@ -274,7 +293,7 @@ class GroupStage final : public Stage {
 
   uint64_t parameter_count() const override {
     uint64_t count = 0;
-    for (const model::PlacedParameter& placed : ParametersOf(options_)) {
+    for (const model::PlacedParameter& placed : options_.parameters()) {
       if (!placed.parameter.frozen) count += placed.parameter.shape.elements();
     }
     return count;
@@ -343,42 +362,13 @@ class GroupStage final : public Stage {
   mutable RankThreads threads_;
 };
 
-Status GroupStage::Start(const MakeCommunicators& make_communicators) {
-  const Deadline deadline = Deadline::After(kJoinLimit);
-  return All([&](uint32_t rank) -> Status {
-    LH_ASSIGN_OR_RETURN(
-        std::shared_ptr<collective::Member> member,
-        collective::Member::Join(rendezvous_->id(),
-                                 {.rank = rank, .size = static_cast<uint32_t>(ranks_.size())},
-                                 deadline));
-    auto communicators = make_communicators(member, options_.ranks[rank], deadline);
-    if (!communicators.ok()) {
-      member->End(communicators.status());
-      return communicators.status();
-    }
-    const bool recordable = communicators->recordable;
-    CountUse(&*communicators);
-    const RankGroup::Kind kind = KindOf(options_, *communicators);
-    ranks_[rank].group =
-        std::make_unique<RankGroup>(kind, *std::move(communicators), std::move(member));
-    StageOptions own = options_;
-    own.device = options_.ranks[rank];
-    own.graphs = own.graphs && recordable;
-    // A copy of the boundary in the order of rank 0's stream would wait for collectives there,
-    // which wait for this rank.
-    if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
-    LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
-    return absl::OkStatus();
-  });
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators) {
   LH_RETURN_IF_ERROR(CheckGroup(options));
   LH_ASSIGN_OR_RETURN(Shares shares,
-                      Shares::Of(options.model, ParametersOf(options),
+                      Shares::Of(options.model, options.parameters(),
                                  {.count = static_cast<uint32_t>(options.ranks.size()),
                                   .experts = options.group.expert}));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<collective::Rendezvous> rendezvous,

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/cuda/module.h"
 #include "codec/cuda/cuda_tagc.h"
 #include "codec/sdp4bit/format.h"
 #include "codec/tagc/select.h"
@@ -75,30 +74,163 @@ class TorchArithmetic final : public replicas::Arithmetic {
   Status Copy(std::span<const float> from, std::span<float> to) override {
     return Done([&] { Over(to).copy_(Over(from)); });
   }
-  StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) override;
+  StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) override {
+    return Do([&]() -> StatusOr<double> {
+      std::vector<at::Tensor> squares;
+      for (const std::span<const float> some : numbers) {
+        for (const at::Tensor& part : Over(some).split(kSumBlock)) {
+          squares.push_back(
+              at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble)
+                  .square());
+        }
+      }
+      if (squares.empty()) return 0.0;
+      return at::stack(squares).sum().item<double>();
+    });
+  }
 
   Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,
                          std::span<const ParameterMemory> memory, const codec::RoundingNoise& noise,
-                         const Residuals& residuals, std::span<std::byte> out) override;
+                         const Residuals& residuals, std::span<std::byte> out) override {
+    return Done([&] {
+      const at::Tensor payload = Bytes(out.size());
+      int64_t offset = 0;
+      for (const Piece& piece : pieces) {
+        const at::Tensor section = payload.narrow(0, offset, Size(GradientBytes(form, piece)));
+        offset += section.numel();
+        at::Tensor wanted = Over(Part(memory[piece.parameter].gradient, piece));
+        at::Tensor residual;
+        if (const auto of_parameter = residuals[piece.parameter].span; !of_parameter.empty()) {
+          residual = Over(Part(of_parameter, piece));
+          wanted = wanted.add(residual);
+        }
+        Encode(form, piece, ToSummands(form, wanted), noise, section);
+        if (!residual.defined()) continue;
+        const at::Tensor sent = Decode(form, piece, section);
+        if (form == GradientForm::kSdp4bit) sdp4bit_.Transform(sent, /*back=*/true);
+        const at::Tensor lost = wanted.sub(sent.narrow(0, 0, wanted.numel()));
+        residual.copy_(at::where(at::isfinite(lost), lost, 0));
+      }
+      Download(payload, out);
+    });
+  }
   Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                          std::span<const ParameterMemory> memory,
-                         std::span<const std::span<const std::byte>> payloads) override;
+                         std::span<const std::span<const std::byte>> payloads) override {
+    return Done([&] {
+      std::vector<at::Tensor> uploaded(payloads.size());
+      for (size_t replica = 0; replica < payloads.size(); ++replica) {
+        if (!payloads[replica].empty()) uploaded[replica] = Upload(payloads[replica]);
+      }
+      int64_t offset = 0;
+      for (const OwnPiece& to : own) {
+        const Piece& piece = to.piece;
+        const int64_t bytes = Size(GradientBytes(form, piece));
+        std::vector<at::Tensor> parts;
+        size_t own_part = 0;
+        for (const at::Tensor& payload : uploaded) {
+          if (!payload.defined()) own_part = parts.size();
+          parts.push_back(payload.defined() ? payload.narrow(0, offset, bytes)
+                                            : Over(Part(memory[piece.parameter].gradient, piece)));
+        }
+        if (form == GradientForm::kSdp4bit) {
+          sdp4bit_.Mean(parts, own_part, Over(to.gradient));
+        } else {
+          at::Tensor sum;
+          for (size_t k = 0; k < parts.size(); ++k) {
+            const at::Tensor part = k == own_part ? parts[k] : Decode(form, piece, parts[k]);
+            if (k > 0) {
+              sum.add_(part);
+            } else {
+              sum = k == own_part ? part.clone() : part;
+            }
+          }
+          Over(to.gradient).copy_(Quotient(sum, static_cast<float>(parts.size())));
+        }
+        offset += bytes;
+      }
+    });
+  }
   Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                           std::span<const ParameterMemory> memory,
-                          std::span<std::byte> out) override;
+                          std::span<std::byte> out) override {
+    return Done([&] {
+      const at::Tensor payload = Bytes(out.size());
+      int64_t offset = 0;
+      for (const OwnPiece& from : own) {
+        const Piece& piece = from.piece;
+        const at::Tensor section = payload.narrow(0, offset, Size(ParameterBytes(form, piece)));
+        offset += section.numel();
+        const at::Tensor master = Over(from.master);
+        const at::Tensor values = Over(Part(memory[piece.parameter].value, piece));
+        if (form == ParameterForm::kFp32) {
+          section.view(at::kFloat).copy_(master);
+        } else if (form == ParameterForm::kBf16) {
+          section.view(at::kBFloat16).copy_(master);
+        } else {
+          // To nearest: what is lost stays in the difference, and comes again.
+          sdp4bit_.Encode(master.sub(values), sdp4bit::kDifferenceGroup, nullptr, 0, section);
+        }
+        DecodeValues(form, section, values);
+      }
+      Download(payload, out);
+    });
+  }
   Status DecodeParameters(ParameterForm form, std::span<const Piece> pieces,
                           std::span<const std::byte> payload,
-                          std::span<const ParameterMemory> memory) override;
+                          std::span<const ParameterMemory> memory) override {
+    return Done([&] {
+      const at::Tensor uploaded = Upload(payload);
+      int64_t offset = 0;
+      for (const Piece& piece : pieces) {
+        const int64_t bytes = Size(ParameterBytes(form, piece));
+        DecodeValues(form, uploaded.narrow(0, offset, bytes),
+                     Over(Part(memory[piece.parameter].value, piece)));
+        offset += bytes;
+      }
+    });
+  }
 
   StatusOr<bool> AllFinite(std::span<const float> numbers) override {
     return Do([&]() -> StatusOr<bool> { return at::isfinite(Over(numbers)).all().item<bool>(); });
   }
   Status AddAndSelect(std::span<const float> gradient, std::span<float> residual, uint64_t keep,
-                      std::span<uint64_t> bitmap) override;
+                      std::span<uint64_t> bitmap) override {
+    return Done([&] {
+      const at::Tensor sums = Over(residual), added = Over(gradient);
+      const at::Tensor both = sums.add(added);
+      sums.copy_(at::where(at::isfinite(both), both, added));
+      if (!gpu_) {
+        tagc::Select(residual, keep, bitmap);
+        return;
+      }
+      const at::Tensor words = at::empty({Size(bitmap.size())}, Options(at::kLong));
+      const size_t scratch_bytes = codec::cuda::TagcSelectScratchBytes(residual.size());
+      const at::Tensor scratch = Bytes(scratch_bytes);
+      const c10::impl::VirtualGuardImpl guard(device_.type());
+      ThrowIfError(codec::cuda::TagcSelect(
+          residual.data(), residual.size(), keep,
+          reinterpret_cast<uint64_t*>(words.data_ptr<int64_t>()),
+          {scratch.data_ptr<uint8_t>(), scratch_bytes},
+          cuda::Stream::Borrow(*gpu_, guard.getStream(device_).native_handle())));
+      at::from_blob(bitmap.data(), words.sizes(), at::TensorOptions(at::kLong)).copy_(words);
+    });
+  }
   StatusOr<std::vector<float>> Get(std::span<const uint64_t> bitmap,
-                                   std::span<const float> numbers) override;
+                                   std::span<const float> numbers) override {
+    return Do([&]() -> StatusOr<std::vector<float>> {
+      std::vector<float> values(tagc::Count(bitmap));
+      InHost(std::span(values), at::kFloat).copy_(Over(numbers).index_select(0, Positions(bitmap)));
+      return values;
+    });
+  }
   Status Put(std::span<const uint64_t> bitmap, std::span<const float> values,
-             std::span<float> numbers) override;
+             std::span<float> numbers) override {
+    return Done([&] {
+      const at::Tensor uploaded = InHost(values, at::kFloat).to(device_);
+      Over(numbers).index_copy_(0, Positions(bitmap), uploaded);
+    });
+  }
   Status Divide(std::span<const float> numbers, float divisor, std::span<float> out) override {
     return Done([&] { Over(out).copy_(Quotient(Over(numbers), divisor)); });
   }
@@ -144,11 +276,54 @@ class TorchArithmetic final : public replicas::Arithmetic {
   }
 
   // In which contributions are summed; new memory.
-  at::Tensor ToSummands(GradientForm form, const at::Tensor& gradients) const;
+  at::Tensor ToSummands(GradientForm form, const at::Tensor& gradients) const {
+    if (form != GradientForm::kSdp4bit) return gradients.clone();
+    const auto count = static_cast<uint64_t>(gradients.numel());
+    at::Tensor summands = at::zeros({Size(sdp4bit::Transformed(count))}, Options(at::kFloat));
+    summands.narrow(0, 0, gradients.numel()).copy_(gradients);
+    sdp4bit_.Transform(summands, /*back=*/false);
+    return summands;
+  }
   void Encode(GradientForm form, const Piece& piece, const at::Tensor& summands,
-              const codec::RoundingNoise& noise, const at::Tensor& section) const;
-  at::Tensor Decode(GradientForm form, const Piece& piece, const at::Tensor& section) const;
-  void DecodeValues(ParameterForm form, const at::Tensor& section, const at::Tensor& values) const;
+              const codec::RoundingNoise& noise, const at::Tensor& section) const {
+    switch (form) {
+      case GradientForm::kFp32:
+        section.view(at::kFloat).copy_(summands);
+        return;
+      case GradientForm::kSdp4bit:
+        return sdp4bit_.Encode(summands, sdp4bit::kGradientGroup, &noise, piece.at, section);
+      default:
+        section.view(at::kBFloat16).copy_(summands);
+    }
+  }
+  at::Tensor Decode(GradientForm form, const Piece& piece, const at::Tensor& section) const {
+    switch (form) {
+      case GradientForm::kFp32:
+        return section.view(at::kFloat).clone();
+      case GradientForm::kSdp4bit: {
+        at::Tensor summands = at::empty({Size(SummandsOf(form, piece.count))}, Options(at::kFloat));
+        sdp4bit_.Decode(section, sdp4bit::kGradientGroup, summands);
+        return summands;
+      }
+      default:
+        return section.view(at::kBFloat16).to(at::kFloat);
+    }
+  }
+  void DecodeValues(ParameterForm form, const at::Tensor& section, const at::Tensor& values) const {
+    switch (form) {
+      case ParameterForm::kFp32:
+        values.copy_(section.view(at::kFloat));
+        return;
+      case ParameterForm::kBf16:
+        values.copy_(section.view(at::kBFloat16));
+        return;
+      default: {
+        const at::Tensor difference = at::empty(values.sizes(), Options(at::kFloat));
+        sdp4bit_.Decode(section, sdp4bit::kDifferenceGroup, difference);
+        values.add_(difference);
+      }
+    }
+  }
 
   const c10::Device device_;
   const std::optional<cuda::Device> gpu_;
@@ -156,230 +331,13 @@ class TorchArithmetic final : public replicas::Arithmetic {
   const Sdp4bitTensors sdp4bit_;
 };
 
-StatusOr<double> TorchArithmetic::SumOfSquares(std::span<const std::span<const float>> numbers) {
-  return Do([&]() -> StatusOr<double> {
-    std::vector<at::Tensor> squares;
-    for (const std::span<const float> some : numbers) {
-      for (const at::Tensor& part : Over(some).split(kSumBlock)) {
-        squares.push_back(
-            at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble)
-                .square());
-      }
-    }
-    if (squares.empty()) return 0.0;
-    return at::stack(squares).sum().item<double>();
-  });
-}
-
-at::Tensor TorchArithmetic::ToSummands(GradientForm form, const at::Tensor& gradients) const {
-  if (form != GradientForm::kSdp4bit) return gradients.clone();
-  const auto count = static_cast<uint64_t>(gradients.numel());
-  at::Tensor summands = at::zeros({Size(sdp4bit::Transformed(count))}, Options(at::kFloat));
-  summands.narrow(0, 0, gradients.numel()).copy_(gradients);
-  sdp4bit_.Transform(summands, /*back=*/false);
-  return summands;
-}
-
-void TorchArithmetic::Encode(GradientForm form, const Piece& piece, const at::Tensor& summands,
-                             const codec::RoundingNoise& noise, const at::Tensor& section) const {
-  switch (form) {
-    case GradientForm::kFp32:
-      section.view(at::kFloat).copy_(summands);
-      return;
-    case GradientForm::kSdp4bit:
-      return sdp4bit_.Encode(summands, sdp4bit::kGradientGroup, &noise, piece.at, section);
-    default:
-      section.view(at::kBFloat16).copy_(summands);
-  }
-}
-
-at::Tensor TorchArithmetic::Decode(GradientForm form, const Piece& piece,
-                                   const at::Tensor& section) const {
-  switch (form) {
-    case GradientForm::kFp32:
-      return section.view(at::kFloat).clone();
-    case GradientForm::kSdp4bit: {
-      at::Tensor summands = at::empty({Size(SummandsOf(form, piece.count))}, Options(at::kFloat));
-      sdp4bit_.Decode(section, sdp4bit::kGradientGroup, summands);
-      return summands;
-    }
-    default:
-      return section.view(at::kBFloat16).to(at::kFloat);
-  }
-}
-
-Status TorchArithmetic::EncodeGradients(GradientForm form, std::span<const Piece> pieces,
-                                        std::span<const ParameterMemory> memory,
-                                        const codec::RoundingNoise& noise,
-                                        const Residuals& residuals, std::span<std::byte> out) {
-  return Done([&] {
-    const at::Tensor payload = Bytes(out.size());
-    int64_t offset = 0;
-    for (const Piece& piece : pieces) {
-      const at::Tensor section = payload.narrow(0, offset, Size(GradientBytes(form, piece)));
-      offset += section.numel();
-      at::Tensor wanted = Over(Part(memory[piece.parameter].gradient, piece));
-      at::Tensor residual;
-      if (const auto of_parameter = residuals[piece.parameter].span; !of_parameter.empty()) {
-        residual = Over(Part(of_parameter, piece));
-        wanted = wanted.add(residual);
-      }
-      Encode(form, piece, ToSummands(form, wanted), noise, section);
-      if (!residual.defined()) continue;
-      const at::Tensor sent = Decode(form, piece, section);
-      if (form == GradientForm::kSdp4bit) sdp4bit_.Transform(sent, /*back=*/true);
-      const at::Tensor lost = wanted.sub(sent.narrow(0, 0, wanted.numel()));
-      residual.copy_(at::where(at::isfinite(lost), lost, 0));
-    }
-    Download(payload, out);
-  });
-}
-
-Status TorchArithmetic::ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
-                                        std::span<const ParameterMemory> memory,
-                                        std::span<const std::span<const std::byte>> payloads) {
-  return Done([&] {
-    std::vector<at::Tensor> uploaded(payloads.size());
-    for (size_t replica = 0; replica < payloads.size(); ++replica) {
-      if (!payloads[replica].empty()) uploaded[replica] = Upload(payloads[replica]);
-    }
-    int64_t offset = 0;
-    for (const OwnPiece& to : own) {
-      const Piece& piece = to.piece;
-      const int64_t bytes = Size(GradientBytes(form, piece));
-      std::vector<at::Tensor> parts;
-      size_t own_part = 0;
-      for (const at::Tensor& payload : uploaded) {
-        if (!payload.defined()) own_part = parts.size();
-        parts.push_back(payload.defined() ? payload.narrow(0, offset, bytes)
-                                          : Over(Part(memory[piece.parameter].gradient, piece)));
-      }
-      if (form == GradientForm::kSdp4bit) {
-        sdp4bit_.Mean(parts, own_part, Over(to.gradient));
-      } else {
-        at::Tensor sum;
-        for (size_t k = 0; k < parts.size(); ++k) {
-          const at::Tensor part = k == own_part ? parts[k] : Decode(form, piece, parts[k]);
-          if (k > 0) {
-            sum.add_(part);
-          } else {
-            sum = k == own_part ? part.clone() : part;
-          }
-        }
-        Over(to.gradient).copy_(Quotient(sum, static_cast<float>(parts.size())));
-      }
-      offset += bytes;
-    }
-  });
-}
-
-void TorchArithmetic::DecodeValues(ParameterForm form, const at::Tensor& section,
-                                   const at::Tensor& values) const {
-  switch (form) {
-    case ParameterForm::kFp32:
-      values.copy_(section.view(at::kFloat));
-      return;
-    case ParameterForm::kBf16:
-      values.copy_(section.view(at::kBFloat16));
-      return;
-    default: {
-      const at::Tensor difference = at::empty(values.sizes(), Options(at::kFloat));
-      sdp4bit_.Decode(section, sdp4bit::kDifferenceGroup, difference);
-      values.add_(difference);
-    }
-  }
-}
-
-Status TorchArithmetic::EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
-                                         std::span<const ParameterMemory> memory,
-                                         std::span<std::byte> out) {
-  return Done([&] {
-    const at::Tensor payload = Bytes(out.size());
-    int64_t offset = 0;
-    for (const OwnPiece& from : own) {
-      const Piece& piece = from.piece;
-      const at::Tensor section = payload.narrow(0, offset, Size(ParameterBytes(form, piece)));
-      offset += section.numel();
-      const at::Tensor master = Over(from.master);
-      const at::Tensor values = Over(Part(memory[piece.parameter].value, piece));
-      if (form == ParameterForm::kFp32) {
-        section.view(at::kFloat).copy_(master);
-      } else if (form == ParameterForm::kBf16) {
-        section.view(at::kBFloat16).copy_(master);
-      } else {
-        // To nearest: what is lost stays in the difference, and comes again.
-        sdp4bit_.Encode(master.sub(values), sdp4bit::kDifferenceGroup, nullptr, 0, section);
-      }
-      DecodeValues(form, section, values);
-    }
-    Download(payload, out);
-  });
-}
-
-Status TorchArithmetic::DecodeParameters(ParameterForm form, std::span<const Piece> pieces,
-                                         std::span<const std::byte> payload,
-                                         std::span<const ParameterMemory> memory) {
-  return Done([&] {
-    const at::Tensor uploaded = Upload(payload);
-    int64_t offset = 0;
-    for (const Piece& piece : pieces) {
-      const int64_t bytes = Size(ParameterBytes(form, piece));
-      DecodeValues(form, uploaded.narrow(0, offset, bytes),
-                   Over(Part(memory[piece.parameter].value, piece)));
-      offset += bytes;
-    }
-  });
-}
-
-Status TorchArithmetic::AddAndSelect(std::span<const float> gradient, std::span<float> residual,
-                                     uint64_t keep, std::span<uint64_t> bitmap) {
-  return Done([&] {
-    const at::Tensor sums = Over(residual), added = Over(gradient);
-    const at::Tensor both = sums.add(added);
-    sums.copy_(at::where(at::isfinite(both), both, added));
-    if (!gpu_) {
-      tagc::Select(residual, keep, bitmap);
-      return;
-    }
-    const at::Tensor words = at::empty({Size(bitmap.size())}, Options(at::kLong));
-    const size_t scratch_bytes = codec::cuda::TagcSelectScratchBytes(residual.size());
-    const at::Tensor scratch = Bytes(scratch_bytes);
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    ThrowIfError(codec::cuda::TagcSelect(
-        residual.data(), residual.size(), keep,
-        reinterpret_cast<uint64_t*>(words.data_ptr<int64_t>()),
-        {scratch.data_ptr<uint8_t>(), scratch_bytes},
-        cuda::Stream::Borrow(*gpu_, guard.getStream(device_).native_handle())));
-    at::from_blob(bitmap.data(), words.sizes(), at::TensorOptions(at::kLong)).copy_(words);
-  });
-}
-
-StatusOr<std::vector<float>> TorchArithmetic::Get(std::span<const uint64_t> bitmap,
-                                                  std::span<const float> numbers) {
-  return Do([&]() -> StatusOr<std::vector<float>> {
-    std::vector<float> values(tagc::Count(bitmap));
-    InHost(std::span(values), at::kFloat).copy_(Over(numbers).index_select(0, Positions(bitmap)));
-    return values;
-  });
-}
-
-Status TorchArithmetic::Put(std::span<const uint64_t> bitmap, std::span<const float> values,
-                            std::span<float> numbers) {
-  return Done([&] {
-    const at::Tensor uploaded = InHost(values, at::kFloat).to(device_);
-    Over(numbers).index_copy_(0, Positions(bitmap), uploaded);
-  });
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<replicas::Arithmetic>> MakeTorchArithmetic(const DeviceName& device,
                                                                     uint32_t threads) {
   std::optional<cuda::Device> gpu;
   if (device.cuda_index) {
-    LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
-                        cuda::LoadModule(cuda::DefaultModulePath()));
-    LH_ASSIGN_OR_RETURN(gpu, cuda::Device::Open(table, *device.cuda_index));
+    LH_ASSIGN_OR_RETURN(gpu, cuda::Device::Open(*device.cuda_index));
   }
   return std::make_unique<TorchArithmetic>(TorchDevice(device), std::move(gpu), threads);
 }

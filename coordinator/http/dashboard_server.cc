@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <semaphore>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -17,8 +18,8 @@
 #include "absl/strings/numbers.h"
 #include "base/address.h"
 #include "base/web/assets.h"
+#include "base/work_threads.h"
 #include "coordinator/http/api.h"
-#include "coordinator/http/bounded_threads.h"
 #include "coordinator/http/page/assets.h"
 #include "coordinator/http/reports.h"
 
@@ -40,6 +41,30 @@ constexpr char kPagePolicy[] =
 constexpr char kReportPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts";
+
+// If all threads are busy and `waiting` connections wait, enqueue blocks. Further connections then
+// stay in the kernel's queue and take none of the coordinator's descriptors.
+class BoundedThreads : public httplib::TaskQueue {
+ public:
+  BoundedThreads(size_t threads, size_t waiting)
+      : room_(static_cast<ptrdiff_t>(threads + waiting)), threads_(threads) {}
+  void enqueue(std::function<void()> task) override {
+    room_.acquire();
+    const auto run = [this, task = std::move(task)] {
+      task();
+      room_.release();
+    };
+    // What waits at the end runs as well: it closes its connection.
+    threads_->Add(std::to_string(next_++), run, run);
+  }
+  // Waits for tasks that run.
+  void shutdown() override { threads_.reset(); }
+
+ private:
+  std::counting_semaphore<> room_;
+  uint64_t next_ = 0;  // a key of its own for each task, so that none waits for another
+  std::optional<WorkThreads> threads_;
+};
 
 std::string_view TypeOf(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "coordinator/rpc/work_threads.h"
+#include "base/work_threads.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/prepare_data.h"

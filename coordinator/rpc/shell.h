@@ -21,11 +21,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/work_threads.h"
 #include "coordinator/rpc/chores.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/pending_calls.h"
 #include "coordinator/rpc/planner_thread.h"
-#include "coordinator/rpc/work_threads.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/store.h"
 

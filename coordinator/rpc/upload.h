@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "coordinator/rpc/work_threads.h"
+#include "base/work_threads.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.pb.h"
 

@@ -1,4 +1,4 @@
-#include "coordinator/rpc/work_threads.h"
+#include "base/work_threads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-namespace longhaul::coordinator {
+namespace longhaul {
 namespace {
 
 using ::testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST(WorkThreadsTest, WhatWaitsIsDroppedOnceByAStop) {
 }
 
 }  // namespace
-}  // namespace longhaul::coordinator
+}  // namespace longhaul

@@ -1,9 +1,9 @@
-#include "coordinator/rpc/work_threads.h"
+#include "base/work_threads.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace longhaul::coordinator {
+namespace longhaul {
 
 WorkThreads::WorkThreads(size_t threads) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -63,4 +63,4 @@ void WorkThreads::Run() {
   }
 }
 
-}  // namespace longhaul::coordinator
+}  // namespace longhaul

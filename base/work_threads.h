@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 
-namespace longhaul::coordinator {
+namespace longhaul {
 
 class WorkThreads {
  public:
@@ -50,4 +50,4 @@ class WorkThreads {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace longhaul::coordinator
+}  // namespace longhaul

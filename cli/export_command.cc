@@ -19,7 +19,6 @@
 #include "base/units.h"
 #include "cli/program.h"
 #include "cli/progress.h"
-#include "codec/registry.h"
 #include "run/file/run_spec.h"
 #include "run/model/lora.h"
 #include "run/plan/proto/plan_proto.h"
@@ -229,8 +228,7 @@ StatusOr<Source> SourceOf(Client& client, const std::string& run) {
     return FailedPrecondition("run {} has not begun yet, so it has nothing to export", run);
   }
   Source source;
-  LH_ASSIGN_OR_RETURN(source.spec,
-                      ParseRunSpec(assignment.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  LH_ASSIGN_OR_RETURN(source.spec, ParseRunSpec(assignment.run_yaml(), "run.yaml", {}));
   source.vocabulary = assignment.data().vocabulary();
   if (source.spec.replay) {
     return FailedPrecondition("run {} is a replay: it has no parameters", run);

@@ -145,13 +145,13 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
                {"BACKWARD CODEC"},
                {"BYTES", Align::kRight}});
   for (const Edge& edge : plan.assignment.edges) {
-    table.AddRow({fmt::format("{} - {}{}", NameIn(plan, edge.from), NameIn(plan, edge.to),
-                              edge.kind == EdgeKind::kTied ? ", tied" : ""),
-                  edge.relays.empty()
-                      ? edge.transport
-                      : fmt::format("{} of {}", edge.transport, edge.relays.front().name),
-                  edge.forward.codec, FormatBytes(static_cast<double>(edge.forward.bytes)),
-                  edge.backward.codec, FormatBytes(static_cast<double>(edge.backward.bytes))});
+    table.AddRow(
+        {fmt::format("{} - {}{}", NameIn(plan, edge.from), NameIn(plan, edge.to),
+                     edge.kind == EdgeKind::kTied ? ", tied" : ""),
+         edge.relays.empty() ? edge.transport
+                             : fmt::format("{} of {}", edge.transport, edge.relays.front().name),
+         ToString(edge.forward.codec), FormatBytes(static_cast<double>(edge.forward.bytes)),
+         ToString(edge.backward.codec), FormatBytes(static_cast<double>(edge.backward.bytes))});
   }
   terminal.out << '\n';
   table.Print(terminal);

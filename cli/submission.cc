@@ -15,7 +15,6 @@
 #include "base/http/http_file.h"
 #include "cli/find_sets.h"
 #include "cli/progress.h"
-#include "codec/registry.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul::cli {
@@ -204,8 +203,7 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
                         published::ParseConfig(submission.weights->config_json, "config.json"));
     return FoundModel{.model = config.model, .longest_context = config.window};
   };
-  LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, overrides, codec::CheckCodec,
-                                                    find_texts, find_model));
+  LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, overrides, find_texts, find_model));
   // Workers look there, too, whatever folder they run in.
   if (submission.weights) submission.spec.weights.from = folder;
   if (submission.mixture) FillInSets(submission);

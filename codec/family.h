@@ -41,7 +41,7 @@ struct Section {
 
 // A codec that a plan may choose, and what it loses: its relative error |x' - x| / |x| of normal
 // values.
-struct Rung {
+struct Choice {
   std::string_view codec;  // canonical
   double error = 0;
 };
@@ -61,7 +61,7 @@ struct Family {
   // Makes the GPU part of a codec of this family. Null: there is none.
   StatusOr<std::unique_ptr<const cuda::DeviceCodec>> (*device)(const Codec& codec) = nullptr;
   // What a plan may choose for activations and for gradients, if a run file leaves it to the plan.
-  std::vector<Rung> for_activations = {}, for_gradients = {};
+  std::vector<Choice> for_activations = {}, for_gradients = {};
 
   // The default of the codec that codec strings name behind a '/', for a family that leaves part of
   // the work to another codec. "": it does not.

@@ -8,10 +8,10 @@
 namespace longhaul::codec {
 namespace {
 
-std::vector<Rung> Collect(std::vector<Rung> Family::*rungs) {
+std::vector<Rung> Collect(std::vector<Choice> Family::*choices) {
   std::vector<Rung> all;
   for (const Family& family : Families()) {
-    all.insert(all.end(), (family.*rungs).begin(), (family.*rungs).end());
+    for (const auto& [codec, error] : family.*choices) all.push_back({CodecSpec(codec), error});
   }
   std::ranges::sort(all, {}, &Rung::error);
   return all;

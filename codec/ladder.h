@@ -1,5 +1,5 @@
 // Codecs in the order of what they lose. A plan chooses among them where a run file says auto. What
-// a codec loses is known without a run: its relative error of normal values (Rung). Losses of
+// a codec loses is known without a run: its relative error of normal values (family.h). Losses of
 // training follow that order (docs/results/codecs.md). Codecs with state are not among them,
 // because what they lose depends on what was sent before.
 //
@@ -8,9 +8,14 @@
 
 #include <span>
 
-#include "codec/family.h"
+#include "codec/spec.h"
 
 namespace longhaul::codec {
+
+struct Rung {
+  CodecSpec codec;  // canonical
+  double error = 0;
+};
 
 // The rungs of all families, the finest first. The first one loses nothing; each has fewer bits
 // than the one before.

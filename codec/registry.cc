@@ -104,10 +104,6 @@ StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
   return family->parse(parts);
 }
 
-Status CheckCodec(std::string_view text) {
-  return ParseCodec(text).status();
-}
-
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob) {
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
   const Family& family = *FindFamily(header.codec);

@@ -29,9 +29,6 @@ std::string_view ToString(CodecId id);
 // or out of range, naming the codec's parameters with their ranges and defaults.
 StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
 
-// OK if ParseCodec accepts `text`. A CodecCheck (run/file/run_spec.h).
-Status CheckCodec(std::string_view text);
-
 // Makes the codec that wrote `blob`, which may be hostile.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
 // Makes the codec that wrote a blob with this header. Refuses families with from_payload, whose

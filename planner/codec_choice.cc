@@ -71,9 +71,9 @@ class Chooser {
   size_t fastest_distance_ = 0;
 };
 
-bool IsAuto(const RunSpec& spec, const std::string& worker, Direction direction) {
+bool LeavesOpen(const RunSpec& spec, const std::string& worker, Direction direction) {
   const CodecPair& pair = CodecsOfWorker(spec, worker);
-  return (direction == Direction::kForward ? pair.forward : pair.backward) == kAutoCodec;
+  return IsAuto(direction == Direction::kForward ? pair.forward : pair.backward);
 }
 
 Status Chooser::AddOpen(size_t edge, Direction direction) {
@@ -82,7 +82,7 @@ Status Chooser::AddOpen(size_t edge, Direction direction) {
   const CandidateWorker& lower = request_.workers[between.to.stage];
   const bool down = direction == Direction::kForward;
   const CandidateWorker &sender = down ? upper : lower, &receiver = down ? lower : upper;
-  if (!IsAuto(request_.spec, sender.name, direction)) return absl::OkStatus();
+  if (!LeavesOpen(request_.spec, sender.name, direction)) return absl::OkStatus();
   const double rate = AloneBytesPerSecond(network_, plan_.assignment, edge, direction);
   if (rate == schedule::kUnlimited) {
     ++unknown_;  // it has the coarsest already
@@ -92,11 +92,11 @@ Status Chooser::AddOpen(size_t edge, Direction direction) {
   LH_ASSIGN_OR_RETURN(const std::vector<codec::Rung> rungs,
                       CodecsToChooseFrom(request_.spec, direction));
   for (const codec::Rung& rung : rungs) {
-    LH_ASSIGN_OR_RETURN(Flow flow, FlowWith(std::string(rung.codec), request_));
+    LH_ASSIGN_OR_RETURN(Flow flow, FlowWith(rung.codec, request_));
     const Flow& now = down ? between.forward : between.backward;
     flow.bits_per_second = now.bits_per_second;
     flow.latency_seconds = now.latency_seconds;
-    const FlowEstimate times = CodecTimesOf(sender, receiver, std::string(rung.codec), direction);
+    const FlowEstimate times = CodecTimesOf(sender, receiver, rung.codec, direction);
     const double wire = static_cast<double>(WithChunkHeaders(flow.bytes)) / rate;
     open.choices.push_back({std::move(flow), times, rung.error,
                             std::max({wire, times.encode_seconds, times.decode_seconds})});
@@ -232,7 +232,7 @@ std::string Chooser::Text() const {
       if (open.direction != direction) continue;
       auto& [codec, count] = by_error[open.error()];
       const Edge& edge = EdgeAt(open);
-      codec = direction == Direction::kForward ? edge.forward.codec : edge.backward.codec;
+      codec = ToString((direction == Direction::kForward ? edge.forward : edge.backward).codec);
       ++count;
     }
     std::string text;

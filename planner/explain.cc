@@ -152,8 +152,8 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
       fmt::format(" A step sends {}{} down each link and {} up{}.", alike ? "" : "up to ",
                   FormatBytes(forward * spec.train.microbatches),
                   FormatBytes(backward * spec.train.microbatches),
-                  alike ? fmt::format(" (with {} and {})", edges.front().forward.codec,
-                                      edges.front().backward.codec)
+                  alike ? fmt::format(" (with {} and {})", ToString(edges.front().forward.codec),
+                                      ToString(edges.front().backward.codec))
                         : "");
   return text + Rates(plan);
 }

@@ -15,7 +15,6 @@
 #include "base/units.h"
 #include "codec/codec.h"
 #include "codec/predict/format.h"
-#include "codec/registry.h"
 #include "planner/codec_choice.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/message_footprint.h"
@@ -268,9 +267,9 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
             "host:port, an address that the other reaches; or start the coordinator with --relay");
 }
 
-StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request) {
-  LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(codec_text));
-  return Flow{.codec = codec->name(),
+StatusOr<Flow> FlowWith(const CodecSpec& spec, const PlanRequest& request) {
+  LH_ASSIGN_OR_RETURN(const auto codec, spec.Get());
+  return Flow{.codec = CodecSpec(codec),
               .bytes = request.spec.pipeline.SlicesNow() * UsualBytes(request, *codec)};
 }
 
@@ -284,8 +283,8 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
   const auto of = [direction](const CodecPair& pair) {
     return direction == Direction::kForward ? pair.forward : pair.backward;
   };
-  const std::string said = of(CodecsOfWorker(request.spec, sender.name));
-  if (said != kAutoCodec) return FlowWith(said, request);
+  const CodecSpec said = of(CodecsOfWorker(request.spec, sender.name));
+  if (!IsAuto(said)) return FlowWith(said, request);
   if (boundary) {
     const size_t boundaries = chain::Boundaries(static_cast<uint32_t>(request.workers.size()));
     const std::vector<CodecPair>* chosen = request.spec.links.ChosenOf(0, boundaries);
@@ -293,14 +292,14 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
   }
   LH_ASSIGN_OR_RETURN(const std::vector<codec::Rung> rungs,
                       CodecsToChooseFrom(request.spec, direction));
-  return FlowWith(std::string(rungs.back().codec), request);
+  return FlowWith(rungs.back().codec, request);
 }
 
 FlowEstimate CodecTimesOf(const CandidateWorker& sender, const CandidateWorker& receiver,
-                          const std::string& codec, Direction direction) {
+                          const CodecSpec& codec, Direction direction) {
   const auto of = [&](const CandidateWorker& worker) -> FlowEstimate {
     for (const v1::CodecTimes& timed : worker.times.codecs()) {
-      if (timed.codec() == codec) {
+      if (timed.codec() == ToString(codec)) {
         return {.encode_seconds = timed.encode(), .decode_seconds = timed.decode()};
       }
     }
@@ -360,8 +359,8 @@ Status CheckPredictions(const PlanRequest& request, const Assignment& assignment
   const Edge* without = nullptr;  // the first boundary that carries no tokens
   for (const Edge& edge : assignment.edges) {
     if (edge.kind != EdgeKind::kActivations) continue;
-    LH_ASSIGN_OR_RETURN(const auto backward, codec::ParseCodec(edge.backward.codec));
-    LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(edge.forward.codec));
+    LH_ASSIGN_OR_RETURN(const auto backward, edge.backward.codec.Get());
+    LH_ASSIGN_OR_RETURN(const auto forward, edge.forward.codec.Get());
     if (backward->TableRows(1) > 0) {
       return FailedPrecondition(
           "{} knows activations by their tokens, and cannot send gradients; choose another codec "
@@ -383,7 +382,7 @@ Status CheckPredictions(const PlanRequest& request, const Assignment& assignment
         "{} predicts what {} sends by its tokens, which {} does not learn, because {} sends by {}; "
         "let all stages above send by predict, too",
         forward->name(), ToString(edge.from), ToString(edge.from), ToString(without->from),
-        without->forward.codec);
+        ToString(without->forward.codec));
   }
   return absl::OkStatus();
 }
@@ -396,7 +395,7 @@ Status AddMessages(const PlanRequest& request, Assignment* assignment) {
   for (const Edge& edge : assignment->edges) {
     if (edge.kind != EdgeKind::kActivations) continue;
     for (const Flow* flow : {&edge.forward, &edge.backward}) {
-      LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(flow->codec));
+      LH_ASSIGN_OR_RETURN(const auto codec, flow->codec.Get());
       const size_t record_bytes = codec->MessageBytes(shape);
       if (record_bytes == 0) continue;
       if (spec.replay && !spec.replay->real_codecs) {
@@ -436,9 +435,9 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
   const uint64_t windows = WindowsOf(training_tokens, spec.model.context);
   MessageFootprint footprint;
   std::string name;
-  for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
-    if (text == kAutoCodec) continue;  // none with buffers is chosen
-    LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
+  for (const CodecSpec* said : {&spec.links.codecs.forward, &spec.links.codecs.backward}) {
+    if (IsAuto(*said)) continue;  // none with buffers is chosen
+    LH_ASSIGN_OR_RETURN(const auto codec, said->Get());
     const size_t record_bytes = codec->MessageBytes(shape);
     if (record_bytes == 0) continue;
     name = codec->name();

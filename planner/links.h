@@ -29,12 +29,12 @@ void SetEnds(LinkEnds ends, Edge* edge);
 // that boundary earlier, else the coarsest of the choice.
 StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
                         Direction direction, std::optional<uint32_t> boundary = std::nullopt);
-StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request);
+StatusOr<Flow> FlowWith(const CodecSpec& spec, const PlanRequest& request);
 // The codecs that the run file gives this worker; each may be auto.
 const CodecPair& CodecsOfWorker(const RunSpec& spec, const std::string& worker);
 // Times of the codec as these two workers measured them; 0 where they did not.
 FlowEstimate CodecTimesOf(const CandidateWorker& sender, const CandidateWorker& receiver,
-                          const std::string& codec, Direction direction);
+                          const CodecSpec& codec, Direction direction);
 // The flow of a tied matrix in a step: forward from the first stage, backward from the last one.
 Flow TiedFlow(const PlanRequest& request, Direction direction);
 // Whether AddEdges could join two workers by such an edge.

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "codec/predict/tables.h"
-#include "codec/registry.h"
 #include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
@@ -250,13 +249,11 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
 
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary) {
   uint64_t most = 0;
-  const auto add = [&](const std::string& text) {
-    if (!PredictsByTokens(text)) return;  // parsing takes time, and planners ask often
-    const auto codec = codec::ParseCodec(text);
-    if (!codec.ok()) return;  // the run file's check refuses it
-    most = std::max(
-        most,
-        codec::predict::TablesShapeFor(**codec, vocabulary, BoundaryShape(spec).channels).bytes());
+  const auto add = [&](const CodecSpec& codec) {
+    if (!codec.predicts_by_tokens()) return;
+    const auto shape =
+        codec::predict::TablesShapeFor(**codec.Get(), vocabulary, BoundaryShape(spec).channels);
+    most = std::max(most, shape.bytes());
   };
   add(spec.links.codecs.forward);
   for (const auto& [worker, exception] : spec.links.by_worker) add(exception.codecs.forward);

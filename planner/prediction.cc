@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "codec/registry.h"
 #include "planner/links.h"
 #include "planner/order.h"
 #include "run/schedule/simulator.h"
@@ -62,14 +61,9 @@ std::array<NamedCodecs, 5> CommonCodecs() {
            {"gauss", {"gauss", "fixed:bits=4,rounding=stochastic"}}}};
 }
 
-std::string Canonical(const std::string& text) {
-  const auto codec = codec::ParseCodec(text);
-  return codec.ok() ? (*codec)->name() : text;
-}
-
 // Times of `codec` in one direction: measured ones for the run's own codec, else those of a
 // replay's run file. nullopt: nothing is known.
-std::optional<FlowEstimate> TimesOf(const RunSpec& spec, const std::string& codec, const Flow& own,
+std::optional<FlowEstimate> TimesOf(const RunSpec& spec, const CodecSpec& codec, const Flow& own,
                                     const FlowEstimate& measured) {
   if (codec == own.codec) return measured;
   const ReplaySpec::CodecTimes* const replayed =
@@ -107,8 +101,8 @@ CodecPrediction Summary(const RunSpec& spec, std::string name, const Plan& plan,
   const Prediction& prediction = plan.prediction;
   const Edge& first = plan.assignment.edges.front();
   CodecPrediction row{.name = std::move(name),
-                      .forward_codec = first.forward.codec,
-                      .backward_codec = first.backward.codec,
+                      .forward_codec = ToString(first.forward.codec),
+                      .backward_codec = ToString(first.backward.codec),
                       .step_seconds = prediction.step_seconds,
                       .lower_bound_seconds = prediction.lower_bound_seconds,
                       .bottleneck = prediction.bottleneck,
@@ -240,8 +234,8 @@ Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& de
   std::string own_name = "this run";
   for (const NamedCodecs& one : CommonCodecs()) {
     const bool own = request.spec.links.by_worker.empty() && !request.spec.links.HasAutoCodecs() &&
-                     Canonical(one.codecs.forward) == first.forward.codec &&
-                     Canonical(one.codecs.backward) == first.backward.codec;
+                     CodecSpec(*one.codecs.forward.Get()) == first.forward.codec &&
+                     CodecSpec(*one.codecs.backward.Get()) == first.backward.codec;
     if (own) {
       rows.push_back(Summary(request.spec, std::string(one.name) + " (this run)", *plan, true));
       own_name.clear();

@@ -168,7 +168,7 @@ class ReplicasPlanner {
       const CandidateWorker& to = WorkersOf(edge.to.replica)[edge.to.stage];
       LH_ASSIGN_OR_RETURN(LinkEnds ends, EndsOf(spec, from, to, edge.kind));
       SetEnds(std::move(ends), &edge);
-      const std::string codec = replicas::ToString(spec.replicas.gradients);
+      const CodecSpec codec(replicas::ToString(spec.replicas.gradients));
       edge.forward = {.codec = codec,
                       .bytes = UsualTraffic(layout, edge.from.replica, edge.to.replica).total()};
       edge.backward = {.codec = codec,

@@ -145,7 +145,7 @@ class Resizer {
       const Cell& cell = *assignment.Find(edge->from);
       LH_ASSIGN_OR_RETURN(const replicas::Layout layout,
                           LayoutOf(spec_, assignment.data.vocabulary, cell.layers, cell.roles));
-      const std::string codec = replicas::ToString(spec_.replicas.gradients);
+      const CodecSpec codec(replicas::ToString(spec_.replicas.gradients));
       edge->forward = {.codec = codec,
                        .bytes = UsualTraffic(layout, edge->from.replica, edge->to.replica).total()};
       edge->backward = {

@@ -142,7 +142,7 @@ class Tool {
   static CLI::Validator CodecValidator() {
     return CLI::Validator(
         [](const std::string& text) {
-          const Status status = CheckCodec(text);
+          const Status status = ParseCodec(text).status();
           return status.ok() ? std::string() : std::string(Message(status));
         },
         "");

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "codec/registry.h"
 #include "coordinator/rpc/intake.h"
 
 namespace longhaul::coordinator {
@@ -53,8 +52,7 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
   LH_RETURN_IF_ERROR(AdmitSubmit(request));
   const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
   LH_ASSIGN_OR_RETURN(RunSpec spec,
-                      ParseRunSpec(request.run_yaml(), request.file_name(), overrides,
-                                   [](std::string_view text) { return codec::CheckCodec(text); }));
+                      ParseRunSpec(request.run_yaml(), request.file_name(), overrides));
   uint64_t bytes = 0;
   std::string missing;
   for (const v1::DataFile& file : request.data_files()) {

@@ -110,9 +110,7 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.reason = row.Bytes(2);
   record.epoch = Epoch(static_cast<uint64_t>(row.Int(3)));
   record.step = static_cast<uint64_t>(row.Int(4));
-  // The codecs were checked when the run was submitted.
-  StatusOr<RunSpec> spec =
-      ParseRunSpec(row.Bytes(5), "stored", {}, [](std::string_view) { return absl::OkStatus(); });
+  StatusOr<RunSpec> spec = ParseRunSpec(row.Bytes(5), "stored", {});
   if (!spec.ok()) return unreadable(fmt::format("run file ({})", Message(spec.status())));
   record.spec = *std::move(spec);
   record.link_secret = row.Bytes(6);

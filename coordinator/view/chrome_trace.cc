@@ -121,9 +121,9 @@ class Writer {
       if (edge.kind != EdgeKind::kActivations) continue;
       const uint32_t from = edge.from.stage, to = edge.to.stage;
       row(kLinks, RowOf(edge, Direction::kForward),
-          fmt::format("{} to {}: {}", from, to, edge.forward.codec));
+          fmt::format("{} to {}: {}", from, to, ToString(edge.forward.codec)));
       row(kLinks, RowOf(edge, Direction::kBackward),
-          fmt::format("{} to {}: {}", to, from, edge.backward.codec));
+          fmt::format("{} to {}: {}", to, from, ToString(edge.backward.codec)));
     }
   }
 

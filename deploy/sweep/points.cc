@@ -36,8 +36,8 @@ std::vector<std::string> OverridesOf(const SweepPoint& point, const SweepSpec& s
   overrides.push_back(
       fmt::format("name={}-p{}", base_name.substr(0, kNamePrefix), point.index + 1));
   // Canonical codec strings have no quotes or backslashes in them.
-  overrides.push_back(fmt::format("links.forward=\"{}\"", point.links.codecs.forward));
-  overrides.push_back(fmt::format("links.backward=\"{}\"", point.links.codecs.backward));
+  overrides.push_back(fmt::format("links.forward=\"{}\"", ToString(point.links.codecs.forward)));
+  overrides.push_back(fmt::format("links.backward=\"{}\"", ToString(point.links.codecs.backward)));
   overrides.push_back(fmt::format("pipeline.schedule={}", ToString(point.schedule)));
   return overrides;
 }
@@ -110,8 +110,8 @@ StatusOr<uint32_t> WorkersOf(const SweepSpec& sweep, const std::vector<SweepPoin
 }  // namespace
 
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
-                                  std::string_view base_file, const std::vector<std::string>& more,
-                                  const CodecCheck& check_codec) {
+                                  std::string_view base_file,
+                                  const std::vector<std::string>& more) {
   const bool swept_schedule = !sweep.schedules.empty();
   LH_RETURN_IF_ERROR(CheckChanges(sweep.set, "the sweep's `set`", swept_schedule));
   LH_RETURN_IF_ERROR(CheckChanges(more, "--set", swept_schedule));
@@ -121,7 +121,7 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
   }
   std::vector<std::string> always = sweep.set;
   always.insert(always.end(), more.begin(), more.end());
-  LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(base_yaml, base_file, always, check_codec));
+  LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(base_yaml, base_file, always));
   if (base.topology) {
     return InvalidArgument(
         "{}: the base run of a sweep has a topology, and the sweep says itself what links are "
@@ -155,7 +155,7 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
     point.repeat = repeat;
     point.id = IdOf(point);
     point.overrides = OverridesOf(point, sweep, variant, more, base.name);
-    StatusOr<RunSpec> spec = ParseRunSpec(base_yaml, base_file, point.overrides, check_codec);
+    StatusOr<RunSpec> spec = ParseRunSpec(base_yaml, base_file, point.overrides);
     if (spec.ok()) {
       point.spec = *std::move(spec);
     } else {

@@ -36,8 +36,7 @@ struct SweepPlan {
 // command line, after the sweep's own. An error if the base run itself is wrong. A single wrong
 // point says so in `impossible`.
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
-                                  std::string_view base_file, const std::vector<std::string>& more,
-                                  const CodecCheck& check_codec);
+                                  std::string_view base_file, const std::vector<std::string>& more);
 
 // "100 Mbit/s, 25 ms, paper, 1f1b, repeat 2": what differs among the points of `sweep`.
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);

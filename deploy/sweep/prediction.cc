@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "codec/registry.h"
 #include "planner/pipeline_cost.h"
 #include "planner/replicas.h"
 #include "run/boundary/boundary_shape.h"
@@ -39,8 +38,8 @@ double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second) {
   const uint32_t slices = spec.pipeline.SlicesNow();
   const codec::Shape shape = SliceShape(spec);
   std::vector<uint64_t> bytes;
-  for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
-    const auto codec = codec::ParseCodec(text);
+  for (const CodecSpec* spec_of : {&spec.links.codecs.forward, &spec.links.codecs.backward}) {
+    const auto& codec = spec_of->Get();
     bytes.push_back(codec.ok() ? coordinator::WithChunkHeaders((*codec)->MaxEncodedBytes(shape))
                                : 0);
   }

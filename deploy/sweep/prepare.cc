@@ -13,7 +13,6 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "cli/submission.h"
-#include "codec/registry.h"
 #include "deploy/cluster/requirements.h"
 #include "deploy/sweep/prediction.h"
 
@@ -23,10 +22,6 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kLargestFile = 1 << 20;
-
-Status CheckCodec(std::string_view codec) {
-  return codec::CheckCodec(codec);
-}
 
 // A run file's name as the sweep file has it, for this process.
 std::string BaseFile(const SweepSpec& sweep, const std::string& sweep_file) {
@@ -68,7 +63,8 @@ std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep&
     return fmt::format("{}", fmt::join(texts, ", "));
   };
   const auto pair_text = [](const SweepCodecs& pair) {
-    return fmt::format("{}: {} / {}", pair.name, pair.codecs.forward, pair.codecs.backward);
+    return fmt::format("{}: {} / {}", pair.name, ToString(pair.codecs.forward),
+                       ToString(pair.codecs.backward));
   };
   const auto variant_text = [](const SweepVariant& variant) {
     return fmt::format("{}: {}", variant.name, fmt::join(variant.set, " "));
@@ -104,8 +100,8 @@ json PointJson(const SweepPoint& point, const SweepSpec& sweep) {
           {"jitter", DelayText(jitter)},
           {"loss", fmt::format("{:.9g}%", 100 * sweep.loss)},
           {"links", point.links.name},
-          {"forward", point.links.codecs.forward},
-          {"backward", point.links.codecs.backward},
+          {"forward", ToString(point.links.codecs.forward)},
+          {"backward", ToString(point.links.codecs.backward)},
           {"schedule", ToString(point.schedule)},
           {"variant", point.variant},
           {"repeat", point.repeat},
@@ -125,21 +121,20 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
                                      const std::string& device) {
   PreparedSweep sweep;
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestFile));
-  LH_ASSIGN_OR_RETURN(sweep.spec, ParseSweepSpec(text, file, CheckCodec));
+  LH_ASSIGN_OR_RETURN(sweep.spec, ParseSweepSpec(text, file));
   sweep.base_file = BaseFile(sweep.spec, file);
   StatusOr<std::string> base_text = ReadFile(sweep.base_file, kLargestFile);
   LH_RETURN_IF_ERROR(Annotate(base_text.status(), fmt::format("{}: base", file)));
   sweep.base_text = *std::move(base_text);
-  LH_ASSIGN_OR_RETURN(sweep.plan, MakeSweepPlan(sweep.spec, sweep.base_text, sweep.base_file,
-                                                overrides, CheckCodec));
+  LH_ASSIGN_OR_RETURN(sweep.plan,
+                      MakeSweepPlan(sweep.spec, sweep.base_text, sweep.base_file, overrides));
   // Not a property of points: without a cluster there are none.
   LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
   LH_ASSIGN_OR_RETURN(const std::string data,
                       CheckData(terminal, interrupt, sweep.base_file, sweep.plan.points));
   std::vector<std::string> always = sweep.spec.set;
   always.insert(always.end(), overrides.begin(), overrides.end());
-  LH_ASSIGN_OR_RETURN(const RunSpec base,
-                      ParseRunSpec(sweep.base_text, sweep.base_file, always, CheckCodec));
+  LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(sweep.base_text, sweep.base_file, always));
   sweep.title = sweep.spec.title.empty() ? base.name : sweep.spec.title;
   sweep.identity = IdentityOf(sweep, base, device, data);
   return sweep;

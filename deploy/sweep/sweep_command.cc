@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "cli/client.h"
-#include "codec/registry.h"
 #include "deploy/cluster/cluster_command.h"
 #include "deploy/python_program.h"
 #include "deploy/sweep/prediction.h"
@@ -80,10 +79,7 @@ StatusOr<int> ShowPrediction(Invocation& invocation, const PredictionOptions& op
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const v1::RunStatus run, client->GetRun(options.run));
   const Plan plan = FromProto(run.plan());
-  LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(plan.assignment.run_yaml, options.run, {},
-                                                       [](std::string_view codec) {
-                                                         return codec::CheckCodec(codec);
-                                                       }));
+  LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(plan.assignment.run_yaml, options.run, {}));
   LH_ASSIGN_OR_RETURN(const PointPrediction prediction, PredictPoint(plan, spec, rate, delay));
   const nlohmann::json document = {{"simulated_seconds", prediction.simulated_seconds},
                                    {"bound_seconds", prediction.bound_seconds},

@@ -9,6 +9,7 @@
 
 #include "base/yaml/yaml_reader.h"
 #include "base/yaml/yaml_text.h"
+#include "run/file/custom_values.h"
 #include "run/file/link_quality.h"
 #include "run/file/values.h"
 
@@ -130,27 +131,25 @@ Field Named(std::string key, std::string expected,
   return config::Custom(std::move(key), std::move(expected), read);
 }
 
-Field Links(SweepSpec* spec, const CodecCheck& check_codec) {
-  const config::TextCheck check = [codec = check_codec](std::string_view text) -> std::string {
-    if (text.size() > kLongestText) return "too long for a codec";
-    return std::string(Message(codec(text)));
-  };
-  return Named(
-      "links", "names of codec pairs, such as paper: { forward: tah, backward: fixed:bits=6 }",
-      [spec, check](Reader& reader, const std::string& name, const YAML::Node& value,
-                    const std::string& path) {
-        SweepCodecs pair{name, {"", ""}};
-        const std::string expected = "a codec such as tah or \"fixed:bits=6\"";
-        const Table table = {Required(Text("forward", &pair.codecs.forward, expected, check)),
-                             Required(Text("backward", &pair.codecs.backward, expected, check))};
-        if (value.IsNull()) {
-          reader.FailExpected(value, path, "{ forward: CODEC, backward: CODEC }");
-          return;
-        }
-        reader.ReadMap(value, path, table);
-        reader.RequireAll(table, path);
-        spec->links.push_back(std::move(pair));
-      });
+Field Links(SweepSpec* spec) {
+  return Named("links",
+               "names of codec pairs, such as paper: { forward: tah, backward: fixed:bits=6 }",
+               [spec](Reader& reader, const std::string& name, const YAML::Node& value,
+                      const std::string& path) {
+                 SweepCodecs pair;
+                 pair.name = name;
+                 const std::string expected = "a codec such as tah or \"fixed:bits=6\"";
+                 const Table table = {
+                     Required(config::CodecField("forward", &pair.codecs.forward, expected)),
+                     Required(config::CodecField("backward", &pair.codecs.backward, expected))};
+                 if (value.IsNull()) {
+                   reader.FailExpected(value, path, "{ forward: CODEC, backward: CODEC }");
+                   return;
+                 }
+                 reader.ReadMap(value, path, table);
+                 reader.RequireAll(table, path);
+                 spec->links.push_back(std::move(pair));
+               });
 }
 
 // A scalar as an item of a flow list: a text stays one, and what would end the item is quoted.
@@ -232,7 +231,7 @@ config::TextCheck AtMost(size_t longest) {
   };
 }
 
-Table SweepTable(SweepSpec* spec, const CodecCheck& check_codec) {
+Table SweepTable(SweepSpec* spec) {
   return {Text("title", &spec->title, "a text for the report", AtMost(200)),
           Required(Text("base", &spec->base, "a run file such as run.yaml", AtMost(kLongestText))),
           Overrides(spec),
@@ -241,7 +240,7 @@ Table SweepTable(SweepSpec* spec, const CodecCheck& check_codec) {
           ParsedList("delays", &spec->delays, "one-way delays such as [0ms, 25ms]", ParseLinkDelay),
           Parsed("jitter", &spec->jitter, "how far delays wander, such as 2ms", ParseLinkDelay),
           Parsed("loss", &spec->loss, "a share of packets such as 0.1%", ParseLoss),
-          Required(Links(spec, check_codec)),
+          Required(Links(spec)),
           Schedules(spec),
           Variants(spec),
           Whole("repeats", &spec->repeats, 1, 1000),
@@ -269,8 +268,7 @@ void CheckJitter(const SweepSpec& spec, Reader& reader) {
 
 }  // namespace
 
-StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
-                                   const CodecCheck& check_codec) {
+StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name) {
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
@@ -278,7 +276,7 @@ StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_
                              file_name);
     }
     SweepSpec spec;
-    const Table table = SweepTable(&spec, check_codec);
+    const Table table = SweepTable(&spec);
     Reader reader{std::string(file_name)};
     reader.ReadMap(root, "", table);
     reader.RequireAll(table);

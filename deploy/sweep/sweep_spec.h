@@ -48,8 +48,7 @@ struct SweepSpec {
 };
 
 // Parses `yaml` (the text of the file called `file_name` in messages). Does not open the base run.
-StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
-                                   const CodecCheck& check_codec);
+StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name);
 
 // Exact texts, as in a sweep file: "100mbit", "unlimited"; "25ms", "0ms".
 std::string RateText(uint64_t bits_per_second);

@@ -20,38 +20,31 @@ constexpr size_t kLongestSource = 400;
 constexpr size_t kLongestTarget = 200, kMostTargets = 100;
 constexpr absl::Duration kLongestTime = absl::Hours(1);
 
-TextCheck CodecText(const CodecCheck& check) {
-  return [check](std::string_view codec) -> std::string {
-    if (codec.size() > kLongestText) return "too long for a codec";
-    if (!check) return "";
-    const Status status = check(codec);
-    return status.ok() ? "" : std::string(Message(status));
-  };
-}
-
 std::string PairText(const CodecPair& pair) {
-  return fmt::format("forward: {}, backward: {}", Quote(pair.forward), Quote(pair.backward));
+  return fmt::format("forward: {}, backward: {}", Quote(ToString(pair.forward)),
+                     Quote(ToString(pair.backward)));
 }
 
 // Reads what a worker has of its own. Directions that it leaves out stay "" until the file is read.
-void ReadException(LinksSpec* links, const std::string& name, const CodecCheck& check,
-                   Reader& reader, const YAML::Node& node, const std::string& path) {
+void ReadException(LinksSpec* links, const std::string& name, Reader& reader,
+                   const YAML::Node& node, const std::string& path) {
   auto it = std::ranges::find(links->by_worker, name, [](const auto& one) { return one.first; });
   if (it == links->by_worker.end()) {
-    it = links->by_worker.insert(it, {name, {.codecs = {"", ""}, .transport = std::nullopt}});
+    it = links->by_worker.insert(
+        it, {name, {.codecs = {CodecSpec(), CodecSpec()}, .transport = std::nullopt}});
   }
   LinkException& exception = it->second;
   TransportKind transport = TransportKind::kUcx;
   reader.ReadMap(node, path,
-                 {CodecOrAuto("forward", &exception.codecs.forward, check),
-                  CodecOrAuto("backward", &exception.codecs.backward, check),
+                 {CodecOrAuto("forward", &exception.codecs.forward),
+                  CodecOrAuto("backward", &exception.codecs.backward),
                   Choice("transport", &transport, ListeningTransports())});
   if (node.IsMap() && node["transport"]) exception.transport = transport;
 }
 
 // Worker names are not known here; any name of sensible length is one.
-void ReadExceptions(LinksSpec* links, const CodecCheck& check, Reader& reader,
-                    const YAML::Node& node, const std::string& path) {
+void ReadExceptions(LinksSpec* links, Reader& reader, const YAML::Node& node,
+                    const std::string& path) {
   Table workers;
   bool only_scalars = true;
   for (const auto& entry : node) {
@@ -65,9 +58,9 @@ void ReadExceptions(LinksSpec* links, const CodecCheck& check, Reader& reader,
     // ReadMap reports the second one.
     if (std::ranges::find(workers, *name, &Field::key) != workers.end()) continue;
     workers.push_back(Section(*name, {}));
-    workers.back().read = [links, check, name = *name](Reader& r, const YAML::Node& value,
-                                                       const std::string& where) {
-      ReadException(links, name, check, r, value, where);
+    workers.back().read = [links, name = *name](Reader& r, const YAML::Node& value,
+                                                const std::string& where) {
+      ReadException(links, name, r, value, where);
     };
   }
   if (only_scalars) reader.ReadMap(node, path, workers);
@@ -83,8 +76,8 @@ std::string ExceptionsText(const LinksSpec& links) {
   return out;
 }
 
-void ReadChosen(std::vector<std::vector<CodecPair>>* chosen, const CodecCheck& check,
-                Reader& reader, const YAML::Node& node, const std::string& path) {
+void ReadChosen(std::vector<std::vector<CodecPair>>* chosen, Reader& reader, const YAML::Node& node,
+                const std::string& path) {
   chosen->clear();
   const std::string codec = "a codec such as tah";
   for (const auto& of_replica : node) {
@@ -92,8 +85,8 @@ void ReadChosen(std::vector<std::vector<CodecPair>>* chosen, const CodecCheck& c
     for (const auto& item : of_replica) {
       CodecPair& pair = pairs.emplace_back();
       reader.ReadMap(item, path,
-                     {Text("forward", &pair.forward, codec, CodecText(check)),
-                      Text("backward", &pair.backward, codec, CodecText(check))});
+                     {CodecField("forward", &pair.forward, codec),
+                      CodecField("backward", &pair.backward, codec)});
     }
   }
 }
@@ -125,8 +118,7 @@ void ReadCodecTimes(const std::string& codec, Reader& reader, const YAML::Node& 
   }
 }
 
-Field CodecTimesField(std::string name, std::vector<ReplaySpec::CodecTimes>* target,
-                      const CodecCheck& check) {
+Field CodecTimesField(std::string name, std::vector<ReplaySpec::CodecTimes>* target) {
   const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
                         const std::string& expected) {
     if (!node.IsMap()) {
@@ -136,8 +128,9 @@ Field CodecTimesField(std::string name, std::vector<ReplaySpec::CodecTimes>* tar
     for (const auto& entry : node) {
       const auto codec = ReadScalar(reader, entry.first, path, "a codec's name");
       if (!codec) continue;
-      const Status known = check ? check(*codec) : absl::OkStatus();
-      if (known.ok() && CodecFamily(*codec) == *codec) {
+      const CodecSpec spec(*codec);
+      const Status& known = spec.Get().status();
+      if (known.ok() && spec.family() == *codec) {
         ReadCodecTimes(*codec, reader, entry.second, entry.first,
                        fmt::format("{}.{}", path, *codec), target);
         continue;
@@ -245,12 +238,28 @@ std::string CheckSource(std::string_view text) {
                      kLongestSource, text.size());
 }
 
-Field CodecOrAuto(std::string name, std::string* target, const CodecCheck& check) {
-  const CodecCheck or_auto = [check](std::string_view codec) {
-    return codec == kAutoCodec || !check ? absl::OkStatus() : check(codec);
+Field CodecField(std::string name, CodecSpec* target, std::string expected, bool or_auto) {
+  const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
+                        const std::string& wanted) {
+    const auto text = ReadScalar(reader, node, path, wanted);
+    if (!text) return;
+    if (text->size() > kLongestText) {
+      reader.Fail(node, fmt::format("{}: too long for a codec", path));
+      return;
+    }
+    CodecSpec codec(*text);
+    if (codec.Get().ok() || (or_auto && IsAuto(codec))) {
+      *target = std::move(codec);
+    } else {
+      reader.Fail(node, fmt::format("{}: {}", path, Message(codec.Get().status())));
+    }
   };
-  return Text(std::move(name), target, "a codec such as tah or \"fixed:bits=6\", or auto",
-              CodecText(or_auto));
+  return Custom(std::move(name), std::move(expected), read);
+}
+
+Field CodecOrAuto(std::string name, CodecSpec* target) {
+  return CodecField(std::move(name), target, "a codec such as tah or \"fixed:bits=6\", or auto",
+                    /*or_auto=*/true);
 }
 
 Value TextFiles() {
@@ -288,12 +297,12 @@ Value Targets() {
 Value ChosenCodecs() {
   return Bound(
       LH_AT(links.chosen),
-      [](std::string name, std::vector<std::vector<CodecPair>>* target, const CodecCheck& check) {
+      [](std::string name, std::vector<std::vector<CodecPair>>* target) {
         const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
                               const std::string& expected) {
           if (node.IsSequence() &&
               std::ranges::all_of(node, [](const auto& one) { return one.IsSequence(); })) {
-            ReadChosen(target, check, reader, node, path);
+            ReadChosen(target, reader, node, path);
           } else {
             reader.FailExpected(node, path, expected);
           }
@@ -309,11 +318,11 @@ Value ChosenCodecs() {
 Value WorkerExceptions() {
   Value value = Bound(
       LH_AT(links),
-      [](std::string name, LinksSpec* links, const CodecCheck& check) {
+      [](std::string name, LinksSpec* links) {
         const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
                               const std::string& expected) {
           if (node.IsMap()) {
-            ReadExceptions(links, check, reader, node, path);
+            ReadExceptions(links, reader, node, path);
           } else {
             reader.FailExpected(node, path, expected);
           }

@@ -17,8 +17,9 @@ std::string CheckFolder(std::string_view path);
 std::string CheckSha256(std::string_view text);
 std::string CheckSource(std::string_view text);
 
-// A codec, or auto.
-Field CodecOrAuto(std::string name, std::string* target, const CodecCheck& check);
+// A codec, or where `or_auto` says so auto.
+Field CodecField(std::string name, CodecSpec* target, std::string expected, bool or_auto = false);
+Field CodecOrAuto(std::string name, CodecSpec* target);
 
 Value Preset();            // model.preset
 Value Tied();              // model.tied: true, false or split

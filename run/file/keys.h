@@ -22,7 +22,6 @@ namespace longhaul::config {
 struct Draft {
   RunSpec spec;
   std::string preset;  // model.preset, which fills in what the file does not say
-  CodecCheck check_codec;
 };
 
 // What a change of a key affects; flags.

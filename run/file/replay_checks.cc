@@ -9,24 +9,23 @@
 
 namespace longhaul {
 
-const ReplaySpec::CodecTimes* ReplaySpec::TimesOf(std::string_view codec) const {
+const ReplaySpec::CodecTimes* ReplaySpec::TimesOf(const CodecSpec& codec) const {
   const auto it = std::find_if(codec_times.begin(), codec_times.end(),
-                               [&](const auto& one) { return one.codec == CodecFamily(codec); });
+                               [&](const auto& one) { return one.codec == codec.family(); });
   return it == codec_times.end() ? nullptr : &*it;
 }
 
 namespace config {
 namespace {
 
-void CheckCodec(const ReplaySpec& replay, const char* key, const std::string& codec,
-                Reader& reader) {
-  if (codec == kAutoCodec) return;  // a plan chooses among those that have times
+void CheckCodec(const ReplaySpec& replay, const char* key, const CodecSpec& codec, Reader& reader) {
+  if (IsAuto(codec)) return;  // a plan chooses among those that have times
   if (!reader.Sound({key}) || replay.TimesOf(codec) != nullptr) return;
   reader.Fail(reader.PlaceOf("replay.codec_times"),
               fmt::format("replay.codec_times: expected times of '{}', the codec of {}, because "
                           "codecs are replayed as measured; add {}: {{ encode: ..., decode: ... }} "
                           "or set replay.codecs to real",
-                          CodecFamily(codec), key, CodecFamily(codec)));
+                          codec.family(), key, codec.family()));
 }
 
 }  // namespace

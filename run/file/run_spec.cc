@@ -31,8 +31,8 @@ using config::Table;
 void FillExceptions(LinksSpec* links) {
   for (auto& [name, exception] : links->by_worker) {
     CodecPair& pair = exception.codecs;
-    if (pair.forward.empty()) pair.forward = links->codecs.forward;
-    if (pair.backward.empty()) pair.backward = links->codecs.backward;
+    if (pair.forward == CodecSpec()) pair.forward = links->codecs.forward;
+    if (pair.backward == CodecSpec()) pair.backward = links->codecs.backward;
   }
 }
 
@@ -92,8 +92,7 @@ uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
 
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec, const FindTexts& find_texts,
-                               const FindModel& find_model) {
+                               const FindTexts& find_texts, const FindModel& find_model) {
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
@@ -102,7 +101,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
           "the run needs",
           file_name);
     }
-    Draft draft{.check_codec = check_codec};
+    Draft draft;
     RunSpec& spec = draft.spec;
     spec.train.dtype = ComputeDtype::kAuto;
     const Table table = config::TableOf(&draft);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "codec/spec.h"
 #include "run/file/topology.h"
 #include "run/kinds/schedules.h"
 #include "run/kinds/transports.h"
@@ -287,26 +288,16 @@ struct GroupSpec {
 // In place of a codec: the plan chooses one for each link, within links.error.
 inline constexpr std::string_view kAutoCodec = "auto";
 
+inline bool IsAuto(const CodecSpec& codec) {
+  return ToString(codec) == kAutoCodec;
+}
+
 struct CodecPair {
-  std::string forward = "tah";
-  std::string backward = "fixed:bits=4,rounding=stochastic";
-  bool is_auto() const { return forward == kAutoCodec || backward == kAutoCodec; }
+  CodecSpec forward = "tah";
+  CodecSpec backward = "fixed:bits=4,rounding=stochastic";
+  bool is_auto() const { return IsAuto(forward) || IsAuto(backward); }
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
-
-// Gives "tah" for "tah:p=0.8", "predict" for "predict:pairs=0/gauss".
-constexpr std::string_view CodecFamily(std::string_view codec) {
-  return codec.substr(0, codec.find_first_of(":/"));
-}
-
-// True: the codec predicts activations from their tokens.
-constexpr bool PredictsByTokens(std::string_view codec) {
-  return CodecFamily(codec) == "predict";
-}
-// True: the codec sends the change since the same sample was sent before.
-constexpr bool RemembersSamples(std::string_view codec) {
-  return CodecFamily(codec) == "aqsgd";
-}
 
 // Codecs of four bits are within this error, for activations and for gradients. Three bits are not.
 inline constexpr double kDefaultCodecError = 0.16;
@@ -387,8 +378,8 @@ struct ReplaySpec {
   uint64_t memory_bytes = 0;  // of such a device, for the plan; 0 = no limit
   friend bool operator==(const ReplaySpec&, const ReplaySpec&) = default;
 
-  // Null: none was measured. `codec` may have parameters.
-  const CodecTimes* TimesOf(std::string_view codec) const;
+  // Null: no codec of this family was measured.
+  const CodecTimes* TimesOf(const CodecSpec& codec) const;
 };
 
 struct RunSpec {
@@ -429,10 +420,6 @@ struct RunSpec {
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
-// OK: the string names a codec ("none", "tah:p=0.8"). The codec registry's ParseCodec fits.
-// run/file knows no codec, so the caller hands this in.
-using CodecCheck = std::function<Status(std::string_view codec)>;
-
 // Finds the texts or data sets that a run names, and gives their size in bytes. An error has a line
 // for each problem.
 using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
@@ -450,8 +437,7 @@ using FindModel = std::function<StatusOr<FoundModel>(const std::string& from)>;
 // has to say what `model.from` would.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec, const FindTexts& find_texts = {},
-                               const FindModel& find_model = {});
+                               const FindTexts& find_texts = {}, const FindModel& find_model = {});
 
 // An override that says all of a section ("model", "data"), for programs that cannot see the
 // folders that it came from.

@@ -77,9 +77,9 @@ std::string WhyWhole(const RunSpec& spec, Reader& reader) {
     return "ranks of a stage (group.tensor) exchange microbatches whole";
   }
   for (const CodecPair& pair : CodecPairsOf(spec)) {
-    for (const std::string& codec : {pair.forward, pair.backward}) {
-      if (PredictsByTokens(codec) || RemembersSamples(codec)) {
-        return fmt::format("the codec {} knows samples whole", codec);
+    for (const CodecSpec& codec : {pair.forward, pair.backward}) {
+      if (codec.predicts_by_tokens() || codec.remembers_samples()) {
+        return fmt::format("the codec {} knows samples whole", ToString(codec));
       }
     }
   }
@@ -122,9 +122,10 @@ std::string WhyOneVersion(const RunSpec& spec, Reader& reader) {
     return "two stages train one matrix (model.tied: true); with false or split none does";
   }
   for (const CodecPair& pair : CodecPairsOf(spec)) {
-    for (const std::string& codec : {pair.forward, pair.backward}) {
-      if (PredictsByTokens(codec) || RemembersSamples(codec)) {
-        return fmt::format("what the codec {} remembers is saved between two steps", codec);
+    for (const CodecSpec& codec : {pair.forward, pair.backward}) {
+      if (codec.predicts_by_tokens() || codec.remembers_samples()) {
+        return fmt::format("what the codec {} remembers is saved between two steps",
+                           ToString(codec));
       }
     }
   }
@@ -212,11 +213,11 @@ void CheckValidation(const RunSpec& spec, Reader& reader) {
 
 // Gradients have no tokens that would tell of them.
 void CheckBackward(const CodecPair& codecs, const char* key, Reader& reader) {
-  if (!reader.Sound({key}) || !PredictsByTokens(codecs.backward)) return;
+  if (!reader.Sound({key}) || !codecs.backward.predicts_by_tokens()) return;
   reader.Fail(reader.PlaceOf(key),
               fmt::format("{}: '{}' knows activations by their tokens, and cannot send gradients; "
                           "choose another codec backward",
-                          key, codecs.backward));
+                          key, ToString(codecs.backward)));
 }
 
 // A problem for each line of what `status` says.

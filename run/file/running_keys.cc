@@ -12,11 +12,8 @@ namespace {
 template <class At>
 Value Codec(At at) {
   return Bound(
-      at,
-      [](std::string name, std::string* target, const CodecCheck& check) {
-        return CodecOrAuto(std::move(name), target, check);
-      },
-      kQuoted, R"("type": "string")");
+      at, CodecOrAuto, [](const CodecSpec& codec) { return Quote(ToString(codec)); },
+      R"("type": "string")");
 }
 
 template <class At>

@@ -268,7 +268,7 @@ StatusOr<TopologySpec> ParseTopologyFile(std::string_view yaml, std::string_view
       reader.ReadMap(root, "", {config::Topology(&topology)});
       LH_RETURN_IF_ERROR(reader.ToStatus());
     } else {
-      LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(yaml, file_name, {}, nullptr));
+      LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(yaml, file_name, {}));
       topology = std::move(spec.topology);
     }
     if (topology) return *std::move(topology);

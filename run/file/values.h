@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <concepts>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -46,23 +45,16 @@ const T& Begun(const std::optional<T>& section) {
 template <class At>
 using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 
-// `make`: a Field(std::string name, Member* target), or one that takes the draft's codec check,
-// too. The member is looked up when a file says the key: a section may begin to exist by that.
+// `make`: a Field(std::string name, Member* target). The member is looked up when a file says the
+// key: a section may begin to exist by that.
 template <class At, class Make, class Text>
 Value Bound(At at, Make make, Text text, std::string schema) {
-  const auto field_of = [make](std::string name, MemberAt<At>* target, Draft* draft) {
-    if constexpr (std::invocable<Make, std::string, MemberAt<At>*>) {
-      return make(std::move(name), target);
-    } else {
-      return make(std::move(name), target, draft->check_codec);
-    }
-  };
   Value value;
-  value.field = [at, field_of](const std::string& name, Draft* draft) {
-    Field field = field_of(name, nullptr, draft);
-    field.read = [at, field_of, name, draft](Reader& reader, const YAML::Node& node,
-                                             const std::string& path) {
-      field_of(name, &at(draft->spec), draft).read(reader, node, path);
+  value.field = [at, make](const std::string& name, Draft* draft) {
+    Field field = make(name, nullptr);
+    field.read = [at, make, name, draft](Reader& reader, const YAML::Node& node,
+                                         const std::string& path) {
+      make(name, &at(draft->spec)).read(reader, node, path);
     };
     return field;
   };

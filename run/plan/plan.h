@@ -20,6 +20,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "codec/spec.h"
 #include "run/plan/collective_bytes.h"
 
 namespace longhaul {
@@ -113,7 +114,8 @@ struct Cell {
 
 // One direction of an edge.
 struct Flow {
-  std::string codec;  // canonical codec string
+  // Canonical. Between replicas: the form of gradients, which is no codec.
+  CodecSpec codec;
   // Mean bytes of an encoded microbatch without frame headers; over a tied edge, of a step.
   uint64_t bytes = 0;
   // Between the two workers, as the plan took them. 0: nothing is known.

@@ -59,8 +59,8 @@ inline PlanRequest RequestOf(const std::string& run_file, uint32_t stages) {
   PlanRequest request;
   request.run = RunId("placed-1");
   request.epoch = Epoch(1);
-  StatusOr<RunSpec> spec = ParseRunSpec(TextOf(run_file), run_file,
-                                        {fmt::format("pipeline.stages={}", stages)}, nullptr);
+  StatusOr<RunSpec> spec =
+      ParseRunSpec(TextOf(run_file), run_file, {fmt::format("pipeline.stages={}", stages)});
   LH_CHECK(spec.ok(), "{}", Message(spec.status()));
   request.spec = *std::move(spec);
   request.data.vocabulary = 257;

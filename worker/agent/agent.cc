@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/peer_log.h"
 #include "base/units.h"
-#include "codec/registry.h"
 #include "run/file/run_spec.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/measuring/model_timing.h"
@@ -290,8 +289,7 @@ void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
 
 StatusOr<v1::LayerTimes> Agent::TimesOf(const v1::WorkerCommand& command) {
   const v1::Measure& measure = command.measure();
-  LH_ASSIGN_OR_RETURN(const RunSpec spec,
-                      ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(measure.run_yaml(), "run.yaml", {}));
   const auto time_layers = [&] {
     return MeasureModel(spec, measure.vocabulary(), resources_.devices, resources_.make_stage);
   };

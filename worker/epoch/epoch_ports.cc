@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/tokens/token_file.h"
 #include "worker/pipeline/boundary_messages.h"
@@ -23,21 +22,16 @@ constexpr double kMessageBytesPerSecond = 50e6;
 // A neighbour agrees on messages when its parameters are there.
 constexpr absl::Duration kAgreementLimit = absl::Minutes(40);
 
-// As which activations go through clean validation.
+// Activations of clean validation.
 constexpr char kCleanCodec[] = "none";
 
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
-StatusOr<SharedCodec> MakeCodec(const std::string& text) {
-  LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
-  return SharedCodec(std::move(codec));
-}
-
 // What a port of this run encodes or decodes with.
-StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
-  LH_ASSIGN_OR_RETURN(auto codec, MakeCodec(text));
+StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const CodecSpec& of_flow) {
+  LH_ASSIGN_OR_RETURN(auto codec, of_flow.Get());
   if (!spec.replay || spec.replay->real_codecs) return codec;
-  const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec->name());
+  const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(of_flow);
   if (times == nullptr) {
     return InvalidArgument("expected replay.codec_times of {}, got none", codec->name());
   }
@@ -48,7 +42,7 @@ StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
 }
 
 bool Compresses(const Edge& edge) {
-  return edge.forward.codec != kCleanCodec;
+  return edge.forward.codec.family() != kCleanCodec;
 }
 
 // A neighbour begins with its links when it has gone through its message buffers.
@@ -197,7 +191,7 @@ std::vector<LinkReading> EpochPorts::Readings() const {
     readings.push_back({.edge = edge.id,
                         .kind = edge.kind,
                         .peer = assignment_.Find(edge.PeerOf(cell_))->worker_name,
-                        .codec = flow.codec,
+                        .codec = ToString(flow.codec),
                         .transport = edge.transport,
                         .planned_bits_per_second = flow.bits_per_second,
                         .credits = opening.port->credits(),
@@ -221,7 +215,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   SharedCodec clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   if (Compresses(edge) && !spec.replay) {
-    LH_ASSIGN_OR_RETURN(clean_codec, MakeCodec(kCleanCodec));
+    LH_ASSIGN_OR_RETURN(clean_codec, CodecSpec(kCleanCodec).Get());
     LH_ASSIGN_OR_RETURN(clean, codec->Sharing(clean_codec));
   }
   BoundaryPortOptions options = OptionsFor(edge, received.bytes / spec.pipeline.SlicesNow());
@@ -253,8 +247,8 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakeTiedPort(const RunSpec& 
   BoundaryPortOptions options = OptionsFor(edge, pieces.shape.elements() * sizeof(float));
   options.shape = pieces.shape;
   options.microbatches = pieces.pieces;
-  LH_ASSIGN_OR_RETURN(options.send_codec, MakeCodec(edge.SentBy(cell_).codec));
-  LH_ASSIGN_OR_RETURN(options.receive_codec, MakeCodec(edge.SentTo(cell_).codec));
+  LH_ASSIGN_OR_RETURN(options.send_codec, edge.SentBy(cell_).codec.Get());
+  LH_ASSIGN_OR_RETURN(options.receive_codec, edge.SentTo(cell_).codec.Get());
   return BoundaryPort::Create(std::move(options), resources_.codec_thread, events_);
 }
 
@@ -276,8 +270,8 @@ BoundaryPortOptions EpochPorts::OptionsFor(const Edge& edge, uint64_t tensor_byt
 
 StatusOr<std::shared_ptr<BoundaryMessages>> EpochPorts::OpenMessages(const RunSpec& spec,
                                                                      const Edge& edge) {
-  LH_ASSIGN_OR_RETURN(const auto forward, MakeCodec(edge.forward.codec));
-  LH_ASSIGN_OR_RETURN(const auto backward, MakeCodec(edge.backward.codec));
+  LH_ASSIGN_OR_RETURN(const auto forward, edge.forward.codec.Get());
+  LH_ASSIGN_OR_RETURN(const auto backward, edge.backward.codec.Get());
   const DataSet& data = assignment_.data;
   return BoundaryMessages::Open(
       {.root = resources_.messages_root,

@@ -5,7 +5,6 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/words.h"
-#include "codec/registry.h"
 #include "worker/epoch/cell_check.h"
 #include "worker/epoch/epoch_run.h"
 #include "worker/epoch/laps.h"
@@ -33,7 +32,7 @@ Status EpochRun::Check() {
   }
   const std::vector<std::string> problems = CannotDo(assignment_, *mine, resources_.devices);
   if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
-  LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(assignment_.run_yaml, "run.yaml", {}, codec::CheckCodec));
+  LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(assignment_.run_yaml, "run.yaml", {}));
   const bool ends_tied =
       spec_.model.TrainsTiedMatrix() && mine->roles.embedding != mine->roles.head;
   if (ends_tied == assignment_.EdgesOf(cell_, EdgeKind::kTied).empty() ||

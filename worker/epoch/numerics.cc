@@ -92,7 +92,7 @@ uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpe
   for (const Edge& edge : assignment.edges) {
     if (edge.from != cell.id && edge.to != cell.id) continue;
     all += fmt::format("edge {}, {}: {} and {}\n", edge.id.value(), edge.from == cell.id,
-                       edge.forward.codec, edge.backward.codec);
+                       ToString(edge.forward.codec), ToString(edge.backward.codec));
   }
   // The blob version is included because it fixes the random numbers of stochastic rounding.
   all += fmt::format("longhaul {}, blobs {}\n{}", Version(), codec::kBlobVersion, surroundings);

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "codec/ladder.h"
 #include "codec/messages/memory_store.h"
-#include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/plan/plan.h"
 #include "run/plan/proto/plan_proto.h"
@@ -32,7 +31,7 @@ struct CodecTimes {
 // Noise where the stages' tensors are.
 StatusOr<BoundaryTensor> NoiseAt(const std::optional<cuda::Device>& gpu,
                                  const codec::Shape& shape) {
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<const codec::Codec> plain, codec::ParseCodec("none"));
+  LH_ASSIGN_OR_RETURN(const auto plain, CodecSpec("none").Get());
   const BoundaryCodecOptions options{.shape = shape, .send = plain, .receive = plain};
   const BoundaryTensor noise = NoiseTensor(shape);
   LH_ASSIGN_OR_RETURN(const EncodedBlob bytes,
@@ -56,9 +55,9 @@ std::vector<uint32_t> AnyTokens(const codec::Shape& shape, uint32_t vocabulary) 
   return ids;
 }
 
-StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& shape,
+StatusOr<CodecTimes> MeasureCodec(const CodecSpec& spec, const codec::Shape& shape,
                                   uint32_t vocabulary, const std::optional<cuda::Device>& gpu) {
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<const codec::Codec> codec, codec::ParseCodec(name));
+  LH_ASSIGN_OR_RETURN(const auto codec, spec.Get());
   LH_ASSIGN_OR_RETURN(const BoundaryTensor in, NoiseAt(gpu, shape));
   LH_ASSIGN_OR_RETURN(
       const auto boundary,
@@ -102,22 +101,22 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
 constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
 
 // A replay with `codecs: measured` knows the times of some codecs from its run file.
-bool MayTime(const RunSpec& spec, const std::string& codec) {
+bool MayTime(const RunSpec& spec, const CodecSpec& codec) {
   return !spec.replay || spec.replay->real_codecs || spec.replay->TimesOf(codec) != nullptr;
 }
 
 // Measured now, or elsewhere and in the run file.
-StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name, uint32_t vocabulary,
+StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const CodecSpec& codec, uint32_t vocabulary,
                                   const std::optional<cuda::Device>& gpu) {
   if (spec.replay && !spec.replay->real_codecs) {
-    const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(name);
+    const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec);
     if (times == nullptr) {
-      return InvalidArgument("expected replay.codec_times of {}, got none", name);
+      return InvalidArgument("expected replay.codec_times of {}, got none", ToString(codec));
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
   LH_ASSIGN_OR_RETURN(CodecTimes times,
-                      MeasureCodec(name, SliceShape(spec), vocabulary, GpuOf(spec, gpu)));
+                      MeasureCodec(codec, SliceShape(spec), vocabulary, GpuOf(spec, gpu)));
   times.encode *= spec.pipeline.SlicesNow();
   times.decode *= spec.pipeline.SlicesNow();
   return times;
@@ -250,26 +249,26 @@ v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
 }
 
 // Whether the plan chooses some worker's codec of that direction.
-bool IsLeftOpen(const LinksSpec& links, std::string CodecPair::*codec) {
-  return links.codecs.*codec == kAutoCodec ||
+bool IsLeftOpen(const LinksSpec& links, CodecSpec CodecPair::*codec) {
+  return IsAuto(links.codecs.*codec) ||
          std::ranges::any_of(links.by_worker, [codec](const auto& exception) {
-           return exception.second.codecs.*codec == kAutoCodec;
+           return IsAuto(exception.second.codecs.*codec);
          });
 }
 
 // The run's own codecs, and those that the plan may choose where the run leaves them open.
 Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<cuda::Device>& gpu,
                  v1::LayerTimes* times) {
-  const auto time = [&](const std::string& name) {
-    return TimesOfCodec(spec, name, vocabulary, gpu);
+  const auto time = [&](const CodecSpec& codec) {
+    return TimesOfCodec(spec, codec, vocabulary, gpu);
   };
   const auto add_all = [&](std::span<const codec::Rung> ladder) -> Status {
     for (const codec::Rung& rung : codec::RungsWithin(ladder, spec.links.error)) {
-      const std::string name(rung.codec);
+      const std::string& name = ToString(rung.codec);
       const bool is_known =
           std::ranges::find(times->codecs(), name, &v1::CodecTimes::codec) != times->codecs().end();
-      if (is_known || !MayTime(spec, name)) continue;
-      LH_ASSIGN_OR_RETURN(const CodecTimes one, time(name));
+      if (is_known || !MayTime(spec, rung.codec)) continue;
+      LH_ASSIGN_OR_RETURN(const CodecTimes one, time(rung.codec));
       v1::CodecTimes& added = *times->add_codecs();
       added.set_codec(name);
       added.set_encode(one.encode);
@@ -278,12 +277,12 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
     return absl::OkStatus();
   };
   const CodecPair& codecs = spec.links.codecs;
-  if (codecs.forward != kAutoCodec) {
+  if (!IsAuto(codecs.forward)) {
     LH_ASSIGN_OR_RETURN(const CodecTimes forward, time(codecs.forward));
     times->set_forward_encode(forward.encode);
     times->set_forward_decode(forward.decode);
   }
-  if (codecs.backward != kAutoCodec) {
+  if (!IsAuto(codecs.backward)) {
     LH_ASSIGN_OR_RETURN(const CodecTimes backward, time(codecs.backward));
     times->set_backward_encode(backward.encode);
     times->set_backward_decode(backward.decode);

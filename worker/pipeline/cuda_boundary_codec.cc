@@ -103,8 +103,8 @@ class CudaBoundaryCodec final : public BoundaryCodec {
   };
   // Without tables.
   static StatusOr<Parts> PartsOf(const cuda::Device& device, const BoundaryCodecOptions& options) {
-    LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send->name()));
-    LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive->name()));
+    LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send));
+    LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive));
     LH_ASSIGN_OR_RETURN(auto send_staging, StagingOf(device, send, options.shape));
     LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, options.shape));
     return Parts{std::move(send), std::move(receive), std::move(send_staging),

@@ -19,7 +19,7 @@ double Sane(double value) {
 
 // What the codecs of the edge, one of which has state, remember.
 std::string_view WhatIsRemembered(const Edge& edge) {
-  return PredictsByTokens(edge.forward.codec) ? "tables of tokens" : "message buffers";
+  return edge.forward.codec.predicts_by_tokens() ? "tables of tokens" : "message buffers";
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ void Views::RenderLinks(const Run& run, const std::vector<InterfaceUse>& interfa
       one.set_from_worker(from->name);
       one.set_to_worker(to->name);
       one.set_direction(forward ? "forward" : "backward");
-      one.set_codec(flow.codec);
+      one.set_codec(ToString(flow.codec));
       one.set_kind(std::string(ToString(edge.kind)));
       one.set_state(std::string(LinkState(of_.troubles, run, edge.id)));
       one.set_rate_bits_per_second(RateOf(run, flow, *from, *to));

@@ -70,9 +70,7 @@ StatusOr<v1::ReplicasReply> Replicas::Set(const event::ReplicasAsked& asked) {
         "keep their number, because each has an optimizer of its own",
         id);
   }
-  const auto parsed = ParseRunSpec(ToYaml(spec.WithReplicas(asked.replicas)), id, {},
-                                   [](std::string_view) { return absl::OkStatus(); });
-  if (!parsed.ok()) return parsed.status();
+  LH_RETURN_IF_ERROR(ParseRunSpec(ToYaml(spec.WithReplicas(asked.replicas)), id, {}).status());
   run.record.replicas_wanted = asked.replicas;
   ledger_.Store(run);
   const std::string sentence =

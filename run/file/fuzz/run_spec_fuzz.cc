@@ -23,9 +23,9 @@ LH_FUZZ_TARGET(run_spec) {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
-  const auto spec = ParseRunSpec(input.substr(0, split), "fuzz.yaml", overrides, nullptr);
+  const auto spec = ParseRunSpec(input.substr(0, split), "fuzz.yaml", overrides);
   if (!spec.ok()) return false;
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   if (!again.ok() || *again != *spec) std::abort();
   return true;
 }

@@ -9,7 +9,7 @@ namespace longhaul {
 
 static v1::Flow ToProto(const Flow& flow) {
   v1::Flow out;
-  out.set_codec(flow.codec);
+  out.set_codec(ToString(flow.codec));
   out.set_bytes(flow.bytes);
   out.set_bits_per_second(flow.bits_per_second);
   out.set_latency_seconds(flow.latency_seconds);
@@ -17,7 +17,7 @@ static v1::Flow ToProto(const Flow& flow) {
 }
 
 static Flow FromProto(const v1::Flow& flow) {
-  return {.codec = flow.codec(),
+  return {.codec = CodecSpec(flow.codec()),
           .bytes = flow.bytes(),
           .bits_per_second = flow.bits_per_second(),
           .latency_seconds = flow.latency_seconds()};

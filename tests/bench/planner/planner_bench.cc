@@ -49,7 +49,7 @@ PlanRequest RequestFor(const Flags& flags, const std::string& group, bool fixed_
                   "}}\ngroup: {}\n",
                   flags.preset, flags.context, flags.microbatches, flags.stages,
                   fixed_depth ? fmt::format("{}", flags.depth()) : "auto", group),
-      "bench.yaml", {}, nullptr));
+      "bench.yaml", {}));
   request.data.vocabulary = request.spec.model.VocabularyOver(1);
   for (uint32_t stage = 0; stage < flags.stages; ++stage) {
     CandidateWorker worker;

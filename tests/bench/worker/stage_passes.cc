@@ -62,8 +62,7 @@ GroupPath PathOf(const json& job) {
 class TimedStage {
  public:
   static StatusOr<TimedStage> Create(const json& job) {
-    LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(job.at("run").dump(), "the job", {},
-                                                   [](auto) { return absl::OkStatus(); }));
+    LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(job.at("run").dump(), "the job", {}));
     // As a plan settles it for CPUs.
     if (spec.train.dtype == ComputeDtype::kAuto) spec.train.dtype = ComputeDtype::kFp32;
     StageOptions options;

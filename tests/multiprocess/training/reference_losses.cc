@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   };
   const auto yaml = ReadFile(argv[1]);
   if (!yaml.ok()) return fail(yaml.status());
-  auto spec = ParseRunSpec(*yaml, argv[1], {}, codec::CheckCodec);
+  auto spec = ParseRunSpec(*yaml, argv[1], {});
   if (!spec.ok()) return fail(spec.status());
   // As a plan settles it for CPUs.
   if (spec->train.dtype == ComputeDtype::kAuto) spec->train.dtype = ComputeDtype::kFp32;

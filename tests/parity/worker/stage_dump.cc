@@ -148,7 +148,7 @@ StatusOr<std::vector<NamedArray>> Dump(const RunSpec& spec, uint32_t stages) {
 
 Status Run(const std::string& run_file, uint32_t stages, const std::string& path) {
   LH_ASSIGN_OR_RETURN(const std::string yaml, ReadFile(run_file));
-  LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(yaml, run_file, {}, nullptr));
+  LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(yaml, run_file, {}));
   // As a plan settles it for CPUs.
   if (spec.train.dtype == ComputeDtype::kAuto) spec.train.dtype = ComputeDtype::kFp32;
   LH_ASSIGN_OR_RETURN(const std::vector<NamedArray> arrays, Dump(spec, stages));

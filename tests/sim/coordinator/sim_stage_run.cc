@@ -20,8 +20,7 @@ const RunSpec& SpecOf(const std::string& yaml) {
   static std::map<std::string, RunSpec> known;
   const auto found = known.find(yaml);
   if (found != known.end()) return found->second;
-  StatusOr<RunSpec> spec =
-      ParseRunSpec(yaml, "run.yaml", {}, [](std::string_view) { return absl::OkStatus(); });
+  StatusOr<RunSpec> spec = ParseRunSpec(yaml, "run.yaml", {});
   LH_CHECK(spec.ok(), "a plan's run file cannot be read: {}", Message(spec.status()));
   return known[yaml] = *std::move(spec);
 }

@@ -33,11 +33,11 @@ double MeasuredError(const Codec& codec) {
 TEST(Ladder, SaysWhatItsCodecsLose) {
   for (const auto ladder : {LadderOfActivations(), LadderOfGradients()}) {
     for (const Rung& rung : ladder) {
-      const auto codec = ParseCodec(rung.codec);
+      const auto& codec = rung.codec.Get();
       ASSERT_TRUE(codec.ok()) << codec.status();
-      EXPECT_EQ((*codec)->name(), rung.codec) << "not canonical";
+      EXPECT_EQ((*codec)->name(), ToString(rung.codec)) << "not canonical";
       const double error = MeasuredError(**codec);
-      EXPECT_NEAR(error, rung.error, 0.02 * rung.error) << rung.codec;
+      EXPECT_NEAR(error, rung.error, 0.02 * rung.error) << ToString(rung.codec);
     }
   }
 }
@@ -49,17 +49,16 @@ TEST(Ladder, EachRungLosesMoreAndSendsLess) {
     for (size_t i = 1; i < ladder.size(); ++i) {
       EXPECT_GT(ladder[i].error, ladder[i - 1].error);
       const auto bytes = [&](const Rung& rung) {
-        return ParseCodec(rung.codec).value()->UsualEncodedBytes(shape);
+        return rung.codec.Get().value()->UsualEncodedBytes(shape);
       };
-      EXPECT_LT(bytes(ladder[i]), bytes(ladder[i - 1])) << ladder[i].codec;
+      EXPECT_LT(bytes(ladder[i]), bytes(ladder[i - 1])) << ToString(ladder[i].codec);
     }
   }
 }
 
 TEST(Ladder, EndsWhereCodecsLoseTooMuch) {
   const auto names = [](double error) {
-    std::string last(RungsWithin(LadderOfActivations(), error).back().codec);
-    return last;
+    return ToString(RungsWithin(LadderOfActivations(), error).back().codec);
   };
   EXPECT_EQ(names(0), "none");
   EXPECT_EQ(names(0.01), "fixed:bits=8,tile=64,rounding=nearest");

@@ -43,7 +43,7 @@ TEST(Registry, PredictNamesTheCodecOfItsDifferences) {
         "predict:rate=1.1", "predict:rate=-0.1", "predict:rate=nan", "predict:prior=1001",
         "predict:bits=4", "predict:/gauss", "predict/", "predict//", "predict/gauss/gauss",
         "predict/gauss:bits=9", "gauss/predict", "gauss:bits=4/none", "predicted"}) {
-    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
   EXPECT_THAT(NameOf("predict/aqsgd"), HasSubstr("a codec without state"));
   EXPECT_THAT(NameOf("predict/predict"), HasSubstr("differences of predict"));
@@ -75,7 +75,7 @@ TEST(Registry, NamesTheKnownCodecs) {
 TEST(Registry, ListsWhatItParses) {
   const std::vector<std::string_view> names = CodecNames();
   EXPECT_THAT(names, ::testing::IsSupersetOf({"none", "fixed", "tah", "gauss", "zip"}));
-  for (const std::string_view name : names) EXPECT_TRUE(CheckCodec(name).ok()) << name;
+  for (const std::string_view name : names) EXPECT_TRUE(ParseCodec(name).status().ok()) << name;
 }
 
 // Blobs are read by the number, strings by the name.
@@ -102,7 +102,7 @@ TEST(Registry, NamesParametersAndRanges) {
 class OutOfRange : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(OutOfRange, IsRefusedWithTheRange) {
-  EXPECT_EQ(CheckCodec(GetParam()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseCodec(GetParam()).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(NameOf(GetParam()), AllOf(HasSubstr("out of range"), HasSubstr("32|64|128")));
 }
 
@@ -118,19 +118,19 @@ INSTANTIATE_TEST_SUITE_P(Values, OutOfRange,
 TEST(Registry, RefusesImpossibleGauss) {
   for (const char* text : {"gauss:bits=1", "gauss:bits=7", "gauss:bits=x", "gauss:block=32",
                            "gauss:block=96", "gauss:block=1024", "gauss:block=-64"}) {
-    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(NameOf(text), AllOf(HasSubstr("out of range"), HasSubstr("64|128|256|512")));
   }
 }
 
 TEST(Registry, RefusesImpossibleTaco) {
   for (const char* text : {"taco:block=16", "taco:block=1024", "taco:block=96", "taco:block=x"}) {
-    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(NameOf(text),
                 AllOf(HasSubstr("'block' is out of range"), HasSubstr("32|64|128|256|512")));
   }
   for (const char* text : {"taco:format=e4m4", "taco:format=E4M3", "taco:format=1"}) {
-    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(NameOf(text),
                 AllOf(HasSubstr("'format' is out of range"), HasSubstr("e4m3|e5m2|int8")));
   }
@@ -139,7 +139,7 @@ TEST(Registry, RefusesImpossibleTaco) {
 TEST(Registry, RefusesMalformedText) {
   for (const char* text : {"", ":", "tah:", "tah:p", "tah:p=", "tah:rounding=", "tah:=1",
                            "tah:p=1,", "tah:p=1,p=1", "tah p=1", "TAH", " tah"}) {
-    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }
 

@@ -22,12 +22,12 @@ using ::testing::Not;
 
 PlanRequest OpenCodecs(uint32_t workers, double bits_per_second) {
   PlanRequest request = Request(workers);
-  request.spec.links.codecs = {std::string(kAutoCodec), std::string(kAutoCodec)};
+  request.spec.links.codecs = {"auto", "auto"};
   SetLines(&request, bits_per_second);
   return request;
 }
 
-double ErrorOf(const std::string& codec) {
+double ErrorOf(const CodecSpec& codec) {
   for (const auto ladder : {codec::LadderOfActivations(), codec::LadderOfGradients()}) {
     const auto rung = std::ranges::find(ladder, codec, &codec::Rung::codec);
     if (rung != ladder.end()) return rung->error;
@@ -100,7 +100,7 @@ TEST(CodecChoice, IsWithinTwoPercentOfTheFastestAndNoLinkCouldHaveAFinerOne) {
       finer[b].forward = (rung - 1)->codec;
       EXPECT_GT(PlanWithNamed(request, finer)->prediction.step_seconds,
                 fastest->prediction.step_seconds * 1.01)
-          << line << ", boundary " << b << " with " << finer[b].forward;
+          << line << ", boundary " << b << " with " << ToString(finer[b].forward);
     }
   }
 }
@@ -158,7 +158,7 @@ TEST(CodecChoice, CountsTheTimesOfCodecs) {
   for (CandidateWorker& worker : request.workers) {
     for (const codec::Rung& rung : codec::LadderOfActivations()) {
       v1::CodecTimes& times = *worker.times.add_codecs();
-      times.set_codec(std::string(rung.codec));
+      times.set_codec(ToString(rung.codec));
       times.set_encode(rung.error > 0.002 ? 1 : 0.0001);
       times.set_decode(0.0001);
     }
@@ -174,10 +174,10 @@ TEST(CodecChoice, IsKeptByLaterPlans) {
   const auto first = MakePlan(request);
   ASSERT_TRUE(first.ok()) << first.status();
   const std::vector<CodecPair> chosen = CodecsOfOne(first->assignment);
-  const auto spec = ParseRunSpec(first->assignment.run_yaml, "plan", {}, nullptr);
+  const auto spec = ParseRunSpec(first->assignment.run_yaml, "plan", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->links.chosen, (std::vector<std::vector<CodecPair>>{chosen}));
-  EXPECT_EQ(spec->links.codecs.forward, kAutoCodec);
+  EXPECT_TRUE(IsAuto(spec->links.codecs.forward));
   // The same run on slower lines keeps its codecs.
   request.spec = *spec;
   SetLines(&request, 1e6);
@@ -223,7 +223,7 @@ TEST(CodecChoice, IsMadeForEachReplicaAndKeptWhereTheirNumberChanges) {
   const std::vector<std::vector<CodecPair>> chosen = CodecsOf(plan->assignment);
   ASSERT_EQ(chosen.size(), 2u);
   EXPECT_LT(ErrorOf(chosen[0][0].forward), ErrorOf(chosen[1][0].forward));
-  EXPECT_EQ(ParseRunSpec(plan->assignment.run_yaml, "plan", {}, nullptr)->links.chosen, chosen);
+  EXPECT_EQ(ParseRunSpec(plan->assignment.run_yaml, "plan", {})->links.chosen, chosen);
   // The codecs of the second replica alone, of three replicas, and of a plan made anew.
   request.spec.links.chosen = chosen;
   const auto one =
@@ -262,7 +262,7 @@ TEST(CodecChoice, SaysNothingOfOtherStagesWithAsManyBoundaries) {
 
 TEST(CodecChoice, OfLinksWithoutARateIsTheCoarsest) {
   PlanRequest request = Request(2);
-  request.spec.links.codecs.forward = std::string(kAutoCodec);
+  request.spec.links.codecs.forward = "auto";
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(CodecsOfOne(plan->assignment)[0].forward, "gauss:bits=4,block=128");

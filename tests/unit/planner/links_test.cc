@@ -23,7 +23,7 @@ TEST(MakePlan, CodecsAreThoseOfTheSender) {
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->assignment.edges[0].forward.codec, "none");
-  EXPECT_THAT(plan->assignment.edges[0].backward.codec, HasSubstr("fixed:bits=6"));
+  EXPECT_THAT(ToString(plan->assignment.edges[0].backward.codec), HasSubstr("fixed:bits=6"));
   EXPECT_EQ(plan->assignment.edges[1].forward.codec, "fp16");
   EXPECT_EQ(plan->assignment.edges[1].backward.codec, "bf16");
   const codec::Shape shape{1, 256, 256};

@@ -155,7 +155,7 @@ TEST(MakePlan, CarriesTheWholeRunFile) {
   const PlanRequest request = Request(2);
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok());
-  const auto spec = ParseRunSpec(plan->assignment.run_yaml, "plan", {}, codec::CheckCodec);
+  const auto spec = ParseRunSpec(plan->assignment.run_yaml, "plan", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->train.microbatches, 16u);
 }

@@ -45,7 +45,7 @@ TEST(Ranks, ChoosesTheNumberOfRanksWithTheFastestStep) {
       EXPECT_EQ(cell.group.tensor, best);
       EXPECT_EQ(cell.devices.size(), best);
     }
-    const auto spec = ParseRunSpec(plan->assignment.run_yaml, "run.yaml", {}, nullptr);
+    const auto spec = ParseRunSpec(plan->assignment.run_yaml, "run.yaml", {});
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->group.tensor, best);
     EXPECT_FALSE(spec->group.tensor_auto);
@@ -122,7 +122,7 @@ TEST(Ranks, ChoosesThePartsOfExpertsWithTheFastestStep) {
   const auto plan = MakePlan(OfExperts());
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const Cell& cell : plan->assignment.cells) EXPECT_EQ(cell.group, (Group{4, 2}));
-  const auto spec = ParseRunSpec(plan->assignment.run_yaml, "run.yaml", {}, nullptr);
+  const auto spec = ParseRunSpec(plan->assignment.run_yaml, "run.yaml", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->group, (GroupSpec{.tensor = 4, .expert = 2}));
 

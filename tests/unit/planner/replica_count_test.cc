@@ -56,7 +56,7 @@ TEST(ReplicaCount, IsOfTheFastestStepForTheSameBatch) {
     }
     EXPECT_LE(plan->prediction.step_seconds, fastest * 1.03) << line;
     const uint32_t replicas = ReplicasOf(plan->assignment);
-    const auto spec = ParseRunSpec(plan->assignment.run_yaml, "plan", {}, nullptr);
+    const auto spec = ParseRunSpec(plan->assignment.run_yaml, "plan", {});
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->replicas.count, replicas);
     EXPECT_FALSE(spec->replicas.count_auto);

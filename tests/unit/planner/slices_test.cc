@@ -97,7 +97,7 @@ TEST(Slices, AutoTakesTheFewestNearTheFastestStep) {
   EXPECT_DOUBLE_EQ(tried[2].step_seconds, plan->prediction.step_seconds);
   EXPECT_THAT(plan->explanation, HasSubstr("pipeline.slices is auto: 4 slices, the fewest within "
                                            "1% of the fastest step; microbatches whole would"));
-  const auto spec = ParseRunSpec(plan->assignment.run_yaml, "run.yaml", {}, nullptr);
+  const auto spec = ParseRunSpec(plan->assignment.run_yaml, "run.yaml", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->pipeline.slices, 4u);
 }

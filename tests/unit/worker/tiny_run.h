@@ -32,7 +32,7 @@ checkpoint: { every: 0 }
 )";
 
 inline RunSpec TinySpec(const std::vector<std::string>& overrides = {}) {
-  StatusOr<RunSpec> spec = ParseRunSpec(kTinyRun, "tiny.yaml", overrides, codec::CheckCodec);
+  StatusOr<RunSpec> spec = ParseRunSpec(kTinyRun, "tiny.yaml", overrides);
   EXPECT_TRUE(spec.ok()) << spec.status();
   return *std::move(spec);
 }

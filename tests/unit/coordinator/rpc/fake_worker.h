@@ -132,8 +132,7 @@ class FakeWorker {
   }
 
   void Train(v1::WorkerMessage message) {
-    const StatusOr<RunSpec> spec = ParseRunSpec(assign_.assignment().run_yaml(), "plan", {},
-                                                [](std::string_view) { return absl::OkStatus(); });
+    const StatusOr<RunSpec> spec = ParseRunSpec(assign_.assignment().run_yaml(), "plan", {});
     ASSERT_TRUE(spec.ok()) << spec.status();
     const uint32_t stage = assign_.cell().stage();
     const Assignment assignment = FromProto(assign_.assignment());

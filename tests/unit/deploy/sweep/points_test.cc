@@ -5,8 +5,6 @@
 
 #include <set>
 
-#include "codec/registry.h"
-
 namespace longhaul::cli {
 namespace {
 
@@ -20,10 +18,6 @@ train: { steps: 20, microbatches: 4 }
 pipeline: { stages: 4 }
 )";
 
-Status CheckCodec(std::string_view codec) {
-  return codec::CheckCodec(codec);
-}
-
 SweepSpec PointsSpec() {
   SweepSpec spec;
   spec.base = "run.yaml";
@@ -36,7 +30,7 @@ SweepSpec PointsSpec() {
 
 StatusOr<SweepPlan> Make(const SweepSpec& spec, std::string_view run = kRun,
                          const std::vector<std::string>& more = {}) {
-  return MakeSweepPlan(spec, run, "run.yaml", more, CheckCodec);
+  return MakeSweepPlan(spec, run, "run.yaml", more);
 }
 
 TEST(MakeSweepPlan, ReplicasAreVariantsThatNeedWorkersOfTheirOwn) {

@@ -30,7 +30,7 @@ class GroupFields : public ::testing::Test {
   static StatusOr<RunSpec> Parsed(const std::string& group, const Parts& parts) {
     return ParseRunSpec("name: a\nmodel: " + parts.model + "\ndata: { text: x.txt }\ntrain: " +
                             parts.train + "\ngroup: " + group + "\n" + parts.rest,
-                        "run.yaml", {}, nullptr);
+                        "run.yaml", {});
   }
   static std::string Error(const std::string& group, const Parts& parts = {}) {
     const auto spec = Parsed(group, parts);
@@ -42,7 +42,7 @@ TEST_F(GroupFields, SaysHowManyRanksShareAStage) {
   const auto spec = Parsed("{ tensor: 3 }", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->group.tensor, 3u);
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
 }
@@ -52,7 +52,7 @@ TEST_F(GroupFields, SaysWhatCompressesSumsOfRanks) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->group.forward, GroupCollective::kTaco);
   EXPECT_EQ(spec->group.backward, GroupCollective::kZip);
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   EXPECT_THAT(Error("{ tensor: 2, forward: nccl }"),
@@ -67,7 +67,7 @@ TEST_F(GroupFields, OneWordSaysItOfBothDirections) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->group.forward, GroupCollective::kAuto);
   EXPECT_EQ(spec->group.backward, GroupCollective::kAuto);
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   EXPECT_EQ(Error("{ tensor: 2, collective: zip, backward: taco }"),
@@ -94,7 +94,7 @@ TEST_F(GroupFields, SaysIntoHowManyPartsExpertsAreDivided) {
        {"{ tensor: 2, expert: 2 }", "{ tensor: 6, expert: 3, sequence: true }", "{ tensor: 3 }"}) {
     const auto spec = Parsed(group, {.model = kMoe});
     ASSERT_TRUE(spec.ok()) << spec.status();
-    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, *spec);
   }
@@ -118,7 +118,7 @@ TEST_F(GroupFields, SaysWhatRanksHaveOfTheHiddenState) {
   for (const char* group : {"{ tensor: 2, sequence: true }", "{ tensor: 3, p: 0.25 }"}) {
     const auto spec = Parsed(group, {.model = kLlama});
     ASSERT_TRUE(spec.ok()) << spec.status();
-    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, *spec);
   }
@@ -152,7 +152,7 @@ TEST_F(GroupFields, LeavesTheNumberOfRanksToThePlan) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_TRUE(spec->group.tensor_auto);
   EXPECT_EQ(spec->group.tensor, 1u);
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
 
@@ -162,7 +162,7 @@ TEST_F(GroupFields, LeavesTheNumberOfRanksToThePlan) {
   EXPECT_FALSE(settled.group.tensor_auto);
   EXPECT_EQ(settled.group.forward, GroupCollective::kZip);
   settled.model.context = 9;
-  const auto chosen = ParseRunSpec(ToYaml(settled), "chosen.yaml", {}, nullptr);
+  const auto chosen = ParseRunSpec(ToYaml(settled), "chosen.yaml", {});
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(*chosen, settled);
   EXPECT_EQ(spec->group.Settled(1, 1), GroupSpec());
@@ -187,7 +187,7 @@ TEST_F(GroupFields, LeavesThePartsOfExpertsToThePlan) {
     const auto spec = Parsed(group, {.model = kMoe});
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_TRUE(spec->group.is_auto());
-    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, *spec);
   }

@@ -26,7 +26,7 @@ const Key& Find(std::string_view path) {
 }
 
 RunSpec Parsed(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
-  const auto spec = ParseRunSpec(yaml, "run.yaml", overrides, FakeCodecs);
+  const auto spec = ParseRunSpec(yaml, "run.yaml", overrides);
   EXPECT_TRUE(spec.ok()) << spec.status();
   return *spec;
 }

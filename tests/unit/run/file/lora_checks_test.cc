@@ -20,7 +20,7 @@ class LoraFields : public ::testing::Test {
                                   const std::vector<std::string>& overrides = {}) {
     return ParseRunSpec("name: a\nmodel: " + model + "\ndata: { text: x.txt }\ntrain: { lora: " +
                             lora + ", steps: 1, microbatches: 1 }\n",
-                        "run.yaml", overrides, nullptr);
+                        "run.yaml", overrides);
   }
   static RunSpec Good(const std::string& lora, const std::string& model = kModel,
                       const std::vector<std::string>& overrides = {}) {
@@ -67,7 +67,7 @@ TEST_F(LoraFields, OverridesSayMore) {
 TEST_F(LoraFields, AreInTheTextOfTheRunAlone) {
   for (const char* lora : {"{ rank: 4 }", "{ rank: 3, alpha: 1.5, targets: all-linear }"}) {
     const RunSpec spec = Good(lora);
-    const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {}, nullptr);
+    const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {});
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, spec);
   }

@@ -16,16 +16,16 @@ std::string RunWith(const std::string& model) {
 }
 
 std::string ErrorOf(const std::string& model, const std::vector<std::string>& overrides = {}) {
-  const auto spec = ParseRunSpec(RunWith(model), "run.yaml", overrides, nullptr);
+  const auto spec = ParseRunSpec(RunWith(model), "run.yaml", overrides);
   return spec.ok() ? "no error" : std::string(Message(spec.status()));
 }
 
 ModelSpec Parse(const std::string& model, const std::vector<std::string>& overrides = {}) {
-  const auto spec = ParseRunSpec(RunWith(model), "run.yaml", overrides, nullptr);
+  const auto spec = ParseRunSpec(RunWith(model), "run.yaml", overrides);
   EXPECT_TRUE(spec.ok()) << spec.status();
   if (!spec.ok()) return {};
   const std::string text = ToYaml(*spec);
-  const auto again = ParseRunSpec(text, "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(text, "again.yaml", {});
   EXPECT_TRUE(again.ok()) << again.status() << "\n" << text;
   if (!again.ok()) return {};
   EXPECT_EQ(again->model, spec->model) << text;
@@ -202,11 +202,10 @@ TEST(ModelFields, TheTextOfAGptSaysNoOtherFamilysKeys) {
 // A run of what is in a folder that holds `found`.
 StatusOr<RunSpec> ParseFrom(const StatusOr<FoundModel>& found, const std::string& model,
                             const std::vector<std::string>& overrides = {}) {
-  return ParseRunSpec(RunWith(model), "run.yaml", overrides, nullptr, {},
-                      [&](const std::string& from) {
-                        EXPECT_EQ(from, "qwen");
-                        return found;
-                      });
+  return ParseRunSpec(RunWith(model), "run.yaml", overrides, {}, [&](const std::string& from) {
+    EXPECT_EQ(from, "qwen");
+    return found;
+  });
 }
 
 FoundModel Qwen(bool tied) {
@@ -224,18 +223,18 @@ TEST(ModelFields, AFolderSaysWhatTheModelIs) {
   EXPECT_EQ(spec->model, expected);
   EXPECT_EQ(spec->weights, (WeightsSpec{.from = "qwen", .upload = false, .split = true}));
   // Who does not see the folder reads the same in what was made of it.
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   RunSpec hashed = *spec;
   hashed.weights.sha256 = std::string(64, 'a');
-  const auto other = ParseRunSpec(RunWith("{ from: qwen }"), "run.yaml",
-                                  {SectionOverride("model", hashed)}, nullptr);
+  const auto other =
+      ParseRunSpec(RunWith("{ from: qwen }"), "run.yaml", {SectionOverride("model", hashed)});
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ(other->model, hashed.model);
   EXPECT_EQ(other->weights, hashed.weights);
   // And it may be submitted again.
-  EXPECT_TRUE(ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr, {}, [](const std::string&) {
+  EXPECT_TRUE(ParseRunSpec(ToYaml(*spec), "again.yaml", {}, {}, [](const std::string&) {
                 return Qwen(true);
               }).ok());
 }

@@ -23,7 +23,7 @@ StatusOr<RunSpec> Parsed(const std::string& pipeline, const ReplicaFieldsParts& 
                           "\ndata: { text: x.txt }\ntrain: { steps: 4, microbatches: 3 }\n"
                           "pipeline: " +
                           pipeline + "\n" + parts.rest,
-                      "run.yaml", {}, nullptr);
+                      "run.yaml", {});
 }
 std::string Error(const std::string& pipeline, const ReplicaFieldsParts& parts = {}) {
   const auto spec = Parsed(pipeline, parts);
@@ -37,7 +37,7 @@ TEST(ReplicaFields, SayHowManyAndWhatTheySendEachOther) {
   EXPECT_EQ(spec->replicas.gradients.form, replicas::GradientForm::kTagc);
   EXPECT_EQ(spec->replicas.gradients.keep, 0.05);
   EXPECT_EQ(spec->replicas.parameters, replicas::ParameterForm::kDifference4);
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
 }
@@ -47,7 +47,7 @@ TEST(ReplicaFields, LeaveTheirNumberToThePlan) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_TRUE(spec->replicas.count_auto);
   EXPECT_EQ(spec->MicrobatchesPerStep(), 3u);  // of all replicas
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   const RunSpec three = spec->WithChosenReplicas(3);
@@ -94,7 +94,7 @@ TEST(ReplicaFields, SayWhatBecomesOfALostReplica) {
   const auto spec = Parsed("{ replicas: 2 }", {.rest = "recovery: { replicas: continue }\n"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->recovery.replicas, LostReplica::kContinue);
-  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   EXPECT_THAT(Error("{ replicas: 2 }", {.rest = "recovery: { replicas: wait }\n"}),
@@ -113,7 +113,7 @@ TEST(ReplicaFields, AnotherNumberLeavesTheirFormsAsTheyAre) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   for (const uint32_t count : {1U, 2U, 5U}) {
     const RunSpec other = spec->WithReplicas(count);
-    const auto parsed = ParseRunSpec(ToYaml(other), "other.yaml", {}, nullptr);
+    const auto parsed = ParseRunSpec(ToYaml(other), "other.yaml", {});
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(parsed->replicas.count, count);
     EXPECT_EQ(parsed->MicrobatchesPerStep(), 3u * count);

@@ -45,7 +45,7 @@ run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, 2bw,
 run.yaml:10:41: pipeline.recompute: expected one of none, blocks, stage, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
-run.yaml:12:19: links.forward: unknown codec 'tha'
+run.yaml:12:19: links.forward: unknown codec 'tha'; did you mean 'tah'? (known codecs: none, bf16, fp16, fixed, tah, gauss, aqsgd, zip, taco, predict)
 run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, cache_limit, measure, encrypt, error, chosen, workers
 run.yaml:12:59: links.workers.w.transport: expected one of ucx, grpc, got 'tcp'
 run.yaml:13:15: peer_timeout: expected a duration such as 20ms, 1.5s or 2m30s, got '10'; units are ns, us, ms, s, m, h, d; at most 36500d)");
@@ -170,8 +170,7 @@ run.yaml:6:45: pipeline.recompute: expected one of none, blocks, stage, got 'per
 
 TEST(RunSpec, TextsThatAreNotThereAreSaidBesideOtherErrors) {
   const auto error = [](std::string_view yaml, const FindTexts& find_texts) {
-    return std::string(
-        Message(ParseRunSpec(yaml, "run.yaml", {}, FakeCodecs, find_texts).status()));
+    return std::string(Message(ParseRunSpec(yaml, "run.yaml", {}, find_texts).status()));
   };
   const std::string wrong =
       "name: a\nmodel: { layers: 2, hidden: 9, heads: 2, context: 99 }\n"
@@ -226,7 +225,7 @@ TEST(RunSpec, AByteOrderMarkAndForeignLettersAreFine) {
   const auto spec = ParseRunSpec("\xEF\xBB\xBF" + std::string(kMinimal) +
                                      "# Gr\xC3\xBC\xC3\x9F"
                                      "e\n",
-                                 "run.yaml", {"data.text=[\xC3\xA4.txt]"}, FakeCodecs);
+                                 "run.yaml", {"data.text=[\xC3\xA4.txt]"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->data.text[0], "\xC3\xA4.txt");
 }
@@ -243,7 +242,7 @@ TEST(RunSpec, AliasesAreReadButNeverExpandedWithoutBound) {
   const std::string error = ErrorOf(bomb);
   EXPECT_TRUE(absl::StrContains(error, "unknown key 'a0'")) << error;
   const auto spec = ParseRunSpec(std::string(kMinimal) + "checkpoint: { every: &n 5, keep: *n }\n",
-                                 "run.yaml", {}, FakeCodecs);
+                                 "run.yaml", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 5}));
 }
@@ -274,9 +273,9 @@ TEST(RunSpec, WrongOverridesNameThemselves) {
 // parses round-trips.
 TEST(RunSpec, HostileTextNeverCrashes) {
   const auto check = [](const std::string& text) {
-    const auto spec = ParseRunSpec(text, "run.yaml", {}, FakeCodecs);
+    const auto spec = ParseRunSpec(text, "run.yaml", {});
     if (!spec.ok()) return;
-    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, FakeCodecs);
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {});
     ASSERT_TRUE(again.ok()) << again.status() << "\n" << text;
     ASSERT_EQ(*again, *spec) << text;
   };

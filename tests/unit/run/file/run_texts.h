@@ -45,18 +45,8 @@ session_timeout: 5s
 reattach_timeout: 90s
 )";
 
-// Stands for the codec registry.
-inline Status FakeCodecs(std::string_view codec) {
-  for (const char* known :
-       {"none", "tah", "bf16", "fixed:bits=6", "fixed:bits=4,rounding=stochastic",
-        "tah:p=0.5,tile=32", "predict/gauss", "predict:pairs=0/gauss", "aqsgd"}) {
-    if (codec == known) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("unknown codec '" + std::string(codec) + "'");
-}
-
 inline std::string ErrorOf(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
-  const auto spec = ParseRunSpec(yaml, "run.yaml", overrides, FakeCodecs);
+  const auto spec = ParseRunSpec(yaml, "run.yaml", overrides);
   if (spec.ok()) return "no error";
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(Message(spec.status()));

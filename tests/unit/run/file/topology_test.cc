@@ -50,17 +50,17 @@ TEST(Topology, IsPartOfARunFileOrAFileOfItsOwn) {
   EXPECT_EQ(*alone, Expected());
   const std::string run = std::string(kRun) + std::string(kTopology);
   EXPECT_EQ(*ParseTopologyFile(run, "run.yaml"), Expected());
-  const auto spec = ParseRunSpec(run, "run.yaml", {}, nullptr);
+  const auto spec = ParseRunSpec(run, "run.yaml", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->topology, Expected());
-  EXPECT_FALSE(ParseRunSpec(kRun, "run.yaml", {}, nullptr)->topology.has_value());
+  EXPECT_FALSE(ParseRunSpec(kRun, "run.yaml", {})->topology.has_value());
   EXPECT_THAT(ErrorOf(kRun), HasSubstr("'topology' is missing"));
   // Nothing of a file is passed over.
   EXPECT_THAT(ErrorOf("topologie: {}\n" + std::string(kTopology)), HasSubstr("'topologie'"));
 }
 
 TEST(Topology, ToYamlRoundTrips) {
-  auto spec = *ParseRunSpec(std::string(kRun) + std::string(kTopology), "run.yaml", {}, nullptr);
+  auto spec = *ParseRunSpec(std::string(kRun) + std::string(kTopology), "run.yaml", {});
   std::mt19937_64 random(5);
   for (int i = 0; i < 200; ++i) {
     // Percentages that are no whole number of anything.
@@ -69,12 +69,12 @@ TEST(Topology, ToYamlRoundTrips) {
     spec.topology->links[0].quality.delay = absl::Nanoseconds(random() % 10'000'000'000);
     spec.topology->links[0].quality.jitter = {};
     spec.topology->regions[1].name = spec.topology->links[0].other = "u \"s\\";
-    const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {}, nullptr);
+    const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {});
     ASSERT_TRUE(again.ok()) << again.status();
     ASSERT_EQ(*again, spec);
   }
   spec.topology->links.clear();
-  EXPECT_EQ(*ParseRunSpec(ToYaml(spec), "again.yaml", {}, nullptr), spec);
+  EXPECT_EQ(*ParseRunSpec(ToYaml(spec), "again.yaml", {}), spec);
 }
 
 TEST(Topology, ErrorsNameTheirPlaceAndTheNearestWord) {

@@ -63,7 +63,7 @@ class TinySet {
     yaml.replace(
         yaml.find(text), text.size(),
         fmt::format("{{ sets: [{}], list: {}, vocabulary: 256 }}", folder(), Sha256Hex(list_)));
-    const auto spec = ParseRunSpec(yaml, "tiny.yaml", {"train.steps=40"}, codec::CheckCodec);
+    const auto spec = ParseRunSpec(yaml, "tiny.yaml", {"train.steps=40"});
     EXPECT_TRUE(spec.ok()) << spec.status();
     Assignment assignment = TinyAssignment(*spec, 1, Sha256Hex(list_), addresses);
     assignment.data.tokens = tokens();

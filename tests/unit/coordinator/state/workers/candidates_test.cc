@@ -245,7 +245,7 @@ TEST_F(CandidatesTest, SparesAreSetApartWhereReplicasAreChosen) {
 
 TEST_F(CandidatesTest, CodecsThatThePlanChoseStay) {
   RunSpec spec = Spec(2);
-  spec.links.codecs = {std::string(kAutoCodec), std::string(kAutoCodec)};
+  spec.links.codecs = {"auto", "auto"};
   Submit(kAb, spec);
   Time(kAb);
   ASSERT_EQ(c.StateOf("tiny-1"), "preparing");

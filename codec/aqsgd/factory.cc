@@ -161,18 +161,7 @@ Status AqsgdCodec::WriteBodies(const TensorView& in, const Messages& messages,
 Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
                           std::span<std::byte> workspace, std::span<std::byte> out,
                           EncodeResult* result) const {
-  if (result == nullptr) return absl::InvalidArgumentError("the result is a null pointer");
-  LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
-  LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(in.shape)));
-  if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
-    return InvalidArgument("the output must have {} bytes; it has {}", MaxEncodedBytes(in.shape),
-                           out.size());
-  }
-  BlobHeader header;
-  header.codec = kId;
-  header.source_dtype = in.dtype;
-  header.shape = in.shape;
-  header.parameters = ToHeader(params_);
+  LH_ASSIGN_OR_RETURN(BlobHeader header, BeginEncode(*this, in, workspace, out, result));
   if (!Empty(in.shape)) {
     const Messages messages(context);
     LH_RETURN_IF_ERROR(messages.Check(in.shape));
@@ -184,9 +173,7 @@ Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
     LH_RETURN_IF_ERROR(WriteBodies(in, messages, scratch, differences > 0, payload));
     header.payload_bytes = PayloadBytes(in.shape, params_, differences);
   }
-  WriteBlobHeader(header, out);
-  result->bytes = kBlobHeaderBytes + header.payload_bytes;
-  result->nonfinite_tiles = header.nonfinite_tiles;
+  FinishEncode(header, out, result);
   return absl::OkStatus();
 }
 
@@ -245,14 +232,8 @@ Status AqsgdCodec::ReadBodies(const std::byte* payload, const Messages& messages
 
 Status AqsgdCodec::Decode(std::span<const std::byte> blob, const Context& context,
                           std::span<std::byte> workspace, const MutableTensorView& out) const {
-  LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
-  LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(out.shape)));
-  LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  LH_RETURN_IF_ERROR(CheckBlob(header, kId, ToHeader(params_), name_, out.shape));
-  if (Empty(out.shape)) {
-    if (header.payload_bytes == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
-  }
+  LH_ASSIGN_OR_RETURN(const BlobHeader header, BeginDecode(*this, blob, workspace, out));
+  if (Empty(out.shape)) return CheckEmptyBlob(header);
   const Messages messages(context);
   LH_RETURN_IF_ERROR(messages.Check(out.shape));
   const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);

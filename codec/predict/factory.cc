@@ -148,18 +148,7 @@ Status PredictCodec::EncodeWithin(const TensorView& in, const Context& context,
 Status PredictCodec::Encode(const TensorView& in, const Context& context,
                             std::span<std::byte> workspace, std::span<std::byte> out,
                             EncodeResult* result) const {
-  if (result == nullptr) return absl::InvalidArgumentError("the result is a null pointer");
-  LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
-  LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(in.shape)));
-  if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
-    return InvalidArgument("the output must have {} bytes; it has {}", MaxEncodedBytes(in.shape),
-                           out.size());
-  }
-  BlobHeader header;
-  header.codec = kId;
-  header.source_dtype = in.dtype;
-  header.shape = in.shape;
-  header.parameters = parameters_;
+  LH_ASSIGN_OR_RETURN(BlobHeader header, BeginEncode(*this, in, workspace, out, result));
   if (!Empty(in.shape)) {
     const TablesShape* const tables = context.tables ? &context.tables->shape() : nullptr;
     LH_RETURN_IF_ERROR(CheckContext(context, tables, params_, in.shape, /*decodes=*/false));
@@ -176,23 +165,15 @@ Status PredictCodec::Encode(const TensorView& in, const Context& context,
     header.payload_bytes = other + within.bytes;
     header.nonfinite_tiles = within.nonfinite_tiles;
   }
-  WriteBlobHeader(header, out);
-  result->bytes = kBlobHeaderBytes + header.payload_bytes;
-  result->nonfinite_tiles = header.nonfinite_tiles;
+  FinishEncode(header, out, result);
   return absl::OkStatus();
 }
 
 Status PredictCodec::Decode(std::span<const std::byte> blob, const Context& context,
                             std::span<std::byte> workspace, const MutableTensorView& out) const {
   const Shape& shape = out.shape;
-  LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, shape));
-  LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(shape)));
-  LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  LH_RETURN_IF_ERROR(CheckBlob(header, kId, parameters_, name_, shape));
-  if (Empty(shape)) {
-    if (header.payload_bytes == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
-  }
+  LH_ASSIGN_OR_RETURN(const BlobHeader header, BeginDecode(*this, blob, workspace, out));
+  if (Empty(shape)) return CheckEmptyBlob(header);
   const TablesShape* const tables = context.tables ? &context.tables->shape() : nullptr;
   LH_RETURN_IF_ERROR(CheckContext(context, tables, params_, shape, /*decodes=*/true));
   const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);

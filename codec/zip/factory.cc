@@ -31,37 +31,21 @@ class ZipCodec final : public Codec {
   }
   size_t WorkspaceBytes(const Shape& /*shape*/) const override { return 0; }
 
-  Status Encode(const TensorView& in, const Context& context, std::span<std::byte> /*workspace*/,
+  Status Encode(const TensorView& in, const Context& context, std::span<std::byte> workspace,
                 std::span<std::byte> out, EncodeResult* result) const override {
-    if (result == nullptr) return absl::InvalidArgumentError("the result is a null pointer");
-    LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
-    if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
-      return InvalidArgument("the output must have {} bytes; it has {}", MaxEncodedBytes(in.shape),
-                             out.size());
-    }
-    BlobHeader header;
-    header.codec = kId;
-    header.source_dtype = in.dtype;
-    header.shape = in.shape;
+    LH_ASSIGN_OR_RETURN(BlobHeader header, BeginEncode(*this, in, workspace, out, result));
     if (!Empty(in.shape)) {
       header.payload_bytes =
           cpu::Encode(in, context.parallel, out.data() + kBlobHeaderBytes, &header.nonfinite_tiles);
     }
-    WriteBlobHeader(header, out);
-    result->bytes = kBlobHeaderBytes + header.payload_bytes;
-    result->nonfinite_tiles = header.nonfinite_tiles;
+    FinishEncode(header, out, result);
     return absl::OkStatus();
   }
 
   Status Decode(std::span<const std::byte> blob, const Context& context,
-                std::span<std::byte> /*workspace*/, const MutableTensorView& out) const override {
-    LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
-    LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-    LH_RETURN_IF_ERROR(CheckBlob(header, kId, CodecParameters{}, name_, out.shape));
-    if (Empty(out.shape)) {
-      if (header.payload_bytes == 0) return absl::OkStatus();
-      return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
-    }
+                std::span<std::byte> workspace, const MutableTensorView& out) const override {
+    LH_ASSIGN_OR_RETURN(const BlobHeader header, BeginDecode(*this, blob, workspace, out));
+    if (Empty(out.shape)) return CheckEmptyBlob(header);
     return cpu::Decode(blob.subspan(kBlobHeaderBytes), context.parallel, out);
   }
 

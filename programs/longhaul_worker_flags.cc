@@ -96,8 +96,7 @@ bool TakesDataAddress(const WorkerFlags& flags) {
   });
 }
 
-// Why it cannot listen where the flags say; empty: it may try.
-std::string AddressProblem(const WorkerFlags& flags) {
+Status CheckAddresses(const WorkerFlags& flags) {
   std::vector<std::pair<std::string, std::string>> addresses;
   if (TakesDataAddress(flags)) addresses.emplace_back("--data-address", flags.data_address);
   for (const TransportTraits& one : kTransports) {
@@ -107,13 +106,105 @@ std::string AddressProblem(const WorkerFlags& flags) {
   }
   for (const auto& [flag, text] : addresses) {
     const auto address = ParseHostPort(text);
-    if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
+    if (!address.ok()) return Annotate(address.status(), flag);
     if (!flags.insecure || !flags.token_file.empty() || IsLoopback(address->host)) continue;
-    return fmt::format(
+    return InvalidArgument(
         "--token-file is required with --insecure and {} {}, which other machines may reach", flag,
         text);
   }
-  return "";
+  return absl::OkStatus();
+}
+
+// --data-address auto. A public address is not for all transports: those that were not asked for by
+// name (`named`) are left out.
+Status FindDataAddress(bool named, WorkerFlags* flags) {
+  const std::string own = OwnAddressTowards(flags->coordinators);
+  if (own.empty()) {
+    return Unavailable(
+        "there is no way to the coordinator {}, so the address at which others reach this machine "
+        "is not known; look at its name and the network, or say it with --data-address",
+        absl::StrJoin(flags->coordinators, ", "));
+  }
+  flags->data_address = ToString(HostPort{own, 0});
+  for (const TransportTraits* one : ListenersOf(*flags)) {
+    if (one->faces_strangers || IsPrivate(own)) continue;
+    if (named) {
+      return InvalidArgument(
+          "--transport {} is for private networks, because anybody can end a worker through its "
+          "port, and {} is a public address; take --transport {}, or name the address in "
+          "--data-address",
+          one->name, own, ThatFaceStrangers(&TransportTraits::name));
+    }
+    std::erase(flags->transports, one->name);
+    flags->left_out = fmt::format(
+        "no {}, because {} is a public address and anybody can end a worker through its port; "
+        "--data-address names a private one",
+        one->name, own);
+  }
+  return absl::OkStatus();
+}
+
+// Whether others can dial what the worker says of itself.
+Status CheckAdvertised(const WorkerFlags& flags) {
+  for (const std::string& address : flags.advertise) {
+    if (address == kAdvertiseAuto) {
+      if (FirstToFaceStrangers(flags) != nullptr) continue;
+      return InvalidArgument(
+          "--advertise auto is for {}, and --transport leaves it out; {} is reached at its "
+          "--data-address only",
+          ThatFaceStrangers(&TransportTraits::title), ListenersOf(flags).front()->title);
+    }
+    const auto parsed = ParseHostPort(address);
+    if (!parsed.ok()) return Annotate(parsed.status(), "--advertise");
+    if (parsed->port == 0) {
+      return InvalidArgument("--advertise {}: others cannot dial port 0", address);
+    }
+  }
+  for (const TransportTraits* one : ListenersOf(flags)) {
+    if (!one->faces_strangers || !flags.advertise.empty()) continue;
+    const auto address = ParseHostPort(AddressOf(flags, *one));
+    if (address->host != "0.0.0.0" && address->host != "::") continue;
+    return InvalidArgument(
+        "{} {} is no address that others can dial; say with --advertise host:port where they "
+        "reach it, or with --advertise auto that they reach this machine as the coordinator does",
+        AddressFlag(*one), ToString(*address));
+  }
+  return absl::OkStatus();
+}
+
+// Checks the flags, and fills in what follows from them. kUnavailable: they may be right, but there
+// is no way to the coordinator.
+Status Complete(bool transport_named, WorkerFlags* flags) {
+  if (flags->coordinators.empty()) {
+    return InvalidArgument("--coordinator is required: the coordinator's host:port");
+  }
+  if (flags->state_dir.empty()) flags->state_dir = UsualStateDir();
+  if (flags->state_dir.empty()) {
+    return InvalidArgument("--state-dir is required: the folder of this worker");
+  }
+  StatusOr<std::vector<std::string>> coordinators =
+      ParseAddressList(absl::StrJoin(flags->coordinators, ","));
+  if (!coordinators.ok()) return Annotate(coordinators.status(), "--coordinator");
+  flags->coordinators = *std::move(coordinators);
+  if (const std::string problem = ProblemOfAddresses(
+          {{"--relay", flags->relay}, {"--relay-advertise", flags->relay_advertise}});
+      !problem.empty()) {
+    return absl::InvalidArgumentError(problem);
+  }
+  if (TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto) {
+    LH_RETURN_IF_ERROR(FindDataAddress(transport_named, flags));
+  }
+  LH_RETURN_IF_ERROR(CheckAddresses(*flags));
+  LH_RETURN_IF_ERROR(CheckAdvertised(*flags));
+  StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
+  if (!devices.ok()) return Annotate(devices.status(), "--device");
+  flags->devices = *std::move(devices);
+  if (flags->devices.front().cuda_index && !flags->dump_boundaries.empty()) {
+    return InvalidArgument(
+        "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
+        "the GPU; leave one of the two out");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -203,87 +294,10 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kWrongUsage;
   }
-  const auto usage = [](const std::string& sentence) {
-    fmt::print(stderr, "longhaul-worker: {}\n", sentence);
-    return static_cast<int>(kWrongUsage);
-  };
-  if (flags->coordinators.empty())
-    return usage("--coordinator is required: the coordinator's host:port");
-  if (flags->state_dir.empty()) flags->state_dir = UsualStateDir();
-  if (flags->state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
-  StatusOr<std::vector<std::string>> coordinators =
-      ParseAddressList(absl::StrJoin(flags->coordinators, ","));
-  if (!coordinators.ok()) {
-    return usage(fmt::format("--coordinator: {}", Message(coordinators.status())));
-  }
-  flags->coordinators = *std::move(coordinators);
-  for (const auto& [flag, text] : {std::pair("--relay", flags->relay),
-                                   std::pair("--relay-advertise", flags->relay_advertise)}) {
-    const auto address = ParseHostPort(text);
-    if (text.empty() || address.ok()) continue;
-    return usage(fmt::format("{}: {}", flag, Message(address.status())));
-  }
-  if (TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto) {
-    const std::string own = OwnAddressTowards(flags->coordinators);
-    if (own.empty()) {
-      fmt::print(stderr,
-                 "longhaul-worker: there is no way to the coordinator {}, so the address at which "
-                 "others reach this "
-                 "machine is not known; look at its name and the network, or say it with "
-                 "--data-address\n",
-                 absl::StrJoin(flags->coordinators, ", "));
-      return kFailed;
-    }
-    flags->data_address = ToString(HostPort{own, 0});
-    for (const TransportTraits* one : ListenersOf(*flags)) {
-      if (one->faces_strangers || IsPrivate(own)) continue;
-      if (transport->count() > 0) {
-        return usage(fmt::format(
-            "--transport {} is for private networks, because anybody can end a worker through its "
-            "port, and {} is a public address; take --transport {}, or name the address in "
-            "--data-address",
-            one->name, own, ThatFaceStrangers(&TransportTraits::name)));
-      }
-      std::erase(flags->transports, one->name);
-      flags->left_out = fmt::format(
-          "no {}, because {} is a public address and anybody can end a worker through its port; "
-          "--data-address names a private one",
-          one->name, own);
-    }
-  }
-  if (const std::string problem = AddressProblem(*flags); !problem.empty()) return usage(problem);
-  for (const std::string& address : flags->advertise) {
-    if (address == kAdvertiseAuto) {
-      if (FirstToFaceStrangers(*flags) != nullptr) continue;
-      return usage(fmt::format(
-          "--advertise auto is for {}, and --transport leaves it out; {} is reached at its "
-          "--data-address only",
-          ThatFaceStrangers(&TransportTraits::title), ListenersOf(*flags).front()->title));
-    }
-    const auto parsed = ParseHostPort(address);
-    if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
-    if (parsed->port == 0) {
-      return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
-    }
-  }
-  for (const TransportTraits* one : ListenersOf(*flags)) {
-    if (!one->faces_strangers || !flags->advertise.empty()) continue;
-    const auto address = ParseHostPort(AddressOf(*flags, *one));
-    if (address->host != "0.0.0.0" && address->host != "::") continue;
-    return usage(fmt::format(
-        "{} {} is no address that others can dial; say with --advertise host:port where they "
-        "reach it, or with --advertise auto that they reach this machine as the coordinator does",
-        AddressFlag(*one), ToString(*address)));
-  }
-  StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
-  if (!devices.ok()) return usage(fmt::format("--device: {}", Message(devices.status())));
-  flags->devices = *std::move(devices);
-  if (flags->devices.front().cuda_index && !flags->dump_boundaries.empty()) {
-    return usage(
-        "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
-        "the GPU; leave one of the two out");
-  }
-  return std::nullopt;
+  const Status status = Complete(transport->count() > 0, flags);
+  if (status.ok()) return std::nullopt;
+  fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
+  return absl::IsUnavailable(status) ? kFailed : kWrongUsage;
 }
 
 }  // namespace longhaul::worker

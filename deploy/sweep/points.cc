@@ -121,15 +121,16 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
   }
   std::vector<std::string> always = sweep.set;
   always.insert(always.end(), more.begin(), more.end());
-  LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(base_yaml, base_file, always));
-  if (base.topology) {
+  SweepPlan plan;
+  LH_ASSIGN_OR_RETURN(plan.base, ParseRunSpec(base_yaml, base_file, always));
+  if (plan.base.topology) {
     return InvalidArgument(
         "{}: the base run of a sweep has a topology, and the sweep says itself what links are "
         "like, the same for all workers; remove the key 'topology'",
         base_file);
   }
   std::vector<ScheduleKind> schedules = sweep.schedules;
-  if (schedules.empty()) schedules.push_back(base.pipeline.schedule);
+  if (schedules.empty()) schedules.push_back(plan.base.pipeline.schedule);
   std::vector<const SweepVariant*> variants;
   for (const SweepVariant& variant : sweep.variants) variants.push_back(&variant);
   if (variants.empty()) variants.push_back(nullptr);
@@ -142,7 +143,6 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
         "variants or repeats",
         count, kMostPoints);
   }
-  SweepPlan plan;
   const auto add = [&](uint32_t repeat, const SweepVariant* variant, absl::Duration delay,
                        uint64_t rate, const SweepCodecs& links, ScheduleKind schedule) {
     SweepPoint point;
@@ -154,7 +154,7 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
     if (variant != nullptr) point.variant = variant->name;
     point.repeat = repeat;
     point.id = IdOf(point);
-    point.overrides = OverridesOf(point, sweep, variant, more, base.name);
+    point.overrides = OverridesOf(point, sweep, variant, more, plan.base.name);
     StatusOr<RunSpec> spec = ParseRunSpec(base_yaml, base_file, point.overrides);
     if (spec.ok()) {
       point.spec = *std::move(spec);

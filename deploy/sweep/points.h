@@ -28,6 +28,7 @@ struct SweepPoint {
 };
 
 struct SweepPlan {
+  RunSpec base;          // the base run, with the changes that all points have
   uint32_t workers = 0;  // of the cluster
   std::vector<SweepPoint> points;
 };

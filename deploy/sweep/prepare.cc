@@ -53,7 +53,6 @@ StatusOr<std::string> CheckData(const Terminal& terminal, Interrupt& interrupt,
 }
 
 std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep& sweep,
-                                                            const RunSpec& base,
                                                             const std::string& device,
                                                             const std::string& data) {
   const SweepSpec& spec = sweep.spec;
@@ -80,7 +79,7 @@ std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep&
           {"warm_up", fmt::format("{}", spec.warm_up)},
           {"workers", device == "cpu" ? fmt::format("{}", sweep.plan.workers)
                                       : fmt::format("{} on {}", sweep.plan.workers, device)},
-          {"the base run", ToYaml(base)},
+          {"the base run", ToYaml(sweep.plan.base)},
           {"the data", data}};
 }
 
@@ -132,11 +131,8 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
   LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
   LH_ASSIGN_OR_RETURN(const std::string data,
                       CheckData(terminal, interrupt, sweep.base_file, sweep.plan.points));
-  std::vector<std::string> always = sweep.spec.set;
-  always.insert(always.end(), overrides.begin(), overrides.end());
-  LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(sweep.base_text, sweep.base_file, always));
-  sweep.title = sweep.spec.title.empty() ? base.name : sweep.spec.title;
-  sweep.identity = IdentityOf(sweep, base, device, data);
+  sweep.title = sweep.spec.title.empty() ? sweep.plan.base.name : sweep.spec.title;
+  sweep.identity = IdentityOf(sweep, device, data);
   return sweep;
 }
 

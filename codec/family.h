@@ -71,6 +71,14 @@ struct Family {
                                      std::span<const std::byte> payload) = nullptr;
 };
 
+// The from_header of a family whose codecs are what their parameters say: `kRead` takes those out
+// of a header, `kCreate` makes the codec.
+template <auto kRead, auto kCreate>
+StatusOr<CodecPtr> FromParameters(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const auto parameters, kRead(header.parameters));
+  return kCreate(parameters);
+}
+
 // kInvalidArgument for the value of `key`, with the family's parameters and their ranges.
 Status OutOfRange(const CodecText& text, std::string_view key);
 

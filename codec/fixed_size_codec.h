@@ -29,7 +29,7 @@ class FixedSizeCodec : public Codec {
  private:
   // The shape has passed CheckShape and has elements.
   virtual uint64_t PayloadBytes(const Shape& shape) const = 0;
-  virtual uint64_t ScratchBytes(const Shape& shape) const = 0;
+  virtual uint64_t ScratchBytes(const Shape& /*shape*/) const { return 0; }
   // Writes every byte of `payload`, which has PayloadBytes. Returns the non-finite tiles.
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;

@@ -257,11 +257,6 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
   return Create(params);
 }
 
-StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
-  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
-  return Create(params);
-}
-
 std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> payload) {
   const StatusOr<Params> params = FromHeader(header.parameters);
   if (!params.ok()) return {};
@@ -290,7 +285,7 @@ Family Row() {
           .what = "AQ-SGD: differences to what was sent of the sample before; runs only",
           .parameters = {{"bits", "2..8", "4"}},
           .parse = Parse,
-          .from_header = FromBlob,
+          .from_header = FromParameters<FromHeader, Create>,
           .sections = Sections,
           .device = MakeDevice};
 }

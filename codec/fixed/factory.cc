@@ -15,7 +15,6 @@ class FixedCodec final : public FixedSizeCodec {
   uint64_t PayloadBytes(const Shape& shape) const override {
     return MakeLayout(shape, params_).end;
   }
-  uint64_t ScratchBytes(const Shape& /*shape*/) const override { return 0; }
   uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* /*scratch*/,
                          std::byte* payload) const override {
     return cpu::Encode(in, params_, context, payload);
@@ -36,11 +35,6 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
                                        : ParseRounding(value, &params.rounding);
     if (!right || !Possible(params)) return OutOfRange(text, key);
   }
-  return Create(params);
-}
-
-StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
-  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
   return Create(params);
 }
 
@@ -65,7 +59,7 @@ Family Row() {
                          {"tile", "32|64|128", "64"},
                          {"rounding", "nearest|stochastic", "nearest"}},
           .parse = Parse,
-          .from_header = FromBlob,
+          .from_header = FromParameters<FromHeader, Create>,
           .sections = Sections,
           .device = MakeDevice,
           .for_activations = {{"fixed:bits=8,tile=64,rounding=nearest", 0.0059}},

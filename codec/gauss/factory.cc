@@ -39,11 +39,6 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
   return Create(params);
 }
 
-StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
-  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
-  return Create(params);
-}
-
 std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> /*payload*/) {
   const StatusOr<Params> params = FromHeader(header.parameters);
   if (!params.ok()) return {};
@@ -63,7 +58,7 @@ Family Row() {
           .what = "quantizer of normal values after a Hadamard transform",
           .parameters = {{"bits", "2..6", "4"}, {"block", "64|128|256|512", "128"}},
           .parse = Parse,
-          .from_header = FromBlob,
+          .from_header = FromParameters<FromHeader, Create>,
           .sections = Sections,
           .device = MakeDevice,
           .for_activations = {{"gauss:bits=6,block=128", 0.0253},

@@ -31,7 +31,6 @@ class PlainCodec final : public FixedSizeCodec {
   uint64_t PayloadBytes(const Shape& shape) const override {
     return EncodedBytes(shape, id_) - kBlobHeaderBytes;
   }
-  uint64_t ScratchBytes(const Shape& /*shape*/) const override { return 0; }
   uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* /*scratch*/,
                          std::byte* payload) const override {
     return cpu::Encode(in, WireDtype(id_), context.parallel, payload);

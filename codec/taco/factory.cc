@@ -15,7 +15,6 @@ class TacoCodec final : public FixedSizeCodec {
   uint64_t PayloadBytes(const Shape& shape) const override {
     return MakeLayout(shape.elements(), params_).end;
   }
-  uint64_t ScratchBytes(const Shape& /*shape*/) const override { return 0; }
   uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* /*scratch*/,
                          std::byte* payload) const override {
     return cpu::Encode(in.data, in.dtype, in.shape.elements(), params_, context.parallel, payload);
@@ -48,11 +47,6 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
   return Create(params);
 }
 
-StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
-  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
-  return Create(params);
-}
-
 std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> /*payload*/) {
   const StatusOr<Params> params = FromHeader(header.parameters);
   if (!params.ok()) return {};
@@ -72,7 +66,7 @@ Family Row() {
       .what = "TACO: 8-bit floating point after a Hadamard transform, for collectives",
       .parameters = {{"format", "e4m3|e5m2|int8", "e4m3"}, {"block", "32|64|128|256|512", "256"}},
       .parse = Parse,
-      .from_header = FromBlob,
+      .from_header = FromParameters<FromHeader, Create>,
       .sections = Sections,
       .device = MakeDevice};
 }

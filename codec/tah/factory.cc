@@ -71,11 +71,6 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
   return Create(params);
 }
 
-StatusOr<CodecPtr> FromBlob(const BlobHeader& header) {
-  LH_ASSIGN_OR_RETURN(const Params params, FromHeader(header.parameters));
-  return Create(params);
-}
-
 std::vector<Section> Sections(const BlobHeader& header, std::span<const std::byte> /*payload*/) {
   const StatusOr<Params> params = FromHeader(header.parameters);
   if (!params.ok()) return {};
@@ -102,7 +97,7 @@ Family Row() {
                          {"tau", "0..1000 or inf", "2"},
                          {"rounding", "nearest|stochastic", "nearest"}},
           .parse = Parse,
-          .from_header = FromBlob,
+          .from_header = FromParameters<FromHeader, Create>,
           .sections = Sections,
           .device = MakeDevice};
 }

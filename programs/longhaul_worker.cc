@@ -187,7 +187,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   v1::RelayOffer relay_offer;
   const StatusOr<std::unique_ptr<relay::Relay>> relay = StartRelay(flags, &relay_offer);
   if (!relay.ok()) return Fail(relay.status());
-  std::map<std::string, transport::Transport*, std::less<>> by_name;
+  transport::TransportsByName by_name;
   for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
   BlobFetcher blobs(access, flags.state_dir + "/blobs");
   BlobFetcher shard_copies(access, flags.state_dir + "/shard-copies");

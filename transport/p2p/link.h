@@ -28,10 +28,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -83,8 +85,8 @@ class LinkHandler {
   // peer when OnFrame returns, so copy and return.
   virtual void OnFrame(Lane lane, std::span<const std::byte> payload) = 0;
   // OnSuspect: no sign of life for suspect_after. OnHealthy: a sign of life after that.
-  virtual void OnSuspect(absl::Duration silence) = 0;
-  virtual void OnHealthy() = 0;
+  virtual void OnSuspect(absl::Duration /*silence*/) {}
+  virtual void OnHealthy() {}
   // The connection broke; a new one is under way.
   virtual void OnLost(const Status& /*why*/) {}
   // A new connection took the place of one that was lost or suspect, after `away` without the peer;
@@ -168,6 +170,17 @@ class Transport {
                     std::string_view secret, std::shared_ptr<LinkHandler> handler,
                     const LinkOptions& options, Deadline deadline, OpenDone done) = 0;
 
+  // Dials if `dials`, else expects.
+  void Open(bool dials, const std::vector<std::string>& addresses, const LinkKey& key,
+            std::string_view secret, std::shared_ptr<LinkHandler> handler,
+            const LinkOptions& options, Deadline deadline, OpenDone done) {
+    if (dials) {
+      Dial(addresses, key, secret, std::move(handler), options, deadline, std::move(done));
+    } else {
+      Expect(key, secret, std::move(handler), options, deadline, std::move(done));
+    }
+  }
+
   // Replaces the addresses of a peer that this side dials or has dialled. A working connection
   // stays. Does nothing if there is no such link.
   virtual void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) = 0;
@@ -175,5 +188,8 @@ class Transport {
   // Forgets an Expect or Dial that has not opened (its done: kCancelled). Open links stay.
   virtual void Cancel(const LinkKey& key) = 0;
 };
+
+// Not owned.
+using TransportsByName = std::map<std::string, Transport*, std::less<>>;
 
 }  // namespace longhaul::transport

@@ -87,12 +87,8 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
         self->OnOpened(i, std::move(open));
       };
       const ChunkPair::Way& way = pair_.ways[i];
-      if (way.dials) {
-        transport_->Dial(way.addresses, KeyOf(i), options.link_secret, handler, link, deadline,
-                         opened);
-      } else {
-        transport_->Expect(KeyOf(i), options.link_secret, handler, link, deadline, opened);
-      }
+      transport_->Open(way.dials, way.addresses, KeyOf(i), options.link_secret, handler, link,
+                       deadline, opened);
     }
     thread_ = std::thread([this] { Answer(); });
   }
@@ -166,8 +162,6 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     void OnFrame(Lane lane, std::span<const std::byte> payload) override {
       peer_->OnFrame(lane, payload);
     }
-    void OnSuspect(absl::Duration /*silence*/) override {}
-    void OnHealthy() override {}
     void OnClosed(const Status& reason) override { peer_->OnClosed(number_, reason); }
 
    private:

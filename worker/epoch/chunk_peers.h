@@ -29,7 +29,7 @@
 namespace longhaul::worker {
 
 struct ChunkPeersOptions {
-  std::map<std::string, transport::Transport*, std::less<>> transports;
+  transport::TransportsByName transports;
   TrafficWatch* traffic = nullptr;
   RunId run;
   Epoch epoch;

@@ -25,7 +25,7 @@ namespace longhaul::worker {
 
 struct Resources {
   // By name (run/kinds/transports.h).
-  std::map<std::string, transport::Transport*, std::less<>> transports;
+  transport::TransportsByName transports;
   // The devices that it offers; a cell names them by index. Layers are measured on the first, and
   // on as many as a group takes.
   std::vector<WorkerDevice> devices;

@@ -128,8 +128,6 @@ class LinkProbe::Conversation : public transport::LinkHandler,
     }
     Hear(static_cast<Word>(payload[0]));
   }
-  void OnSuspect(absl::Duration /*silence*/) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status& reason) override {
     Finish(Annotate(reason, "the link broke"));
     link_.reset();  // which keeps this object
@@ -276,7 +274,7 @@ void LinkProbe::Cancel() {
   conversation_->Finish(absl::CancelledError("the worker has other work"));
 }
 
-v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
+v1::WorkerMessage LinkProbe::Run(const transport::TransportsByName& transports) {
   const v1::ProbeLink& asked = command_.probe_link();
   v1::WorkerMessage message;
   message.set_run_id(command_.run_id());
@@ -299,13 +297,8 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
   };
   const std::vector<std::string> addresses(asked.addresses().begin(), asked.addresses().end());
   const transport::LinkOptions options{.sealed = asked.sealed(), .wait_at = addresses};
-  if (asked.dial()) {
-    transport->second->Dial(addresses, key, asked.link_secret(), conversation_, options,
-                            open_deadline, opened);
-  } else {
-    transport->second->Expect(key, asked.link_secret(), conversation_, options, open_deadline,
-                              opened);
-  }
+  transport->second->Open(asked.dial(), addresses, key, asked.link_secret(), conversation_, options,
+                          open_deadline, opened);
   const StatusOr<Conversation::Result> result = conversation_->Wait(deadline);
   conversation_->End();
   transport->second->Cancel(key);

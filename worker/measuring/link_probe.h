@@ -24,15 +24,13 @@
 
 namespace longhaul::worker {
 
-using TransportsByName = std::map<std::string, transport::Transport*, std::less<>>;
-
 class LinkProbe {
  public:
   explicit LinkProbe(const v1::WorkerCommand& command);
   ~LinkProbe();
 
   // Takes up to the command's time limit. The answer reports errors. Call it once.
-  v1::WorkerMessage Run(const TransportsByName& transports);
+  v1::WorkerMessage Run(const transport::TransportsByName& transports);
   // Makes Run return soon. Any thread.
   void Cancel();
   // Whether the command is about the same run and epoch.

@@ -74,8 +74,6 @@ class ReachChecks::Attempt : public transport::LinkHandler {
     link_->Close(answer_ ? Deadline::After(kReachCloseLimit) : deadline_);
   }
   void OnFrame(Lane /*lane*/, std::span<const std::byte> /*payload*/) override {}
-  void OnSuspect(absl::Duration /*silence*/) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status& /*reason*/) override { link_.reset(); }
 
  private:
@@ -86,7 +84,7 @@ class ReachChecks::Attempt : public transport::LinkHandler {
   std::shared_ptr<Link> link_;
 };
 
-ReachChecks::ReachChecks(std::map<std::string, transport::Transport*, std::less<>> transports,
+ReachChecks::ReachChecks(transport::TransportsByName transports,
                          std::function<void(v1::WorkerMessage)> send)
     : transports_(std::move(transports)), shared_(std::make_shared<Shared>()) {
   shared_->send = std::move(send);
@@ -120,12 +118,8 @@ void ReachChecks::Handle(const v1::WorkerCommand& command) {
     const auto opened = [attempt](StatusOr<std::shared_ptr<Link>> link) {
       attempt->Opened(std::move(link));
     };
-    if (asked.dial()) {
-      found->second->Dial({asked.addresses(i)}, key, asked.link_secret(), attempt, options,
-                          deadline, opened);
-    } else {
-      found->second->Expect(key, asked.link_secret(), attempt, options, deadline, opened);
-    }
+    found->second->Open(asked.dial(), {asked.addresses(i)}, key, asked.link_secret(), attempt,
+                        options, deadline, opened);
   }
 }
 

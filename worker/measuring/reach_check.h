@@ -22,8 +22,7 @@ namespace longhaul::worker {
 class ReachChecks {
  public:
   // `send` receives the answers; thread-safe. The transports must live until Shutdown.
-  ReachChecks(std::map<std::string, transport::Transport*, std::less<>> transports,
-              std::function<void(v1::WorkerMessage)> send);
+  ReachChecks(transport::TransportsByName transports, std::function<void(v1::WorkerMessage)> send);
 
   // `command` has try_reach. Handling it twice has no further effect.
   void Handle(const v1::WorkerCommand& command);
@@ -41,7 +40,7 @@ class ReachChecks {
   class Attempt;
   class Answer;
 
-  const std::map<std::string, transport::Transport*, std::less<>> transports_;
+  const transport::TransportsByName transports_;
   const std::shared_ptr<Shared> shared_;
 };
 

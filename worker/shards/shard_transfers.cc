@@ -90,8 +90,6 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
       Push(Piece(payload.begin(), payload.end()));
     }
   }
-  void OnSuspect(absl::Duration /*silence*/) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status& reason) override { Push(Closed{reason}); }
 
   // What was heard next; kDeadlineExceeded, or the reason given to GiveUp.
@@ -179,9 +177,8 @@ struct ShardTransfers::Transfer {
   std::thread thread;
 };
 
-ShardTransfers::ShardTransfers(std::map<std::string, transport::Transport*, std::less<>> transports,
-                               ShardStore* shards, TrafficWatch* traffic,
-                               std::function<void(v1::WorkerMessage)> send)
+ShardTransfers::ShardTransfers(transport::TransportsByName transports, ShardStore* shards,
+                               TrafficWatch* traffic, std::function<void(v1::WorkerMessage)> send)
     : transports_(std::move(transports)),
       shards_(shards),
       traffic_(traffic),
@@ -275,12 +272,8 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
   };
   const std::vector<std::string> addresses(path.addresses().begin(), path.addresses().end());
   const transport::LinkOptions options{.sealed = path.sealed(), .wait_at = addresses};
-  if (path.dial()) {
-    transport->second->Dial(addresses, key, path.link_secret(), conversation, options, deadline,
-                            opened);
-  } else {
-    transport->second->Expect(key, path.link_secret(), conversation, options, deadline, opened);
-  }
+  transport->second->Open(path.dial(), addresses, key, path.link_secret(), conversation, options,
+                          deadline, opened);
 }
 
 // ---- The source --------------------------------------------------------------------

@@ -32,8 +32,7 @@ namespace longhaul::worker {
 class ShardTransfers {
  public:
   // `send` receives the answers; thread-safe. All arguments outlive this.
-  ShardTransfers(std::map<std::string, transport::Transport*, std::less<>> transports,
-                 ShardStore* shards, TrafficWatch* traffic,
+  ShardTransfers(transport::TransportsByName transports, ShardStore* shards, TrafficWatch* traffic,
                  std::function<void(v1::WorkerMessage)> send);
   ~ShardTransfers();
 
@@ -63,7 +62,7 @@ class ShardTransfers {
   void Open(const v1::WorkerCommand& command, uint64_t check, const v1::ShardPath& path,
             const Shared& conversation);
 
-  const std::map<std::string, transport::Transport*, std::less<>> transports_;
+  const transport::TransportsByName transports_;
   ShardStore* const shards_;
   TrafficWatch* const traffic_;
   const std::function<void(v1::WorkerMessage)> send_;

@@ -67,10 +67,7 @@ class NetworkStage final : public Stage {
         turns_(options.slices) {}
 
   Status PreparePasses(uint32_t in_flight) override {
-    return CallTorch("recording passes", options_.threads, [&]() -> Status {
-      passes_.Prepare(in_flight);
-      return absl::OkStatus();
-    });
+    return CallTorch("recording passes", options_.threads, [&] { passes_.Prepare(in_flight); });
   }
   StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override {
     using Result = StatusOr<std::optional<BoundaryTensor>>;
@@ -192,11 +189,10 @@ class NetworkStage final : public Stage {
     });
   }
   Status TakeSharedValues() override {
-    return CallTorch("taking the parameters of replicas", options_.threads, [&]() -> Status {
+    return CallTorch("taking the parameters of replicas", options_.threads, [&] {
       shared_.Write(network_->parameters());
       network_->RefreshCasts();
       AwaitTorch(device_);
-      return absl::OkStatus();
     });
   }
   StatusOr<std::unique_ptr<Stage>> MakeTwin() const override {
@@ -213,12 +209,11 @@ class NetworkStage final : public Stage {
   Status TakeTurnFrom(Stage* twin) override {
     auto* const other = dynamic_cast<NetworkStage*>(twin);
     LH_CHECK(other != nullptr && other != this, "a stage takes its turn from its twin");
-    return CallTorch("taking a turn", options_.threads, [&]() -> Status {
+    return CallTorch("taking a turn", options_.threads, [&] {
       CopyParameters(*other);
       std::swap(optimizer_, other->optimizer_);
       optimizer_->MoveTo(Optimizer::SteppedOf(network_->parameters()));
       steps_ = other->steps_;
-      return absl::OkStatus();
     });
   }
   StatusOr<StageSnapshot> Snapshot() const override {
@@ -256,14 +251,13 @@ class NetworkStage final : public Stage {
       LH_RETURN_IF_ERROR(CheckKind(moments, own.name, options_.train.optimizer.kind));
       LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(moments, own.name, own.value));
     }
-    LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&] {
       const at::NoGradGuard no_grad;
       for (const Restored& one : restored) {
         one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
       }
       network_->RefreshCasts();
       ForgetStep();
-      return absl::OkStatus();
     }));
     steps_ = snapshot.step;
     return absl::OkStatus();
@@ -276,10 +270,9 @@ class NetworkStage final : public Stage {
     });
   }
   Status DropStep() override {
-    return CallTorch("dropping a step", options_.threads, [&]() -> Status {
+    return CallTorch("dropping a step", options_.threads, [&] {
       ForgetStep();
       AwaitTorch(device_);
-      return absl::OkStatus();
     });
   }
   uint64_t steps() const override { return steps_; }

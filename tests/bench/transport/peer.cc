@@ -84,7 +84,6 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
   void OnSuspect(absl::Duration silence) override {
     fmt::print(stderr, "suspect: {} ms of silence\n", absl::ToInt64Milliseconds(silence));
   }
-  void OnHealthy() override {}
   void OnClosed(const Status&) override {
     Stop();
     closed_.Notify();

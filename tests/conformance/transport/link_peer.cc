@@ -18,8 +18,6 @@ class Sender : public LinkHandler, public std::enable_shared_from_this<Sender> {
     for (int i = 0; i < 16; ++i) Next();
   }
   void OnFrame(Lane, std::span<const std::byte>) override {}
-  void OnSuspect(absl::Duration) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status& reason) override {
     std::fprintf(stderr, "%s\n", std::string(Message(reason)).c_str());
     std::_Exit(1);

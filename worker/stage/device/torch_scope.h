@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/status.h"
@@ -35,14 +36,22 @@ inline void ThrowIfError(Status status) {
 // process cannot use its GPU any more.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
-// Gives what `body` returned (a Status or StatusOr), or the Status of the exception that it threw.
+// Gives what `body` returned (a Status or StatusOr; OK if it returns nothing), or the Status of the
+// exception that it threw.
 template <class Body>
-auto CallTorch(std::string_view what, uint32_t threads, Body&& body) -> decltype(body()) {
-  try {
-    UseTorchThreads(threads);
-    return body();
-  } catch (const std::exception& error) {
-    return FromTorchException(what, error);
+auto CallTorch(std::string_view what, uint32_t threads, Body&& body) {
+  if constexpr (std::is_void_v<decltype(body())>) {
+    return CallTorch(what, threads, [&] {
+      body();
+      return absl::OkStatus();
+    });
+  } else {
+    try {
+      UseTorchThreads(threads);
+      return body();
+    } catch (const std::exception& error) {
+      return decltype(body())(FromTorchException(what, error));
+    }
   }
 }
 

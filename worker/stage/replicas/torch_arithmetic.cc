@@ -66,13 +66,13 @@ class TorchArithmetic final : public replicas::Arithmetic {
     });
   }
   Status Read(std::span<const float> numbers, std::span<float> in_host) override {
-    return Done([&] { InHost(in_host, at::kFloat).copy_(Over(numbers)); });
+    return Do([&] { InHost(in_host, at::kFloat).copy_(Over(numbers)); });
   }
   Status Write(std::span<const float> in_host, std::span<float> numbers) override {
-    return Done([&] { Over(numbers).copy_(InHost(in_host, at::kFloat)); });
+    return Do([&] { Over(numbers).copy_(InHost(in_host, at::kFloat)); });
   }
   Status Copy(std::span<const float> from, std::span<float> to) override {
-    return Done([&] { Over(to).copy_(Over(from)); });
+    return Do([&] { Over(to).copy_(Over(from)); });
   }
   StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) override {
     return Do([&]() -> StatusOr<double> {
@@ -92,7 +92,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
   Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,
                          std::span<const ParameterMemory> memory, const codec::RoundingNoise& noise,
                          const Residuals& residuals, std::span<std::byte> out) override {
-    return Done([&] {
+    return Do([&] {
       const at::Tensor payload = Bytes(out.size());
       int64_t offset = 0;
       for (const Piece& piece : pieces) {
@@ -117,7 +117,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
   Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                          std::span<const ParameterMemory> memory,
                          std::span<const std::span<const std::byte>> payloads) override {
-    return Done([&] {
+    return Do([&] {
       std::vector<at::Tensor> uploaded(payloads.size());
       for (size_t replica = 0; replica < payloads.size(); ++replica) {
         if (!payloads[replica].empty()) uploaded[replica] = Upload(payloads[replica]);
@@ -154,7 +154,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
   Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                           std::span<const ParameterMemory> memory,
                           std::span<std::byte> out) override {
-    return Done([&] {
+    return Do([&] {
       const at::Tensor payload = Bytes(out.size());
       int64_t offset = 0;
       for (const OwnPiece& from : own) {
@@ -179,7 +179,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
   Status DecodeParameters(ParameterForm form, std::span<const Piece> pieces,
                           std::span<const std::byte> payload,
                           std::span<const ParameterMemory> memory) override {
-    return Done([&] {
+    return Do([&] {
       const at::Tensor uploaded = Upload(payload);
       int64_t offset = 0;
       for (const Piece& piece : pieces) {
@@ -196,7 +196,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
   }
   Status AddAndSelect(std::span<const float> gradient, std::span<float> residual, uint64_t keep,
                       std::span<uint64_t> bitmap) override {
-    return Done([&] {
+    return Do([&] {
       const at::Tensor sums = Over(residual), added = Over(gradient);
       const at::Tensor both = sums.add(added);
       sums.copy_(at::where(at::isfinite(both), both, added));
@@ -226,27 +226,20 @@ class TorchArithmetic final : public replicas::Arithmetic {
   }
   Status Put(std::span<const uint64_t> bitmap, std::span<const float> values,
              std::span<float> numbers) override {
-    return Done([&] {
+    return Do([&] {
       const at::Tensor uploaded = InHost(values, at::kFloat).to(device_);
       Over(numbers).index_copy_(0, Positions(bitmap), uploaded);
     });
   }
   Status Divide(std::span<const float> numbers, float divisor, std::span<float> out) override {
-    return Done([&] { Over(out).copy_(Quotient(Over(numbers), divisor)); });
+    return Do([&] { Over(out).copy_(Quotient(Over(numbers), divisor)); });
   }
 
  private:
   template <class Body>
-  auto Do(const Body& body) const -> decltype(body()) {
+  auto Do(const Body& body) const -> decltype(CallTorch("", 0, body)) {
     const at::NoGradGuard no_grad;
     return CallTorch("the exchange with replicas", threads_, body);
-  }
-  template <class Body>
-  Status Done(const Body& body) const {
-    return Do([&]() -> Status {
-      body();
-      return absl::OkStatus();
-    });
   }
 
   at::TensorOptions Options(at::ScalarType type) const {

@@ -56,8 +56,7 @@ class Worker {
     shards_ = *std::move(shards);
     transport_ = *std::move(transport);
     transfers_ = std::make_unique<ShardTransfers>(
-        std::map<std::string, transport::Transport*, std::less<>>{{"ucx", transport_.get()}},
-        shards_.get(), &traffic_,
+        transport::TransportsByName{{"ucx", transport_.get()}}, shards_.get(), &traffic_,
         [this](v1::WorkerMessage message) { said_.Push(std::move(message)); });
     agent_ = std::make_unique<Agent>(
         Resources{.transports = {{"ucx", transport_.get()}},

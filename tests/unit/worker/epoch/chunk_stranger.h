@@ -66,8 +66,6 @@ class ChunkStranger : public transport::LinkHandler,
       heard_.Push(word);
     }
   }
-  void OnSuspect(absl::Duration) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status& reason) override { closed_.Push(reason); }
 
  private:

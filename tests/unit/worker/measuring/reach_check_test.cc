@@ -113,8 +113,6 @@ TEST(ReachCheckTest, TwiceIsOnce) {
 class Clinging : public transport::LinkHandler {
  public:
   void OnFrame(transport::Lane /*lane*/, std::span<const std::byte> /*payload*/) override {}
-  void OnSuspect(absl::Duration /*silence*/) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status& reason) override { closed.Push(reason); }
 
   testing::Mailbox<StatusOr<std::shared_ptr<transport::Link>>> opened;

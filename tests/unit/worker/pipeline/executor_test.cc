@@ -23,8 +23,6 @@ using ::testing::HasSubstr;
 class Listener : public transport::LinkHandler {
  public:
   void OnFrame(transport::Lane, std::span<const std::byte>) override {}
-  void OnSuspect(absl::Duration) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status&) override {}
 };
 

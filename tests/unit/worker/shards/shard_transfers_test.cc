@@ -33,8 +33,7 @@ struct Partner {
       : transport(*transport::loopback::CreateTransport({})),
         store(*ShardStore::OpenLocal(folder.path())),
         transfers(std::make_unique<ShardTransfers>(
-            std::map<std::string, transport::Transport*, std::less<>>{{"ucx", transport.get()}},
-            store.get(), &traffic,
+            transport::TransportsByName{{"ucx", transport.get()}}, store.get(), &traffic,
             [this](v1::WorkerMessage message) { answers.Push(std::move(message)); })) {}
 
   TempDir folder;

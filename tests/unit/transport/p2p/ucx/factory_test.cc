@@ -32,8 +32,6 @@ std::string Words(const Status& status) {
 class QuietHandler : public LinkHandler {
  public:
   void OnFrame(Lane, std::span<const std::byte>) override {}
-  void OnSuspect(absl::Duration) override {}
-  void OnHealthy() override {}
   void OnClosed(const Status&) override {}
 };
 

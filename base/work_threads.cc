@@ -34,6 +34,7 @@ bool WorkThreads::Stop(Deadline deadline) {
     waiting.swap(waiting_);
     changed_.notify_all();
   }
+  // Without the lock: what is told may add work, which is dropped as well.
   for (const Item& item : waiting) {
     if (item.dropped) item.dropped();
   }

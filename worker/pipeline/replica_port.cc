@@ -82,6 +82,8 @@ void ReplicaPort::Send(Step step, std::vector<std::byte> message) {
 
 // After Close everything that was accepted goes to the link, which sends it before it ends.
 void ReplicaPort::Pump() {
+  // busy() takes no lock: WireTurns calls this with its own lock and a boundary port's held, so a
+  // lock that is taken here in the other order would deadlock.
   const bool beside = options_.turns && options_.turns->busy();
   const uint64_t most = beside ? kChunksBesideTensors : most_chunks_;
   while (!waiting_.empty() && (closed_ || chunks_in_link_ < most)) GiveChunk();
@@ -98,6 +100,7 @@ void ReplicaPort::GiveChunk() {
   const auto body = std::span<const std::byte>(outgoing->message)
                         .subspan(offset, std::min(kChunkBytes, bytes - offset));
   ++chunks_in_link_;
+  // With mutex_ held, so that chunks leave in order. The link never calls back inside Send.
   link_->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
               // A failed send is the link's end; OnClosed says why.
               [self = shared_from_this(), outgoing](const Status&) { self->ChunkTaken(); });

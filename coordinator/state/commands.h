@@ -79,7 +79,7 @@ struct ComputeRetune {
   Plan plan;
   Seen seen;
 };
-// Nobody waits for it any more: it need not be answered.
+// The result is no longer needed: no answer is expected.
 struct CancelComputation {
   ComputationId id;
 };

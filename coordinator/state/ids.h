@@ -1,4 +1,5 @@
-// What the state machine has numbers for, beside the identities of base/ids.h.
+// Numbers of sessions, requests and computations in the state machine. Identities of runs and
+// workers are in base/ids.h.
 #pragma once
 
 #include <cstdint>

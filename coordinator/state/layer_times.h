@@ -1,4 +1,4 @@
-// What workers say of how long a model's layers take. Pure.
+// Layer times that workers report: checks and comparisons. Pure.
 #pragma once
 
 #include <string>

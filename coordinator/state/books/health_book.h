@@ -31,7 +31,7 @@ class HealthBook {
  public:
   enum class Fault : uint8_t {
     kDied,  // also: hung, stopped, gone with its machine
-    // Its GPU had to be begun anew. Leaves the worker out at once: such errors come again.
+    // Its GPU failed. The worker is left out at once, because such errors recur.
     kDeviceLost,
   };
   struct Verdict {
@@ -47,14 +47,14 @@ class HealthBook {
   // however many say so. nullopt: it may go on at once.
   std::optional<Verdict> Lost(const WorkerId& id, const Incarnation& incarnation, Fault fault,
                               MonoTime now);
-  // It had a part in what cannot be lost any more, so its losses so far are not in a row with those
-  // to come. A time for which it is left out stays.
+  // The worker took part in a checkpoint that can no longer be lost: its row of losses begins anew.
+  // A pause under way stays.
   void DidWell(const WorkerId& id);
   void Forget(const WorkerId& id) { workers_.erase(id); }
 
   // nullopt: it is not left out.
   std::optional<MonoTime> LeftOutUntil(const WorkerId& id, MonoTime now) const;
-  // In a row, within the window.
+  // Losses in a row, within the window.
   uint32_t Losses(const WorkerId& id, MonoTime now) const;
   // When the next worker is not left out any more; MonoTime::max(): there is none.
   MonoTime NextWake(MonoTime now) const;

@@ -1,6 +1,6 @@
-// How the edges of a plan in the making are measured: in rounds. In a round no worker has two
-// edges, so its interface carries one link at a time. What cannot be measured is unknown to the
-// plan; that fails nothing.
+// Orders the measurements of a future plan's edges into rounds. In a round no worker has two edges,
+// so its interface carries one link at a time. A link that cannot be measured stays unknown to the
+// plan, which is no error.
 //
 //   ProbeRounds rounds(edges);
 //   while (!rounds.IsWaiting() && !rounds.IsOver()) {
@@ -33,7 +33,7 @@ struct ProbeEdge {
 };
 
 struct ProbeResult {
-  // 0, both: round trips alone were measured.
+  // Both 0: only round trips were measured.
   double forward_bits_per_second = 0;   // goodput, as it arrived at `to`
   double backward_bits_per_second = 0;  // and at `from`
   absl::Duration round_trip;
@@ -64,25 +64,25 @@ class ProbeRounds {
   ProbeRounds() = default;  // of a plan without edges
   // Every edge is in the first round in which both its workers are free.
   explicit ProbeRounds(std::vector<ProbeEdge> edges);
-  // All of the plan, in the order in which they were given.
+  // All edges of the plan, in the order given.
   const std::vector<ProbeEdge>& edges() const { return edges_; }
 
   // ---- Rounds ---------------------------------------------------------------------
 
-  // Begins the next round and returns its edges; answers count until `until`. Neither IsWaiting()
-  // nor IsOver().
+  // Begins the next round and returns its edges; answers count until `until`. Call it only if
+  // neither IsWaiting() nor IsOver().
   std::vector<ProbeEdge> Begin(MonoTime until);
   // Both ends of an edge of this round are asked now. Edges that cannot be asked are left out.
   const Probe& Add(Probe probe, MonoTime now);
-  // Takes the first answer of an end. Rates and times that cannot be become a problem. Null: nobody
-  // asked this worker that, or it has answered already.
+  // Takes the first answer of an end. Impossible rates and times count as a failed measurement.
+  // Null: this worker was not asked, or has answered already.
   const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
-  // Every edge is measured anew, after what is awaited now.
+  // Measures every edge again, after the probes that are awaited now.
   void Restart() { begun_ = 0; }
-  // Gives up what is late; those probes.
+  // Gives up the probes that are late, and returns them.
   std::vector<Probe> GiveUp(MonoTime now);
 
-  // ---- Where they are -------------------------------------------------------------
+  // ---- State ----------------------------------------------------------------------
 
   bool HasBegun() const { return begun_ > 0; }
   bool IsWaiting() const;
@@ -91,7 +91,7 @@ class ProbeRounds {
   std::vector<Probe> AwaitedOf(const WorkerId& worker) const;
   // When the round is given up; MonoTime::max(): nothing is awaited.
   MonoTime NextWake() const;
-  // How long it took since the first end was asked. Says so once; nullopt also where nobody was.
+  // Time since the first end was asked. Has a value once; nullopt also if no end was asked.
   std::optional<absl::Duration> TakeDuration(MonoTime now);
 
  private:

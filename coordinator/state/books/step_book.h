@@ -1,4 +1,4 @@
-// The newest steps that a run has finished, and how steps compare that it trained again. A step
+// The newest steps that a run has finished, and a comparison of steps that it trained again. A step
 // that is trained again from the same start, on the same devices, must give the same numbers bit
 // for bit.
 //
@@ -26,9 +26,9 @@ inline constexpr size_t kKeptSteps = 8192;
 struct RepeatedStep {
   v1::StepRecord before;
   bool promised = false;  // the same numbers
-  // Bit for bit; what only one of the two has cannot differ.
+  // Compared bit for bit; a value that only one of the two has counts as the same.
   bool same_loss = true, same_norm = true;
-  std::vector<size_t> other_parts;  // whose squared norms differ, by the places of their cells
+  std::vector<size_t> other_parts;  // indices of cells whose squared norms differ
 
   bool same() const { return same_loss && same_norm && other_parts.empty(); }
 };
@@ -59,7 +59,7 @@ class StepBook {
   // Null: the step is not known.
   const v1::StepRecord* Find(uint64_t step) const;
 
-  // Nobody goes back behind `step`.
+  // No epoch will begin before `step` any more.
   void ForgetBefore(uint64_t step);
 
  private:

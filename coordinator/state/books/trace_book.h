@@ -1,5 +1,4 @@
-// `longhaul trace`: every cell of a run is asked what it did when, and their answers are put
-// together.
+// `longhaul trace`: collects from every cell of a run the times of its work, and joins the answers.
 //
 //   id = book.Begin(request, run, epoch, cells, now);  // and ask every cell
 //   if (book.Answer(id, cell, answer)) reply with book.Take(id)

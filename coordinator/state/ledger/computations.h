@@ -1,5 +1,5 @@
-// What takes too long for a tick is computed beside it: asked for, given up, and answered with an
-// event. Answers that nobody waits for any more are dropped.
+// Plans and retunes take too long for a tick: another thread computes them, and an event brings the
+// result. Here they are asked for and cancelled. Results of cancelled computations are dropped.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Computations {
     ledger_.Do(std::move(command));
     return id;
   }
-  // Nobody waits for it any more.
+  // The result is no longer needed.
   void Cancel(std::optional<ComputationId>& computation) {
     if (!computation) return;
     ledger_.Do(command::CancelComputation{*computation});

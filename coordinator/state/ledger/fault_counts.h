@@ -1,4 +1,4 @@
-// What went wrong since the coordinator started, by kind. Plain data.
+// Counts faults since the coordinator started, by kind. Plain data.
 #pragma once
 
 #include <array>
@@ -9,18 +9,18 @@
 namespace longhaul::coordinator {
 
 enum class FaultKind : uint8_t {
-  kSessionLost,        // of a worker with the coordinator
-  kStageLost,          // a worker with a stage that had not finished
-  kWorkerHung,         // a worker gave its process up because a thread was stuck
-  kDeviceLost,         // or because of its GPU
-  kLinkSuspect,        // no sign of life from the other end
-  kLinkLost,           // its connection broke
+  kSessionLost,        // a worker's connection to the coordinator ended
+  kStageLost,          // a worker was lost whose stage had not finished
+  kWorkerHung,         // a worker replaced its process because a thread was stuck
+  kDeviceLost,         // a worker replaced its process because its GPU failed
+  kLinkSuspect,        // one end hears nothing from the other
+  kLinkLost,           // a link's connection broke
   kRunStalled,         // no stage made progress
   kRunInterrupted,     // an epoch ended before its time
-  kRunFailed,          // and no other follows
-  kStepNonFinite,      // was skipped
-  kCheckpointSkipped,  // a stage could not write it
-  kShardDamaged,       // a file of a checkpoint is not what it was
+  kRunFailed,          // a run failed
+  kStepNonFinite,      // a loss or norm was not finite, and the step was skipped
+  kCheckpointSkipped,  // a stage could not write its shard
+  kShardDamaged,       // a checkpoint's file was found damaged
 };
 
 inline constexpr std::array<std::string_view, 12> kFaultNames = {

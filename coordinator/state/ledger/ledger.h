@@ -26,7 +26,7 @@
 
 namespace longhaul::coordinator {
 
-// A worker's answer to a question with a limit may take longer than that by this.
+// How long the coordinator waits for a worker's answer beyond the question's own time limit.
 inline constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 
 class Ledger {
@@ -35,16 +35,17 @@ class Ledger {
 
   // ---- The tick
   void BeginTick(MonoTime now, int64_t unix_ms);
-  // `wake`: when a component has to act though nothing happens; MonoTime::max(): never.
+  // `wake`: when the next tick is due even if no event comes; MonoTime::max(): never.
   TickResult EndTick(MonoTime wake);
-  // The time for which the coordinator was awake: all times of the model are on that clock.
+  // A clock that leaves out the time for which the process was stopped. All times of the state
+  // machine are on this clock.
   MonoTime now() const { return now_; }
   absl::Duration asleep() const { return asleep_; }
   int64_t unix_ms() const { return unix_ms_; }
   MonoTime created() const { return created_; }
   const StateOptions& options() const { return options_; }
-  // Where numbers of questions to workers begin. An earlier coordinator began elsewhere, because
-  // workers may still answer what it asked.
+  // The first number of a kind of question to workers. It differs from the numbers of an earlier
+  // coordinator process, whose questions workers may still answer.
   uint64_t FirstNumber(std::string_view of_what) const;
 
   // ---- What goes out
@@ -56,10 +57,10 @@ class Ledger {
   void Write(T write) {
     out_.writes.emplace_back(std::move(write));
   }
-  // `run` may be null: the event is of no run.
+  // Null `run`: the event belongs to no run.
   void Log(const Run* run, std::string_view kind, std::string text);
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
-  // The worker is connected.
+  // The worker must be connected.
   void Send(const Worker& worker, v1::WorkerCommand command);
   void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason,
                  bool finished = false);
@@ -83,18 +84,18 @@ class Ledger {
   Worker* WorkerOf(SessionId session);
   // The worker that is this very incarnation and connected; null: there is none.
   Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
-  // By name, in the order in which people count.
+  // By name in natural order: "worker2" before "worker10".
   const std::set<Worker*, NameLess>& connected() const { return connected_; }
   void Connect(Worker& worker, SessionId session);
   void Disconnect(Worker& worker);
-  // "b", or "b (1f3c9a20)" where two connected workers are called so.
+  // "b", or "b (1f3c9a20)" if two connected workers have the name "b".
   std::string Label(const Worker& worker) const;
   std::string Label(const StageRecord& stage) const;  // "worker b (stage 1)"
 
   // ---- Runs
   std::map<RunId, Run>& runs() { return runs_; }
   const std::map<RunId, Run>& runs() const { return runs_; }
-  // A run as the store has it; it is the newest of the ledger.
+  // Adds a run from the store, as the newest of the ledger.
   Run& Load(RunRecord record);
   Run* FindRun(const RunId& id);
   // By id, else the newest run of that name. kNotFound: there is none.
@@ -120,8 +121,8 @@ class Ledger {
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
-  // A process that was stopped for a while has heard nobody, for no fault of theirs: time limits
-  // count the time for which it was awake.
+  // How long this process was stopped in all. Time limits leave this out: a stopped process hears
+  // from no worker, which is no fault of the workers.
   absl::Duration asleep_;
   MonoTime last_tick_;
   std::optional<MonoTime> wake_at_;  // what the last tick asked for

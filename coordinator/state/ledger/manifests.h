@@ -1,4 +1,5 @@
-// What the manifest of a checkpoint says about the state of its shards. Pure functions.
+// Queries of a checkpoint's manifest: which shards are where, and which are damaged. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ inline bool HoldsParameters(const v1::CheckpointFile& file) {
 // The checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// The file is held twice, or by the coordinator, as far as is known.
+// As far as is known, the coordinator has a whole copy of the file, or two workers have one each.
 bool IsSafe(const v1::CheckpointFile& file);
 // The step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);

@@ -1,6 +1,6 @@
 // A run moves from state to state along one table (transitions.h), and nowhere else. Components
-// that know something of runs listen: each forgets what it knew for the state before, and does its
-// part of the row's action.
+// that keep state of runs listen: each drops the state that belonged to the former state of the
+// run, and does its part of the row's action.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace longhaul::coordinator {
 class MoveListener {
  public:
   virtual ~MoveListener() = default;
-  // The run has just come to the state `row.to`. Nobody has heard of it yet.
+  // The run has just come to the state `row.to`. The event is not logged yet.
   virtual void OnMove(Run& run, const Transition& row) = 0;
   // The event is logged; what the row's action wants of this component happens now.
   virtual void Act(Run& /*run*/, Action /*action*/) {}

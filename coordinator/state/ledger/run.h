@@ -1,5 +1,5 @@
-// What all components of the state machine know of a run. What one component knows alone stands in
-// its own header. Plain data; private to coordinator/state.
+// The state of a run that all components of the state machine share. State that one component alone
+// needs is in that component's header. Plain data; private to coordinator/state.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,19 @@ namespace longhaul::coordinator {
 
 struct Run {
   RunRecord record;
-  uint64_t order = 0;        // of submission
-  uint64_t queue_order = 0;  // of becoming queued; a resumed run goes to the end
+  uint64_t order = 0;        // number of its submission
+  uint64_t queue_order = 0;  // number in the queue; a resumed run goes to the end
   bool dirty = false;        // to be written at the end of the tick
-  MonoTime stored_at;        // when it was last to be written
-  uint64_t sequence = 0;     // of its last change
-  std::string waiting;       // queued, recovering: for what, a sentence
+  MonoTime stored_at;        // when it was last marked to be written
+  uint64_t sequence = 0;     // the ledger's sequence at its last change
+  std::string waiting;       // queued, recovering: a sentence that says for what
   // Queued, planning: it goes on from the checkpoint that the user named and from no other.
   bool resume_exactly = false;
   std::vector<StageRecord> stages;  // of the newest plan; kept when it has ended
   std::vector<std::string> workers_lost;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 
-  // Only where the run has stages, and so a plan.
+  // Only for a run with stages, which has a plan.
   const Assignment& assignment() const { return record.plan->assignment; }
   StageRecord* Find(const CellId& id) {
     const auto found = std::ranges::find(stages, id, &StageRecord::id);
@@ -38,23 +38,23 @@ struct Run {
   const StageRecord* Find(const CellId& id) const { return const_cast<Run*>(this)->Find(id); }
 };
 
-// How many microbatches the run has read, over all replicas, up to the checkpoint of `step`; and up
-// to a step of its present epoch. The steps that follow read those that follow, whatever the number
-// of replicas is then.
+// How many microbatches all replicas together have read up to `step`: with a record the step of a
+// checkpoint, with a run a step of its present epoch. Later steps read on from there, with any
+// number of replicas.
 uint64_t MicrobatchesAt(const RunRecord& record, uint64_t step);
 uint64_t MicrobatchesAt(const Run& run, uint64_t step);
 
-// It holds workers: planning, preparing, running, finishing, recovering.
+// The run holds workers: planning, preparing, running, finishing, recovering.
 bool IsActive(RunState state);
-// Workers have stages of its epoch: preparing, running, finishing.
+// Workers have stages of the run's epoch: preparing, running, finishing.
 bool HasStages(RunState state);
 
-// What one component knows of each run.
+// The state that one component keeps for each run.
 template <class T>
 class PerRun {
  public:
   T& operator[](const Run& run) { return of_[run.record.id]; }
-  // What is known of a run of which nothing was noted is a T without arguments.
+  // Returns a default T for a run without an entry.
   const T& Of(const Run& run) const {
     static const T kNone{};
     const auto found = of_.find(run.record.id);

@@ -60,7 +60,7 @@ class Failures : public MoveListener {
   void NoteNonFinite(const Run& run, NonFinite nonfinite);
   void NoteNonFiniteValue(const Run& run, uint64_t step, const CellId& cell);
   const std::optional<NonFinite>& nonfinite(const Run& run) const { return of_.Of(run).nonfinite; }
-  // A failure or an interruption is near.
+  // The run waits for the cause of a failure or interruption.
   bool AwaitsCause(const Run& run) const { return suspicion(run) || nonfinite(run); }
 
   const Pause& PauseOf(const Run& run) const { return of_.Of(run).pause; }
@@ -73,9 +73,9 @@ class Failures : public MoveListener {
   void OnRemove(const RunId& id) override { of_.Forget(id); }
 
  private:
-  // Attempts in a row end with a step that no epoch had finished before.
+  // A step that no epoch had finished before ends a row of attempts.
   void NoteProgress(Run& run);
-  // False: too often, and the run has failed.
+  // Counts an attempt. False: there were too many, and the run has failed.
   bool CountAttempt(Run& run, const std::string& cause, const std::string& error);
   std::string NonFiniteSentence(const Run& run) const;
 

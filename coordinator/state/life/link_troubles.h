@@ -22,8 +22,8 @@ class LinkTroubles : public MoveListener {
   explicit LinkTroubles(Ledger& ledger) : ledger_(ledger) {}
 
   void OnLink(Run& run, const StageRecord& stage, const v1::LinkEvent& link);
-  // The stage has a new session. Its last word on its links may be out of date, because a later one
-  // may be lost with the connection.
+  // The stage has a new session. Its last report on its links may be out of date, because a later
+  // report may be lost with the connection.
   void ForgetWordOf(const Run& run, const StageRecord& stage);
 
   bool Any(const Run& run) const { return !of_.Of(run).empty(); }

@@ -3,12 +3,11 @@
 // before. Pure; not thread-safe.
 //
 // No cell may wait for more activations than a cell above it keeps in flight, in any step, or both
-// would wait for each other; and cells begin a step at times of their own. So depths that are to
-// grow grow first; then the leads change; then the depths shrink that are to. A cell takes what it
-// is asked for when its next step begins, and says so then. It begins no step before all others of
-// its replica have done their part of the one before, and waits for activations of these alone; so
-// when all have said so, no cell will begin a step in which one that it waits for is a phase
-// behind.
+// would wait for each other; and cells begin a step at times of their own. So in the first phase
+// depths grow, in the second leads change, in the third depths shrink. A cell takes what it is
+// asked for when its next step begins, and says so then. It begins no step before all others of its
+// replica have done their part of the one before, and waits for activations of these alone; so when
+// all have said so, no cell will begin a step in which one that it waits for is a phase behind.
 //
 //   SettingChange change(SettingsOf(plan));
 //   change.Begin(SettingsOf(better), most_depths);
@@ -50,11 +49,11 @@ class SettingChange {
   uint64_t id() const { return id_; }
   // From `step` on the cell has what phase `id` asks for. True: every cell has; Advance follows.
   bool Said(size_t place, uint64_t id, uint64_t step);
-  // Since all cells have what was asked for last.
+  // The step since which all cells have what was asked for last.
   uint64_t since() const;
 
-  // Whichever cells have what is asked of them and whichever have not: the first one that might
-  // wait for more activations than a cell above it has in flight. Null: there is none.
+  // The first cell that might wait for more activations than a cell above it has in flight,
+  // whichever cells have changed already. Null: there is none.
   const Cell* FirstUnsafe(const Assignment& assignment) const;
 
  private:

@@ -31,21 +31,21 @@ class Stages : public MoveListener {
         standstill_(standstill),
         tuning_(tuning) {}
 
-  // ---- What stages say
+  // ---- Reports of stages
   void OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready);
   void OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& finished);
   void OnError(Run& run, StageRecord& stage, const v1::RunError& error);
   void On(event::StopAsked& asked);
 
   // ---- Sessions of their workers
-  // The worker has a session, and this stage is its own: it hears what it may have missed.
+  // The worker of this stage has a new session. Sends the commands that it may have missed.
   void Attach(Worker& worker, Run& run, StageRecord& stage);
   // The session has ended. The worker keeps its stage for a while, because training goes on without
   // the coordinator.
   void Detach(Run& run, StageRecord& stage, const std::string& why);
   // The worker, or its process, is gone for good.
   void OnLost(Run& run, StageRecord& stage, const std::string& why);
-  // The coordinator restarted: nobody of the run has come back yet.
+  // The coordinator restarted: no worker of the run has come back yet.
   void DetachAll(Run& run);
 
   // ---- Time
@@ -60,10 +60,10 @@ class Stages : public MoveListener {
   void BeginIfAllReady(Run& run);
   StatusOr<v1::StopReply> Stop(const event::StopAsked& asked);
   void Reattach(Run& run, StageRecord& stage);
-  // The plan has the stage's addresses as its worker says them now, and whoever dials them hears of
-  // it.
+  // Puts the addresses that the worker reports now into the plan, and tells the workers that dial
+  // them.
   void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
-  // From when on a detached stage counts as dead; nullopt: nothing shows that.
+  // When a detached stage counts as dead; nullopt: nothing shows that it is dead.
   std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;
   // True: a stage is lost by now, and the run was interrupted for that.
   bool CheckDetached(Run& run);

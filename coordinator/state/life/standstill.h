@@ -17,7 +17,7 @@ class Standstill : public MoveListener {
 
   // A stage of the run has done a piece of work.
   void NoteProgress(const Run& run) { progressed_at_[run] = ledger_.now(); }
-  // What a heartbeat says that the worker is at.
+  // Notes the piece of work that a heartbeat names.
   void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
   // True: the run stood still for too long, and was interrupted for that. Needs no wake-up of its
   // own, because sessions have one within a heartbeat.
@@ -28,7 +28,7 @@ class Standstill : public MoveListener {
 
  private:
   absl::Duration Limit(const Run& run) const;
-  // Something explains why nothing moves, or says that something does.
+  // Something explains the standstill, or shows that work goes on.
   bool IsExcused(const Run& run) const;
 
   Ledger& ledger_;

@@ -26,7 +26,7 @@ class Steps : public MoveListener {
   // The store's newest steps of a run that has not ended.
   void Load(const Run& run, std::span<const v1::StepRecord> rows) { of_[run].book.Load(rows); }
 
-  // False: the report does not belong to the time that the run is at, and counts for nothing.
+  // False: the report does not fit the present state of the run, and is ignored.
   bool OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void OnValidation(Run& run, const v1::ValidationReport& report);
 

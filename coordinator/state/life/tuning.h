@@ -1,6 +1,6 @@
-// The numbers of microbatches in flight and the order of data follow what is measured while a run
-// trains: what was seen of its steps is put to the planner, and the cells are brought to what that
-// chooses (setting_change.h).
+// Adjusts the numbers of microbatches in flight and the order of data while a run trains. Gives the
+// planner the measured steps, and brings the cells to the settings that the planner chooses
+// (setting_change.h).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace longhaul::coordinator {
 
-// Says so where the search for the plan was cut short.
+// Logs an event if the search for the plan was cut short.
 void LogCutShort(Ledger& ledger, const Run& run, const Plan& plan);
 
 class Tuning : public MoveListener {
@@ -30,7 +30,7 @@ class Tuning : public MoveListener {
   void Consider(Run& run, std::span<const std::optional<v1::StepReport>> reports);
   void On(event::RetuneComputed& computed);
   void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
-  // What the stage is asked for and has not said that it has.
+  // Sends the stage the settings that it was asked for and has not confirmed.
   void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
 
   void OnMove(Run& run, const Transition& row) override;

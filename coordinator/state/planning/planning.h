@@ -60,9 +60,9 @@ class Planning : public MoveListener {
   void Attach(Worker& worker, Draft& draft);
   // The same for all jobs. True: `said` is one of them that the worker has a part in.
   bool AttachToJobs(Worker& worker, const RunId& said);
-  // It is another process, or is reached elsewhere.
+  // The worker is another process, or has another address.
   void ForgetLinksOf(const Worker& worker);
-  // It has no session any more. `label`: its name when it had one.
+  // A worker of the draft has lost its session. `label`: its name when it had one.
   void Lose(const RunId& id, const std::string& label, const std::string& why);
   // Checks of shards for a draft have ended.
   void OnShards(const RunId& id, const std::string& failure);
@@ -96,7 +96,7 @@ class Planning : public MoveListener {
   bool IsComplete(const Draft& draft) const;
   PlanRequest RequestOf(const Draft& draft) const;
   void Advance(const RunId& id);
-  // The plan that there is, or that is being computed, is of something that is not so any more.
+  // Drops the plan, computed or being computed, because its inputs have changed.
   void DropPlan(Draft& draft);
   void Fail(const RunId& id, const std::string& sentence);
   void Interrupt(const RunId& id, const std::string& cause);

@@ -1,6 +1,6 @@
 // Before a plan is made the workers of its edges measure the links between them: goodput both ways,
-// and round trips. ProbeRounds says which edges when; here both ends are asked, and their answers
-// are kept.
+// and round trips. ProbeRounds says which edges are measured when; Probing asks both ends and keeps
+// their answers.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Probing {
   bool AreMeasured(Draft& draft);
   // The plan uses links that are to be measured first, after which it is made again.
   bool SurveyGoesOn(Draft& draft);
-  // An end of a link has answered. False: nobody waited for that.
+  // An end of a link has answered. False: the answer was not awaited.
   bool OnAnswer(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // The worker has a new session: it hears again what it was asked for.
   void Repeat(const Worker& worker, const Draft& draft);

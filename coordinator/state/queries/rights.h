@@ -15,7 +15,7 @@ class Ledger;
 struct Run;
 struct Worker;
 
-// What some runs say of a blob. Its hash may be in a worker's report, so a checkpoint alone gives
+// How some runs refer to a blob. Its hash may be in a worker's report, so a checkpoint alone gives
 // no right to what somebody else has sent: only to a copy that has come for that checkpoint.
 struct Naming {
   bool named = false;              // they name it themselves, as data

@@ -1,6 +1,6 @@
 // Who has the cells of a run's next epoch, and with how many replicas it goes on: the workers that
 // it has, spares, and others that are free. Where recovery.replicas says continue, a replica that
-// cannot be whole is left out, and its workers fill the places of others.
+// cannot be whole is left out, and its workers replace missing ones of the other replicas.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class Crews {
   Crews(Ledger& ledger, const Health& health, const WorkerLinks& links, const Failures& failures)
       : ledger_(ledger), health_(health), links_(links), failures_(failures) {}
 
-  // With as many replicas as are wanted or, where that cannot be, as can be whole. Where these are
-  // fewer than the run may go on with, places are empty. Reserves the run's own workers that are
-  // free.
+  // Chooses workers for as many replicas as are wanted, or else for as many as can be complete. If
+  // these are fewer than the run may go on with, some cells have no worker. Reserves the run's own
+  // workers that are free.
   Crew For(Run& run);
   // The plan of the next epoch, whose epoch and first step are not set yet. `crew` is whole.
   StatusOr<Plan> PlanWith(const Run& run, const Crew& crew) const;
@@ -31,7 +31,8 @@ class Crews {
  private:
   uint32_t LeastReplicas(const Run& run) const;
   static void DropLeastWhole(uint32_t stages, Crew* crew);
-  // Empties places whose worker lacks the memory, and fills empty ones as far as it can.
+  // Takes cells from workers that lack the memory for them, and gives free cells to other workers
+  // as far as it can.
   void Fill(const Run& run, Crew* crew);
   // Workers that the run has reserved come first. Others take the place when its worker had time to
   // come back, unless the run would go on without it meanwhile. Null: nobody can.

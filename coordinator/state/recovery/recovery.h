@@ -1,8 +1,8 @@
 // A run goes on by itself after a loss: a worker that died, a link that could not be made again, an
 // error of a stage. The first time in place: the next epoch of the same assignment, from the newest
 // whole checkpoint, as soon as every cell has its worker again, or a new process of it; workers
-// that were not hurt keep their models. Where that was in vain, or a worker stays away, the run is
-// planned anew with whoever is there.
+// that were not hurt keep their models. If that fails, or a worker stays away, the run is planned
+// anew with the workers that are connected.
 #pragma once
 
 #include <cstdint>

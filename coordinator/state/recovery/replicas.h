@@ -1,7 +1,7 @@
-// Replicas come and go between steps. There is one way for all reasons, a loss, a return and a
-// user's wish: the run stops where a set of its state is whole, and its next epoch has another
-// number of replicas (crews.h, planner/resize.h). After a loss that is the newest set that there
-// is; else a set that the run writes for this, after the step under way.
+// Replicas come and go between steps. A loss, a return and a user's request are handled alike: the
+// run stops at a whole checkpoint, and its next epoch has another number of replicas (crews.h,
+// planner/resize.h). After a loss this is the newest checkpoint; else one that the run writes for
+// this purpose after the step under way.
 #pragma once
 
 #include "base/status.h"

@@ -1,6 +1,6 @@
-// Checkpoints that stages have written. One is committed when every stage has reported its shard.
-// One that a stage cannot write, such as on a full disk, is skipped: training goes on, and the
-// older ones stay as they are.
+// Checkpoints that stages have written. One is committed when every stage has reported its shard. A
+// checkpoint that a stage cannot write (full disk) is skipped: training goes on, and the older ones
+// stay as they are.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Copies of what the stages of a run know, at another worker or the coordinator, so that no machine
-// takes its stage with it. One set at a time is copied, the newest first. A set counts when every
-// file of it is held twice; older ones are dropped only then.
+// Copies the shards of a run's checkpoints to another worker or the coordinator, so that the loss
+// of one machine loses no stage. Copies one checkpoint at a time, the newest first. A checkpoint is
+// safe when every file of it is replicated; older checkpoints are dropped only then.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,8 @@ class Copies : public MoveListener {
   // The same for the files of a worker that has come back. `copying`: checkpoints whose files it is
   // sending already.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
-  // Drops checkpoints. Keeps the newest ones, as many as the user asked for, the newest set of all,
-  // the newest that is held twice, the one that is being copied, and the one that the run goes on
-  // from.
+  // Drops checkpoints. Keeps the newest ones, as many as the user asked for, the newest of all, the
+  // newest replicated one, the one that is being copied, and the one that the run goes on from.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;
@@ -39,7 +38,8 @@ class Copies : public MoveListener {
  private:
   // Begins to copy the newest checkpoint, unless an older one is still being copied.
   void Begin(Run& run);
-  // Who is to hold what `source`, which has a stage, knows; null: the coordinator.
+  // The worker that is to hold copies of the shards of `source`, which has a stage; null: the
+  // coordinator.
   Worker* HolderFor(Run& run, const Worker& source);
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest,
                          const std::string& only_of_worker);

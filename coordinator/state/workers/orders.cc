@@ -83,7 +83,7 @@ void Orders::SendStop(const Run& run) {
   for (const StageRecord& stage : run.stages) {
     const Worker* worker = ledger_.LiveWorkerOf(stage.worker, stage.incarnation);
     if (!stage.is_first || worker == nullptr)
-      continue;  // who is away gets the word when it is back
+      continue;  // a worker that is away is told when it comes back
     v1::WorkerCommand command = ledger_.CommandFor(run.record.id, run.record.epoch);
     command.mutable_stop();
     ledger_.Send(*worker, std::move(command));

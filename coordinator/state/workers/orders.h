@@ -1,5 +1,5 @@
-// What workers are told of their stages. Carries out the actions assign, start and stop of a run's
-// table.
+// Sends workers the commands for their stages: measure, assign, start, stop, new address. Carries
+// out the actions assign, start and stop of a run's table of states (transitions.h).
 #pragma once
 
 #include "coordinator/state/ledger/ledger.h"
@@ -15,9 +15,9 @@ class Orders : public MoveListener {
   void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
   void SendStart(const Worker& worker, const Run& run);
-  // To the first stages that are connected; the others get the word when they are back.
+  // Sent to the workers of first stages that are connected; the others get it when they come back.
   void SendStop(const Run& run);
-  // To whoever dials over this edge: where the other end is reached.
+  // Tells the worker that dials this edge the new addresses of the other end.
   void SendReaddress(const Run& run, const Edge& edge);
 
   void OnMove(Run&, const Transition&) override {}

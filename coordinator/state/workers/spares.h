@@ -1,6 +1,6 @@
 // Spares: connected workers that a run reserves beside those of its stages. They time its layers,
 // which loads and warms all that a stage needs, hold copies of its checkpoints, and take the place
-// of a worker that is lost. Whoever waits in the queue comes first.
+// of a worker that is lost. Runs in the queue come first.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class Spares {
 
   // Reserves spares for runs that lack some.
   void Advance();
-  // Frees all but `wanted` spares, such as one that was to take a place whose worker came back.
+  // Frees all but `wanted` spares, for example one that was to replace a worker that came back.
   void ReleaseBeyond(const Run& run, size_t wanted);
   // A spare has timed the layers.
   void OnTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);

@@ -25,7 +25,8 @@ void EstimateLinks(std::vector<CandidateWorker>* workers);
 
 // Pairs whose goodput is worth measuring before the plan, the most useful first: each worker with
 // its nearest one; then one pair for each two regions, the nearest regions first, with at most
-// three pairs for each worker. Places in `workers`; pairs that are measured already are left out.
+// three pairs for each worker. Indices into `workers`; pairs that are measured already are left
+// out.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

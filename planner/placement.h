@@ -4,7 +4,7 @@
 //
 //   PlacementProblem problem = ...;                 // every candidate, every pair
 //   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));
-//   for (uint32_t worker : best.replicas[0].workers) ...   // places in problem.workers
+//   for (uint32_t worker : best.replicas[0].workers) ...   // indices into problem.workers
 //
 // A step of several replicas is the passes of the slowest replica, and after them the exchange of
 // the slowest stage. So workers should be near each other along a chain and across the replicas of
@@ -97,7 +97,7 @@ struct PlacementProblem {
 
 // One replica of the pipeline, stage by stage.
 struct PlacedChain {
-  std::vector<uint32_t> workers;  // places in PlacementProblem::workers
+  std::vector<uint32_t> workers;  // indices into PlacementProblem::workers
   std::vector<uint32_t> layers;
   friend bool operator==(const PlacedChain&, const PlacedChain&) = default;
 };

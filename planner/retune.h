@@ -32,7 +32,7 @@ struct Seen {
   std::vector<SeenEdge> edges;  // as Assignment::edges
 };
 
-// The content of a step's reports, one for each cell, in the places of assignment.cells. Impossible
+// The content of a step's reports, one for each cell, in the order of assignment.cells. Impossible
 // values (times that are negative, not finite or longer than a day, rates above 10 Tbit/s) count as
 // not known, or as 0.
 Seen SeenIn(const RunSpec& spec, const Assignment& assignment,

@@ -8,7 +8,7 @@
 
 namespace longhaul::coordinator {
 
-// Time of stage `stage` with `layers` layers, >= 0; nullopt: it cannot hold so many.
+// Time of stage `stage` with `layers` layers, >= 0; nullopt: the stage cannot hold that many.
 using StageTime = std::function<std::optional<double>(uint32_t stage, uint32_t layers)>;
 
 // Layers of each of `stages` stages (at least one each) so that the slowest stage is as fast as

@@ -1,4 +1,4 @@
-// What a worker's command line says, checked before anything is opened.
+// Reads and checks the command line of longhaul-worker, before anything is opened.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct WorkerFlags {
   bool insecure = false;
   std::string state_dir;
   std::string name;
-  std::vector<std::string> transports;  // names; in ReadFlags all that listen, unless said
+  std::vector<std::string> transports;  // names; default: all that listen
   std::string data_address = std::string(kAdvertiseAuto);
   std::string data_interface;
   std::map<std::string, std::string, std::less<>> addresses;  // of transports with their own
@@ -37,17 +37,17 @@ struct WorkerFlags {
   uint64_t dump_every = 16;
   double progress_timeout_seconds = 60;
   std::string log_level = "info";
-  // What follows from those.
+  // Derived from the flags above.
   std::vector<DeviceName> devices;
-  std::string left_out;  // a transport that was not asked for by name, and why; to be logged
+  std::string left_out;  // to be logged: a default transport that is not used, and why
 };
 
-// The exit code where the program has nothing to do, after a sentence; nullopt: it may serve.
+// Fills `flags` and returns nullopt, or prints an error or the help and returns the exit code.
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
 
 bool Has(const WorkerFlags& flags, std::string_view transport);
-// Where a transport listens. The first of them has the data address and the others a free port
-// beside it, unless the flags say where.
+// The address on which a transport listens. The first transport has the data address, each other
+// one a free port of the same host, unless the flags give it an address.
 std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport);
 // The first of the transports that faces strangers, so it may be reached at another address. Null:
 // there is none.

@@ -68,7 +68,7 @@ struct Layout {
 
 // The shape has passed CheckShape and has elements.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Size of a payload with so many differences among its samples.
+// Size of a payload in which this number of samples are differences.
 uint64_t PayloadBytes(const Shape& shape, const Params& params, uint64_t differences);
 uint64_t MaxPayloadBytes(const Shape& shape, const Params& params);
 uint64_t MinPayloadBytes(const Shape& shape, const Params& params);

@@ -1,5 +1,4 @@
-// What one side of a boundary knows of tokens (format.h): the codec predict reads it and learns
-// into it.
+// The token tables of one side of a boundary (format.h). The codec predict reads and updates them.
 //
 //   Tables tables({.vocabulary = 50257, .channels = 1600, .pairs = 65536});
 //   context.token_ids = ids; context.tables = &tables; context.learns = true;
@@ -36,7 +35,7 @@ class Tables {
   static StatusOr<Tables> Create(const TablesShape& shape);
 
   const TablesShape& shape() const { return shape_; }
-  // Rows of the vocabulary, then those of pairs.
+  // A row for each token of the vocabulary, then one for each hash of a token pair.
   std::span<float> means() { return means_; }
   std::span<const float> means() const { return means_; }
   std::span<uint32_t> counts() { return counts_; }

@@ -18,7 +18,7 @@ template <Format kFormat>
 struct Float8;
 template <>
 struct Float8<Format::kE4m3> {
-  static constexpr int kShift = 20;         // fp32's mantissa has so many bits more
+  static constexpr int kShift = 20;         // mantissa bits of fp32 beyond the code's
   static constexpr float kUp = 0x1p120f;    // 127 - 7
   static constexpr float kLeast = 0x1p-6f;  // normal number
   // Adding it puts the last bit of subnormals at the last bit of the sum.

@@ -36,8 +36,8 @@ struct Ablation {
 ReferenceResult Reference(std::span<const double> x, const Params& params,
                           const Ablation& ablation = {});
 
-// The contents of a blob of so many elements: c, and the codes' numbers by the definition of the
-// formats. A negative c is the one that format.h's step 4 has raised.
+// The contents of a blob with this number of elements: c, and the codes' numbers by the definition
+// of the formats. A negative c is the one that format.h's step 4 has raised.
 std::vector<ReferenceBlock> Unpack(std::span<const std::byte> blob, uint64_t elements,
                                    const Params& params);
 

@@ -1,6 +1,6 @@
 // The commands of longhaul-codec, without its flags. Each returns the text for standard output.
 //
-// Errors: of files and bytes as a Status; codec strings have been checked by the caller.
+// Errors: a Status for bad files and blobs. The caller has checked the codec strings.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace longhaul::codec {
 struct ToolOptions {
   std::string codec = "tah";
   std::string input, output;
-  std::vector<std::string> inputs, codecs;  // of errors and ablate; none: all that there are
-  std::string previous;                     // what was sent of the samples before; empty: nothing
+  std::vector<std::string> inputs, codecs;  // to compare; empty: made-up tensors, default codecs
+  std::string previous;                     // file of the array that was sent before; empty: none
   std::optional<Dtype> dtype;               // of the input array, or of the decoded one
   uint64_t seed = 0;                        // of stochastic rounding
   uint64_t elements = uint64_t{1} << 24;
@@ -26,10 +26,10 @@ struct ToolOptions {
   std::string device = "cpu";  // or "cuda", "cuda:N"
   uint32_t samples = 1;
   std::string data = "outliers";  // or "normal"
-  std::string ids = "random";     // of predict's tokens, or "equal"
+  std::string ids = "random";     // or "equal": token ids for codec predict
   uint32_t vocabulary = 50257;
   uint32_t threads = 1;
-  std::string kernels;   // UseKernelTarget's; empty: the best
+  std::string kernels;   // for UseKernelTarget; empty: the best
   bool summary = false;  // one table over all tensors
   bool json = false;
 };

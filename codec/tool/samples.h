@@ -16,7 +16,7 @@ struct Sample {
 };
 
 // The files of `options`. Without files, three tensors made from its seed: normal values, Student's
-// t with 3 degrees of freedom, and normal values with a channel in a hundred thirty times as large.
+// t with 3 degrees of freedom, and normal values where one channel in 100 is 30 times as large.
 StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
 
 }  // namespace longhaul::codec

@@ -54,7 +54,7 @@ struct Layout {
 };
 Layout MakeLayout(uint64_t elements);
 
-// With so many escapes.
+// Size of a payload with this number of escapes.
 uint64_t PayloadBytes(const Layout& layout, uint64_t escapes);
 
 }  // namespace longhaul::codec::zip

@@ -16,7 +16,7 @@ struct WorkerView {
   bool alive = false;
   bool connected = false;
   bool network_there = false;
-  // Unset while the link is not shaped: nothing then counts exactly.
+  // Unset while the link is not shaped: exact counts come from its shaper.
   std::optional<LinkCounters> uplink;
   std::optional<LinkCounters> downlink;
 };

@@ -242,7 +242,7 @@ struct EdgeEstimate {
 struct PredictedCell {
   double compute_seconds = 0;
   double codec_seconds = 0;       // idle until what has arrived is decoded
-  double wait_above_seconds = 0;  // idle for an activation, or for the word to step the optimizer
+  double wait_above_seconds = 0;  // idle for an activation, or for the final norm
   double wait_below_seconds = 0;  // idle for a gradient
   double optimizer_seconds = 0;
   double egress_share = 0;  // of what its interface could carry in a step

@@ -7,16 +7,16 @@
 //   sdp4bit    4 bits after a Hadamard transform (codec/sdp4bit). feedback=on: what rounding lost
 //              is added to the next step's gradients. SDP4Bit's 8-bit level among the ranks of a
 //              node is not here: the ranks of a group sum inside the stage.
-//   tagc       of matrices that may be sparse the share `keep` of largest magnitude, by a count
-//              sketch (codec/tagc), the others at later steps; all else in bf16. Matrices of
-//              fewer than `least` elements count as all else.
-//   local-sgd  replicas train alone for `steps` steps. Then the differences to what they had in
-//              common are gradients of an outer step (outer_step.h) with learning rate `rate` and
-//              Nesterov's momentum `momentum`, sent as sdp4bit's with feedback=on unless said
-//              otherwise, and merged `delay` x `steps` steps later.
+//   tagc       sends the share `keep` of largest elements of each matrix that may be sparse, by a
+//              count sketch (codec/tagc). The other elements wait for later steps. Parameters of
+//              other kinds, and matrices of fewer than `least` elements, are sent in bf16.
+//   local-sgd  replicas train alone for `steps` steps. Then their differences to the parameters
+//              that they began with are the gradients of an outer step (outer_step.h) with learning
+//              rate `rate` and Nesterov's momentum `momentum`. The gradients are sent as sdp4bit
+//              with feedback=on unless said otherwise, and merged `delay` x `steps` steps later.
 // parameters:
 //   fp32, bf16
-//   difference4  4-bit differences to what all replicas have
+//   difference4  4-bit differences to the parameters that all replicas have
 //
 // Pure. Errors: kInvalidArgument says what is allowed.
 #pragma once

@@ -378,8 +378,8 @@ class Run {
     StageUse use;
     use.time = {.compute = absl::Seconds(stage.compute),
                 .codec = absl::Seconds(idle_seconds_[s][kCodec]),
-                // Then a stage waits for the one above alone: for the word to step its optimizer
-                // and then for the next step's first activation.
+                // Then a stage waits for the one above alone: for the final gradient norm and then
+                // for the next step's first activation.
                 .wait_above = absl::Seconds(idle_seconds_[s][kAbove] + step - window - sums -
                                             stage.optimizer),
                 .wait_below = absl::Seconds(idle_seconds_[s][kBelow] + sums),

@@ -1,4 +1,5 @@
-// What the simulator says of a step.
+// The result of simulating a training step: its time, its lower bound, and how each stage and link
+// spends it.
 #pragma once
 
 #include <optional>
@@ -10,29 +11,28 @@
 
 namespace longhaul::schedule {
 
-// Where a stage's time goes; the parts add up to the step. While it computes nothing it waits for
-// what it would run next: the activation of its next forward where its depth has room for one, else
-// the gradient of its next backward (as the executor counts).
+// How a stage spends a step; the parts add up to the step. An idle stage waits for the activation
+// of its next forward if its depth (microbatches in flight) has room for one, else for the gradient
+// of its next backward. The executor counts the same way.
 struct StageTime {
   absl::Duration compute;
-  // What the stage waits for has arrived and is being decoded. The executor's `wait_codec` has
-  // more: also waits in which the codec works for others, as it cannot know what would have come
-  // sooner.
+  // The stage waits for a tensor that has arrived and is being decoded. The executor's `wait_codec`
+  // also counts waits in which the codec works on other tensors.
   absl::Duration codec;
-  absl::Duration wait_above;  // for an activation, or for the word to step the optimizer
+  absl::Duration wait_above;  // for an activation, or for the final gradient norm
   absl::Duration wait_below;  // for a gradient
   absl::Duration optimizer;
 };
 
 struct StageUse {
   StageTime time;
-  double egress_share = 0, ingress_share = 0;  // of what the interface could carry in a step
+  double egress_share = 0, ingress_share = 0;  // of the interface's capacity in a step
 };
 
 // One direction of one boundary.
 struct DirectionUse {
-  double busy_share = 0;  // of the step, with a transfer under way
-  double rate_share = 0;  // of what it could carry in a step if it had both interfaces to itself
+  double busy_share = 0;  // share of the step with a transfer under way
+  double rate_share = 0;  // of its capacity in a step with both interfaces to itself
 };
 
 struct BoundaryUse {
@@ -40,8 +40,8 @@ struct BoundaryUse {
 };
 
 struct Simulation {
-  absl::Duration step;         // until the last optimizer has stepped, or to the next step
-  absl::Duration lower_bound;  // bound.h's, over all resources, optimizer included
+  absl::Duration step;         // to the last optimizer's end; if steps overlap, to the next step
+  absl::Duration lower_bound;  // as in bound.h, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;
   BusiestResource busiest;  // the bound less its time is the pipeline bubble

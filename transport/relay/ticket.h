@@ -6,8 +6,9 @@
 // The greeting of a connection. An eavesdropper cannot use any of it:
 //
 //   relay  ->  magic (8)  nonce (32)
-//   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the key of the rest and
-//              of the nonce
+//   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the ticket's key over
+//   the
+//              fields before and the nonce
 //   relay  ->  one byte, RelayWord; behind kJoined what the other end sends
 //
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.
@@ -55,15 +56,16 @@ std::string ToString(const Way& way);
 StatusOr<Way> ParseWay(std::string_view text);
 
 std::string Greeting(std::string_view nonce);
-// The nonce, a part of it. kInvalidArgument: not a relay's greeting.
+// Returns the nonce, a view into `greeting`. kInvalidArgument: not a relay's greeting.
 StatusOr<std::string_view> ParseGreeting(std::string_view greeting);
 
 std::string Answer(const Ticket& ticket, Side side, std::string_view nonce);
 struct Claim {
   Side side = Side::kDialler;
-  std::string_view name;  // a part of the answer
+  std::string_view name;  // a view into the answer
 };
-// What the relay makes of an answer. kPermissionDenied.
+// Checks an answer, for the relay. kPermissionDenied: the proof is wrong, or the ticket's time is
+// over.
 StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
                             std::string_view nonce, uint64_t now_s);
 

@@ -1,7 +1,7 @@
 // Merges replicas that train apart by outer steps (transport/replicas/outer_step.h), coded on a
 // thread of its own while the stage computes.
 //
-//   merges.Begin(round, locals);           // takes what was learned; its messages leave
+//   merges.Begin(round, locals);           // takes the differences; sends its messages
 //   merges.Take(said);                     // at any time: another replica may be ahead
 //   if (*merges.IsReady()) merges.Merge(values);
 //

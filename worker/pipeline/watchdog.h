@@ -19,8 +19,8 @@
 
 namespace longhaul::worker {
 
-// How long a thread has been in one piece of work. Counts little for time in which nobody looked,
-// because the process was stopped or its machine asleep then, and nothing hung.
+// How long a thread has been in one piece of work. A long gap between two looks counts little: the
+// process was stopped or its machine asleep, and nothing hung.
 class TimeAtOnePiece {
  public:
   explicit TimeAtOnePiece(absl::Duration look_every) : look_every_(look_every) {}

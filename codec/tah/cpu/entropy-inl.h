@@ -113,8 +113,8 @@ HWY_INLINE uint64_t CountUpTo(const int32_t* keys, uint64_t count, int32_t bound
   return found;
 }
 
-// Sets the bits of the `fours` lowest keys, 0 < fours < count, at equal keys of those with the
-// lower index. Every pass halves the range of the cut; no key moves. Writes whole words: `bits` has
+// Sets the bits of the `fours` lowest keys, 0 < fours < count. Among equal keys the lower index
+// comes first. Every pass halves the range of the cut; no key moves. Writes whole words: `bits` has
 // room for count rounded up to 64.
 HWY_INLINE void MarkLowest(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits) {
   int64_t low = *std::min_element(keys, keys + count);

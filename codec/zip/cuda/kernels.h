@@ -14,21 +14,21 @@ struct ZipArgs {
   uint64_t elements, groups;
   uint64_t lows, signs, codes, plane_bytes, escapes, raw, most_escapes;
   uint32_t may_be_smaller;
-  // decode: of the blob, which is not the elements themselves; 0: what the blob's header says, and
-  // at most `most_payload_bytes`, which are there
+  // decode: size of a payload that is coded. 0: the blob's header has the size; the memory ends
+  // after `most_payload_bytes`.
   uint64_t payload_bytes, most_payload_bytes;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: ZipScratch, aligned to 64 bytes
-  // decode: or-ed with kFaultContents where the escapes are not what the codes say, with kFaultCut
-  // where not all of the blob is there; then nothing is decoded
+  // decode: or-ed with kFaultContents if escapes and codes disagree, with kFaultCut if the blob is
+  // cut short. Nothing is decoded then.
   uint32_t* fault_dev;
 };
 
-// Groups of a block of an encoder's first kernel, and of its last one.
+// Groups that one thread block handles in the encoder's first kernel, and in its last.
 inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
 // Groups whose escapes are counted together, and escapes of a group that have a slot.
 inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
-// Bytes before `zeroed` begin as zeros.
+// Offsets into the encoder's scratch memory. The bytes before `zeroed` must be zero at its start.
 struct ZipScratch {
   constexpr explicit ZipScratch(uint64_t groups)
       : sums(16),

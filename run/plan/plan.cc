@@ -185,18 +185,6 @@ bool Assignment::HasReplicas() const {
   return !cells.empty() && cells.back().id.replica > 0;  // they are in order
 }
 
-std::vector<const Cell*> Assignment::Upstream(const CellId& cell) const {
-  std::vector<const Cell*> found;
-  const Edge* edge = Incoming(cell, EdgeKind::kActivations);
-  while (edge != nullptr && found.size() < cells.size()) {
-    const Cell* above = Find(edge->from);
-    if (above == nullptr) break;
-    found.push_back(above);
-    edge = Incoming(above->id, EdgeKind::kActivations);
-  }
-  return found;
-}
-
 Status CheckAssignment(const Assignment& assignment) {
   Problems problems;
   CheckCells(assignment, &problems);

@@ -34,15 +34,16 @@ std::string ToString(const CellId& id);  // "stage 1"; "stage 1 of replica 2" bu
 // For a column of a table: "1", or where there are several replicas "2:1", replica and stage.
 std::string ShortName(const CellId& id, bool of_replicas);
 
+// Numbered as v1::Edge::Kind.
 enum class EdgeKind : uint8_t {
+  kUnknown,      // of a newer version; nobody can carry it out
   kActivations,  // activations from `from` to `to`, their gradients back
   kReplicas,     // the same stage of two replicas: gradients are reduced
   kTied,         // embedding and head that share their weights
   kState,        // copies of a stage's state
-  kUnknown,      // of a newer version; nobody can carry it out
 };
 constexpr std::string_view ToString(EdgeKind kind) {
-  return WordOf(kind, {"activations", "replicas", "tied", "state"}, "unknown");
+  return WordOf(kind, {"unknown", "activations", "replicas", "tied", "state"}, "unknown");
 }
 
 // Transformer blocks [first, first + count).
@@ -196,8 +197,6 @@ struct Assignment {
   const Edge* Incoming(const CellId& cell, EdgeKind kind) const;
   const Edge* Outgoing(const CellId& cell, EdgeKind kind) const;
   bool HasReplicas() const;
-  // The cells before `cell` on the way of the activations, nearest first.
-  std::vector<const Cell*> Upstream(const CellId& cell) const;
 };
 
 // Checks that ids are in order and unique, that every edge has both its cells, that stages and

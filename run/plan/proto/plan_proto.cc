@@ -2,245 +2,290 @@
 
 #include <algorithm>
 
-#include "run/plan/proto/prediction_proto.h"
-#include "run/plan/proto/repeated.h"
+#include "run/plan/proto/fields.h"
 
 namespace longhaul {
 
-static v1::Flow ToProto(const Flow& flow) {
-  v1::Flow out;
-  out.set_codec(ToString(flow.codec));
-  out.set_bytes(flow.bytes);
-  out.set_bits_per_second(flow.bits_per_second);
-  out.set_latency_seconds(flow.latency_seconds);
-  return out;
+static_assert(static_cast<int>(EdgeKind::kUnknown) == v1::Edge::UNKNOWN);
+static_assert(static_cast<int>(EdgeKind::kState) == v1::Edge::STATE);
+
+// A count that messages of older versions lack: 0 is read as 1.
+static void OrOne(uint32_t& count) {
+  count = std::max(count, 1u);
+}
+static void OrOne(const uint32_t&) {}
+
+static void Fields(auto&& field, OneOf<CollectiveBytes> auto& bytes) {
+  field("all_reduce", bytes.all_reduce);
+  field("all_gather", bytes.all_gather);
+  field("reduce_scatter", bytes.reduce_scatter);
+  field("all_to_all", bytes.all_to_all);
 }
 
-static Flow FromProto(const v1::Flow& flow) {
-  return {.codec = CodecSpec(flow.codec()),
-          .bytes = flow.bytes(),
-          .bits_per_second = flow.bits_per_second(),
-          .latency_seconds = flow.latency_seconds()};
+static void Fields(auto&& field, OneOf<CellId> auto& id) {
+  field("replica", id.replica);
+  field("stage", id.stage);
 }
 
-static v1::Edge::Kind ToProto(EdgeKind kind) {
-  switch (kind) {
-    case EdgeKind::kActivations:
-      return v1::Edge::ACTIVATIONS;
-    case EdgeKind::kReplicas:
-      return v1::Edge::REPLICAS;
-    case EdgeKind::kTied:
-      return v1::Edge::TIED;
-    case EdgeKind::kState:
-      return v1::Edge::STATE;
-    case EdgeKind::kUnknown:
-      break;
-  }
-  return v1::Edge::UNKNOWN;
+static void Fields(auto&& field, OneOf<Endpoint> auto& endpoint) {
+  field("transport", endpoint.transport);
+  field("addresses", endpoint.addresses);
 }
 
-static EdgeKind FromProto(v1::Edge::Kind kind) {
-  switch (kind) {
-    case v1::Edge::ACTIVATIONS:
-      return EdgeKind::kActivations;
-    case v1::Edge::REPLICAS:
-      return EdgeKind::kReplicas;
-    case v1::Edge::TIED:
-      return EdgeKind::kTied;
-    case v1::Edge::STATE:
-      return EdgeKind::kState;
-    default:
-      return EdgeKind::kUnknown;
-  }
+static void Fields(auto&& field, OneOf<DataSet> auto& data) {
+  field("token_file_sha256", data.token_file_sha256);
+  field("tokens", data.tokens);
+  field("validation_tokens", data.validation_tokens);
+  field("vocabulary", data.vocabulary);
+  field("tokenizer", data.tokenizer);
+  field("text_bytes", data.text_bytes);
 }
 
-static v1::Edge ToProto(const Edge& edge) {
-  v1::Edge out;
-  out.set_id(edge.id.value());
-  out.set_kind(ToProto(edge.kind));
-  *out.mutable_from() = longhaul::ToProto(edge.from);
-  *out.mutable_to() = longhaul::ToProto(edge.to);
-  out.set_transport(edge.transport);
-  out.set_to_dials(edge.to_dials);
-  *out.mutable_forward() = ToProto(edge.forward);
-  *out.mutable_backward() = ToProto(edge.backward);
-  for (const Relay& relay : edge.relays) {
-    v1::Relay& one = *out.add_relays();
-    one.set_worker_id(relay.worker.value());
-    one.set_name(relay.name);
-  }
-  return out;
+static void Fields(auto&& field, OneOf<Cell> auto& cell) {
+  field("id", cell.id);
+  field("worker_id", cell.worker);
+  field("incarnation", cell.incarnation);
+  field("worker_name", cell.worker_name);
+  field("first_layer", cell.layers.first);
+  field("layers", cell.layers.count);
+  field("embedding", cell.roles.embedding);
+  field("head", cell.roles.head);
+  field("tensor_ranks", cell.group.tensor);
+  field("expert_ranks", cell.group.expert);
+  field("devices", cell.devices);
+  field("depth", cell.setting.depth);
+  field("activation_lead", cell.setting.activation_lead);
+  field("threads", cell.setting.threads);
+  field("endpoints", cell.endpoints);
+  field("memory_bytes", cell.memory_bytes);
+  field("message_record_bytes", cell.message_record_bytes);
+  field("message_journal_bytes", cell.message_journal_bytes);
 }
 
-static Edge FromProto(const v1::Edge& edge) {
-  std::vector<Relay> relays;
-  for (const v1::Relay& relay : edge.relays()) {
-    relays.push_back({.worker = WorkerId(relay.worker_id()), .name = relay.name()});
-  }
-  return {.id = EdgeId(edge.id()),
-          .kind = FromProto(edge.kind()),
-          .from = longhaul::FromProto(edge.from()),
-          .to = longhaul::FromProto(edge.to()),
-          .transport = edge.transport(),
-          .to_dials = edge.to_dials(),
-          .forward = FromProto(edge.forward()),
-          .backward = FromProto(edge.backward()),
-          .relays = std::move(relays)};
+static void Fields(auto&& field, OneOf<Flow> auto& flow) {
+  field("codec", flow.codec);
+  field("bytes", flow.bytes);
+  field("bits_per_second", flow.bits_per_second);
+  field("latency_seconds", flow.latency_seconds);
+}
+
+static void Fields(auto&& field, OneOf<Relay> auto& relay) {
+  field("worker_id", relay.worker);
+  field("name", relay.name);
+}
+
+static void Fields(auto&& field, OneOf<Edge> auto& edge) {
+  field("id", edge.id);
+  field("kind", edge.kind);
+  field("from", edge.from);
+  field("to", edge.to);
+  field("transport", edge.transport);
+  field("to_dials", edge.to_dials);
+  field("forward", edge.forward);
+  field("backward", edge.backward);
+  field("relays", edge.relays);
+}
+
+static void Fields(auto&& field, OneOf<Assignment> auto& assignment) {
+  field("run_id", assignment.run);
+  field("epoch", assignment.epoch);
+  field("start_step", assignment.start_step);
+  field("run_yaml", assignment.run_yaml);
+  field("copy_every", assignment.copy_every);
+  field("slices", assignment.slices);
+  OrOne(assignment.slices);
+  field("sealed", assignment.sealed);
+  field("data", assignment.data);
+  field("microbatches_before", assignment.microbatches_before);
+  field("cells", assignment.cells);
+  field("edges", assignment.edges);
+}
+
+static void Fields(auto&& field, OneOf<GroupEstimate> auto& estimate) {
+  field("forward_collective", estimate.forward_collective);
+  field("backward_collective", estimate.backward_collective);
+  field("sent", estimate.sent);
+  field("collective_seconds", estimate.collective_seconds);
+  field("even_share_seconds", estimate.even_share_seconds);
+}
+
+static void Fields(auto&& field, OneOf<CellEstimate> auto& estimate) {
+  field("forward_seconds", estimate.forward_seconds);
+  field("backward_seconds", estimate.backward_seconds);
+  field("optimizer_seconds", estimate.optimizer_seconds);
+  field("memory_available_bytes", estimate.memory_available_bytes);
+  field("memory_per_flight_bytes", estimate.memory_per_flight_bytes);
+  field("depth_by_memory", estimate.depth_by_memory);
+  field("depth_reason", estimate.depth_reason);
+  field("egress_bits_per_second", estimate.egress_bits_per_second);
+  field("ingress_bits_per_second", estimate.ingress_bits_per_second);
+  field("device_kind", estimate.device_kind);
+  field("group", estimate.group);
+}
+
+static void Fields(auto&& field, OneOf<FlowEstimate> auto& estimate) {
+  field("encode_seconds", estimate.encode_seconds);
+  field("decode_seconds", estimate.decode_seconds);
+}
+
+static void Fields(auto&& field, OneOf<EdgeEstimate> auto& estimate) {
+  field("forward", estimate.forward);
+  field("backward", estimate.backward);
+}
+
+static void Fields(auto&& field, OneOf<PredictedCell> auto& cell) {
+  field("compute_seconds", cell.compute_seconds);
+  field("codec_seconds", cell.codec_seconds);
+  field("wait_above_seconds", cell.wait_above_seconds);
+  field("wait_below_seconds", cell.wait_below_seconds);
+  field("optimizer_seconds", cell.optimizer_seconds);
+  field("egress_share", cell.egress_share);
+  field("ingress_share", cell.ingress_share);
+}
+
+static void Fields(auto&& field, OneOf<PredictedFlow> auto& flow) {
+  field("busy_share", flow.busy_share);
+  field("rate_share", flow.rate_share);
+}
+
+static void Fields(auto&& field, OneOf<PredictedEdge> auto& edge) {
+  field("forward", edge.forward);
+  field("backward", edge.backward);
+}
+
+static void Fields(auto&& field, OneOf<CodecPrediction> auto& row) {
+  field("name", row.name);
+  field("forward_codec", row.forward_codec);
+  field("backward_codec", row.backward_codec);
+  field("forward_bytes", row.forward_bytes);
+  field("backward_bytes", row.backward_bytes);
+  field("step_seconds", row.step_seconds);
+  field("tokens_per_second", row.tokens_per_second);
+  field("lower_bound_seconds", row.lower_bound_seconds);
+  field("bottleneck", row.bottleneck);
+  field("codec_times_known", row.codec_times_known);
+}
+
+static void Fields(auto&& field, OneOf<RanksPrediction> auto& row) {
+  field("tensor", row.tensor);
+  field("expert", row.expert);
+  OrOne(row.expert);
+  field("step_seconds", row.step_seconds);
+  field("memory_bytes", row.memory_bytes);
+  field("refused", row.refused);
+}
+
+static void Fields(auto&& field, OneOf<SlicesPrediction> auto& row) {
+  field("slices", row.slices);
+  field("step_seconds", row.step_seconds);
+  field("refused", row.refused);
+}
+
+static void Fields(auto&& field, OneOf<ReplicasPrediction> auto& row) {
+  field("replicas", row.replicas);
+  field("stages", row.stages);
+  field("step_seconds", row.step_seconds);
+  field("refused", row.refused);
+}
+
+static void Fields(auto&& field, OneOf<Prediction> auto& prediction) {
+  field("step_seconds", prediction.step_seconds);
+  field("lower_bound_seconds", prediction.lower_bound_seconds);
+  field("bottleneck", prediction.bottleneck);
+  field("floor_seconds", prediction.floor_seconds);
+  field("busiest", prediction.busiest);
+  field("busiest_bytes", prediction.busiest_bytes);
+  field("unlimited_depth_step_seconds", prediction.unlimited_depth_step_seconds);
+  field("exchange_seconds", prediction.exchange_seconds);
+  field("cells", prediction.cells);
+  field("edges", prediction.edges);
+  field("assumed_line_bits_per_second", prediction.assumed_line_bits_per_second);
+  field("assumed_delay_seconds", prediction.assumed_delay_seconds);
+  field("order_reason", prediction.order_reason);
+  field("cut_short", prediction.cut_short);
+  field("codecs", prediction.codecs);
+  field("ranks", prediction.ranks);
+  field("slices", prediction.slices);
+  field("replicas", prediction.replicas);
+}
+
+static void Fields(auto&& field, OneOf<Plan> auto& plan) {
+  field("assignment", plan.assignment);
+  field("cells", plan.cells);
+  field("edges", plan.edges);
+  field("prediction", plan.prediction);
+  field("explanation", plan.explanation);
+  field("retunes", plan.retunes);
+  field("retune_reason", plan.retune_reason);
+}
+
+template <class Message, class Value>
+static Message MessageOf(const Value& value) {
+  Message message;
+  Fields(ToMessage(&message), value);
+  return message;
+}
+
+template <class Value>
+static Value ValueOf(const google::protobuf::Message& message) {
+  Value value;
+  Fields(FromMessage(message), value);
+  return value;
 }
 
 v1::CollectiveBytes ToProto(const CollectiveBytes& bytes) {
-  v1::CollectiveBytes out;
-  out.set_all_reduce(bytes.all_reduce);
-  out.set_all_gather(bytes.all_gather);
-  out.set_reduce_scatter(bytes.reduce_scatter);
-  out.set_all_to_all(bytes.all_to_all);
-  return out;
+  return MessageOf<v1::CollectiveBytes>(bytes);
 }
-
 CollectiveBytes FromProto(const v1::CollectiveBytes& bytes) {
-  return {bytes.all_reduce(), bytes.all_gather(), bytes.reduce_scatter(), bytes.all_to_all()};
+  return ValueOf<CollectiveBytes>(bytes);
 }
 
 v1::CellId ToProto(const CellId& id) {
-  v1::CellId out;
-  out.set_replica(id.replica);
-  out.set_stage(id.stage);
-  return out;
+  return MessageOf<v1::CellId>(id);
 }
-
 CellId FromProto(const v1::CellId& id) {
-  return {id.replica(), id.stage()};
+  return ValueOf<CellId>(id);
 }
 
 v1::DataEndpoint ToProto(const Endpoint& endpoint) {
-  v1::DataEndpoint out;
-  out.set_transport(endpoint.transport);
-  for (const std::string& address : endpoint.addresses) out.add_addresses(address);
-  return out;
+  return MessageOf<v1::DataEndpoint>(endpoint);
 }
-
 Endpoint FromProto(const v1::DataEndpoint& endpoint) {
-  return {endpoint.transport(), {endpoint.addresses().begin(), endpoint.addresses().end()}};
+  return ValueOf<Endpoint>(endpoint);
 }
-
 std::vector<Endpoint> FromProto(
     const google::protobuf::RepeatedPtrField<v1::DataEndpoint>& endpoints) {
-  return AllOf<Endpoint>(endpoints, FromProto);
+  std::vector<Endpoint> out;
+  for (const v1::DataEndpoint& endpoint : endpoints) out.push_back(FromProto(endpoint));
+  return out;
 }
 
 v1::DataSet ToProto(const DataSet& data) {
-  v1::DataSet out;
-  out.set_token_file_sha256(data.token_file_sha256);
-  out.set_tokens(data.tokens);
-  out.set_validation_tokens(data.validation_tokens);
-  out.set_vocabulary(data.vocabulary);
-  out.set_tokenizer(data.tokenizer);
-  out.set_text_bytes(data.text_bytes);
-  return out;
+  return MessageOf<v1::DataSet>(data);
 }
-
 DataSet FromProto(const v1::DataSet& data) {
-  return {.token_file_sha256 = data.token_file_sha256(),
-          .tokens = data.tokens(),
-          .validation_tokens = data.validation_tokens(),
-          .vocabulary = data.vocabulary(),
-          .tokenizer = data.tokenizer(),
-          .text_bytes = data.text_bytes()};
+  return ValueOf<DataSet>(data);
 }
 
 v1::Cell ToProto(const Cell& cell) {
-  v1::Cell out;
-  *out.mutable_id() = ToProto(cell.id);
-  out.set_worker_id(cell.worker.value());
-  out.set_incarnation(cell.incarnation.value());
-  out.set_worker_name(cell.worker_name);
-  out.set_first_layer(cell.layers.first);
-  out.set_layers(cell.layers.count);
-  out.set_embedding(cell.roles.embedding);
-  out.set_head(cell.roles.head);
-  out.set_tensor_ranks(cell.group.tensor);
-  out.set_expert_ranks(cell.group.expert);
-  out.mutable_devices()->Add(cell.devices.begin(), cell.devices.end());
-  out.set_depth(cell.setting.depth);
-  out.set_activation_lead(cell.setting.activation_lead);
-  out.set_threads(cell.setting.threads);
-  AddAll(cell.endpoints, out.mutable_endpoints());
-  out.set_memory_bytes(cell.memory_bytes);
-  out.set_message_record_bytes(cell.message_record_bytes);
-  out.set_message_journal_bytes(cell.message_journal_bytes);
-  return out;
+  return MessageOf<v1::Cell>(cell);
 }
-
 Cell FromProto(const v1::Cell& cell) {
-  return {.id = FromProto(cell.id()),
-          .worker = WorkerId(cell.worker_id()),
-          .incarnation = Incarnation(cell.incarnation()),
-          .worker_name = cell.worker_name(),
-          .layers = {cell.first_layer(), cell.layers()},
-          .roles = {cell.embedding(), cell.head()},
-          .group = {cell.tensor_ranks(), cell.expert_ranks()},
-          .devices = {cell.devices().begin(), cell.devices().end()},
-          .setting = {cell.depth(), cell.activation_lead(), cell.threads()},
-          .endpoints = AllOf<Endpoint>(cell.endpoints(), FromProto),
-          .memory_bytes = cell.memory_bytes(),
-          .message_record_bytes = cell.message_record_bytes(),
-          .message_journal_bytes = cell.message_journal_bytes()};
+  return ValueOf<Cell>(cell);
 }
 
 v1::Assignment ToProto(const Assignment& assignment) {
-  v1::Assignment out;
-  out.set_run_id(assignment.run.value());
-  out.set_epoch(assignment.epoch.value());
-  out.set_start_step(assignment.start_step);
-  out.set_copy_every(assignment.copy_every);
-  out.set_run_yaml(assignment.run_yaml);
-  out.set_slices(assignment.slices);
-  out.set_sealed(assignment.sealed);
-  *out.mutable_data() = ToProto(assignment.data);
-  if (assignment.microbatches_before) {
-    out.set_microbatches_before(*assignment.microbatches_before);
-  }
-  AddAll(assignment.cells, out.mutable_cells());
-  AddAll(assignment.edges, out.mutable_edges());
-  return out;
+  return MessageOf<v1::Assignment>(assignment);
 }
-
 Assignment FromProto(const v1::Assignment& assignment) {
-  return {.run = RunId(assignment.run_id()),
-          .epoch = Epoch(assignment.epoch()),
-          .start_step = assignment.start_step(),
-          .run_yaml = assignment.run_yaml(),
-          .copy_every = assignment.copy_every(),
-          .slices = std::max(assignment.slices(), 1u),
-          .sealed = assignment.sealed(),
-          .data = FromProto(assignment.data()),
-          .microbatches_before = assignment.has_microbatches_before()
-                                     ? std::optional(assignment.microbatches_before())
-                                     : std::nullopt,
-          .cells = AllOf<Cell>(assignment.cells(), FromProto),
-          .edges = AllOf<Edge>(assignment.edges(), FromProto)};
+  return ValueOf<Assignment>(assignment);
 }
 
 v1::Plan ToProto(const Plan& plan) {
-  v1::Plan out;
-  *out.mutable_assignment() = ToProto(plan.assignment);
-  AddAll(plan.cells, out.mutable_cells());
-  AddAll(plan.edges, out.mutable_edges());
-  *out.mutable_prediction() = ToProto(plan.prediction);
-  out.set_explanation(plan.explanation);
-  out.set_retunes(plan.retunes);
-  out.set_retune_reason(plan.retune_reason);
-  return out;
+  return MessageOf<v1::Plan>(plan);
 }
-
 Plan FromProto(const v1::Plan& plan) {
-  return {.assignment = FromProto(plan.assignment()),
-          .cells = AllOf<CellEstimate>(plan.cells(), FromProto),
-          .edges = AllOf<EdgeEstimate>(plan.edges(), FromProto),
-          .prediction = FromProto(plan.prediction()),
-          .explanation = plan.explanation(),
-          .retunes = plan.retunes(),
-          .retune_reason = plan.retune_reason()};
+  return ValueOf<Plan>(plan);
 }
 
 }  // namespace longhaul

@@ -198,11 +198,12 @@ void SimWorker::CheckSettings() {
   auto& of_step = settings[run_->step];
   of_step[run_->cell] = run_->setting;
   for (const auto& [below, lower] : of_step) {
-    for (const Cell* above : run_->assignment.Upstream(below)) {
-      const auto upper = of_step.find(above->id);
+    const Edge* edge = run_->assignment.Incoming(below, EdgeKind::kActivations);
+    for (; edge != nullptr; edge = run_->assignment.Incoming(edge->from, EdgeKind::kActivations)) {
+      const auto upper = of_step.find(edge->from);
       if (upper == of_step.end() || upper->second.depth >= lower.activation_lead) continue;
       world_->Violate("in step {} of {}@{} {} has depth {} and {} a lead of {}", run_->step,
-                      run_->key.run, run_->key.epoch, ToString(above->id), upper->second.depth,
+                      run_->key.run, run_->key.epoch, ToString(edge->from), upper->second.depth,
                       ToString(below), lower.activation_lead);
     }
   }

@@ -110,17 +110,6 @@ TEST(Assignment, FollowsItsEdgesByKind) {
   EXPECT_THAT(assignment.EdgesOf(middle, EdgeKind::kTied), IsEmpty());
 }
 
-TEST(Assignment, UpstreamIsNearestFirstAndEndsInACircle) {
-  Assignment assignment = TwoReplicas();
-  std::vector<CellId> ids;
-  for (const Cell* cell : assignment.Upstream({1, 2})) ids.push_back(cell->id);
-  EXPECT_EQ(ids, (std::vector<CellId>{{1, 1}, {1, 0}}));
-  EXPECT_THAT(assignment.Upstream({1, 0}), IsEmpty());
-  // Foreign bytes may say so.
-  assignment.edges.push_back({.id = EdgeId(7), .from = {1, 2}, .to = {1, 0}});
-  EXPECT_LE(assignment.Upstream({1, 2}).size(), assignment.cells.size());
-}
-
 TEST(CheckAssignment, TakesReplicasOfAPipeline) {
   Assignment assignment = TwoReplicas();
   EXPECT_EQ(CheckAssignment(assignment), absl::OkStatus());

@@ -6,7 +6,6 @@
 #include <array>
 #include <ctime>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "proto/identity/openssl.h"

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <utility>
 
 #include "base/file.h"
 #include "proto/identity/openssl.h"

@@ -14,8 +14,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "base/address.h"
 #include "base/unique_fd.h"

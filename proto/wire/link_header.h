@@ -23,7 +23,6 @@
 // on over new connections (transport/p2p/core/hello.h). Version 1 could not, and is not spoken.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>

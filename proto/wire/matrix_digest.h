@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/status.h"
 #include "proto/wire/little_endian.h"
@@ -25,8 +24,7 @@ inline void EncodeMatrixDigest(uint64_t digest, std::span<std::byte, kMatrixDige
 
 inline StatusOr<uint64_t> DecodeMatrixDigest(std::span<const std::byte> bytes) {
   if (bytes.size() != kMatrixDigestBytes) {
-    return absl::InvalidArgumentError("matrix digest: expected 8 bytes, got " +
-                                      std::to_string(bytes.size()));
+    return InvalidArgument("matrix digest: expected 8 bytes, got {}", bytes.size());
   }
   return GetLe<uint64_t>(bytes, 0);
 }

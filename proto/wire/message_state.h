@@ -7,14 +7,12 @@
 //        8    8  backward   of the gradients'
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <string>
 
 #include "base/status.h"
+#include "proto/wire/little_endian.h"
 
 namespace longhaul::wire {
 
@@ -27,20 +25,15 @@ struct MessageState {
 
 inline void EncodeMessageState(const MessageState& state,
                                std::span<std::byte, kMessageStateBytes> out) {
-  static_assert(std::endian::native == std::endian::little);
-  std::memcpy(out.data(), &state.forward, 8);
-  std::memcpy(out.data() + 8, &state.backward, 8);
+  PutLe(out, 0, state.forward);
+  PutLe(out, 8, state.backward);
 }
 
 inline StatusOr<MessageState> DecodeMessageState(std::span<const std::byte> bytes) {
   if (bytes.size() != kMessageStateBytes) {
-    return absl::InvalidArgumentError("message state: expected 16 bytes, got " +
-                                      std::to_string(bytes.size()));
+    return InvalidArgument("message state: expected 16 bytes, got {}", bytes.size());
   }
-  MessageState state;
-  std::memcpy(&state.forward, bytes.data(), 8);
-  std::memcpy(&state.backward, bytes.data() + 8, 8);
-  return state;
+  return MessageState{GetLe<uint64_t>(bytes, 0), GetLe<uint64_t>(bytes, 8)};
 }
 
 }  // namespace longhaul::wire

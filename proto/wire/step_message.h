@@ -13,11 +13,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <string>
 
 #include "base/status.h"
+#include "proto/wire/little_endian.h"
 
 namespace longhaul::wire {
 
@@ -32,32 +31,23 @@ struct StepMessage {
 
 inline void EncodeStepMessage(const StepMessage& message,
                               std::span<std::byte, kStepMessageBytes> out) {
-  static_assert(std::endian::native == std::endian::little);
-  const uint32_t flags = (message.stop ? 2u : 0u) | (message.nonfinite ? 4u : 0u);
-  const uint32_t reserved = 0;
-  std::memcpy(out.data(), &message.squared_norm, 8);
-  std::memcpy(out.data() + 8, &flags, 4);
-  std::memcpy(out.data() + 12, &reserved, 4);
+  PutLe(out, 0, std::bit_cast<uint64_t>(message.squared_norm));
+  PutLe(out, 8, (message.stop ? 2u : 0u) | (message.nonfinite ? 4u : 0u));
+  PutLe(out, 12, 0u);
 }
 
 inline StatusOr<StepMessage> DecodeStepMessage(std::span<const std::byte> bytes) {
   if (bytes.size() != kStepMessageBytes) {
-    return absl::InvalidArgumentError("step message: expected 16 bytes, got " +
-                                      std::to_string(bytes.size()));
+    return InvalidArgument("step message: expected 16 bytes, got {}", bytes.size());
   }
-  StepMessage message;
-  uint32_t flags = 0;
-  uint32_t reserved = 0;
-  std::memcpy(&message.squared_norm, bytes.data(), 8);
-  std::memcpy(&flags, bytes.data() + 8, 4);
-  std::memcpy(&reserved, bytes.data() + 12, 4);
-  if ((flags & ~6u) != 0 || reserved != 0) {
+  const auto flags = GetLe<uint32_t>(bytes, 8);
+  if ((flags & ~6u) != 0 || GetLe<uint32_t>(bytes, 12) != 0) {
     return absl::InvalidArgumentError(
         "step message: unknown flags; the peer is of another version");
   }
-  message.stop = (flags & 2) != 0;
-  message.nonfinite = (flags & 4) != 0;
-  return message;
+  return StepMessage{.squared_norm = std::bit_cast<double>(GetLe<uint64_t>(bytes, 0)),
+                     .stop = (flags & 2) != 0,
+                     .nonfinite = (flags & 4) != 0};
 }
 
 }  // namespace longhaul::wire

@@ -8,13 +8,13 @@
 //   else                     why the copy is not taken, as text
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
+
+#include "proto/wire/little_endian.h"
 
 namespace longhaul::wire {
 
@@ -34,7 +34,6 @@ struct TransferWord {
 };
 
 inline std::string EncodeTransferWord(const TransferWord& word) {
-  static_assert(std::endian::native == std::endian::little);
   if (!word.refusal.empty()) {
     std::string text = word.refusal.substr(0, kMaxRefusalBytes);
     if (text.size() == kTransferWordBytes) text += ' ';
@@ -42,7 +41,7 @@ inline std::string EncodeTransferWord(const TransferWord& word) {
   }
   const uint64_t value = word.kept ? std::numeric_limits<uint64_t>::max() : word.may_go_to;
   std::string bytes(kTransferWordBytes, '\0');
-  std::memcpy(bytes.data(), &value, sizeof(value));
+  PutLe(std::as_writable_bytes(std::span(bytes)), 0, value);
   return bytes;
 }
 
@@ -50,7 +49,7 @@ inline std::string EncodeTransferWord(const TransferWord& word) {
 inline TransferWord DecodeTransferWord(std::span<const std::byte> bytes) {
   TransferWord word;
   if (bytes.size() == kTransferWordBytes) {
-    std::memcpy(&word.may_go_to, bytes.data(), sizeof(word.may_go_to));
+    word.may_go_to = GetLe<uint64_t>(bytes, 0);
     word.kept = word.may_go_to == std::numeric_limits<uint64_t>::max();
     return word;
   }

@@ -2,6 +2,7 @@
 // the units.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,8 +21,14 @@ StatusOr<absl::Duration> ParseDuration(std::string_view text);
 
 std::string FormatBitsPerSecond(double bits_per_second);  // "9.56 Mbit/s"
 std::string FormatBytes(double bytes);                    // "36.1 KB" (decimal)
+std::string FormatBytes(std::integral auto bytes) {
+  return FormatBytes(static_cast<double>(bytes));
+}
 // "2m05s", "1.35 s", "42 ms". Call it as longhaul::FormatDuration: the argument also brings in
 // Abseil's function of this name.
 std::string FormatDuration(absl::Duration duration);
+inline std::string FormatSeconds(double seconds) {
+  return longhaul::FormatDuration(absl::Seconds(seconds));
+}
 
 }  // namespace longhaul

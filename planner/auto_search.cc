@@ -145,7 +145,7 @@ std::string OthersInWords(const std::vector<AutoOutcome>& tried, size_t chosen, 
     const AutoOutcome& one = tried[i];
     others += fmt::format("{}{} ", others.empty() ? "" : ", ", one.value);
     if (one.refused.empty()) {
-      others += "would take " + longhaul::FormatDuration(absl::Seconds(one.step_seconds));
+      others += "would take " + FormatSeconds(one.step_seconds);
     } else {
       others += with_reasons ? fmt::format("cannot be ({})", one.refused) : "cannot";
     }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/units.h"
@@ -250,13 +249,10 @@ std::string Chooser::Text() const {
   if (!down.empty()) text += "; down " + down;
   if (!up.empty()) text += "; up " + up;
   if (!open_.empty()) {
-    const auto seconds = [](double value) {
-      return longhaul::FormatDuration(absl::Seconds(value));
-    };
     text += fmt::format(
         "; before depths were chosen a step took {}, and {} with the "
         "coarsest everywhere",
-        seconds(chosen_), seconds(coarsest_));
+        FormatSeconds(chosen_), FormatSeconds(coarsest_));
   }
   if (unknown_ > 0) text += "; links whose rate is not known have the coarsest";
   return text + ".";

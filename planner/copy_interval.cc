@@ -37,7 +37,7 @@ uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell) 
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan) {
   const double step_seconds = plan.prediction.step_seconds;
   const auto at_risk = [&](uint64_t steps) {
-    return longhaul::FormatDuration(absl::Seconds(step_seconds * static_cast<double>(steps)));
+    return FormatSeconds(step_seconds * static_cast<double>(steps));
   };
   if (spec.recovery.every) {
     const uint64_t steps = *spec.recovery.every;
@@ -62,20 +62,17 @@ CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan) {
     if (seconds <= longest) continue;
     longest = seconds;
     why = fmt::format("{} of stage {} take {} of the {:.0f}% that training leaves of its line",
-                      FormatBytes(bytes), cell.id.stage,
-                      longhaul::FormatDuration(absl::Seconds(seconds)), 100 * (1 - used));
+                      FormatBytes(bytes), cell.id.stage, FormatSeconds(seconds), 100 * (1 - used));
   }
   if (spec.recovery.spares > 0 && all_at_spare > longest) {
     longest = all_at_spare;
-    why = fmt::format("the line of one spare takes all stages' in {}",
-                      longhaul::FormatDuration(absl::Seconds(all_at_spare)));
+    why = fmt::format("the line of one spare takes all stages' in {}", FormatSeconds(all_at_spare));
   }
   double seconds = longest * kSlowdown / kBudget;
   why += fmt::format(", and copies go {:.0f}% of the time", 100 * kBudget / kSlowdown);
   if (snapshot / kBudget > seconds) {
     seconds = snapshot / kBudget;
-    why = fmt::format("to snapshot a stage takes {}",
-                      longhaul::FormatDuration(absl::Seconds(snapshot)));
+    why = fmt::format("to snapshot a stage takes {}", FormatSeconds(snapshot));
   }
   if (!(step_seconds > 0)) return {kMostSteps, "nothing is known of a step"};
   const double steps = std::ceil(seconds / step_seconds);

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "base/units.h"
 #include "planner/links.h"
 #include "planner/memory.h"
@@ -20,10 +19,6 @@
 
 namespace longhaul::coordinator {
 namespace {
-
-std::string Seconds(double seconds) {
-  return longhaul::FormatDuration(absl::Seconds(seconds));
-}
 
 std::string Split(const Plan& plan) {
   const std::vector<Cell>& cells = plan.assignment.cells;
@@ -57,20 +52,20 @@ std::string Collectives(const PlanRequest& request, const Plan& plan) {
     beside = std::max(beside, microbatches * (cell.forward_seconds + cell.backward_seconds -
                                               cell.group->even_share_seconds));
   }
-  std::string text = fmt::format(" Ranks of a stage send each other up to {} a step{}",
-                                 FormatBytes(static_cast<double>(sent)), by);
+  std::string text =
+      fmt::format(" Ranks of a stage send each other up to {} a step{}", FormatBytes(sent), by);
   if (request.spec.group.expert > 1) {
     text += fmt::format(", up to {} of it tokens on their way to experts and back",
-                        FormatBytes(static_cast<double>(to_experts)));
+                        FormatBytes(to_experts));
   }
   if (inside && step > 0) {
-    text += fmt::format(", in collectives that take up to {} of it ({:.0f}%)", Seconds(*inside),
-                        100 * *inside / step);
+    text += fmt::format(", in collectives that take up to {} of it ({:.0f}%)",
+                        FormatSeconds(*inside), 100 * *inside / step);
   }
   if (beside > 0 && step > 0) {
     text += fmt::format(
         "; one device's time divided evenly would be up to {} less ({:.0f}% of the step)",
-        Seconds(beside), 100 * beside / step);
+        FormatSeconds(beside), 100 * beside / step);
   }
   return text + ".";
 }
@@ -126,7 +121,7 @@ std::string Rates(const Plan& plan) {
   if (prediction.assumed_delay_seconds) {
     text += fmt::format("{} one-way delay of {}",
                         text.empty() ? " It is assumed that links have a" : " and links have a",
-                        Seconds(*prediction.assumed_delay_seconds));
+                        FormatSeconds(*prediction.assumed_delay_seconds));
   }
   if (!text.empty()) text += ".";
   if (!RatesAreKnown(plan)) {
@@ -208,11 +203,10 @@ std::string Floor(const RunSpec& spec, const Prediction& prediction) {
   return fmt::format(
       " Of that bound {} are fill and drain, in which the pipeline runs full and empty again; for "
       "the other {} the {} is at work{}.",
-      Seconds(rest), Seconds(prediction.floor_seconds), prediction.busiest,
+      FormatSeconds(rest), FormatSeconds(prediction.floor_seconds), prediction.busiest,
       prediction.busiest_bytes == 0
           ? ""
-          : fmt::format(" and carries {}",
-                        FormatBytes(static_cast<double>(prediction.busiest_bytes))));
+          : fmt::format(" and carries {}", FormatBytes(prediction.busiest_bytes)));
 }
 
 // What the matrix that is both embedding and head costs, and what the other choice would.
@@ -222,7 +216,7 @@ std::string Tied(const PlanRequest& request, const Plan& plan) {
   const std::vector<Cell>& cells = plan.assignment.cells;
   const uint64_t elements =
       uint64_t{spec.model.VocabularyOver(request.data.vocabulary)} * spec.model.hidden;
-  const std::string bytes = FormatBytes(static_cast<double>(elements * sizeof(float)));
+  const std::string bytes = FormatBytes(elements * sizeof(float));
   if (cells.size() > 1 && spec.weights.split) {
     return fmt::format(
         " Embedding and head begin as one matrix and are trained apart (model.tied: split): no "
@@ -244,10 +238,9 @@ std::string Tied(const PlanRequest& request, const Plan& plan) {
       " {} and {} hold the one matrix of embedding and head (model.tied: true) and send each other "
       "its gradient, about {} and {} a step{}; with {} nothing would be sent, and the export would "
       "have {} parameters more.",
-      cells.front().worker_name, cells.back().worker_name,
-      FormatBytes(static_cast<double>(tied->forward.bytes)),
-      FormatBytes(static_cast<double>(tied->backward.bytes)),
-      slower > 0 ? fmt::format(", which takes {}", Seconds(slower)) : "",
+      cells.front().worker_name, cells.back().worker_name, FormatBytes(tied->forward.bytes),
+      FormatBytes(tied->backward.bytes),
+      slower > 0 ? fmt::format(", which takes {}", FormatSeconds(slower)) : "",
       spec.weights.from.empty() ? "model.tied: false" : "model.tied: split", elements);
 }
 
@@ -305,7 +298,7 @@ std::string Remembered(const Plan& plan) {
   }
   if (where == nullptr) return "";
   return fmt::format(" Message buffers take up to {} of disk on {}, the most of all workers.",
-                     FormatBytes(static_cast<double>(most)), where->worker_name);
+                     FormatBytes(most), where->worker_name);
 }
 
 // The memory of a GPU's host, where a stage nearly fills it.
@@ -400,7 +393,7 @@ std::string PlacedText(const PlanRequest& request, const Plan& plan) {
                           : "",
       placed.is_exact ? ", all ways considered" : "");
   const auto than = [&](double seconds) {
-    return fmt::format("a step would take {} ({:+.0f}%)", Seconds(seconds),
+    return fmt::format("a step would take {} ({:+.0f}%)", FormatSeconds(seconds),
                        100 * (seconds / placed.step_seconds - 1));
   };
   const bool is_named = placed.step_seconds == placed.name_order_seconds;
@@ -447,9 +440,9 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
         "schedule could be below {}, and what sets that bound is the {}.",
         request.spec.train.microbatches, request.spec.TokensPerStep(),
-        Seconds(prediction.step_seconds),
+        FormatSeconds(prediction.step_seconds),
         static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
-        Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
+        FormatSeconds(prediction.lower_bound_seconds), prediction.bottleneck);
     text += Floor(request.spec, prediction);
   }
   text += Traffic(plan, request.spec) + Tied(request, plan) + Relayed(plan) +

@@ -29,7 +29,7 @@ Status CheckCacheLimit(const RunSpec& spec, const MessageFootprint& footprint, s
                        std::string_view codec) {
   if (footprint.total() <= spec.links.cache_limit_bytes) return absl::OkStatus();
   const auto bytes = [](uint64_t count) {
-    return fmt::format("{} ({} bytes)", FormatBytes(static_cast<double>(count)), count);
+    return fmt::format("{} ({} bytes)", FormatBytes(count), count);
   };
   return FailedPrecondition(
       "{} needs {} of disk for the message buffers of {}: {} for every sample of the text and up "

@@ -172,15 +172,15 @@ Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
     consider(stage, costs_.OfDevice(as, LeastDepth(stage)), /*of_host=*/false);
     consider(stage, costs_.OfHost(as), /*of_host=*/true);
   }
-  const std::string what = fmt::format(
-      "{} ({} bytes){} and worker {} has {} ({} bytes){}",
-      FormatBytes(static_cast<double>(worst_need.needed)), worst_need.needed,
-      in_host ? " of its host's memory, for snapshots of its state and for buffers,"
-      : spec_.group.tensor > 1
-          ? fmt::format(" on the device of each of its {} ranks,", spec_.group.tensor)
-          : "",
-      request_.workers[worst].name, FormatBytes(static_cast<double>(worst_need.available)),
-      worst_need.available, in_host ? " beside its GPU" : "");
+  const std::string what =
+      fmt::format("{} ({} bytes){} and worker {} has {} ({} bytes){}",
+                  FormatBytes(worst_need.needed), worst_need.needed,
+                  in_host ? " of its host's memory, for snapshots of its state and for buffers,"
+                  : spec_.group.tensor > 1
+                      ? fmt::format(" on the device of each of its {} ranks,", spec_.group.tensor)
+                      : "",
+                  request_.workers[worst].name, FormatBytes(worst_need.available),
+                  worst_need.available, in_host ? " beside its GPU" : "");
   if (in_host) {
     const bool again = spec_.checkpoint.every > 0 || spec_.recovery.every != 0u;
     return FailedPrecondition(

@@ -240,9 +240,6 @@ class ReplicasPlanner {
 
   std::string Explanation(const ReplicasStep& step, const Plan& plan) const {
     const RunSpec& spec = request_.spec;
-    const auto seconds = [](double value) {
-      return longhaul::FormatDuration(absl::Seconds(value));
-    };
     std::string who, layers;
     for (const Cell& cell : plan.assignment.cells) {
       const bool is_first = cell.id.stage == 0;
@@ -265,18 +262,18 @@ class ReplicasPlanner {
         replicas_, stages_, stages_ == 1 ? "" : "s",
         ranks == 1 ? "" : fmt::format(" of {} ranks", ranks), who, layers,
         PlacedText(request_, plan), spec.train.microbatches, spec.TokensPerStep(),
-        seconds(step.step_seconds), static_cast<double>(spec.TokensPerStep()) / step.step_seconds,
-        seconds(step.passes_seconds), step.slowest, seconds(step.exchange_seconds),
+        FormatSeconds(step.step_seconds),
+        static_cast<double>(spec.TokensPerStep()) / step.step_seconds,
+        FormatSeconds(step.passes_seconds), step.slowest, FormatSeconds(step.exchange_seconds),
         replicas::ToString(spec.replicas.gradients), replicas::ToString(spec.replicas.parameters),
-        FormatBytes(static_cast<double>(bytes) / spec.replicas.steps_apart()));
+        FormatBytes(bytes / spec.replicas.steps_apart()));
     text += fmt::format(
         " No schedule could be below {}, and what sets that bound is the {}; for {} of it the {} "
         "is at work{}.",
-        seconds(step.lower_bound_seconds), step.bottleneck, seconds(step.floor_seconds),
+        FormatSeconds(step.lower_bound_seconds), step.bottleneck, FormatSeconds(step.floor_seconds),
         step.busiest,
-        step.busiest_bytes == 0
-            ? ""
-            : fmt::format(" and carries {}", FormatBytes(static_cast<double>(step.busiest_bytes))));
+        step.busiest_bytes == 0 ? ""
+                                : fmt::format(" and carries {}", FormatBytes(step.busiest_bytes)));
     text += SharedText(spec, request_.workers);
     // What the slowest replica's plan says beside that.
     return text + fmt::format(" Of replica {}:{}", step.slowest, plan.explanation);

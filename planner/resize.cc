@@ -177,8 +177,7 @@ class Resizer {
                                     "makes a step longer by {}.",
                                     replicas::ToString(spec_.replicas.gradients),
                                     replicas::ToString(spec_.replicas.parameters),
-                                    longhaul::FormatDuration(
-                                        absl::Seconds(plan.prediction.exchange_seconds))));
+                                    FormatSeconds(plan.prediction.exchange_seconds)));
   }
 
   const Plan& before_;

@@ -187,10 +187,6 @@ class LargestDifference {
   std::string text_;
 };
 
-std::string DurationText(double seconds) {
-  return longhaul::FormatDuration(absl::Seconds(seconds));
-}
-
 // The difference that is largest, of `before` and `after`.
 std::string WhatChanged(const Plan& before, const Plan& after) {
   LargestDifference largest;
@@ -201,8 +197,8 @@ std::string WhatChanged(const Plan& before, const Plan& after) {
     const double new_time = is.forward_seconds + is.backward_seconds;
     largest.Consider(old_time, new_time, [&] {
       return fmt::format("a microbatch takes {} {} where {} were planned",
-                         assignment.cells[c].worker_name, DurationText(new_time),
-                         DurationText(old_time));
+                         assignment.cells[c].worker_name, FormatSeconds(new_time),
+                         FormatSeconds(old_time));
     });
   }
   const NetworkRates old_network = NetworkOf(before), new_network = NetworkOf(after);
@@ -224,7 +220,7 @@ std::string WhatChanged(const Plan& before, const Plan& after) {
     // From nothing to something is a change that has no ratio.
     largest.Consider(std::max(was, 0.001), std::max(is, 0.001), [&] {
       return fmt::format("a round trip between {} and {} takes {} where {} were planned",
-                         name(edge.from), name(edge.to), DurationText(is), DurationText(was));
+                         name(edge.from), name(edge.to), FormatSeconds(is), FormatSeconds(was));
     });
   }
   return largest.text();
@@ -419,7 +415,7 @@ StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, cons
   better.retune_reason =
       fmt::format("{}; depths go from {} to {}, {}; a step is predicted to take {} instead of {}",
                   WhatChanged(plan, better), DepthsOf(plan), DepthsOf(better),
-                  better.prediction.order_reason, DurationText(after), DurationText(before));
+                  better.prediction.order_reason, FormatSeconds(after), FormatSeconds(before));
   return better;
 }
 

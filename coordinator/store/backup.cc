@@ -50,16 +50,21 @@ StatusOr<uint64_t> CopyStore(const std::string& from, const std::string& to) {
   return copy.WriteTo(to);
 }
 
+Status Publish(const std::string& temporary, const std::string& path) {
+  LH_RETURN_IF_ERROR(SyncPath(temporary));
+  std::error_code error;
+  fs::rename(temporary, path, error);
+  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
+  return absl::OkStatus();
+}
+
 // The copy has another name until it is whole, so one that breaks off is not taken for it.
 Status CopyFile(const std::string& from, const std::string& to) {
   const std::string temporary = to + ".new";
   std::error_code error;
   fs::copy_file(from, temporary, fs::copy_options::overwrite_existing, error);
   if (error) return FromErrno(fmt::format("cannot copy {} to {}", from, to), error.value());
-  LH_RETURN_IF_ERROR(SyncPath(temporary));
-  fs::rename(temporary, to, error);
-  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
-  return absl::OkStatus();
+  return Publish(temporary, to);
 }
 
 StatusOr<std::vector<fs::path>> BlobsIn(const std::string& folder) {
@@ -180,10 +185,7 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
   LH_RETURN_IF_ERROR(CopySecrets(state_dir, folder));
   // Behind the store: what its runs name is there, unless garbage was collected since.
   if (with_blobs) LH_RETURN_IF_ERROR(CopyBlobs(state_dir, folder, &done));
-  LH_RETURN_IF_ERROR(SyncPath(temporary));
-  std::error_code error;
-  fs::rename(temporary, store, error);
-  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
+  LH_RETURN_IF_ERROR(Publish(temporary, store));
   LH_RETURN_IF_ERROR(SyncPath(folder));
   return done;
 }
@@ -207,10 +209,7 @@ StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_d
   LH_RETURN_IF_ERROR(CopyBlobs(folder, state_dir, &done));
   LH_RETURN_IF_ERROR(CopySecrets(folder, state_dir));
   // Last: with a store the folder is a coordinator's.
-  LH_RETURN_IF_ERROR(SyncPath(temporary));
-  std::error_code error;
-  fs::rename(temporary, store, error);
-  if (error) return FromErrno(fmt::format("cannot rename {}", temporary), error.value());
+  LH_RETURN_IF_ERROR(Publish(temporary, store));
   LH_RETURN_IF_ERROR(SyncPath(state_dir));
   return done;
 }

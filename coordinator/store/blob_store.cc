@@ -35,24 +35,11 @@ Status MoveInto(const std::string& temporary, const std::string& folder,
 
 }  // namespace
 
-BlobReader::BlobReader(BlobReader&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
-
-BlobReader& BlobReader::operator=(BlobReader&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-BlobReader::~BlobReader() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 StatusOr<std::string> BlobReader::ReadAt(uint64_t offset, size_t limit) const {
   std::string bytes(offset < size_ ? std::min<uint64_t>(limit, size_ - offset) : 0, '\0');
   size_t filled = 0;
   while (filled < bytes.size()) {
-    const ssize_t n = ::pread(fd_, bytes.data() + filled, bytes.size() - filled,
+    const ssize_t n = ::pread(fd_.get(), bytes.data() + filled, bytes.size() - filled,
                               static_cast<off_t>(offset + filled));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return FromErrno("cannot read a blob", errno);
@@ -73,13 +60,13 @@ Status BlobReader::LookThrough(size_t overlap,
 }
 
 BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes,
-                       std::string temporary, int fd, std::shared_ptr<Promised> promised,
+                       std::string temporary, UniqueFd fd, std::shared_ptr<Promised> promised,
                        std::shared_ptr<const FollowerOfBlobs> follower)
     : folder_(std::move(folder)),
       sha256_(std::move(sha256)),
       total_bytes_(total_bytes),
       temporary_(std::move(temporary)),
-      fd_(fd),
+      fd_(std::move(fd)),
       promised_(std::move(promised)),
       follower_(std::move(follower)) {
   // Room is counted as taken before the bytes come, so that uploads side by side do not fill the
@@ -91,10 +78,7 @@ BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_by
 BlobUpload::~BlobUpload() {
   promised_->bytes -= total_bytes_ - written_;
   --promised_->uploads;
-  if (fd_ >= 0) {
-    ::close(fd_);
-    ::unlink(temporary_.c_str());
-  }
+  if (fd_) ::unlink(temporary_.c_str());
 }
 
 Status BlobUpload::Append(std::string_view bytes) {
@@ -105,7 +89,7 @@ Status BlobUpload::Append(std::string_view bytes) {
   written_ += bytes.size();
   promised_->bytes -= bytes.size();
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return FromErrno(fmt::format("cannot write {}", temporary_), errno);
     bytes.remove_prefix(static_cast<size_t>(n));
@@ -125,9 +109,9 @@ Status BlobUpload::Finish() {
         actual, sha256_);
   }
   // Before the rename: the name must never stand for bytes that a power cut can take.
-  if (::fsync(fd_) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
+  if (::fsync(fd_.get()) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
   LH_RETURN_IF_ERROR(MoveInto(temporary_, folder_, folder_ + "/" + sha256_));
-  ::close(std::exchange(fd_, -1));
+  fd_.Reset();
   if (const auto follower = follower_->Get()) follower->Added(sha256_, total_bytes_);
   return absl::OkStatus();
 }
@@ -222,14 +206,13 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sh
   if (!error && left < total_bytes) {
     return ResourceExhausted(
         "blob {}: it needs {}, the coordinator's disk has {} left for it in {}; make room there",
-        sha256, FormatBytes(static_cast<double>(total_bytes)),
-        FormatBytes(static_cast<double>(left)), folder_);
+        sha256, FormatBytes(total_bytes), FormatBytes(left), folder_);
   }
   const std::string temporary = TemporaryPath();
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return FromErrno(fmt::format("cannot create {}", temporary), errno);
-  return std::unique_ptr<BlobUpload>(new BlobUpload(folder_, std::string(sha256), total_bytes,
-                                                    temporary, fd, promised_, follower_));
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd) return FromErrno(fmt::format("cannot create {}", temporary), errno);
+  return std::unique_ptr<BlobUpload>(new BlobUpload(
+      folder_, std::string(sha256), total_bytes, temporary, std::move(fd), promised_, follower_));
 }
 
 Status BlobStore::Check(std::string_view sha256) const {
@@ -265,16 +248,12 @@ Status BlobStore::Remove(std::string_view sha256) const {
 
 StatusOr<BlobReader> BlobStore::OpenBlob(std::string_view sha256) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
-  const int fd = ::open(PathOf(sha256).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) {
-    return NotFound("the coordinator has no blob {}", sha256);
-  }
-  if (fd < 0) return FromErrno(fmt::format("cannot open {}", PathOf(sha256)), errno);
-  BlobReader reader(fd, 0);
+  UniqueFd fd(::open(PathOf(sha256).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return NotFound("the coordinator has no blob {}", sha256);
+  if (!fd) return FromErrno(fmt::format("cannot open {}", PathOf(sha256)), errno);
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return FromErrno(fmt::format("cannot stat {}", sha256), errno);
-  reader.size_ = static_cast<uint64_t>(info.st_size);
-  return reader;
+  if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", sha256), errno);
+  return BlobReader(std::move(fd), static_cast<uint64_t>(info.st_size));
 }
 
 StatusOr<std::string> BlobStore::Adopt(const std::string& temporary) const {

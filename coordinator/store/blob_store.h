@@ -12,20 +12,19 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace longhaul::coordinator {
 
 class BlobReader {
  public:
-  BlobReader(BlobReader&& other) noexcept;
-  BlobReader& operator=(BlobReader&& other) noexcept;
-  ~BlobReader();
   uint64_t size() const { return size_; }
   // Reads up to `limit` bytes at `offset`; empty at the end.
   StatusOr<std::string> ReadAt(uint64_t offset, size_t limit) const;
@@ -35,9 +34,9 @@ class BlobReader {
 
  private:
   friend class BlobStore;
-  BlobReader(int fd, uint64_t size) : fd_(fd), size_(size) {}
-  int fd_ = -1;
-  uint64_t size_ = 0;
+  BlobReader(UniqueFd fd, uint64_t size) : fd_(std::move(fd)), size_(size) {}
+  UniqueFd fd_;
+  uint64_t size_;
 };
 
 // Keeps a copy of a store's blobs. Thread-safe.
@@ -83,12 +82,12 @@ class BlobUpload {
  private:
   friend class BlobStore;
   BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes, std::string temporary,
-             int fd, std::shared_ptr<Promised> promised,
+             UniqueFd fd, std::shared_ptr<Promised> promised,
              std::shared_ptr<const FollowerOfBlobs> follower);
   const std::string folder_, sha256_;
   const uint64_t total_bytes_;
   const std::string temporary_;
-  int fd_;
+  UniqueFd fd_;  // until the blob is in its place
   const std::shared_ptr<Promised> promised_;
   const std::shared_ptr<const FollowerOfBlobs> follower_;
   uint64_t written_ = 0;

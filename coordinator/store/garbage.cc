@@ -2,12 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"

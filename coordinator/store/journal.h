@@ -1,7 +1,7 @@
 // Passes the store's changes on to a follower that keeps a copy of it. Every transaction of the
 // store and of Members goes through Write.
 //
-//   LH_RETURN_IF_ERROR(journal.Write(database, [&] { return insert.Bind(1, name).Run(); }));
+//   LH_RETURN_IF_ERROR(journal.Write(database, [&] { return insert.Args(name).Run(); }));
 //
 // Thread-safe.
 #pragma once

@@ -60,7 +60,7 @@ Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until,
         sqlite::Statement forget,
         database_.Prepare(
             "DELETE FROM join_tokens WHERE until_unix_ms > 0 AND until_unix_ms <= ?"));
-    LH_RETURN_IF_ERROR(forget.Bind(1, Ms(now)).Run());
+    LH_RETURN_IF_ERROR(forget.Args(Ms(now)).Run());
     LH_ASSIGN_OR_RETURN(const int64_t count,
                         database_.QueryInt("SELECT count(*) FROM join_tokens"));
     if (count >= kMaxJoinTokens) {
@@ -69,11 +69,7 @@ Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until,
     }
     LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
                         database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
-    return insert.Bind(1, Sha256Hex(token.secret))
-        .Bind(2, ToString(token.role))
-        .Bind(3, uses)
-        .Bind(4, Ms(until))
-        .Run();
+    return insert.Args(Sha256Hex(token.secret), ToString(token.role), uses, Ms(until)).Run();
   });
 }
 
@@ -84,7 +80,7 @@ Status Members::CheckToken(std::string_view secret, Role wanted, bool again, abs
       sqlite::Statement find,
       database_.Prepare(
           "SELECT role, uses_left, until_unix_ms FROM join_tokens WHERE secret_sha256 = ?"));
-  LH_ASSIGN_OR_RETURN(const bool found, find.Bind(1, hash).Next());
+  LH_ASSIGN_OR_RETURN(const bool found, find.Args(hash).Next());
   if (!found) return NoSuchToken();
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(find.Bytes(0)));
   const int64_t uses = find.Int(1), until = find.Int(2);
@@ -97,7 +93,7 @@ Status Members::CheckToken(std::string_view secret, Role wanted, bool again, abs
   LH_ASSIGN_OR_RETURN(
       sqlite::Statement use,
       database_.Prepare("UPDATE join_tokens SET uses_left = ? WHERE secret_sha256 = ?"));
-  return use.Bind(1, uses - 1).Bind(2, hash).Run();
+  return use.Args(uses - 1, hash).Run();
 }
 
 std::string Members::FreeName(const std::string& wished) const {
@@ -161,13 +157,9 @@ StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const Joi
 Status Members::Insert(const v1::MemberStatus& member, const std::string& key_sha256) {
   LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
                       database_.Prepare("INSERT OR REPLACE INTO members VALUES(?,?,?,?,?,?,?)"));
-  return insert.Bind(1, member.name())
-      .Bind(2, member.role())
-      .Bind(3, member.worker_id())
-      .Bind(4, key_sha256)
-      .Bind(5, int64_t{member.joined_unix_ms()})
-      .Bind(6, int64_t{member.until_unix_ms()})
-      .Bind(7, int64_t{member.revoked_unix_ms()})
+  return insert
+      .Args(member.name(), member.role(), member.worker_id(), key_sha256, member.joined_unix_ms(),
+            member.until_unix_ms(), member.revoked_unix_ms())
       .Run();
 }
 

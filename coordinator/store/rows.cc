@@ -28,12 +28,8 @@ bool ReadOptional(const sqlite::Statement& row, int column, std::optional<T>* va
 }
 
 template <class T>
-void BindOptional(const std::optional<T>& value, int position, sqlite::Statement* statement) {
-  if (value.has_value()) {
-    statement->BindBlob(position, ToProto(*value).SerializeAsString());
-  } else {
-    statement->BindNull(position);
-  }
+std::optional<std::string> BytesOf(const std::optional<T>& value) {
+  return value ? std::optional(ToProto(*value).SerializeAsString()) : std::nullopt;
 }
 
 std::optional<RunState> StateFromText(std::string_view text) {
@@ -73,28 +69,18 @@ bool AreCheckpoints(const std::vector<v1::CheckpointManifest>& checkpoints) {
 }  // namespace
 
 void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
-  upsert->Bind(1, record.id.value())
-      .Bind(2, record.spec.name)
-      .Bind(3, ToString(record.state))
-      .Bind(4, record.reason)
-      .Bind(5, record.epoch.value())
-      .Bind(6, record.step)
-      .Bind(7, ToYaml(record.spec))
-      .BindBlob(8, record.link_secret)
-      .BindBlob(9, Join(record.data_files));
-  BindOptional(record.data, 10, upsert);
-  BindOptional(record.plan, 11, upsert);
-  upsert->BindBlob(12, Join(record.checkpoints))
-      .Bind(13, record.submitted_unix_ms)
-      .Bind(14, record.started_unix_ms)
-      .Bind(15, record.ended_unix_ms)
-      .Bind(16, int64_t{record.stop_asked})
-      .Bind(17, int64_t{record.attempts.in_a_row})
-      .Bind(18, record.attempts.best_step)
-      .Bind(19, record.attempts.error)
-      .Bind(20, record.owner)
-      .Bind(21, int64_t{record.resize_asked})
-      .Bind(22, int64_t{record.replicas_wanted});
+  using sqlite::Blob;
+  const std::string data_files = Join(record.data_files), checkpoints = Join(record.checkpoints);
+  const std::optional<std::string> data = BytesOf(record.data), plan = BytesOf(record.plan);
+  const auto blob = [](const std::optional<std::string>& bytes) {
+    return bytes ? std::optional(Blob{*bytes}) : std::nullopt;
+  };
+  upsert->Args(record.id.value(), record.spec.name, ToString(record.state), record.reason,
+               record.epoch.value(), record.step, ToYaml(record.spec), Blob{record.link_secret},
+               Blob{data_files}, blob(data), blob(plan), Blob{checkpoints},
+               record.submitted_unix_ms, record.started_unix_ms, record.ended_unix_ms,
+               record.stop_asked, record.attempts.in_a_row, record.attempts.best_step,
+               record.attempts.error, record.owner, record.resize_asked, record.replicas_wanted);
 }
 
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {

@@ -53,7 +53,8 @@ Statement& Statement::Bind(int position, std::string_view text) {
   return *this;
 }
 
-Statement& Statement::BindBlob(int position, std::string_view bytes) {
+Statement& Statement::Bind(int position, Blob blob) {
+  const std::string_view bytes = blob.bytes;
   if (v1::StoreValue* const value = Note(position)) value->set_blob(bytes.data(), bytes.size());
   sqlite3_bind_blob64(statement_.get(), position, bytes.data() == nullptr ? "" : bytes.data(),
                       bytes.size(), SQLITE_TRANSIENT);
@@ -66,7 +67,8 @@ Statement& Statement::Bind(int position, int64_t value) {
   return *this;
 }
 
-Statement& Statement::BindNull(int position) {
+Statement& Statement::Bind(int position, std::optional<Blob> blob) {
+  if (blob) return Bind(position, *blob);
   if (v1::StoreValue* const value = Note(position)) value->clear_kind();
   sqlite3_bind_null(statement_.get(), position);
   return *this;
@@ -154,7 +156,7 @@ Status Database::Replay(const v1::StoreChange& change) {
         const v1::StoreValue& value = done.values(i);
         if (value.has_integer()) statement.Bind(i + 1, int64_t{value.integer()});
         if (value.has_text()) statement.Bind(i + 1, value.text());
-        if (value.has_blob()) statement.BindBlob(i + 1, value.blob());
+        if (value.has_blob()) statement.Bind(i + 1, Blob{value.blob()});
       }
       LH_RETURN_IF_ERROR(statement.Run());
     }

@@ -4,8 +4,10 @@
 
 #include <sqlite3.h>
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,16 +22,32 @@ struct Recording {
   v1::StoreChange* change = nullptr;
 };
 
+// A parameter that SQLite stores as bytes.
+struct Blob {
+  std::string_view bytes;
+};
+
 // A compiled statement. As in SQLite, Bind's positions count from 1 and columns from 0. Must not
 // outlive its Database.
 class Statement {
  public:
   Statement() = default;
+  // Binds all parameters, in their order.
+  template <class... Values>
+  Statement& Args(const Values&... values) {
+    int position = 0;
+    (Bind(++position, values), ...);
+    return *this;
+  }
   Statement& Bind(int position, std::string_view text);
-  Statement& BindBlob(int position, std::string_view bytes);
+  Statement& Bind(int position, Blob blob);
   Statement& Bind(int position, int64_t value);
-  Statement& Bind(int position, uint64_t value) { return Bind(position, int64_t(value)); }
-  Statement& BindNull(int position);
+  template <std::integral Number>
+  Statement& Bind(int position, Number value) {
+    return Bind(position, static_cast<int64_t>(value));
+  }
+  // nullopt: null.
+  Statement& Bind(int position, std::optional<Blob> blob);
 
   // True: there is a row. False: done; the statement is reset and its bindings are cleared.
   StatusOr<bool> Next();

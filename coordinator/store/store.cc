@@ -39,7 +39,7 @@ class Pruner {
     const auto [rows, first] = since_.try_emplace(run, 0);
     if (!first && ++rows->second < kPruneEvery) return absl::OkStatus();
     rows->second = 0;
-    return delete_.Bind(1, run).Bind(2, keep_).Run();
+    return delete_.Args(run, keep_).Run();
   }
 
  private:
@@ -102,22 +102,17 @@ Status Store::Impl::SetFullSync(bool full) {
 }
 
 Status Store::Impl::WriteLog(const write::WorkerLog& log) {
-  LH_RETURN_IF_ERROR(insert_log.Bind(1, log.run.value())
-                         .Bind(2, log.worker_name)
-                         .Bind(3, log.line.unix_ms())
-                         .Bind(4, log.line.level())
-                         .Bind(5, log.line.text())
+  LH_RETURN_IF_ERROR(insert_log
+                         .Args(log.run.value(), log.worker_name, log.line.unix_ms(),
+                               log.line.level(), log.line.text())
                          .Run());
   return prune_logs.Added(log.run.value());
 }
 
 Status Store::Impl::WriteEvent(const v1::Event& event) {
-  LH_RETURN_IF_ERROR(insert_event.Bind(1, uint64_t{event.sequence()})
-                         .Bind(2, int64_t{event.unix_ms()})
-                         .Bind(3, event.run_id())
-                         .Bind(4, uint64_t{event.epoch()})
-                         .Bind(5, event.kind())
-                         .Bind(6, event.text())
+  LH_RETURN_IF_ERROR(insert_event
+                         .Args(event.sequence(), event.unix_ms(), event.run_id(), event.epoch(),
+                               event.kind(), event.text())
                          .Run());
   return prune_events.Added(event.run_id());
 }
@@ -127,28 +122,27 @@ Status Store::Impl::RemoveRun(const RunId& run) {
        {"DELETE FROM runs WHERE id=?1", "DELETE FROM steps WHERE run_id=?1",
         "DELETE FROM events WHERE run_id=?1", "DELETE FROM worker_logs WHERE run_id=?1"}) {
     LH_ASSIGN_OR_RETURN(sqlite::Statement statement, database.Prepare(sql));
-    LH_RETURN_IF_ERROR(statement.Bind(1, run.value()).Run());
+    LH_RETURN_IF_ERROR(statement.Args(run.value()).Run());
   }
   return absl::OkStatus();
 }
 
 Status Store::Impl::WriteOne(const Write& write) {
-  return std::visit(Overloaded{
-                        [&](const write::Run& run) {
-                          BindRun(run.record, &upsert_run);
-                          return upsert_run.Run();
-                        },
-                        [&](const write::LogEvent& log) { return WriteEvent(log.event); },
-                        [&](const write::StepDone& done) {
-                          return upsert_step.Bind(1, done.run.value())
-                              .Bind(2, uint64_t{done.step.step()})
-                              .BindBlob(3, done.step.SerializeAsString())
-                              .Run();
-                        },
-                        [&](const write::WorkerLog& log) { return WriteLog(log); },
-                        [&](const write::RemoveRun& removed) { return RemoveRun(removed.run); },
-                    },
-                    write);
+  return std::visit(
+      Overloaded{
+          [&](const write::Run& run) {
+            BindRun(run.record, &upsert_run);
+            return upsert_run.Run();
+          },
+          [&](const write::LogEvent& log) { return WriteEvent(log.event); },
+          [&](const write::StepDone& done) {
+            const std::string record = done.step.SerializeAsString();
+            return upsert_step.Args(done.run.value(), done.step.step(), sqlite::Blob{record}).Run();
+          },
+          [&](const write::WorkerLog& log) { return WriteLog(log); },
+          [&](const write::RemoveRun& removed) { return RemoveRun(removed.run); },
+      },
+      write);
 }
 
 // `rows`: a statement whose first column is a record.
@@ -171,9 +165,7 @@ StatusOr<std::vector<v1::StepRecord>> Store::Impl::StepsSinceCheckpoints(
                       database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND step>=?2 "
                                        "ORDER BY step DESC LIMIT ?3"));
   const auto& checkpoints = record.checkpoints;
-  rows.Bind(1, record.id.value())
-      .Bind(2, checkpoints.empty() ? uint64_t{0} : uint64_t{checkpoints.front().step()})
-      .Bind(3, uint64_t{kKeptSteps});
+  rows.Args(record.id.value(), checkpoints.empty() ? 0 : checkpoints.front().step(), kKeptSteps);
   LH_ASSIGN_OR_RETURN(std::vector<v1::StepRecord> steps, ReadSteps(record.id, rows));
   std::reverse(steps.begin(), steps.end());
   return steps;
@@ -226,13 +218,13 @@ StatusOr<uint64_t> Store::TrimSteps(const RunId& run, uint64_t keep, bool dry_ru
   LH_ASSIGN_OR_RETURN(sqlite::Statement count,
                       impl_->database.Prepare(fmt::format("SELECT count(*) {}", kOlder)));
   const uint64_t last_kept = std::max<uint64_t>(keep, 1) - 1;
-  LH_RETURN_IF_ERROR(count.Bind(1, run.value()).Bind(2, last_kept).Next().status());
+  LH_RETURN_IF_ERROR(count.Args(run.value(), last_kept).Next().status());
   const auto rows = static_cast<uint64_t>(count.Int(0));
   if (dry_run || rows == 0) return rows;
   LH_ASSIGN_OR_RETURN(sqlite::Statement trim,
                       impl_->database.Prepare(fmt::format("DELETE {}", kOlder)));
-  LH_RETURN_IF_ERROR(impl_->journal.Write(
-      impl_->database, [&] { return trim.Bind(1, run.value()).Bind(2, last_kept).Run(); }));
+  LH_RETURN_IF_ERROR(impl_->journal.Write(impl_->database,
+                                          [&] { return trim.Args(run.value(), last_kept).Run(); }));
   return rows;
 }
 
@@ -278,7 +270,7 @@ StatusOr<std::vector<v1::Event>> Store::Impl::ReadEvents(std::string_view run, u
       "sequence>?1 {} ORDER BY sequence {} LIMIT ?2",
       run.empty() ? "" : "AND run_id=?3", order);
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare(sql));
-  rows.Bind(1, after).Bind(2, uint64_t{limit});
+  rows.Args(after, limit);
   if (!run.empty()) rows.Bind(3, run);
   std::vector<v1::Event> events;
   while (true) {
@@ -313,7 +305,7 @@ StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after
       sqlite::Statement rows,
       impl_->database.Prepare("SELECT sequence, worker_name, unix_ms, level, text FROM worker_logs "
                               "WHERE run_id=?1 AND sequence>?2 ORDER BY sequence LIMIT ?3"));
-  rows.Bind(1, run.value()).Bind(2, after).Bind(3, uint64_t{limit});
+  rows.Args(run.value(), after, limit);
   std::vector<v1::LogEntry> entries;
   while (true) {
     LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
@@ -333,7 +325,7 @@ StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t st
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
                       impl_->database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
                                               "step>=?2 ORDER BY step LIMIT ?3"));
-  rows.Bind(1, run.value()).Bind(2, step).Bind(3, uint64_t{limit});
+  rows.Args(run.value(), step, limit);
   return ReadSteps(run, rows);
 }
 

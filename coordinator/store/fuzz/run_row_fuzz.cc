@@ -89,7 +89,7 @@ class Table {
     upsert_.Bind(kSpecColumn, kShortRun);
     size_t next = 0;
     for (int column = 0; column < kColumns && next < values.size(); ++column) {
-      if ((replaced >> column & 1) != 0) upsert_.BindBlob(column + 1, values[next++]);
+      if ((replaced >> column & 1) != 0) upsert_.Bind(column + 1, sqlite::Blob{values[next++]});
     }
     return Read();
   }

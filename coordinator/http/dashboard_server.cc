@@ -9,7 +9,6 @@
 #include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <semaphore>
 #include <string_view>
 #include <thread>
@@ -107,11 +106,6 @@ void Fail(const Status& status, httplib::Response* response) {
   SetBody(nlohmann::json{{"error", message}}.dump(-1, ' ', false,
                                                   nlohmann::json::error_handler_t::replace),
           "application/json", response);
-}
-
-void Answer(StatusOr<std::string> text, httplib::Response* response) {
-  if (!text.ok()) return Fail(text.status(), response);
-  SetBody(*std::move(text), "application/json", response);
 }
 
 // What the name in a browser's address bar resolves to may change to this machine (DNS rebinding);
@@ -221,7 +215,6 @@ struct DashboardServer::Impl {
   Status Bind();
   void AddPage();
   void AddApi();
-  void AddReports();
   void Follow(const httplib::Request& request, httplib::Response* response);
   bool Write(Follower* follower, uint64_t* seen, bool* first, httplib::DataSink* sink);
 
@@ -312,40 +305,33 @@ void DashboardServer::Impl::AddPage() {
 void DashboardServer::Impl::AddApi() {
   using Request = httplib::Request;
   using Response = httplib::Response;
-  const auto run = [](const Request& request) { return request.get_param_value("run"); };
-  server.Get("/api/overview",
-             [this](const Request&, Response& response) { Answer(api.Overview(), &response); });
-  server.Get("/api/run", [this, run](const Request& request, Response& response) {
-    Answer(api.Run(run(request)), &response);
+  const auto get = [this](const std::string& path, auto answer) {
+    server.Get(path, [answer](const Request& request, Response& response) {
+      StatusOr<std::string> text = answer(request, request.get_param_value("run"));
+      if (!text.ok()) return Fail(text.status(), &response);
+      SetBody(*std::move(text), "application/json", &response);
+    });
+  };
+  using Text = StatusOr<std::string>;
+  get("/api/overview", [this](const Request&, const std::string&) { return api.Overview(); });
+  get("/api/run", [this](const Request&, const std::string& run) { return api.Run(run); });
+  get("/api/steps", [this](const Request& request, const std::string& run) -> Text {
+    LH_ASSIGN_OR_RETURN(const CurveWindow window, WindowOf(request));
+    return api.Steps(run, window);
   });
-  server.Get("/api/steps", [this, run](const Request& request, Response& response) {
-    const StatusOr<CurveWindow> window = WindowOf(request);
-    if (!window.ok()) return Fail(window.status(), &response);
-    Answer(api.Steps(run(request), *window), &response);
+  get("/api/workers", [this](const Request&, const std::string&) { return api.Workers(); });
+  get("/api/events", [this](const Request& request, const std::string& run) -> Text {
+    LH_ASSIGN_OR_RETURN(const uint64_t after, Number(request, "after", 0));
+    return api.Events(run, after);
   });
-  server.Get("/api/workers",
-             [this](const Request&, Response& response) { Answer(api.Workers(), &response); });
-  server.Get("/api/events", [this, run](const Request& request, Response& response) {
-    const StatusOr<uint64_t> after = Number(request, "after", 0);
-    if (!after.ok()) return Fail(after.status(), &response);
-    Answer(api.Events(run(request), *after), &response);
-  });
-  server.Get("/api/checkpoints", [this, run](const Request& request, Response& response) {
-    Answer(api.Checkpoints(run(request)), &response);
-  });
-  server.Get("/api/timeline", [this, run](const Request& request, Response& response) {
-    Answer(api.Timeline(run(request)), &response);
-  });
+  get("/api/checkpoints",
+      [this](const Request&, const std::string& run) { return api.Checkpoints(run); });
+  get("/api/timeline",
+      [this](const Request&, const std::string& run) { return api.Timeline(run); });
+  get("/api/reports",
+      [this](const Request&, const std::string&) { return ReportsJson(options.reports); });
   server.Get("/api/live",
              [this](const Request& request, Response& response) { Follow(request, &response); });
-}
-
-void DashboardServer::Impl::AddReports() {
-  using Request = httplib::Request;
-  using Response = httplib::Response;
-  server.Get("/api/reports", [this](const Request&, Response& response) {
-    Answer(ReportsJson(options.reports), &response);
-  });
   server.Get("/report", [this](const Request& request, Response& response) {
     const StatusOr<std::string> page = ReadReport(options.reports, request.get_param_value("name"));
     if (!page.ok()) return Fail(page.status(), &response);
@@ -389,7 +375,6 @@ StatusOr<std::unique_ptr<DashboardServer>> DashboardServer::Start(const Dashboar
   LH_RETURN_IF_ERROR(impl->Bind());
   impl->AddPage();
   impl->AddApi();
-  impl->AddReports();
   impl->thread = std::thread([raw = impl.get()] {
     raw->server.listen_after_bind();
     raw->ended.set_value();

@@ -3,9 +3,8 @@
 #include <vector>
 
 #include "coordinator/rpc/control_service.h"
-#include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/intake.h"
-#include "coordinator/rpc/refuse_caller.h"
+#include "coordinator/rpc/serve.h"
 #include "coordinator/rpc/streams.h"
 
 namespace longhaul::coordinator {
@@ -29,12 +28,11 @@ Status RoomForFollower(Shell* shell) {
 // Pages of the store, in order. `fetch(after)` gives a page, `key(message)` what the next one comes
 // after. Ends at the last page; with `follow`, when the run has ended (`run` empty: never).
 template <class Message, class Fetch, class Key>
-grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& run, bool follow,
-                                              uint64_t after, Fetch fetch, Key key) {
+StatusOr<grpc::ServerWriteReactor<Message>*> StartPages(Shell* shell, const std::string& run,
+                                                        bool follow, uint64_t after, Fetch fetch,
+                                                        Key key) {
   using Stream = FollowStream<Message>;
-  if (const Status status = RoomForFollower(shell); !status.ok()) {
-    return FinishNow<grpc::ServerWriteReactor<Message>>(status);
-  }
+  LH_RETURN_IF_ERROR(RoomForFollower(shell));
   auto next = [=]() mutable -> typename Stream::Step {
     // Before the page is read: what came with the end must be in it.
     bool last = !follow;
@@ -60,97 +58,79 @@ grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& r
 
 grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
     Context* context, const v1::RunRequest* request) {
+  using Reactor = grpc::ServerWriteReactor<v1::RunStatus>;
   using Stream = FollowStream<v1::RunStatus>;
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kWatchRun);
-  if (!caller.ok()) {
-    return RefuseCaller<grpc::ServerWriteReactor<v1::RunStatus>>(*context, caller.status());
-  }
-  if (const Status status = RoomForFollower(shell_); !status.ok()) {
-    return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(status);
-  }
-  const StatusOr<v1::RunStatus> first =
-      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
-  if (!first.ok()) return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(first.status());
-  if (const Status own = CheckOwner(*caller, *first); !own.ok()) {
-    return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(own);
-  }
-  // By id from here on: the newest run of a name may become another one.
-  auto next = [shell = shell_, id = first->run_id(),
-               sent = std::optional<uint64_t>()]() mutable -> Stream::Step {
-    StatusOr<v1::RunStatus> run = shell->Read([&](const Views& views) { return views.RunOf(id); });
-    if (!run.ok()) return {.messages = {}, .more = false, .end = run.status()};
-    Stream::Step step;
-    if (IsEnded(*run)) step.end = absl::OkStatus();
-    if (sent == run->sequence()) return step;
-    sent = run->sequence();
-    run->clear_plan();
-    step.messages.push_back(*std::move(run));
-    return step;
+  const auto body = [&](const Caller& caller) -> StatusOr<Reactor*> {
+    LH_RETURN_IF_ERROR(RoomForFollower(shell_));
+    LH_ASSIGN_OR_RETURN(const v1::RunStatus first, gate_->StatusOfOwnRun(caller, request->run()));
+    // By id from here on: the newest run of a name may become another one.
+    auto next = [shell = shell_, id = first.run_id(),
+                 sent = std::optional<uint64_t>()]() mutable -> Stream::Step {
+      StatusOr<v1::RunStatus> run =
+          shell->Read([&](const Views& views) { return views.RunOf(id); });
+      if (!run.ok()) return {.messages = {}, .more = false, .end = run.status()};
+      Stream::Step step;
+      if (IsEnded(*run)) step.end = absl::OkStatus();
+      if (sent == run->sequence()) return step;
+      sent = run->sequence();
+      run->clear_plan();
+      step.messages.push_back(*std::move(run));
+      return step;
+    };
+    return Stream::Start(&shell_->notifier(), std::move(next));
   };
-  return Stream::Start(&shell_->notifier(), std::move(next));
+  return Serve<Reactor>(gate_, *context, Call::kWatchRun, body);
 }
 
 grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
     Context* context, const v1::EventsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::Event>;
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListEvents);
-  if (!caller.ok()) {
-    return RefuseCaller<Reactor>(*context, caller.status());
-  }
-  std::string run;
-  if (!request->run().empty()) {
-    const StatusOr<v1::RunStatus> found =
-        shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
-    if (!found.ok()) return FinishNow<Reactor>(found.status());
-    if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
-    run = found->run_id();
-  }
-  if (run.empty() && !MayAll(*caller)) {
-    return FinishNow<Reactor>(
-        absl::PermissionDeniedError("the events of all runs are for admins; name a run"));
-  }
-  return StartPages<v1::Event>(
-      shell_, run, request->follow(), 0,
-      [store = &shell_->store(), run](uint64_t after) { return store->Events(run, after, kPage); },
-      [](const v1::Event& event) { return event.sequence(); });
+  const auto body = [&](const Caller& caller) -> StatusOr<Reactor*> {
+    std::string run;
+    if (!request->run().empty()) {
+      LH_ASSIGN_OR_RETURN(const v1::RunStatus found, gate_->StatusOfOwnRun(caller, request->run()));
+      run = found.run_id();
+    } else if (!MayAll(caller)) {
+      return absl::PermissionDeniedError("the events of all runs are for admins; name a run");
+    }
+    return StartPages<v1::Event>(
+        shell_, run, request->follow(), 0,
+        [store = &shell_->store(), run](uint64_t after) {
+          return store->Events(run, after, kPage);
+        },
+        [](const v1::Event& event) { return event.sequence(); });
+  };
+  return Serve<Reactor>(gate_, *context, Call::kListEvents, body);
 }
 
 grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
     Context* context, const v1::LogsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::LogEntry>;
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListLogs);
-  if (!caller.ok()) {
-    return RefuseCaller<Reactor>(*context, caller.status());
-  }
-  const StatusOr<v1::RunStatus> found =
-      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
-  if (!found.ok()) return FinishNow<Reactor>(found.status());
-  if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
-  const RunId run(found->run_id());
-  return StartPages<v1::LogEntry>(
-      shell_, run.value(), request->follow(), 0,
-      [store = &shell_->store(), run](uint64_t after) { return store->Logs(run, after, kPage); },
-      [](const v1::LogEntry& entry) { return entry.sequence(); });
+  const auto body = [&](const Caller& caller) -> StatusOr<Reactor*> {
+    LH_ASSIGN_OR_RETURN(const v1::RunStatus found, gate_->StatusOfOwnRun(caller, request->run()));
+    const RunId run(found.run_id());
+    return StartPages<v1::LogEntry>(
+        shell_, run.value(), request->follow(), 0,
+        [store = &shell_->store(), run](uint64_t after) { return store->Logs(run, after, kPage); },
+        [](const v1::LogEntry& entry) { return entry.sequence(); });
+  };
+  return Serve<Reactor>(gate_, *context, Call::kListLogs, body);
 }
 
 grpc::ServerWriteReactor<v1::StepRecord>* ControlServiceImpl::ListSteps(
     Context* context, const v1::StepsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::StepRecord>;
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListSteps);
-  if (!caller.ok()) {
-    return RefuseCaller<Reactor>(*context, caller.status());
-  }
-  const StatusOr<v1::RunStatus> found =
-      shell_->Read([&](const Views& views) { return views.RunOf(request->run()); });
-  if (!found.ok()) return FinishNow<Reactor>(found.status());
-  if (const Status own = CheckOwner(*caller, *found); !own.ok()) return FinishNow<Reactor>(own);
-  const RunId run(found->run_id());
-  const uint64_t first =
-      request->has_after_step() ? std::max(request->after_step(), request->after_step() + 1) : 0;
-  return StartPages<v1::StepRecord>(
-      shell_, run.value(), false, first,
-      [store = &shell_->store(), run](uint64_t from) { return store->Steps(run, from, kPage); },
-      [](const v1::StepRecord& step) { return step.step() + 1; });
+  const auto body = [&](const Caller& caller) -> StatusOr<Reactor*> {
+    LH_ASSIGN_OR_RETURN(const v1::RunStatus found, gate_->StatusOfOwnRun(caller, request->run()));
+    const RunId run(found.run_id());
+    const uint64_t first =
+        request->has_after_step() ? std::max(request->after_step(), request->after_step() + 1) : 0;
+    return StartPages<v1::StepRecord>(
+        shell_, run.value(), false, first,
+        [store = &shell_->store(), run](uint64_t from) { return store->Steps(run, from, kPage); },
+        [](const v1::StepRecord& step) { return step.step() + 1; });
+  };
+  return Serve<Reactor>(gate_, *context, Call::kListSteps, body);
 }
 
 }  // namespace longhaul::coordinator

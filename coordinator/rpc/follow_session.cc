@@ -14,7 +14,6 @@
 #include "coordinator/store/backup.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
-#include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -19,11 +19,16 @@ Status Gate::StillMember(const Caller& caller) const {
   return caller.member ? members_->Check(*caller.member, caller.key_sha256) : absl::OkStatus();
 }
 
-StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run) const {
-  if (MayAll(caller)) return run;
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus status,
+StatusOr<v1::RunStatus> Gate::StatusOfOwnRun(const Caller& caller, const std::string& run) const {
+  LH_ASSIGN_OR_RETURN(v1::RunStatus status,
                       shell_->Read([&](const Views& views) { return views.RunOf(run); }));
   LH_RETURN_IF_ERROR(CheckOwner(caller, status));
+  return status;
+}
+
+StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run) const {
+  if (MayAll(caller)) return run;
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus status, StatusOfOwnRun(caller, run));
   return status.run_id();
 }
 

@@ -30,6 +30,8 @@ class Gate {
   StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
   // Checks again a caller that was let in before. kUnauthenticated: revoked since.
   Status StillMember(const Caller& caller) const;
+  // kPermissionDenied: the run is somebody else's.
+  StatusOr<v1::RunStatus> StatusOfOwnRun(const Caller& caller, const std::string& run) const;
   // The id of a run that the caller may see and stop. Callers that may see all runs get `run`
   // unchanged.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;

@@ -12,8 +12,12 @@
 namespace longhaul::coordinator {
 namespace {
 
-Status TooMany(std::string_view what, size_t most, size_t came) {
+Status AtMost(size_t most, std::string_view what, size_t came) {
+  if (came <= most) return absl::OkStatus();
   return InvalidArgument("expected at most {} {}, got {}", most, what, came);
+}
+Status AtMost(size_t most, std::string_view what, int came) {
+  return AtMost(most, what, static_cast<size_t>(came));
 }
 
 void Tidy(std::string* text, size_t limit) {
@@ -38,17 +42,10 @@ Status CheckRelayAddress(const std::string& address) {
 }  // namespace
 
 Status AdmitHello(v1::Hello* hello) {
-  if (hello->devices_size() > kMaxDevices) {
-    return TooMany("devices in a hello", kMaxDevices, static_cast<size_t>(hello->devices_size()));
-  }
-  if (hello->endpoints_size() > kMaxEndpoints) {
-    return TooMany("data endpoints in a hello", kMaxEndpoints,
-                   static_cast<size_t>(hello->endpoints_size()));
-  }
+  LH_RETURN_IF_ERROR(AtMost(kMaxDevices, "devices in a hello", hello->devices_size()));
+  LH_RETURN_IF_ERROR(AtMost(kMaxEndpoints, "data endpoints in a hello", hello->endpoints_size()));
   const auto check = [](std::string_view field, const std::string& text) {
-    return text.size() <= kMaxHelloTextBytes ? absl::OkStatus()
-                                             : TooMany(fmt::format("bytes as a hello's {}", field),
-                                                       kMaxHelloTextBytes, text.size());
+    return AtMost(kMaxHelloTextBytes, fmt::format("bytes as a hello's {}", field), text.size());
   };
   LH_RETURN_IF_ERROR(check("worker id", hello->worker_id()));
   LH_RETURN_IF_ERROR(check("incarnation", hello->incarnation()));
@@ -60,10 +57,8 @@ Status AdmitHello(v1::Hello* hello) {
   if (hello->has_relay()) LH_RETURN_IF_ERROR(CheckRelayAddress(hello->relay().address()));
   for (const v1::DataEndpoint& endpoint : hello->endpoints()) {
     LH_RETURN_IF_ERROR(check("transport", endpoint.transport()));
-    if (endpoint.addresses_size() > kMaxDataAddresses) {
-      return TooMany("addresses of a data endpoint", kMaxDataAddresses,
-                     static_cast<size_t>(endpoint.addresses_size()));
-    }
+    LH_RETURN_IF_ERROR(
+        AtMost(kMaxDataAddresses, "addresses of a data endpoint", endpoint.addresses_size()));
     for (const std::string& address : endpoint.addresses()) {
       LH_RETURN_IF_ERROR(check("data address", address));
     }
@@ -83,12 +78,8 @@ Status AdmitHello(v1::Hello* hello) {
 Status AdmitReport(v1::WorkerMessage* message) {
   // Before anything else reads it: the limits bound what one worker can make the coordinator keep.
   const size_t limit = message->has_trace() ? kMaxTraceBytes : kMaxReportBytes;
-  if (const size_t bytes = message->ByteSizeLong(); bytes > limit) {
-    return TooMany("bytes in a worker's message", limit, bytes);
-  }
-  if (const int steps = message->trace().steps_size(); steps > kMaxTraceSteps) {
-    return TooMany("steps in a trace", kMaxTraceSteps, static_cast<size_t>(steps));
-  }
+  LH_RETURN_IF_ERROR(AtMost(limit, "bytes in a worker's message", message->ByteSizeLong()));
+  LH_RETURN_IF_ERROR(AtMost(kMaxTraceSteps, "steps in a trace", message->trace().steps_size()));
   if (message->has_log()) {
     Tidy(message->mutable_log()->mutable_text(), kMaxLineBytes);
     Tidy(message->mutable_log()->mutable_level(), 16);
@@ -102,23 +93,14 @@ Status AdmitReport(v1::WorkerMessage* message) {
 }
 
 Status AdmitSubmit(const v1::SubmitRequest& request) {
-  if (request.run_yaml().size() > kMaxRunFileBytes) {
-    return TooMany("bytes in a run file", kMaxRunFileBytes, request.run_yaml().size());
-  }
-  if (request.file_name().size() > kMaxNameBytes) {
-    return TooMany("bytes in the run file's name", kMaxNameBytes, request.file_name().size());
-  }
-  if (request.overrides_size() > kMaxOverrides) {
-    return TooMany("--set", kMaxOverrides, static_cast<size_t>(request.overrides_size()));
-  }
-  if (request.data_files_size() > kMaxDataFiles) {
-    return TooMany("data files (put several texts into one file)", kMaxDataFiles,
-                   static_cast<size_t>(request.data_files_size()));
-  }
+  LH_RETURN_IF_ERROR(AtMost(kMaxRunFileBytes, "bytes in a run file", request.run_yaml().size()));
+  LH_RETURN_IF_ERROR(
+      AtMost(kMaxNameBytes, "bytes in the run file's name", request.file_name().size()));
+  LH_RETURN_IF_ERROR(AtMost(kMaxOverrides, "--set", request.overrides_size()));
+  LH_RETURN_IF_ERROR(AtMost(kMaxDataFiles, "data files (put several texts into one file)",
+                            request.data_files_size()));
   for (const v1::DataFile& file : request.data_files()) {
-    if (file.name().size() > kMaxNameBytes) {
-      return TooMany("bytes in a data file's name", kMaxNameBytes, file.name().size());
-    }
+    LH_RETURN_IF_ERROR(AtMost(kMaxNameBytes, "bytes in a data file's name", file.name().size()));
   }
   if (request.has_assumed_line_bits_per_second() &&
       (request.assumed_line_bits_per_second() == 0 ||

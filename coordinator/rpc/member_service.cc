@@ -4,18 +4,13 @@
 
 #include "absl/time/clock.h"
 #include "base/log.h"
-#include "coordinator/rpc/refuse_caller.h"
+#include "coordinator/rpc/serve.h"
 #include "proto/identity/certificate.h"
-#include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
+using Unary = grpc::ServerUnaryReactor;
 
 Status NoMembers() {
   return absl::FailedPreconditionError(
@@ -42,12 +37,12 @@ Status MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::JoinReply* 
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,
-                                                  v1::JoinReply* reply) {
+Unary* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,
+                               v1::JoinReply* reply) {
   const Status status = TakeIn(*request, reply);
   // Late, so that nobody tries secrets as fast as the network carries them.
-  if (!status.ok()) return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
-  return Reply(context, status);
+  if (!status.ok()) return RefuseCaller<Unary>(*context, status);
+  return FinishNow<Unary>(status);
 }
 
 Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& request_pem,
@@ -66,14 +61,11 @@ Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& requ
   return members_->Renew(caller.member->name, now + lifetime_);
 }
 
-grpc::ServerUnaryReactor* MemberServiceImpl::Renew(Context* context,
-                                                   const v1::RenewRequest* request,
-                                                   v1::JoinReply* reply) {
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kRenew);
-  if (!caller.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
-  }
-  return Reply(context, RenewFor(*caller, request->request_pem(), reply));
+Unary* MemberServiceImpl::Renew(Context* context, const v1::RenewRequest* request,
+                                v1::JoinReply* reply) {
+  return Serve<Unary>(gate_, *context, Call::kRenew, [&](const Caller& caller) {
+    return RenewFor(caller, request->request_pem(), reply);
+  });
 }
 
 StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& request) {
@@ -92,44 +84,33 @@ StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& r
   return token;
 }
 
-grpc::ServerUnaryReactor* MemberServiceImpl::CreateToken(Context* context,
-                                                         const v1::CreateTokenRequest* request,
-                                                         v1::CreateTokenReply* reply) {
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kCreateToken);
-  if (!caller.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
-  }
-  const StatusOr<JoinToken> token = MakeToken(*request);
-  if (token.ok()) reply->set_token(ToString(*token));
-  return Reply(context, token.status());
+Unary* MemberServiceImpl::CreateToken(Context* context, const v1::CreateTokenRequest* request,
+                                      v1::CreateTokenReply* reply) {
+  return Serve<Unary>(gate_, *context, Call::kCreateToken, [&](const Caller&) -> Status {
+    LH_ASSIGN_OR_RETURN(const JoinToken token, MakeToken(*request));
+    reply->set_token(ToString(token));
+    return absl::OkStatus();
+  });
 }
 
-grpc::ServerUnaryReactor* MemberServiceImpl::ListMembers(Context* context,
-                                                         const v1::ListMembersRequest*,
-                                                         v1::ListMembersReply* reply) {
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kListMembers);
-  if (!caller.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
-  }
-  if (members_ == nullptr) return Reply(context, NoMembers());
-  for (v1::MemberStatus& member : members_->List()) *reply->add_members() = std::move(member);
-  return Reply(context, absl::OkStatus());
+Unary* MemberServiceImpl::ListMembers(Context* context, const v1::ListMembersRequest*,
+                                      v1::ListMembersReply* reply) {
+  return Serve<Unary>(gate_, *context, Call::kListMembers, [&](const Caller&) -> Status {
+    if (members_ == nullptr) return NoMembers();
+    for (v1::MemberStatus& member : members_->List()) *reply->add_members() = std::move(member);
+    return absl::OkStatus();
+  });
 }
 
-grpc::ServerUnaryReactor* MemberServiceImpl::RevokeMember(Context* context,
-                                                          const v1::RevokeMemberRequest* request,
-                                                          v1::RevokeMemberReply*) {
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kRevokeMember);
-  if (!caller.ok()) {
-    return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
-  }
-  if (members_ == nullptr) return Reply(context, NoMembers());
-  const Status status = members_->Revoke(request->name(), absl::Now());
-  if (status.ok()) {
-    LogInfo("{} was revoked by {}", request->name(), caller->member->name);
+Unary* MemberServiceImpl::RevokeMember(Context* context, const v1::RevokeMemberRequest* request,
+                                       v1::RevokeMemberReply*) {
+  return Serve<Unary>(gate_, *context, Call::kRevokeMember, [&](const Caller& caller) -> Status {
+    if (members_ == nullptr) return NoMembers();
+    LH_RETURN_IF_ERROR(members_->Revoke(request->name(), absl::Now()));
+    LogInfo("{} was revoked by {}", request->name(), caller.member->name);
     gate_->Cut(request->name());
-  }
-  return Reply(context, status);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace longhaul::coordinator

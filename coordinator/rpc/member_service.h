@@ -2,8 +2,6 @@
 // are no members, and every call says so.
 #pragma once
 
-#include <optional>
-
 #include "absl/time/time.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/store/members.h"

@@ -1,12 +1,9 @@
 #include "coordinator/rpc/metrics_page.h"
 
-#include <fmt/core.h>
-
 #include <array>
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <span>
 #include <system_error>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/takeover.h"

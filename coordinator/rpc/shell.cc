@@ -1,11 +1,11 @@
 #include "coordinator/rpc/shell.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <variant>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/overloaded.h"
 #include "coordinator/store/garbage.h"
 
 namespace longhaul::coordinator {
@@ -19,10 +19,6 @@ constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
 constexpr size_t kDiskThreads = 4;
 // Maximum number of uploads that are synced at once.
 constexpr size_t kUploadThreads = 2;
-
-Status Stopping() {
-  return absl::UnavailableError("the coordinator is shutting down; try again when it is back");
-}
 
 RunId NewRunId(const std::string& name) {
   constexpr std::string_view kDigits = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, no lookalikes
@@ -81,17 +77,14 @@ bool Shell::Stop(Deadline deadline) {
   // Without the lock: a session that ends calls Leave, which takes it.
   for (const auto& [id, sink] : sessions) sink->Close("the coordinator is shutting down", true);
   notifier_.Shutdown();
-  submits_.FailAll(Stopping());
-  plans_.FailAll(Stopping());
-  stops_.FailAll(Stopping());
-  replicas_.FailAll(Stopping());
-  checkpoints_.FailAll(Stopping());
-  traces_.FailAll(Stopping());
-  removals_.FailAll(Stopping());
-  garbage_.FailAll(Stopping());
+  std::apply([](auto&... calls) { (calls.FailAll(Stopping()), ...); }, calls_);
   planner_.Stop();
   const bool synced = upload_threads_.Stop(deadline);
   return disk_threads_.Stop(deadline) && synced;
+}
+
+Status Shell::Stopping() {
+  return absl::UnavailableError("the coordinator is shutting down; try again when it is back");
 }
 
 Status Shell::failure() const {
@@ -126,93 +119,36 @@ void Shell::CopyStored(std::optional<WorkerId> from, std::string sha256) {
   Post(event::CopyStored{std::move(from), std::move(sha256)});
 }
 
-void Shell::Post(Event event) {
+bool Shell::Post(Event event) {
   const std::lock_guard lock(mutex_);
-  if (stopping_) return;
+  if (stopping_) return false;
   events_.push_back(std::move(event));
   work_.notify_one();
+  return true;
 }
 
-template <class Reply>
-RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::Done done,
-                     const std::function<Event(RequestId)>& make_event) {
-  const RequestId id(++last_request_);
-  if (calls->size() >= kMaxPendingCalls) {
-    done(ResourceExhausted("{} calls of this kind are waiting already; try again later",
-                           kMaxPendingCalls));
-    return id;
-  }
-  // Before the event: the loop may answer it at once.
-  calls->Add(id, std::move(done));
-  bool accepted = false;
-  {
-    const std::lock_guard lock(mutex_);
-    accepted = !stopping_;
-    if (accepted) events_.push_back(make_event(id));
-  }
-  if (accepted) work_.notify_one();
-  // Stop() may have answered the call in between; Answer then does nothing.
-  if (!accepted) calls->Answer(id, Stopping());
-  return id;
+RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, Submitter by,
+                        Done<event::Submitted> done) {
+  const RunId run = NewRunId(spec.name);
+  return Ask(event::Submitted{.spec = std::move(spec),
+                              .submit = std::move(request),
+                              .new_id = run,
+                              .link_secret = RandomBytes(32),
+                              .by = std::move(by)},
+             std::move(done));
 }
 
-RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, Submitter by, SubmitDone done) {
-  return Ask(&submits_, std::move(done), [&](RequestId id) {
-    const RunId run = NewRunId(spec.name);
-    return event::Submitted{id,  std::move(spec), std::move(request),
-                            run, RandomBytes(32), std::move(by)};
-  });
-}
-
-RequestId Shell::PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done) {
-  return Ask(&plans_, std::move(done), [&](RequestId id) {
-    const RunId run = NewRunId(spec.name);
-    return event::PlanAsked{id, std::move(spec), std::move(request), run, RandomBytes(32)};
-  });
-}
-
-RequestId Shell::StopRun(std::string run, bool now, StopDone done) {
-  return Ask(&stops_, std::move(done), [&](RequestId id) {
-    return event::StopAsked{id, std::move(run), now};
-  });
-}
-
-RequestId Shell::SetReplicas(std::string run, uint32_t replicas, ReplicasDone done) {
-  return Ask(&replicas_, std::move(done), [&](RequestId id) {
-    return event::ReplicasAsked{id, std::move(run), replicas};
-  });
-}
-
-RequestId Shell::ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done) {
-  return Ask(&checkpoints_, std::move(done), [&](RequestId id) {
-    event::CheckpointsAsked asked{id, request.run(), request.verify()};
-    if (request.has_gather_step()) asked.gather_step = request.gather_step();
-    return asked;
-  });
-}
-
-RequestId Shell::TraceRun(std::string run, uint32_t steps, TraceDone done) {
-  return Ask(&traces_, std::move(done), [&](RequestId id) {
-    return event::TraceAsked{id, std::move(run), steps};
-  });
-}
-
-RequestId Shell::RemoveRun(std::string run, RemoveDone done) {
-  return Ask(&removals_, std::move(done), [&](RequestId id) {
-    return event::RemoveAsked{id, std::move(run)};
-  });
-}
-
-RequestId Shell::CollectGarbage(const v1::CollectGarbageRequest& request, GarbageDone done) {
-  return Ask(&garbage_, std::move(done), [&](RequestId id) {
-    return event::GarbageAsked{id, request};
-  });
+RequestId Shell::PlanRun(RunSpec spec, v1::SubmitRequest request, Done<event::PlanAsked> done) {
+  const RunId run = NewRunId(spec.name);
+  return Ask(event::PlanAsked{.spec = std::move(spec),
+                              .submit = std::move(request),
+                              .new_id = run,
+                              .link_secret = RandomBytes(32)},
+             std::move(done));
 }
 
 bool Shell::Drop(RequestId request) {
-  return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request) ||
-         replicas_.Drop(request) || checkpoints_.Drop(request) || traces_.Drop(request) ||
-         removals_.Drop(request) || garbage_.Drop(request);
+  return std::apply([&](auto&... calls) { return (calls.Drop(request) || ...); }, calls_);
 }
 
 ShellUse Shell::Use() const {
@@ -338,49 +274,34 @@ void Shell::NotifySoon() {
 }
 
 void Shell::Execute(Command command) {
-  std::visit(
-      [this](auto& c) {
-        using C = std::decay_t<decltype(c)>;
-        if constexpr (std::is_same_v<C, command::ToWorker>) {
-          if (const auto sink = SinkOf(c.session)) sink->Send(std::move(c.message));
-        } else if constexpr (std::is_same_v<C, command::CloseSession>) {
-          if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
-        } else if constexpr (std::is_same_v<C, command::PrepareData> ||
-                             std::is_same_v<C, command::CheckCopies>) {
-          chores_.Add(std::move(c));
-        } else if constexpr (std::is_same_v<C, command::ComputePlan> ||
-                             std::is_same_v<C, command::ComputeRetune>) {
-          planner_.Add(std::move(c));
-        } else if constexpr (std::is_same_v<C, command::CancelComputation>) {
-          planner_.Cancel(c.id);
-        } else if constexpr (std::is_same_v<C, command::DropCopies>) {
-          for (const std::string& sha256 : c.sha256) {
-            const Status status = copies_->Remove(sha256);
-            if (!status.ok()) LogWarning("an old copy of a shard stays: {}", Message(status));
-          }
-        } else if constexpr (std::is_same_v<C, command::ReplyCheckpoints>) {
-          checkpoints_.Answer(c.request, std::move(c.reply));
-        } else if constexpr (std::is_same_v<C, command::ReplyTrace>) {
-          traces_.Answer(c.request, std::move(c.reply));
-        } else if constexpr (std::is_same_v<C, command::ReplyReplicas>) {
-          replicas_.Answer(c.request, std::move(c.reply));
-        } else if constexpr (std::is_same_v<C, command::CollectGarbage>) {
-          disk_threads_.Add("garbage", [this, asked = std::move(c)] {
-            garbage_.Answer(asked.request,
+  std::visit(Overloaded{
+                 [&](command::ToWorker& c) {
+                   if (const auto sink = SinkOf(c.session)) sink->Send(std::move(c.message));
+                 },
+                 [&](command::CloseSession& c) {
+                   if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
+                 },
+                 [&](command::PrepareData& c) { chores_.Add(std::move(c)); },
+                 [&](command::CheckCopies& c) { chores_.Add(std::move(c)); },
+                 [&](command::ComputePlan& c) { planner_.Add(std::move(c)); },
+                 [&](command::ComputeRetune& c) { planner_.Add(std::move(c)); },
+                 [&](command::CancelComputation& c) { planner_.Cancel(c.id); },
+                 [&](command::DropCopies& c) {
+                   for (const std::string& sha256 : c.sha256) {
+                     const Status status = copies_->Remove(sha256);
+                     if (!status.ok())
+                       LogWarning("an old copy of a shard stays: {}", Message(status));
+                   }
+                 },
+                 [&](command::CollectGarbage& c) {
+                   disk_threads_.Add("garbage", [this, asked = std::move(c)] {
+                     Answer(asked.request,
                             coordinator::CollectGarbage(asked, *blobs_, *copies_, store_));
-          });
-        } else if constexpr (std::is_same_v<C, command::ReplyRemove>) {
-          removals_.Answer(c.request, std::move(c.reply));
-        } else if constexpr (std::is_same_v<C, command::ReplySubmit>) {
-          submits_.Answer(c.request, std::move(c.reply));
-        } else if constexpr (std::is_same_v<C, command::ReplyPlan>) {
-          plans_.Answer(c.request, std::move(c.reply));
-        } else {
-          static_assert(std::is_same_v<C, command::ReplyStop>);
-          stops_.Answer(c.request, std::move(c.reply));
-        }
-      },
-      command);
+                   });
+                 },
+                 [&](auto& reply) { Answer(reply.request, std::move(reply.reply)); },
+             },
+             command);
 }
 
 std::shared_ptr<SessionSink> Shell::SinkOf(SessionId session) const {

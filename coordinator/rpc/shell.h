@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -81,22 +82,29 @@ class Shell {
   void Leave(SessionId session, std::string why, bool for_good = false);
 
   // ---- Calls that the state answers. `done` runs once, unless Drop returns true.
-  using SubmitDone = PendingCalls<v1::SubmitReply>::Done;
-  using PlanDone = PendingCalls<v1::PlanReply>::Done;
-  using StopDone = PendingCalls<v1::StopReply>::Done;
-  using ReplicasDone = PendingCalls<v1::ReplicasReply>::Done;
-  RequestId Submit(RunSpec spec, v1::SubmitRequest request, Submitter by, SubmitDone done);
-  RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
-  RequestId StopRun(std::string run, bool now, StopDone done);
-  RequestId SetReplicas(std::string run, uint32_t replicas, ReplicasDone done);
-  using RemoveDone = PendingCalls<v1::RemoveRunReply>::Done;
-  using GarbageDone = PendingCalls<v1::CollectGarbageReply>::Done;
-  RequestId RemoveRun(std::string run, RemoveDone done);
-  RequestId CollectGarbage(const v1::CollectGarbageRequest& request, GarbageDone done);
-  using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
-  using TraceDone = PendingCalls<v1::TraceReply>::Done;
-  RequestId ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done);
-  RequestId TraceRun(std::string run, uint32_t steps, TraceDone done);
+  template <class Asked>
+  using Done = std::function<void(StatusOr<typename Asked::Reply>)>;
+  // `asked`: one of the events of calls (coordinator/state/events.h).
+  template <class Asked>
+  RequestId Ask(Asked asked, Done<Asked> done) {
+    auto& calls = std::get<PendingCalls<typename Asked::Reply>>(calls_);
+    const RequestId id(++last_request_);
+    if (calls.size() >= kMaxPendingCalls) {
+      done(ResourceExhausted("{} calls of this kind are waiting already; try again later",
+                             kMaxPendingCalls));
+      return id;
+    }
+    // Before the event: the loop may answer it at once.
+    calls.Add(id, std::move(done));
+    asked.request = id;
+    // Stop() may have answered the call in between; Answer then does nothing.
+    if (!Post(std::move(asked))) calls.Answer(id, Stopping());
+    return id;
+  }
+  // Give the run its id and its secret, and ask.
+  RequestId Submit(RunSpec spec, v1::SubmitRequest request, Submitter by,
+                   Done<event::Submitted> done);
+  RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, Done<event::PlanAsked> done);
   // True: the call was still waiting, and its callback will not run.
   bool Drop(RequestId request);
 
@@ -123,29 +131,29 @@ class Shell {
   void Loop();
   // False: the loop shall end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
-  void Post(Event event);
+  static Status Stopping();
+  // False: the shell is stopping, and drops the event.
+  bool Post(Event event);
   void TellTaken(const std::vector<Event>& events);
   Status TickOnce(std::vector<Event> events, std::vector<Command>* commands);
   void Execute(Command command);
+  template <class Reply>
+  void Answer(RequestId request, StatusOr<Reply> reply) {
+    std::get<PendingCalls<Reply>>(calls_).Answer(request, std::move(reply));
+  }
   std::shared_ptr<SessionSink> SinkOf(SessionId session) const;
   void ForgetSessions(const std::vector<SessionId>& sessions);
   void NotifySoon();
-  template <class Reply>
-  RequestId Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::Done done,
-                const std::function<Event(RequestId)>& make_event);
 
   Store* const store_;
   const BlobStore* const blobs_;
   const BlobStore* const copies_;
   Notifier notifier_;
-  PendingCalls<v1::SubmitReply> submits_;
-  PendingCalls<v1::PlanReply> plans_;
-  PendingCalls<v1::StopReply> stops_;
-  PendingCalls<v1::ReplicasReply> replicas_;
-  PendingCalls<v1::CheckpointsReply> checkpoints_;
-  PendingCalls<v1::TraceReply> traces_;
-  PendingCalls<v1::RemoveRunReply> removals_;
-  PendingCalls<v1::CollectGarbageReply> garbage_;
+  std::tuple<PendingCalls<v1::SubmitReply>, PendingCalls<v1::PlanReply>,
+             PendingCalls<v1::StopReply>, PendingCalls<v1::ReplicasReply>,
+             PendingCalls<v1::CheckpointsReply>, PendingCalls<v1::TraceReply>,
+             PendingCalls<v1::RemoveRunReply>, PendingCalls<v1::CollectGarbageReply>>
+      calls_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
   mutable std::mutex state_mutex_;  // guards the next three

@@ -8,13 +8,14 @@ namespace {
 // So many steps back there is one that every stage has finished.
 constexpr uint32_t kTracedSteps = 3;
 
-// The answer of a call that the state machine answers on its own thread. `ask` gives the call's id.
-template <class Reply, class Ask>
-StatusOr<Reply> Wait(Shell* shell, Deadline deadline, const Ask& ask) {
-  const auto answer = std::make_shared<std::promise<StatusOr<Reply>>>();
-  std::future<StatusOr<Reply>> future = answer->get_future();
+// The answer of a call that the state machine answers on its own thread.
+template <class Asked>
+StatusOr<typename Asked::Reply> Wait(Shell* shell, Deadline deadline, Asked asked) {
+  using Reply = StatusOr<typename Asked::Reply>;
+  const auto answer = std::make_shared<std::promise<Reply>>();
+  std::future<Reply> future = answer->get_future();
   const RequestId id =
-      ask([answer](StatusOr<Reply> reply) { answer->set_value(std::move(reply)); });
+      shell->Ask(std::move(asked), [answer](Reply reply) { answer->set_value(std::move(reply)); });
   if (future.wait_until(deadline.time().ToChrono()) != std::future_status::ready &&
       shell->Drop(id)) {
     return absl::DeadlineExceededError("the coordinator or its workers did not answer in time");
@@ -26,17 +27,11 @@ StatusOr<Reply> Wait(Shell* shell, Deadline deadline, const Ask& ask) {
 }  // namespace
 
 StatusOr<v1::CheckpointsReply> ShellSource::Checkpoints(const std::string& run, Deadline deadline) {
-  v1::CheckpointsRequest request;
-  request.set_run(run);
-  return Wait<v1::CheckpointsReply>(shell_, deadline, [&](Shell::CheckpointsDone done) {
-    return shell_->ListCheckpoints(request, std::move(done));
-  });
+  return Wait(shell_, deadline, event::CheckpointsAsked{.run = run});
 }
 
 StatusOr<v1::TraceReply> ShellSource::Trace(const std::string& run, Deadline deadline) {
-  return Wait<v1::TraceReply>(shell_, deadline, [&](Shell::TraceDone done) {
-    return shell_->TraceRun(run, kTracedSteps, std::move(done));
-  });
+  return Wait(shell_, deadline, event::TraceAsked{.run = run, .steps = kTracedSteps});
 }
 
 }  // namespace longhaul::coordinator

@@ -1,10 +1,9 @@
 #include "coordinator/rpc/standby_service.h"
 
 #include "base/address.h"
-#include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/send_blob.h"
+#include "coordinator/rpc/serve.h"
 #include "proto/rpc/auth.h"
-#include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -33,38 +32,33 @@ void StandbyServiceImpl::Accept(FollowCall* call) {
 
 grpc::ServerWriteReactor<v1::BlobChunk>* StandbyServiceImpl::FetchCopy(
     Context* context, const v1::FetchBlobRequest* request) {
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kFetchCopy);
-  if (!caller.ok()) {
-    return RefuseCaller<grpc::ServerWriteReactor<v1::BlobChunk>>(*context, caller.status());
-  }
-  return SendBlob(followed_.blobs, followed_.copies, *request);
+  using Reactor = grpc::ServerWriteReactor<v1::BlobChunk>;
+  return Serve<Reactor>(gate_, *context, Call::kFetchCopy,
+                        [&](const Caller&) -> StatusOr<Reactor*> {
+                          return SendBlob(followed_.blobs, followed_.copies, *request);
+                        });
 }
 
 grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,
                                                     const v1::FenceRequest* request,
                                                     v1::FenceReply*) {
-  const StatusOr<Caller> caller = gate_->Admit(*context, Call::kFence);
-  if (!caller.ok()) return RefuseCaller<grpc::ServerUnaryReactor>(*context, caller.status());
-  Status status = CheckEncrypted(*caller);
-  const uint64_t term = followed_.leadership->term();
-  if (status.ok() && request->term() <= term) {
-    status =
-        FailedPrecondition("this coordinator has term {}, the caller {}", term, request->term());
-  }
-  if (status.ok()) {
+  const auto body = [&](const Caller& caller) -> Status {
+    LH_RETURN_IF_ERROR(CheckEncrypted(caller));
+    const uint64_t term = followed_.leadership->term();
+    if (request->term() <= term) {
+      return FailedPrecondition("this coordinator has term {}, the caller {}", term,
+                                request->term());
+    }
     followed_.leadership->Yield(request->term(), ReachedAt(request->address(), PeerHost(*context)));
-  }
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
+    return absl::OkStatus();
+  };
+  return Serve<grpc::ServerUnaryReactor>(gate_, *context, Call::kFence, body);
 }
 
-grpc::ServerUnaryReactor* StandbyServiceImpl::GetTerm(Context* context, const v1::GetTermRequest*,
+grpc::ServerUnaryReactor* StandbyServiceImpl::GetTerm(Context*, const v1::GetTermRequest*,
                                                       v1::GetTermReply* reply) {
   reply->set_term(followed_.leadership->term());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return FinishNow<grpc::ServerUnaryReactor>(absl::OkStatus());
 }
 
 }  // namespace longhaul::coordinator

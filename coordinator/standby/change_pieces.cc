@@ -1,7 +1,5 @@
 #include "coordinator/standby/change_pieces.h"
 
-#include <utility>
-
 #include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {

@@ -103,41 +103,21 @@ struct CollectGarbage {
   uint64_t keep_steps = 0;
   v1::CollectGarbageReply reply;  // what the state has done already
 };
-struct ReplyRemove {
+// Answers a call of the CLI.
+template <class Message>
+struct Reply {
   RequestId request;
-  StatusOr<v1::RemoveRunReply> reply;
-};
-struct ReplySubmit {
-  RequestId request;
-  StatusOr<v1::SubmitReply> reply;
-};
-struct ReplyPlan {
-  RequestId request;
-  StatusOr<v1::PlanReply> reply;
-};
-struct ReplyStop {
-  RequestId request;
-  StatusOr<v1::StopReply> reply;
-};
-struct ReplyReplicas {
-  RequestId request;
-  StatusOr<v1::ReplicasReply> reply;
-};
-struct ReplyCheckpoints {
-  RequestId request;
-  StatusOr<v1::CheckpointsReply> reply;
-};
-struct ReplyTrace {
-  RequestId request;
-  StatusOr<v1::TraceReply> reply;
+  StatusOr<Message> reply;
 };
 }  // namespace command
-using Command = std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
-                             command::CheckCopies, command::DropCopies, command::ReplySubmit,
-                             command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints,
-                             command::ReplyTrace, command::ComputePlan, command::ComputeRetune,
-                             command::CancelComputation, command::ReplyReplicas,
-                             command::CollectGarbage, command::ReplyRemove>;
+using Command =
+    std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
+                 command::CheckCopies, command::DropCopies, command::Reply<v1::SubmitReply>,
+                 command::Reply<v1::PlanReply>, command::Reply<v1::StopReply>,
+                 command::Reply<v1::CheckpointsReply>, command::Reply<v1::TraceReply>,
+                 command::ComputePlan, command::ComputeRetune, command::CancelComputation,
+                 command::Reply<v1::ReplicasReply>, command::CollectGarbage,
+                 command::Reply<v1::RemoveRunReply>>;
 
 struct TickResult {
   std::vector<Write> writes;

@@ -23,6 +23,8 @@ struct Submitter {
   bool may_all = true;    // go on with the runs of others
 };
 
+// Calls of the CLI have `Reply`, the message that answers them in command::Reply, and `request`,
+// which the shell sets.
 namespace event {
 struct WorkerJoined {
   SessionId session;
@@ -40,7 +42,8 @@ struct WorkerLeft {
 // `longhaul submit`. The shell has validated the request with ParseRunSpec; its data blobs are
 // there.
 struct Submitted {
-  RequestId request;
+  using Reply = v1::SubmitReply;
+  RequestId request = {};
   RunSpec spec;
   v1::SubmitRequest submit;
   RunId new_id;             // used when it makes a new run
@@ -49,7 +52,8 @@ struct Submitted {
 };
 // `longhaul plan`: as Submitted, but only plans and replies.
 struct PlanAsked {
-  RequestId request;
+  using Reply = v1::PlanReply;
+  RequestId request = {};
   RunSpec spec;
   v1::SubmitRequest submit;
   RunId new_id;
@@ -57,13 +61,15 @@ struct PlanAsked {
 };
 // `longhaul stop`.
 struct StopAsked {
-  RequestId request;
+  using Reply = v1::StopReply;
+  RequestId request = {};
   std::string run;
-  bool now;
+  bool now = false;
 };
 // `longhaul replicas`: this many replicas are to train from the next steps on.
 struct ReplicasAsked {
-  RequestId request;
+  using Reply = v1::ReplicasReply;
+  RequestId request = {};
   std::string run;
   uint32_t replicas = 0;
 };
@@ -84,7 +90,8 @@ struct RetuneComputed {
 };
 // `longhaul checkpoints`.
 struct CheckpointsAsked {
-  RequestId request;
+  using Reply = v1::CheckpointsReply;
+  RequestId request = {};
   std::string run;
   bool verify = false;  // all files are hashed first
   // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: the
@@ -93,18 +100,21 @@ struct CheckpointsAsked {
 };
 // `longhaul trace`.
 struct TraceAsked {
-  RequestId request;
+  using Reply = v1::TraceReply;
+  RequestId request = {};
   std::string run;
-  uint32_t steps;  // how many of the last steps; 0: all that are kept
+  uint32_t steps = 0;  // how many of the last steps; 0: all that are kept
 };
 // `longhaul rm`: a run that has ended is forgotten.
 struct RemoveAsked {
-  RequestId request;
+  using Reply = v1::RemoveRunReply;
+  RequestId request = {};
   std::string run;
 };
 // `longhaul gc`.
 struct GarbageAsked {
-  RequestId request;
+  using Reply = v1::CollectGarbageReply;
+  RequestId request = {};
   v1::CollectGarbageRequest ask;
 };
 // Answer to command::CheckCopies: what is wrong with the copy of each file; empty: it is whole.

@@ -4,7 +4,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
 #include "coordinator/state/invariants.h"
 #include "coordinator/state/ledger/computations.h"
 #include "coordinator/state/ledger/ledger.h"

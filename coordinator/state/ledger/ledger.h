@@ -5,6 +5,8 @@
 // Not thread-safe.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -59,6 +61,11 @@ class Ledger {
   }
   // Null `run`: the event belongs to no run.
   void Log(const Run* run, std::string_view kind, std::string text);
+  template <class Arg, class... Args>
+  void Log(const Run* run, std::string_view kind, fmt::format_string<Arg, Args...> format,
+           Arg&& arg, Args&&... args) {
+    Log(run, kind, fmt::format(format, std::forward<Arg>(arg), std::forward<Args>(args)...));
+  }
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
   // The worker must be connected.
   void Send(const Worker& worker, v1::WorkerCommand command);

@@ -32,9 +32,8 @@ void Moves::Move(Run& run, Trigger trigger, const std::string& reason, const std
   if (HasEnded(row->to)) {
     record.ended_unix_ms = std::max<int64_t>(ledger_.unix_ms(), 1);
     if (run.dropped > 1) {
-      ledger_.Log(
-          &run, "note",
-          fmt::format("{} messages that did not belong to its epoch were dropped", run.dropped));
+      ledger_.Log(&run, "note", "{} messages that did not belong to its epoch were dropped",
+                  run.dropped);
     }
   }
   ledger_.Store(run);

@@ -21,13 +21,12 @@ void LogReplicas(Ledger& ledger, const Run& run, uint32_t before, const std::str
   if (now == before) return;
   const uint64_t step = run.assignment().start_step;
   ledger.Log(&run, "replicas",
-             fmt::format(
-                 "{} of {} from step {} on, {} before{}: a step reads {} microbatches instead of "
-                 "{}, from microbatch {} on; losses are not those of an unbroken run",
-                 now, ReplicaText(run.record.ReplicasWanted()), step + 1, before,
-                 away.empty() ? std::string() : fmt::format(" ({} away)", away),
-                 uint64_t{now} * run.record.spec.train.microbatches,
-                 uint64_t{before} * run.record.spec.train.microbatches, MicrobatchesAt(run, step)));
+             "{} of {} from step {} on, {} before{}: a step reads {} microbatches instead of "
+             "{}, from microbatch {} on; losses are not those of an unbroken run",
+             now, ReplicaText(run.record.ReplicasWanted()), step + 1, before,
+             away.empty() ? std::string() : fmt::format(" ({} away)", away),
+             uint64_t{now} * run.record.spec.train.microbatches,
+             uint64_t{before} * run.record.spec.train.microbatches, MicrobatchesAt(run, step));
 }
 
 }  // namespace longhaul::coordinator

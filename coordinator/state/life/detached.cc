@@ -61,8 +61,7 @@ void Stages::NoteAddresses(const Worker& worker, Run& run, const StageRecord& st
       where += fmt::format("{}{} {}", where.empty() ? "" : ", ", endpoint.transport,
                            fmt::join(endpoint.addresses, " "));
     }
-    ledger_.Log(&run, "worker",
-                fmt::format("{} has moved: {}", ledger_.Label(stage), Quoted(where)));
+    ledger_.Log(&run, "worker", "{} has moved: {}", ledger_.Label(stage), Quoted(where));
   }
   for (const Edge& edge : run.assignment().edges) {
     // It may have missed new addresses of neighbours while it was away.
@@ -82,11 +81,9 @@ void Stages::Detach(Run& run, StageRecord& stage, const std::string& why) {
                {.why = why,
                 .since = ledger_.now(),
                 .until = ledger_.now() + run.record.spec.reattach_timeout});
-  ledger_.Log(
-      &run, "worker",
-      fmt::format("{} has no connection to the coordinator ({}); it keeps its stage for {:g} s",
-                  ledger_.Label(stage), why,
-                  absl::ToDoubleSeconds(run.record.spec.reattach_timeout)));
+  ledger_.Log(&run, "worker",
+              "{} has no connection to the coordinator ({}); it keeps its stage for {:g} s",
+              ledger_.Label(stage), why, absl::ToDoubleSeconds(run.record.spec.reattach_timeout));
 }
 
 void Stages::DetachAll(Run& run) {
@@ -106,9 +103,8 @@ void Stages::Reattach(Run& run, StageRecord& stage) {
   troubles_.ForgetWordOf(run, stage);
   if (!was) return;
   if (!was->by_restart) {
-    ledger_.Log(&run, "worker",
-                fmt::format("{} is back after {:.1f} s", ledger_.Label(stage),
-                            absl::ToDoubleSeconds(ledger_.now() - was->since)));
+    ledger_.Log(&run, "worker", "{} is back after {:.1f} s", ledger_.Label(stage),
+                absl::ToDoubleSeconds(ledger_.now() - was->since));
     return;
   }
   const bool all = std::ranges::none_of(

@@ -36,9 +36,8 @@ void LinkTroubles::OnLink(Run& run, const StageRecord& stage, const v1::LinkEven
     if (troubled) return;
     ledger_.Count(FaultKind::kLinkSuspect);
     troubles[edge->id].stages[stage.id] = false;
-    ledger_.Log(&run, "link",
-                fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
-                            Sane(link.silence_seconds())));
+    ledger_.Log(&run, "link", "the link between {} is suspect: silent for {:.1f} s", pair,
+                Sane(link.silence_seconds()));
   } else if (link.state() == "lost") {
     LinkTrouble& trouble = troubles[edge->id];
     const bool told = std::any_of(trouble.stages.begin(), trouble.stages.end(),
@@ -47,20 +46,18 @@ void LinkTroubles::OnLink(Run& run, const StageRecord& stage, const v1::LinkEven
     trouble.lost_at = ledger_.now();
     if (told) return;
     ledger_.Count(FaultKind::kLinkLost);
-    ledger_.Log(&run, "link",
-                fmt::format("the link between {} is lost and being made again: {}", pair,
-                            Quoted(link.reason())));
+    ledger_.Log(&run, "link", "the link between {} is lost and being made again: {}", pair,
+                Quoted(link.reason()));
   } else if (link.state() == "healthy") {
     if (!troubled) return;
     known->second.stages.erase(stage.id);
     if (known->second.stages.empty()) troubles.erase(known);
-    ledger_.Log(&run, "link", fmt::format("the link between {} is healthy again", pair));
+    ledger_.Log(&run, "link", "the link between {} is healthy again", pair);
   } else if (link.state() == "forgotten") {
-    ledger_.Log(
-        &run, "link",
-        fmt::format("the {} between {} begin anew: they could not be brought back to "
-                    "the checkpoint of step {}, so the losses may differ from an unbroken run's",
-                    WhatIsRemembered(*edge), pair, run.assignment().start_step));
+    ledger_.Log(&run, "link",
+                "the {} between {} begin anew: they could not be brought back to "
+                "the checkpoint of step {}, so the losses may differ from an unbroken run's",
+                WhatIsRemembered(*edge), pair, run.assignment().start_step);
   } else if (link.state() == "healed") {
     if (known == troubles.end()) return;  // the other side has told of it
     OnHealed(run, stage, link, pair);
@@ -78,9 +75,8 @@ void LinkTroubles::OnHealed(Run& run, const StageRecord& stage, const v1::LinkEv
   trouble.away_seconds = std::max(trouble.away_seconds, Sane(link.silence_seconds()));
   trouble.frames_resent += link.frames_resent();
   if (!trouble.stages.empty()) return;
-  ledger_.Log(&run, "link",
-              fmt::format("the link between {} is healed after {:.1f} s, {} frames sent again",
-                          pair, trouble.away_seconds, trouble.frames_resent));
+  ledger_.Log(&run, "link", "the link between {} is healed after {:.1f} s, {} frames sent again",
+              pair, trouble.away_seconds, trouble.frames_resent);
   troubles.erase(known);
 }
 

@@ -71,7 +71,7 @@ void Stages::OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& f
 }
 
 void Stages::On(event::StopAsked& asked) {
-  ledger_.Do(command::ReplyStop{asked.request, Stop(asked)});
+  ledger_.Do(command::Reply<v1::StopReply>{asked.request, Stop(asked)});
 }
 
 StatusOr<v1::StopReply> Stages::Stop(const event::StopAsked& asked) {

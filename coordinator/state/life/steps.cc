@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "coordinator/state/text.h"
 #include "planner/replicas.h"
 
 namespace longhaul::coordinator {
@@ -176,11 +175,10 @@ void Steps::LogIfSkipped(const Run& run, uint64_t step, const Reports& reports) 
   }
   if (!skipped) return;
   ledger_.Count(FaultKind::kStepNonFinite);
-  ledger_.Log(
-      &run, "loss",
-      fmt::format("step {} is skipped, all stages keep their parameters: its gradient norm is not "
-                  "finite{}",
-                  step, where));
+  ledger_.Log(&run, "loss",
+              "step {} is skipped, all stages keep their parameters: its gradient norm is not "
+              "finite{}",
+              step, where);
 }
 
 void Steps::OnValidation(Run& run, const v1::ValidationReport& report) {

@@ -1,7 +1,5 @@
 #include "coordinator/state/life/tuning.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -27,8 +25,7 @@ void WaitLonger(absl::Duration& pause) {
 
 void LogCutShort(Ledger& ledger, const Run& run, const Plan& plan) {
   if (plan.prediction.cut_short.empty()) return;
-  ledger.Log(&run, "plan",
-             fmt::format("the plan may not be the best: {}", plan.prediction.cut_short));
+  ledger.Log(&run, "plan", "the plan may not be the best: {}", plan.prediction.cut_short);
 }
 
 Tuning::Tuning(Ledger& ledger, Computations& computations)
@@ -81,11 +78,10 @@ void Tuning::Consider(Run& run, std::span<const std::optional<v1::StepReport>> r
 
 void Tuning::OnFailed(const Run& run, const Status& why) {
   WaitLonger(of_[run].pause);
-  ledger_.Log(
-      &run, "plan",
-      fmt::format("depths and order stay as they are after step {}, because what is measured "
-                  "cannot be simulated: {}",
-                  run.record.step, Message(why)));
+  ledger_.Log(&run, "plan",
+              "depths and order stay as they are after step {}, because what is measured "
+              "cannot be simulated: {}",
+              run.record.step, Message(why));
 }
 
 void Tuning::Adopt(Run& run, Plan better) {
@@ -100,9 +96,8 @@ void Tuning::Adopt(Run& run, Plan better) {
   tuning.considered.reset();  // what is seen with the new depths may say more
   WaitLonger(tuning.pause);
   ledger_.Store(run);
-  ledger_.Log(&run, "plan",
-              fmt::format("depths or order change after step {}: {}", run.record.step,
-                          run.record.plan->retune_reason));
+  ledger_.Log(&run, "plan", "depths or order change after step {}: {}", run.record.step,
+              run.record.plan->retune_reason);
   if (run.record.plan->prediction.cut_short != cut_short)
     LogCutShort(ledger_, run, *run.record.plan);
   BeginChange(run);
@@ -121,8 +116,8 @@ void Tuning::AdvanceChange(Run& run) {
   SettingChange& change = of_[run].change;
   if (!change.Advance(next_retune_)) {
     ledger_.Log(&run, "plan",
-                fmt::format("from step {} on all stages have the depths and the order of the plan",
-                            change.since()));
+                "from step {} on all stages have the depths and the order of the plan",
+                change.since());
     return;
   }
   ++next_retune_;

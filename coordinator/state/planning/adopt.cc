@@ -10,10 +10,8 @@
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/life/tuning.h"
 #include "coordinator/state/planning/planning.h"
-#include "coordinator/state/text.h"
 #include "planner/codec_choice.h"
 #include "planner/replicas.h"
-#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 
@@ -41,8 +39,8 @@ bool Planning::SettleOnCheckpoint(Run& run, Draft& draft) {
     return false;
   }
   ledger_.Log(&run, "checkpoint",
-              fmt::format("{}; goes on from that of step {}: steps {} to {} are trained again",
-                          sentence, older->step(), older->step() + 1, manifest->step()));
+              "{}; goes on from that of step {}: steps {} to {} are trained again", sentence,
+              older->step(), older->step() + 1, manifest->step());
   draft.resume_step = older->step();
   run.record.step = older->step();
   ledger_.Store(run);
@@ -75,7 +73,7 @@ void Planning::Adopt(Run& run, const Draft& draft, Plan plan) {
   SettleCodecs(run, plan.assignment);
   if (std::optional<uint32_t>& slices = run.record.spec.pipeline.slices; !slices) {
     slices = plan.assignment.slices;
-    ledger_.Log(&run, "note", fmt::format("pipeline.slices: the plan chose {}", *slices));
+    ledger_.Log(&run, "note", "pipeline.slices: the plan chose {}", *slices);
   }
   const std::string explanation = plan.explanation;
   run.record.plan = std::move(plan);
@@ -90,7 +88,7 @@ void Planning::SettleGroup(Run& run, const Group& chosen) {
   GroupSpec& group = run.record.spec.group;
   if (!group.is_auto()) return;
   const auto note = [&](std::string_view key, uint32_t number) {
-    ledger_.Log(&run, "note", fmt::format("group.{}: the plan chose {}", key, number));
+    ledger_.Log(&run, "note", "group.{}: the plan chose {}", key, number);
   };
   if (group.tensor_auto) note("tensor", chosen.tensor);
   if (group.expert_auto) note("expert", chosen.expert);
@@ -104,13 +102,12 @@ void Planning::SettleReplicas(Run& run, uint32_t chosen) {
   spec = spec.WithChosenReplicas(chosen);
   const bool forms_are_lost =
       spec.replicas.gradients != before.gradients || spec.replicas.parameters != before.parameters;
-  ledger_.Log(
-      &run, "note",
-      fmt::format("pipeline.replicas: the plan chose {}, so train.microbatches are {} of each{}",
-                  chosen, spec.train.microbatches,
-                  forms_are_lost ? "; one replica sends no gradients, so pipeline.gradients and "
-                                   "pipeline.parameters say nothing any more"
-                                 : ""));
+  ledger_.Log(&run, "note",
+              "pipeline.replicas: the plan chose {}, so train.microbatches are {} of each{}",
+              chosen, spec.train.microbatches,
+              forms_are_lost ? "; one replica sends no gradients, so pipeline.gradients and "
+                               "pipeline.parameters say nothing any more"
+                             : "");
 }
 
 // Later plans keep the codecs, so that the losses of a run depend on the same ones.
@@ -122,9 +119,8 @@ void Planning::SettleCodecs(Run& run, const Assignment& assignment) {
   const bool are_kept = chosen.empty() || links.ChosenOf(0, chosen.front().size()) != nullptr;
   links.chosen = std::move(chosen);
   if (are_kept) return;
-  ledger_.Log(&run, "note",
-              fmt::format("links: the plan chose codecs{}",
-                          none_before ? "" : " anew, because boundaries are others than before"));
+  ledger_.Log(&run, "note", "links: the plan chose codecs{}",
+              none_before ? "" : " anew, because boundaries are others than before");
 }
 
 }  // namespace longhaul::coordinator

@@ -11,7 +11,6 @@
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/planning/pipeline_order.h"
 #include "coordinator/state/text.h"
-#include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
@@ -102,10 +101,9 @@ void Planning::ReuseLayerTimes(Draft& draft) {
     oldest = std::max(oldest, age);
   }
   if (names.empty()) return;
-  ledger_.Log(
-      run, "note",
-      fmt::format("these layers were timed within the last {} on {}: those times are used again",
-                  longhaul::FormatDuration(oldest), Join(names)));
+  ledger_.Log(run, "note",
+              "these layers were timed within the last {} on {}: those times are used again",
+              longhaul::FormatDuration(oldest), Join(names));
 }
 
 Draft* Planning::Find(const RunId& id) {
@@ -184,17 +182,16 @@ void Planning::NoteLayerTimes(const Run& run, const Draft& draft, const Worker& 
   for (const Draft::Candidate& candidate : draft.workers) {
     if (!candidate.times) return;
   }
-  const auto text = [](double value) { return longhaul::FormatDuration(absl::Seconds(value)); };
   const v1::LayerTimes& times = last.layers->times;
   std::string why;
-  if (times.seconds_taken() > 0) why = fmt::format(", took {}", text(times.seconds_taken()));
+  if (times.seconds_taken() > 0)
+    why = fmt::format(", took {}", FormatSeconds(times.seconds_taken()));
   if (times.seconds_waited() >= 0.1) {
-    why += fmt::format(" and waited {} for others on its GPU before", text(times.seconds_waited()));
+    why += fmt::format(" and waited {} for others on its GPU before",
+                       FormatSeconds(times.seconds_waited()));
   }
-  ledger_.Log(
-      &run, "note",
-      fmt::format("layers are timed, within {}: worker {} was the last{}",
-                  longhaul::FormatDuration(ledger_.now() - draft.began), ledger_.Label(last), why));
+  ledger_.Log(&run, "note", "layers are timed, within {}: worker {} was the last{}",
+              longhaul::FormatDuration(ledger_.now() - draft.began), ledger_.Label(last), why);
 }
 
 bool Planning::IsComplete(const Draft& draft) const {
@@ -218,8 +215,8 @@ bool Planning::Drop(Draft& draft, Worker& worker, const std::string& why) {
   }
   worker.held.reset();
   ledger_.SendAbort(worker, draft.run, draft.epoch, "the plan does without this worker");
-  ledger_.Log(ledger_.FindRun(draft.run), "note",
-              fmt::format("the plan does without {}: {}", ledger_.Label(worker), why));
+  ledger_.Log(ledger_.FindRun(draft.run), "note", "the plan does without {}: {}",
+              ledger_.Label(worker), why);
   Advance(draft.run);
   return true;
 }
@@ -312,7 +309,7 @@ void Planning::EndJob(const RunId& id, StatusOr<v1::PlanReply> reply) {
     }
     worker.held.reset();
   }
-  ledger_.Do(command::ReplyPlan{it->second.request, std::move(reply)});
+  ledger_.Do(command::Reply<v1::PlanReply>{it->second.request, std::move(reply)});
   jobs_.erase(it);
 }
 

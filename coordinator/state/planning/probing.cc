@@ -32,8 +32,7 @@ bool Probing::AreMeasured(Draft& draft) {
   const Run* run = ledger_.FindRun(draft.run);
   const std::optional<absl::Duration> taken = draft.probes.TakeDuration(ledger_.now());
   if (run != nullptr && taken) {
-    ledger_.Log(run, "note",
-                fmt::format("measuring links took {}", longhaul::FormatDuration(*taken)));
+    ledger_.Log(run, "note", "measuring links took {}", longhaul::FormatDuration(*taken));
   }
   return true;
 }
@@ -112,13 +111,12 @@ void Probing::Note(Draft& draft, const Probe& probe) {
   }
   draft.survey.Fail(probe.edge.from, probe.edge.to);
   const std::string problem = probe.Problem();
-  ledger_.Log(
-      ledger_.FindRun(draft.run), "link",
-      fmt::format("the link between worker {} and worker {} could not be measured, and the plan "
-                  "does not know its rate: {}",
-                  ledger_.Label(*ledger_.FindWorker(probe.edge.from)),
-                  ledger_.Label(*ledger_.FindWorker(probe.edge.to)),
-                  problem.empty() ? "no answer in time" : Quoted(problem)));
+  ledger_.Log(ledger_.FindRun(draft.run), "link",
+              "the link between worker {} and worker {} could not be measured, and the plan "
+              "does not know its rate: {}",
+              ledger_.Label(*ledger_.FindWorker(probe.edge.from)),
+              ledger_.Label(*ledger_.FindWorker(probe.edge.to)),
+              problem.empty() ? "no answer in time" : Quoted(problem));
 }
 
 void Probing::GiveUp(Draft& draft) {

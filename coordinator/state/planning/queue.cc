@@ -11,7 +11,6 @@
 #include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
 #include "planner/planner.h"
-#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 
@@ -35,7 +34,7 @@ Status TooManyRuns() {
 
 void Queue::On(event::Submitted& submitted) {
   if (submitted.submit.from_step() > 0 && !submitted.submit.resume()) {
-    ledger_.Do(command::ReplySubmit{
+    ledger_.Do(command::Reply<v1::SubmitReply>{
         submitted.request, absl::InvalidArgumentError("--from-step is a step to resume from; give "
                                                       "it together with --resume")});
     return;
@@ -56,7 +55,7 @@ void Queue::Submit(event::Submitted submitted, MonoTime until) {
     run = TooManyRuns();
   }
   if (!run.ok()) {
-    ledger_.Do(command::ReplySubmit{submitted.request, run.status()});
+    ledger_.Do(command::Reply<v1::SubmitReply>{submitted.request, run.status()});
     return;
   }
   pending_.push_back({submitted.request, (*run)->record.id, (*run)->record.step, std::move(notes)});
@@ -232,7 +231,7 @@ void Queue::Answer() {
       }
       reply.add_notes("planning on " + Join(names));
     }
-    ledger_.Do(command::ReplySubmit{pending.request, std::move(reply)});
+    ledger_.Do(command::Reply<v1::SubmitReply>{pending.request, std::move(reply)});
   }
 }
 
@@ -302,7 +301,7 @@ void Queue::On(event::PlanAsked& asked) {
     const Status status = workers.ok() ? Internal("'{}' is the id of a run", asked.new_id.value())
                                        : FailedPrecondition("cannot plan: the run {}",
                                                             std::string(Message(workers.status())));
-    ledger_.Do(command::ReplyPlan{asked.request, status});
+    ledger_.Do(command::Reply<v1::PlanReply>{asked.request, status});
     return;
   }
   const std::vector<v1::DataFile> files(asked.submit.data_files().begin(),

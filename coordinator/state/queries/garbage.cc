@@ -27,7 +27,7 @@ uint64_t BytesOf(const v1::CheckpointManifest& manifest) {
 }  // namespace
 
 void Garbage::On(event::RemoveAsked& asked) {
-  ledger_.Do(command::ReplyRemove{asked.request, Remove(asked.run)});
+  ledger_.Do(command::Reply<v1::RemoveRunReply>{asked.request, Remove(asked.run)});
 }
 
 StatusOr<v1::RemoveRunReply> Garbage::Remove(const std::string& id_or_name) {
@@ -67,12 +67,11 @@ StatusOr<v1::RemoveRunReply> Garbage::Remove(const std::string& id_or_name) {
     const Worker* worker = ledger_.FindWorker(WorkerId(worker_id));
     if (worker == nullptr || !worker->session) reply.add_away(name);
   }
-  ledger_.Log(nullptr, "state",
-              fmt::format("run {} is removed, with {} checkpoints{}", id.value(), dropped.size(),
-                          reply.away().empty()
-                              ? ""
-                              : fmt::format("; {} keep files of it, because they are not connected",
-                                            absl::StrJoin(reply.away(), ", "))));
+  ledger_.Log(
+      nullptr, "state", "run {} is removed, with {} checkpoints{}", id.value(), dropped.size(),
+      reply.away().empty() ? ""
+                           : fmt::format("; {} keep files of it, because they are not connected",
+                                         absl::StrJoin(reply.away(), ", ")));
   Forget(id, run.record.epoch);
   moves_.Remove(id);
   return reply;
@@ -82,11 +81,10 @@ StatusOr<v1::RemoveRunReply> Garbage::Remove(const std::string& id_or_name) {
 // worker that is still at work on it hears that nobody knows it.
 StatusOr<v1::RemoveRunReply> Garbage::RemoveUnreadable(const RunId& id) {
   std::erase_if(unreadable_, [&](const UnreadableRun& one) { return one.id == id; });
-  ledger_.Log(
-      nullptr, "state",
-      fmt::format("run {}, which could not be read, is removed; workers that are not connected may "
-                  "keep files of it",
-                  id.value()));
+  ledger_.Log(nullptr, "state",
+              "run {}, which could not be read, is removed; workers that are not connected may "
+              "keep files of it",
+              id.value());
   Forget(id, Epoch(0));
   v1::RemoveRunReply reply;
   reply.set_run_id(id.value());
@@ -151,8 +149,8 @@ void Garbage::TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* r
   if (dry_run || dropped.empty()) return;
   run.record.checkpoints = std::move(kept);
   for (const v1::CheckpointManifest& manifest : dropped) shards_.Drop(run, manifest);
-  ledger_.Log(&run, "checkpoint",
-              fmt::format("{} checkpoints that no resume needs are deleted", dropped.size()));
+  ledger_.Log(&run, "checkpoint", "{} checkpoints that no resume needs are deleted",
+              dropped.size());
   ledger_.Store(run);
 }
 
@@ -185,9 +183,8 @@ void Garbage::NameAll(command::CollectGarbage* collect) const {
 
 void Garbage::LogUnreadable() {
   for (const UnreadableRun& run : unreadable_) {
-    ledger_.Log(nullptr, "note",
-                fmt::format("run {} is set aside, its row in the store stays as it is: {}",
-                            run.id.value(), Quoted(run.problem)));
+    ledger_.Log(nullptr, "note", "run {} is set aside, its row in the store stays as it is: {}",
+                run.id.value(), Quoted(run.problem));
   }
 }
 

@@ -7,7 +7,7 @@ namespace longhaul::coordinator {
 
 void Traces::On(event::TraceAsked& asked) {
   const Status begun = Begin(asked);
-  if (!begun.ok()) ledger_.Do(command::ReplyTrace{asked.request, begun});
+  if (!begun.ok()) ledger_.Do(command::Reply<v1::TraceReply>{asked.request, begun});
 }
 
 Status Traces::Begin(const event::TraceAsked& asked) {
@@ -61,11 +61,11 @@ void Traces::OnTrace(const Worker& worker, const v1::WorkerMessage& message) {
   if (!book_.Answer(id, stage->id, message.trace())) return;
   Trace whole = book_.Take(id);
   const RequestId request = whole.request;
-  ledger_.Do(command::ReplyTrace{request, std::move(whole).Reply(*run->record.plan)});
+  ledger_.Do(command::Reply<v1::TraceReply>{request, std::move(whole).Reply(*run->record.plan)});
 }
 
 void Traces::End(uint64_t id, const Status& why) {
-  ledger_.Do(command::ReplyTrace{book_.Take(id).request, why});
+  ledger_.Do(command::Reply<v1::TraceReply>{book_.Take(id).request, why});
 }
 
 void Traces::CheckTimers() {

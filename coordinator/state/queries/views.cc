@@ -1,9 +1,6 @@
 #include "coordinator/state/queries/views.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <utility>
 
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/ledger/ledger.h"

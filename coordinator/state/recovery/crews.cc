@@ -1,7 +1,5 @@
 #include "coordinator/state/recovery/crews.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -11,7 +11,6 @@
 #include "coordinator/state/text.h"
 #include "planner/codec_choice.h"
 #include "planner/replicas.h"
-#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -45,7 +45,7 @@ bool Replicas::AreWarm(const Run& run, const Crew& crew) const {
 }
 
 void Replicas::On(event::ReplicasAsked& asked) {
-  ledger_.Do(command::ReplyReplicas{asked.request, Set(asked)});
+  ledger_.Do(command::Reply<v1::ReplicasReply>{asked.request, Set(asked)});
 }
 
 StatusOr<v1::ReplicasReply> Replicas::Set(const event::ReplicasAsked& asked) {

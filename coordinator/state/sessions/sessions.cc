@@ -85,10 +85,9 @@ void Sessions::On(event::WorkerJoined& joined) {
   ForgetOldWorkers();
   SendWelcome(worker);
   ledger_.ListChanged();
-  ledger_.Log(nullptr, "worker",
-              fmt::format("worker {} {}{}", ledger_.Label(worker),
-                          replaces ? "opened a new session" : "joined",
-                          hello.host().empty() ? "" : " from " + hello.host()));
+  ledger_.Log(nullptr, "worker", "worker {} {}{}", ledger_.Label(worker),
+              replaces ? "opened a new session" : "joined",
+              hello.host().empty() ? "" : " from " + hello.host());
   NoteClock(worker, is_new);
   Attach(worker);
   links_.Come(worker);
@@ -140,13 +139,12 @@ void Sessions::NoteClock(Worker& worker, bool is_new) {
                                                    : absl::Milliseconds(worker.hello.unix_ms()) -
                                                          absl::Milliseconds(ledger_.unix_ms());
   if (!is_new || absl::AbsDuration(worker.clock_ahead) < kClockTolerance) return;
-  ledger_.Log(
-      nullptr, "worker",
-      fmt::format("the clock of worker {} is {} {} the coordinator's; training does not depend on "
-                  "it, but the times of its log lines are wrong by that; set the clocks (NTP)",
-                  ledger_.Label(worker),
-                  longhaul::FormatDuration(absl::AbsDuration(worker.clock_ahead)),
-                  worker.clock_ahead > absl::ZeroDuration() ? "ahead of" : "behind"));
+  ledger_.Log(nullptr, "worker",
+              "the clock of worker {} is {} {} the coordinator's; training does not depend on "
+              "it, but the times of its log lines are wrong by that; set the clocks (NTP)",
+              ledger_.Label(worker),
+              longhaul::FormatDuration(absl::AbsDuration(worker.clock_ahead)),
+              worker.clock_ahead > absl::ZeroDuration() ? "ahead of" : "behind");
 }
 
 // A process that comes back after a newer one of its identity is a twin, because a worker that was
@@ -214,7 +212,7 @@ void Sessions::On(event::WorkerLeft& left) {
 
 void Sessions::Lose(Worker& worker, const std::string& why, bool for_good) {
   ledger_.Count(FaultKind::kSessionLost);
-  ledger_.Log(nullptr, "worker", fmt::format("worker {} left: {}", ledger_.Label(worker), why));
+  ledger_.Log(nullptr, "worker", "worker {} left: {}", ledger_.Label(worker), why);
   ledger_.ListChanged();
   const std::string label = ledger_.Label(worker);
   ledger_.Disconnect(worker);

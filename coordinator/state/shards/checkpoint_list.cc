@@ -17,13 +17,13 @@ CheckpointList::CheckpointList(Ledger& ledger, Shards& shards) : ledger_(ledger)
 void CheckpointList::On(event::CheckpointsAsked& asked) {
   const StatusOr<Run*> run = ledger_.RunCalled(asked.run);
   if (!run.ok()) {
-    ledger_.Do(command::ReplyCheckpoints{asked.request, run.status()});
+    ledger_.Do(command::Reply<v1::CheckpointsReply>{asked.request, run.status()});
     return;
   }
   const Run* const found = *run;
   if (shards_.book().IsVerifying(asked.request)) return;  // the same request again
   if (!asked.verify && !asked.gather_step) {
-    ledger_.Do(command::ReplyCheckpoints{asked.request, Render(*found, nullptr)});
+    ledger_.Do(command::Reply<v1::CheckpointsReply>{asked.request, Render(*found, nullptr)});
     return;
   }
   if (asked.gather_step) {
@@ -43,7 +43,7 @@ void CheckpointList::Gather(const Run& run, RequestId request, uint64_t step) {
       step > 0 ? FindCheckpoint(run.record, step) : NewestWhole(run.record);
   if (manifest == nullptr) {
     const std::string_view id = run.record.id.value();
-    ledger_.Do(command::ReplyCheckpoints{
+    ledger_.Do(command::Reply<v1::CheckpointsReply>{
         request,
         absl::NotFoundError(
             step > 0 ? fmt::format("run {} has no checkpoint of step {}; `longhaul checkpoints {}` "
@@ -65,7 +65,7 @@ void CheckpointList::Gather(const Run& run, RequestId request, uint64_t step) {
 
 void CheckpointList::AnswerVerified(const Run& run, RequestId request) {
   if (const auto verified = shards_.book().TakeVerified(request)) {
-    ledger_.Do(command::ReplyCheckpoints{request, Render(run, &*verified)});
+    ledger_.Do(command::Reply<v1::CheckpointsReply>{request, Render(run, &*verified)});
   }
 }
 

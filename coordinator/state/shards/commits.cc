@@ -103,8 +103,7 @@ void Commits::Commit(Run& run, uint64_t step, const Reports& reports) {
   const bool interim = manifest.interim();
   record.checkpoints.push_back(std::move(manifest));
   ledger_.Store(run);
-  if (!interim)
-    ledger_.Log(&run, "checkpoint", fmt::format("checkpoint of step {} is committed", step));
+  if (!interim) ledger_.Log(&run, "checkpoint", "checkpoint of step {} is committed", step);
   for (const StageRecord& stage : run.stages) health_.DidWell(stage.worker);
   copies_.DropOutdated(run);
   if (!interim) copies_.KeepAtCoordinator(run, record.checkpoints.back());
@@ -131,9 +130,8 @@ bool Commits::Skip(Run& run, const StageRecord& stage, const v1::ShardReport& re
   if (of.skipped.size() > kMaxSkipped) of.skipped.erase(of.skipped.begin());
   of.partial.erase(step);
   ledger_.Count(FaultKind::kCheckpointSkipped);
-  ledger_.Log(&run, "checkpoint",
-              fmt::format("the checkpoint of step {} is skipped, training goes on: {}: {}", step,
-                          ledger_.Label(stage), Quoted(report.problem())));
+  ledger_.Log(&run, "checkpoint", "the checkpoint of step {} is skipped, training goes on: {}: {}",
+              step, ledger_.Label(stage), Quoted(report.problem()));
   for (const StageRecord& one : run.stages) {
     const Worker* worker = ledger_.LiveWorkerOf(one.worker, one.incarnation);
     if (worker != nullptr) ledger_.Send(*worker, drop);

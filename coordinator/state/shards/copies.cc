@@ -1,7 +1,5 @@
 #include "coordinator/state/shards/copies.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -132,13 +130,12 @@ void Copies::AfterCopy(Run& run, const ShardCheck& check, const std::string& fai
     }
   }
   if (holders.empty()) {
-    ledger_.Log(&run, "checkpoint",
-                fmt::format("the coordinator has a copy of the checkpoint of step {}", check.step));
+    ledger_.Log(&run, "checkpoint", "the coordinator has a copy of the checkpoint of step {}",
+                check.step);
   } else if (const std::string who = Join({holders.begin(), holders.end()});
              !manifest->interim() || of.fail || who != of.with) {
-    ledger_.Log(&run, "checkpoint",
-                fmt::format("copies of every stage at step {} are with {}{}", check.step, who,
-                            manifest->interim() ? "; of later ones nothing is said" : ""));
+    ledger_.Log(&run, "checkpoint", "copies of every stage at step {} are with {}{}", check.step,
+                who, manifest->interim() ? "; of later ones nothing is said" : "");
     of.with = who;
   }
   of.fail = false;

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
-#include "base/units.h"
 #include "coordinator/state/ledger/manifests.h"
-#include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
@@ -187,8 +184,8 @@ void Shards::On(event::CopiesChecked& checked) {
     }
     RemoveHolder("", file);
     ledger_.Log(&run, "checkpoint",
-                fmt::format("the coordinator's copy of {} of the checkpoint of step {} is lost: {}",
-                            file->name(), check.step, checked.problems[i]));
+                "the coordinator's copy of {} of the checkpoint of step {} is lost: {}",
+                file->name(), check.step, checked.problems[i]);
   }
   ledger_.Store(run);
   End(check, failure);
@@ -250,8 +247,8 @@ void Shards::DropAfter(Run& run, uint64_t step) {
   std::vector<v1::CheckpointManifest>& checkpoints = run.record.checkpoints;
   while (!checkpoints.empty() && checkpoints.back().step() > step) {
     ledger_.Log(&run, "checkpoint",
-                fmt::format("the checkpoint of step {} is given up: the run goes on from step {}",
-                            checkpoints.back().step(), step));
+                "the checkpoint of step {} is given up: the run goes on from step {}",
+                checkpoints.back().step(), step);
     const v1::CheckpointManifest dropped = std::move(checkpoints.back());
     checkpoints.pop_back();
     Drop(run, dropped);

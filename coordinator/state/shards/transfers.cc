@@ -44,8 +44,8 @@ void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMo
     }
   }
   ledger_.Log(&run, "checkpoint",
-              fmt::format("{} shards of the checkpoint of step {} ({}) move to other workers",
-                          moves.size(), step, FormatBytes(static_cast<double>(bytes))));
+              "{} shards of the checkpoint of step {} ({}) move to other workers", moves.size(),
+              step, FormatBytes(bytes));
   for (auto& [ends, files] : direct) {
     StartTransfer(run, step, ShardCheck::Purpose::kResume, ends.first, ends.second,
                   std::move(files));

@@ -30,11 +30,10 @@ void Health::NoteFault(const Run* run, const WorkerId& id, const Incarnation& in
                                : fmt::format("was lost {} times in {}", verdict->losses,
                                              longhaul::FormatDuration(verdict->within));
   const absl::Time until = absl::FromUnixMillis(ledger_.unix_ms()) + verdict->pause;
-  ledger_.Log(run, "worker",
-              fmt::format("worker {} {}; it is left out of runs for {}, until {}",
-                          worker == nullptr ? id.value() : ledger_.Label(*worker), what,
-                          longhaul::FormatDuration(verdict->pause),
-                          absl::FormatTime("%H:%M:%S UTC", until, absl::UTCTimeZone())));
+  ledger_.Log(run, "worker", "worker {} {}; it is left out of runs for {}, until {}",
+              worker == nullptr ? id.value() : ledger_.Label(*worker), what,
+              longhaul::FormatDuration(verdict->pause),
+              absl::FormatTime("%H:%M:%S UTC", until, absl::UTCTimeZone()));
 }
 
 void Health::OnRestart(Worker& worker, const v1::WorkerMessage& message) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/hash.h"
 #include "coordinator/state/workers/worker_links.h"

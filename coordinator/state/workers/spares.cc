@@ -42,8 +42,7 @@ void Spares::Advance() {
       worker->held = run->record.id;
       ++have;
       ledger_.Changed(*run);
-      ledger_.Log(run, "worker",
-                  fmt::format("worker {} is a spare of this run", ledger_.Label(*worker)));
+      ledger_.Log(run, "worker", "worker {} is a spare of this run", ledger_.Label(*worker));
     }
     AskForTimes(*run);
   }

@@ -61,7 +61,7 @@ class Checkers {
   void CheckWorkerCommand(const command::ToWorker& to);
   void CheckWelcome(const std::string& incarnation);
   void CheckAbort(const v1::WorkerCommand& command, const std::string& incarnation);
-  void CheckReply(const command::ReplyStop& stop);
+  void CheckReply(const command::Reply<v1::StopReply>& stop);
   void Answered(RequestId request);
   bool IsResumeAsked(const std::string& name) const;
 

@@ -93,7 +93,7 @@ void Cluster::Submit(const RunSpec& spec, bool resume) {
   Ask([spec, id, resume](RequestId request) { return SubmitOf(spec, id, request.value(), resume); },
       [this](const Command* reply) {
         if (reply == nullptr) return;
-        const auto& submit = std::get<command::ReplySubmit>(*reply);
+        const auto& submit = std::get<command::Reply<v1::SubmitReply>>(*reply);
         if (submit.reply.ok()) checkers.ToldAccepted(*submit.reply);
       });
 }

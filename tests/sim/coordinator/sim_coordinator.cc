@@ -223,17 +223,18 @@ void SimCoordinator::Execute(const Command& command) {
            });
   } else if (const auto* drop = std::get_if<command::DropCopies>(&command)) {
     for (const std::string& sha256 : drop->sha256) world_->copies.erase(sha256);
-  } else if (const auto* checkpoints = std::get_if<command::ReplyCheckpoints>(&command)) {
+  } else if (const auto* checkpoints =
+                 std::get_if<command::Reply<v1::CheckpointsReply>>(&command)) {
     Answer(checkpoints->request, command);
-  } else if (const auto* trace = std::get_if<command::ReplyTrace>(&command)) {
+  } else if (const auto* trace = std::get_if<command::Reply<v1::TraceReply>>(&command)) {
     Answer(trace->request, command);
-  } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
+  } else if (const auto* submit = std::get_if<command::Reply<v1::SubmitReply>>(&command)) {
     Answer(submit->request, command);
-  } else if (const auto* planned = std::get_if<command::ReplyPlan>(&command)) {
+  } else if (const auto* planned = std::get_if<command::Reply<v1::PlanReply>>(&command)) {
     Answer(planned->request, command);
-  } else if (const auto* stop = std::get_if<command::ReplyStop>(&command)) {
+  } else if (const auto* stop = std::get_if<command::Reply<v1::StopReply>>(&command)) {
     Answer(stop->request, command);
-  } else if (const auto* replicas = std::get_if<command::ReplyReplicas>(&command)) {
+  } else if (const auto* replicas = std::get_if<command::Reply<v1::ReplicasReply>>(&command)) {
     Answer(replicas->request, command);
   } else if (const auto* garbage = std::get_if<command::CollectGarbage>(&command)) {
     Answer(garbage->request, command);

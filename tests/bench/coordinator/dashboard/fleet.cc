@@ -256,14 +256,14 @@ Status Fleet::Remove() {
   const std::string run =
       shell_->Read([&](const coordinator::Views& views) { return views.Runs(); }).front().run_id();
   const auto stopped = std::make_shared<std::promise<Status>>();
-  shell_->StopRun(run, /*now=*/true, [stopped](const StatusOr<v1::StopReply>& reply) {
-    stopped->set_value(reply.status());
-  });
+  shell_->Ask(
+      coordinator::event::StopAsked{.run = run, .now = true},
+      [stopped](const StatusOr<v1::StopReply>& reply) { stopped->set_value(reply.status()); });
   LH_RETURN_IF_ERROR(stopped->get_future().get());
   const auto removed = std::make_shared<std::promise<Status>>();
-  shell_->RemoveRun(run, [removed](const StatusOr<v1::RemoveRunReply>& reply) {
-    removed->set_value(reply.status());
-  });
+  shell_->Ask(
+      coordinator::event::RemoveAsked{.run = run},
+      [removed](const StatusOr<v1::RemoveRunReply>& reply) { removed->set_value(reply.status()); });
   return removed->get_future().get();
 }
 

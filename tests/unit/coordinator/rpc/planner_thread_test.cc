@@ -366,7 +366,7 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileWorkersArePlaced) {
 
 TEST_F(PlanningShell, AStoppedRunStopsItsPlan) {
   Submit();
-  shell_->StopRun("deep", true, [](const StatusOr<v1::StopReply>&) {});
+  shell_->Ask(event::StopAsked{.run = "deep", .now = true}, [](const StatusOr<v1::StopReply>&) {});
   ASSERT_TRUE(Becomes("stopped"));
   const Deadline deadline = Deadline::After(kGatePatience / 2);
   while (!was_stopped_ && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));

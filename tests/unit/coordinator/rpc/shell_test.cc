@@ -330,7 +330,7 @@ TEST_F(ShellTest, TooManyWaitingCallsAreRefused) {
   std::vector<std::unique_ptr<Answer<v1::StopReply>>> answers;
   for (size_t i = 0; i < Shell::kMaxPendingCalls + 2; ++i) {
     answers.push_back(std::make_unique<Answer<v1::StopReply>>());
-    shell_->StopRun("nobody", false, answers.back()->Callback());
+    shell_->Ask(event::StopAsked{.run = "nobody"}, answers.back()->Callback());
   }
   for (size_t i = Shell::kMaxPendingCalls; i < answers.size(); ++i) {
     EXPECT_EQ(answers[i]->Wait().status().code(), absl::StatusCode::kResourceExhausted);

@@ -305,7 +305,7 @@ TEST_P(EveryEventTest, HoldsTheInvariants) {
     c.TickAll({events[i]});
     const auto after = c.views().RunOf("tiny-1");
     const auto* submitted = std::get_if<event::Submitted>(&events[i]);
-    const auto* removal = c.LastReply<command::ReplyRemove>();
+    const auto* removal = c.LastReply<command::Reply<v1::RemoveRunReply>>();
     const bool removed = removal != nullptr && removal->reply.ok();
     EXPECT_TRUE(!removed || before->ended_unix_ms() != 0) << "it had not ended";
     if (before.ok() && before->ended_unix_ms() != 0 && submitted == nullptr && !removed) {
@@ -313,10 +313,10 @@ TEST_P(EveryEventTest, HoldsTheInvariants) {
     }
     // Every request is answered, at once or when the draft is done.
     if (submitted != nullptr) {
-      EXPECT_NE(c.LastReply<command::ReplySubmit>(), nullptr);
+      EXPECT_NE(c.LastReply<command::Reply<v1::SubmitReply>>(), nullptr);
     }
     if (std::holds_alternative<event::StopAsked>(events[i])) {
-      EXPECT_NE(c.LastReply<command::ReplyStop>(), nullptr);
+      EXPECT_NE(c.LastReply<command::Reply<v1::StopReply>>(), nullptr);
     }
     // The clock goes on: every wait ends.
     for (int wakes = 0; c.last.wake_at && wakes < 400; ++wakes) {

@@ -134,7 +134,8 @@ TEST(Restart, APromisedStopIsRepeated) {
   before.Tick();
   before.Join(Busy("b", 1));
   before.Tick(event::StopAsked{RequestId(2), "tiny-1", false});  // a does not hear of it
-  EXPECT_THAT(before.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("ends after"));
+  EXPECT_THAT(before.LastReply<command::Reply<v1::StopReply>>()->reply->message(),
+              HasSubstr("ends after"));
   Coordinator c(before.Stored());
   c.Tick();
   c.Join(Busy("b", 1));

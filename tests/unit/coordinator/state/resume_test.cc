@@ -34,7 +34,7 @@ class Resume : public ::testing::Test {
   }
   Status Submit(const RunSpec& spec) {
     c.Tick(SubmitOf(spec, "unused", 7, true));
-    return c.LastReply<command::ReplySubmit>()->reply.status();
+    return c.LastReply<command::Reply<v1::SubmitReply>>()->reply.status();
   }
   Coordinator c;
 };
@@ -46,7 +46,7 @@ TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
   spec.checkpoint.every = 5;
   spec.links.codecs.forward = "bf16";
   ASSERT_TRUE(Submit(spec).ok());
-  const v1::SubmitReply reply = *c.LastReply<command::ReplySubmit>()->reply;
+  const v1::SubmitReply reply = *c.LastReply<command::Reply<v1::SubmitReply>>()->reply;
   EXPECT_EQ(reply.run_id(), "tiny-1");
   EXPECT_EQ(reply.resume_step(), 2u);
   EXPECT_EQ(reply.notes(0), "goes on from the checkpoint of step 2");
@@ -70,7 +70,7 @@ TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
 TEST_F(Resume, FromScratchWithoutACheckpoint) {
   FailAtStep3(false);
   ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
-  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->notes(0),
+  EXPECT_EQ(c.LastReply<command::Reply<v1::SubmitReply>>()->reply->notes(0),
             "no checkpoint was committed: starts from scratch");
   c.ToRunning(kAb, "tiny-1");
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
@@ -117,7 +117,7 @@ TEST_F(Resume, ADoneRunGoesOnForMoreSteps) {
   RunSpec spec = SmallSpec("tiny", 2);
   spec.train.steps = 9;
   ASSERT_TRUE(Submit(spec).ok());
-  const v1::SubmitReply reply = *c.LastReply<command::ReplySubmit>()->reply;
+  const v1::SubmitReply reply = *c.LastReply<command::Reply<v1::SubmitReply>>()->reply;
   EXPECT_EQ(reply.run_id(), "tiny-1");
   EXPECT_EQ(reply.resume_step(), 4u);
   EXPECT_EQ(reply.notes(1),
@@ -157,7 +157,7 @@ TEST_F(Resume, AnUnfinishedRunComesBeforeOneThatIsDone) {
   RunSpec spec = SmallSpec("tiny", 2);
   spec.train.steps = 9;
   ASSERT_TRUE(Submit(spec).ok());
-  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->run_id(), "tiny-1");
+  EXPECT_EQ(c.LastReply<command::Reply<v1::SubmitReply>>()->reply->run_id(), "tiny-1");
 }
 
 TEST_F(Resume, RefusesAFileThatEndsBeforeTheCheckpoint) {
@@ -272,7 +272,7 @@ TEST(ResumeOfRanks, KeepsTheNumberThatTheFirstPlanChose) {
   c.Error("a", "tiny-1", "boom");
   c.Forget();
   c.Tick(SubmitOf(spec, "unused", 7, true));
-  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok());
   EXPECT_EQ(c.records.at("tiny-1").spec.group, spec.group.Settled(2, 1));
 }
 
@@ -295,7 +295,7 @@ TEST(ResumeOfSlices, KeepsTheNumberThatTheFirstPlanChose) {
   c.Error("a", "tiny-1", "boom");
   c.Forget();
   c.Tick(SubmitOf(spec, "unused", 7, true));
-  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok());
   EXPECT_EQ(c.records.at("tiny-1").spec.pipeline.slices, chosen);
 }
 
@@ -321,7 +321,7 @@ TEST(ResumeOfRanks, KeepsThePartsOfExpertsUnlessTheFileHasOtherRanks) {
   c.Error("a", "tiny-1", "boom");
   c.Forget();
   c.Tick(SubmitOf(spec, "unused", 7, true));
-  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok());
   EXPECT_EQ(c.records.at("tiny-1").spec.group, (GroupSpec{.tensor = 2}));
   c.ToRunning(kAb, "tiny-1");
 

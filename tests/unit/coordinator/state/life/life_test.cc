@@ -35,7 +35,7 @@ class Life : public ::testing::Test {
 
 TEST_F(Life, HappyPath) {
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
-  const auto* reply = c.LastReply<command::ReplySubmit>();
+  const auto* reply = c.LastReply<command::Reply<v1::SubmitReply>>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok());
   EXPECT_EQ(reply->reply->run_id(), "tiny-1");
@@ -120,7 +120,8 @@ TEST_F(Life, StopFinishesTheStep) {
   c.Tick(event::StopAsked{RequestId(2), "tiny", false});
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStop), 1);
   EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStop), 0);
-  EXPECT_THAT(c.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("step under way (3)"));
+  EXPECT_THAT(c.LastReply<command::Reply<v1::StopReply>>()->reply->message(),
+              HasSubstr("step under way (3)"));
   EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
   EXPECT_EQ(c.records["tiny-1"].state, RunState::kFinishing);  // it was promised
   c.Steps(kAb, "tiny-1", 3);
@@ -146,7 +147,8 @@ TEST_F(Life, StopNowAborts) {
       "stopped at once by request after step 2; longhaul submit run.yaml --resume goes on from "
       "step 2");
   c.Tick(event::StopAsked{RequestId(3), "tiny-1", true});
-  EXPECT_THAT(c.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("ended already"));
+  EXPECT_THAT(c.LastReply<command::Reply<v1::StopReply>>()->reply->message(),
+              HasSubstr("ended already"));
 }
 
 TEST_F(Life, StopBeforeItRunsEndsAtOnce) {
@@ -154,7 +156,8 @@ TEST_F(Life, StopBeforeItRunsEndsAtOnce) {
   EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
   c.Tick(event::StopAsked{RequestId(3), "nobody", false});
-  EXPECT_EQ(c.LastReply<command::ReplyStop>()->reply.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::StopReply>>()->reply.status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(Life, ADeadWorkerFailsTheRun) {

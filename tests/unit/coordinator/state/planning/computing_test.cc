@@ -150,17 +150,17 @@ TEST_F(Computing, ARequestToPlanIsAnsweredWhenItIsComputed) {
   c.Tick(event::PlanAsked{RequestId(50), SmallSpec("tiny", 1), {}, RunId("plan-1"), "a secret"});
   c.Data("plan-1");
   c.Times("a", "plan-1", 1);
-  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
   c.Computed();
-  ASSERT_NE(c.LastReply<command::ReplyPlan>(), nullptr);
-  EXPECT_TRUE(c.LastReply<command::ReplyPlan>()->reply.ok());
+  ASSERT_NE(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
+  EXPECT_TRUE(c.LastReply<command::Reply<v1::PlanReply>>()->reply.ok());
   // And one whose worker goes is refused, and computed for nobody.
   c.Tick(event::PlanAsked{RequestId(51), SmallSpec("tiny", 1), {}, RunId("plan-2"), "a secret"});
   c.Data("plan-2");
   c.Times("a", "plan-2", 1);
   const ComputationId asked = Asked()->id;
   c.Tick(event::WorkerLeft{c.sessions["a"], "closed"});
-  EXPECT_FALSE(c.LastReply<command::ReplyPlan>()->reply.ok());
+  EXPECT_FALSE(c.LastReply<command::Reply<v1::PlanReply>>()->reply.ok());
   EXPECT_EQ(Cancelled(), asked);
 }
 

@@ -278,9 +278,9 @@ TEST_F(Probes, AreMadeForAPlanToo) {
   c.Data("plan-1");
   for (const char* worker : {"a", "b"}) c.Times(worker, "plan-1", 1);
   c.Probed("a", Rate(5e6));
-  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
   c.Probed("b", Rate(5e6));
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_EQ(reply->reply->plan().assignment().edges(0).forward().bits_per_second(), 5e6);
@@ -296,7 +296,7 @@ TEST_F(Probes, NothingIsMeasuredWhereAllIsAssumed) {
   c.Data("plan-1");
   for (const char* worker : {"a", "b"}) c.Times(worker, "plan-1", 1);
   EXPECT_EQ(Count("a"), 0);
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_DOUBLE_EQ(reply->reply->plan().assignment().edges(0).forward().latency_seconds(), 0.025);

@@ -19,7 +19,7 @@ TEST(Queue, SaysWhatItWaitsFor) {
   c.Tick(SubmitOf(SmallSpec("tiny", 4), "tiny-1"));
   EXPECT_EQ(c.StateOf("tiny-1"), "queued");
   EXPECT_EQ(c.ReasonOf("tiny-1"), "needs 4 workers, 3 connected: a, b, c");
-  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->notes(0), c.ReasonOf("tiny-1"));
+  EXPECT_EQ(c.LastReply<command::Reply<v1::SubmitReply>>()->reply->notes(0), c.ReasonOf("tiny-1"));
   c.Tick(event::WorkerLeft{c.sessions["c"], "closed"});
   EXPECT_EQ(c.ReasonOf("tiny-1"), "needs 4 workers, 2 connected: a, b");
   c.Join("c");
@@ -80,7 +80,7 @@ TEST(Queue, AGroupThatNobodyHasDevicesForIsRefused) {
   RunSpec spec = SmallSpec("tiny", 2);
   spec.group.tensor = 2;
   c.Tick(SubmitOf(spec, "tiny-1"));
-  const Status refused = c.LastReply<command::ReplySubmit>()->reply.status();
+  const Status refused = c.LastReply<command::Reply<v1::SubmitReply>>()->reply.status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(Message(refused)), HasSubstr("worker a offers 1 on its CPU"));
 }
@@ -156,11 +156,11 @@ TEST(Queue, HasAnEnd) {
   int queued = 0;
   while (queued < 10'000) {
     c.Tick(SubmitOf(SmallSpec("tiny", 4), fmt::format("tiny-{}", queued)));
-    if (!c.LastReply<command::ReplySubmit>()->reply.ok()) break;
+    if (!c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok()) break;
     ++queued;
   }
   EXPECT_EQ(queued, 500);
-  const Status status = c.LastReply<command::ReplySubmit>()->reply.status();
+  const Status status = c.LastReply<command::Reply<v1::SubmitReply>>()->reply.status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(Message(status)), HasSubstr("500 runs wait for workers already"));
 }
@@ -173,9 +173,9 @@ TEST(PlanRequest, IsAnsweredAndForgotten) {
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kMeasure), 1);
   c.Data("plan-1");
   c.Times("a", "plan-1", 1);
-  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
   c.Times("b", "plan-1", 1);
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_EQ(reply->reply->plan().assignment().cells_size(), 2);
@@ -195,7 +195,7 @@ TEST(PlanRequest, IsForTheNetworkThatTheUserAssumes) {
   c.Data("plan-1");
   c.Times("a", "plan-1", 1);
   c.Times("b", "plan-1", 1);
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   const v1::Plan& plan = reply->reply->plan();
@@ -209,7 +209,7 @@ TEST(PlanRequest, IsRefusedWithoutEnoughWorkers) {
   Coordinator c;
   c.Join("a");
   c.Tick(PlanOf(SmallSpec("tiny", 2), "plan-1"));
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   EXPECT_EQ(Message(reply->reply.status()), "cannot plan: the run needs 2 workers, 1 connected: a");
 }
@@ -231,7 +231,7 @@ TEST(PlanRequest, FailsWithItsWorker) {
   c.Join("b");
   c.Tick(PlanOf(SmallSpec("tiny", 2), "plan-1"));
   c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   EXPECT_THAT(std::string(Message(reply->reply.status())), HasSubstr("worker b was lost"));
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);

@@ -169,7 +169,7 @@ TEST(Garbage, ARunThatCannotBeReadKeepsAllBlobsUntilItIsRemoved) {
   EXPECT_THAT(why(), HasSubstr("cannot be read (x)"));
   EXPECT_THAT(why(), HasSubstr("longhaul rm x"));
   const TickResult removed = state.Tick({event::RemoveAsked{RequestId(6), "x"}}, now, 1000);
-  const auto& reply = std::get<command::ReplyRemove>(removed.commands.at(0)).reply;
+  const auto& reply = std::get<command::Reply<v1::RemoveRunReply>>(removed.commands.at(0)).reply;
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->run_id(), "x");
   EXPECT_TRUE(std::ranges::any_of(removed.writes, [](const Write& write) {
@@ -187,7 +187,7 @@ TEST(Removal, OfARunThatHasEndedLeavesNothing) {
   c.Join("a");
   c.Forget();
   c.Tick(event::RemoveAsked{RequestId(5), "r"});
-  const auto* reply = c.LastReply<command::ReplyRemove>();
+  const auto* reply = c.LastReply<command::Reply<v1::RemoveRunReply>>();
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_TRUE(reply->reply->away().empty());
   EXPECT_FALSE(c.views().RunOf("r").ok());
@@ -205,7 +205,7 @@ TEST(Removal, OfARunThatHasEndedLeavesNothing) {
 TEST(Removal, NamesWorkersThatAreAway) {
   Coordinator c({EndedRecord("r", RunState::kDone, {ManifestOf("r", 4, false, false)})});
   c.Tick(event::RemoveAsked{RequestId(5), "r"});
-  EXPECT_THAT(c.LastReply<command::ReplyRemove>()->reply->away(), ElementsAre("a"));
+  EXPECT_THAT(c.LastReply<command::Reply<v1::RemoveRunReply>>()->reply->away(), ElementsAre("a"));
 }
 
 // Two runs that are alike to the bit.
@@ -223,14 +223,15 @@ TEST(Removal, OfWhatGoesOnIsRefused) {
   Coordinator c;
   for (const std::string& worker : kAb) c.Join(worker);
   c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"), event::RemoveAsked{RequestId(4), "tiny-1"});
-  EXPECT_FALSE(c.LastReply<command::ReplyRemove>()->reply.ok());
+  EXPECT_FALSE(c.LastReply<command::Reply<v1::RemoveRunReply>>()->reply.ok());
   c.ToRunning(kAb, "tiny-1");
   c.Tick(event::RemoveAsked{RequestId(5), "tiny"});
-  EXPECT_THAT(std::string(c.LastReply<command::ReplyRemove>()->reply.status().message()),
-              HasSubstr("longhaul stop tiny-1"));
+  EXPECT_THAT(
+      std::string(c.LastReply<command::Reply<v1::RemoveRunReply>>()->reply.status().message()),
+      HasSubstr("longhaul stop tiny-1"));
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
   c.Tick(event::RemoveAsked{RequestId(6), "nobody"});
-  EXPECT_EQ(c.LastReply<command::ReplyRemove>()->reply.status().code(),
+  EXPECT_EQ(c.LastReply<command::Reply<v1::RemoveRunReply>>()->reply.status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -243,7 +244,7 @@ TEST(Removal, StragglersAreDropped) {
   const v1::WorkerMessage about = c.About("tiny-1");
   c.Tick(event::StopAsked{RequestId(5), "tiny-1", true});
   c.Tick(event::RemoveAsked{RequestId(6), "tiny-1"});
-  ASSERT_TRUE(c.LastReply<command::ReplyRemove>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::RemoveRunReply>>()->reply.ok());
   v1::WorkerMessage step = about, shard = about, log = about, error = about;
   *step.mutable_step() = c.Report(1, 0, 2);
   *shard.mutable_shard() = ShardOf(2, 0);

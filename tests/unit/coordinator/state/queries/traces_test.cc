@@ -43,7 +43,9 @@ class Traces : public ::testing::Test {
     about.MergeFrom(message);
     c.Tick(c.Said(worker, std::move(about)));
   }
-  const command::ReplyTrace* Reply() const { return c.LastReply<command::ReplyTrace>(); }
+  const command::Reply<v1::TraceReply>* Reply() const {
+    return c.LastReply<command::Reply<v1::TraceReply>>();
+  }
   std::string Refusal() const {
     return Reply() == nullptr ? "no reply" : std::string(Message(Reply()->reply.status()));
   }

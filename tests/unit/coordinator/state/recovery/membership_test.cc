@@ -108,7 +108,7 @@ class Membership : public ::testing::Test {
   }
   std::string Ask(uint32_t replicas) {
     c.Tick(event::ReplicasAsked{RequestId(77), kRun, replicas});
-    const auto& reply = c.LastReply<command::ReplyReplicas>()->reply;
+    const auto& reply = c.LastReply<command::Reply<v1::ReplicasReply>>()->reply;
     return reply.ok() ? reply->message() : std::string(Message(reply.status()));
   }
 
@@ -329,7 +329,8 @@ TEST_F(Membership, AStopComesBeforeAChange) {
   Ask(1);
   ASSERT_EQ(c.StateOf(kRun), "finishing");
   c.Tick(event::StopAsked{RequestId(9), kRun, false});
-  EXPECT_THAT(c.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("ends after"));
+  EXPECT_THAT(c.LastReply<command::Reply<v1::StopReply>>()->reply->message(),
+              HasSubstr("ends after"));
   StopAll(4);
   EXPECT_EQ(c.StateOf(kRun), "stopped");
 }

@@ -44,14 +44,14 @@ class Checkpoints : public ::testing::Test {
     event::Submitted submitted = SubmitOf(spec, "unused", 7, true);
     submitted.submit.set_from_step(from_step);
     c.Tick(submitted);
-    return c.LastReply<command::ReplySubmit>()->reply.status();
+    return c.LastReply<command::Reply<v1::SubmitReply>>()->reply.status();
   }
   v1::CheckpointsReply List(bool verify) {
     c.Tick(event::CheckpointsAsked{RequestId(8), "tiny-1", verify});
     return LastList();
   }
   v1::CheckpointsReply LastList() const {
-    const auto* reply = c.LastReply<command::ReplyCheckpoints>();
+    const auto* reply = c.LastReply<command::Reply<v1::CheckpointsReply>>();
     return reply == nullptr ? v1::CheckpointsReply() : *reply->reply;
   }
   std::vector<uint64_t> StepsKept() const {
@@ -171,7 +171,7 @@ TEST_F(Checkpoints, FromStepNeedsResume) {
   event::Submitted submitted = SubmitOf(spec, "tiny-9", 7);
   submitted.submit.set_from_step(2);
   c.Tick(submitted);
-  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply.status().code(),
+  EXPECT_EQ(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -396,7 +396,7 @@ TEST_F(Checkpoints, ListsWhatIsCommitted) {
   EXPECT_EQ(later.checkpoints(0).state(), "unreachable");
   EXPECT_THAT(later.checkpoints(0).detail(), HasSubstr("worker b"));
   c.Tick(event::CheckpointsAsked{RequestId(9), "nobody", false});
-  EXPECT_EQ(c.LastReply<command::ReplyCheckpoints>()->reply.status().code(),
+  EXPECT_EQ(c.LastReply<command::Reply<v1::CheckpointsReply>>()->reply.status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -404,14 +404,14 @@ TEST_F(Checkpoints, VerifyWaitsForEveryHolder) {
   Train();
   c.Forget();
   c.Tick(event::CheckpointsAsked{RequestId(8), "tiny-1", true});
-  EXPECT_EQ(c.LastReply<command::ReplyCheckpoints>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::CheckpointsReply>>(), nullptr);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
   // Each is asked about both checkpoints.
   std::vector<Command> asked = c.commands;
   for (const Command& command : asked) {
     const auto* to = std::get_if<command::ToWorker>(&command);
     if (to == nullptr || !to->message.has_check_shards()) continue;
-    EXPECT_EQ(c.LastReply<command::ReplyCheckpoints>(), nullptr);
+    EXPECT_EQ(c.LastReply<command::Reply<v1::CheckpointsReply>>(), nullptr);
     v1::WorkerMessage message = c.About("tiny-1");
     message.mutable_shards_checked()->set_check(to->message.check_shards().check());
     const v1::CheckpointFile& file = to->message.check_shards().files(0);
@@ -438,7 +438,7 @@ TEST_F(Checkpoints, VerifyGoesOnWithoutAWorkerThatLeaves) {
   c.Forget();
   c.Tick(event::CheckpointsAsked{RequestId(8), "tiny-1", true});
   c.Tick(event::WorkerLeft{c.sessions["a"], "closed"});
-  EXPECT_EQ(c.LastReply<command::ReplyCheckpoints>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::CheckpointsReply>>(), nullptr);
   c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
   ASSERT_EQ(LastList().checkpoints_size(), 2);
   EXPECT_EQ(LastList().checkpoints(0).state(), "unreachable");

@@ -199,7 +199,7 @@ TEST_F(CandidatesTest, ThePlanChoosesTheNumberOfReplicasAndTheRunKeepsIt) {
   c.Leave("c");
   c.Leave("b");
   c.Tick(SubmitOf(spec, "unused", 7, /*resume=*/true));
-  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok());
   EXPECT_EQ(c.records.at("tiny-1").spec.replicas.count, 2u);
   EXPECT_EQ(c.StateOf("tiny-1"), "queued");
 }
@@ -224,7 +224,7 @@ TEST_F(CandidatesTest, ReplicasKeepTheirNumberUntilThePlanHasChosenIt) {
   ASSERT_EQ(c.StateOf("tiny-1"), "planning");
   const auto ask = [&] {
     c.Tick(event::ReplicasAsked{RequestId(77), "tiny-1", 1});
-    const auto& reply = c.LastReply<command::ReplyReplicas>()->reply;
+    const auto& reply = c.LastReply<command::Reply<v1::ReplicasReply>>()->reply;
     return reply.ok() ? reply->message() : std::string(Message(reply.status()));
   };
   EXPECT_THAT(ask(), HasSubstr("leaves the number of its replicas to its first plan"));
@@ -258,7 +258,7 @@ TEST_F(CandidatesTest, CodecsThatThePlanChoseStay) {
   c.Error("a", "tiny-1", "boom");
   c.Forget();
   c.Tick(SubmitOf(spec, "unused", 7, /*resume=*/true));
-  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok());
   EXPECT_EQ(c.records.at("tiny-1").spec.links.chosen, chosen);
   // Within another error they are chosen anew.
   c.Error("a", "tiny-1", "boom");
@@ -267,7 +267,7 @@ TEST_F(CandidatesTest, CodecsThatThePlanChoseStay) {
   c.Forget();
   spec.links.error = 0.5;
   c.Tick(SubmitOf(spec, "unused", 8, /*resume=*/true));
-  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  ASSERT_TRUE(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.ok());
   EXPECT_TRUE(c.records.at("tiny-1").spec.links.chosen.empty());
 }
 

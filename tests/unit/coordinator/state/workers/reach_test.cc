@@ -78,7 +78,7 @@ class Reach : public ::testing::Test {
     return Submitted();
   }
   Status Submitted() const {
-    const auto* reply = c.LastReply<command::ReplySubmit>();
+    const auto* reply = c.LastReply<command::Reply<v1::SubmitReply>>();
     if (reply == nullptr || reply->request != RequestId(request_)) {
       return absl::UnknownError("no answer");
     }
@@ -349,10 +349,10 @@ TEST_F(Reach, APlanWaitsForWorkersWhoTryAndKnowsWhoDials) {
   c.Join(HelloOf("a"));
   c.Join(HelloOf("b"));
   Plan("plan-1");
-  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
   Answer(
       [](const std::string& from, const v1::TryReach&) { return from == "b" ? "no answer" : ""; });
-  const auto* reply = c.LastReply<command::ReplyPlan>();
+  const auto* reply = c.LastReply<command::Reply<v1::PlanReply>>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   EXPECT_FALSE(reply->reply->plan().assignment().edges(0).to_dials());
@@ -363,10 +363,10 @@ TEST_F(Reach, APlanDoesNotWaitForAnAnswerThatDoesNotCome) {
   c.Join(HelloOf("b"));
   Plan("plan-1");
   Pass(9, {"a", "b"});
-  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
   Pass(1, {"a", "b"});
-  ASSERT_NE(c.LastReply<command::ReplyPlan>(), nullptr);
-  EXPECT_TRUE(c.LastReply<command::ReplyPlan>()->reply.ok());
+  ASSERT_NE(c.LastReply<command::Reply<v1::PlanReply>>(), nullptr);
+  EXPECT_TRUE(c.LastReply<command::Reply<v1::PlanReply>>()->reply.ok());
 }
 
 TEST_F(Reach, NobodyWaitsForAnAnswerThatDoesNotCome) {

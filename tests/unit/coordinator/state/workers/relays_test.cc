@@ -92,7 +92,7 @@ TEST_F(Relays, WithoutEncryptionTheyAreRefused) {
   RunSpec spec = SmallSpec("tiny", 2);
   spec.links.encrypt = EncryptKind::kOff;
   c.Tick(SubmitOf(spec, "tiny-1", 1));
-  const auto* reply = c.LastReply<command::ReplySubmit>();
+  const auto* reply = c.LastReply<command::Reply<v1::SubmitReply>>();
   ASSERT_NE(reply, nullptr);
   EXPECT_THAT(std::string(Message(reply->reply.status())), HasSubstr("links.encrypt is off"));
 }

@@ -1,0 +1,31 @@
+// Serves a call of a caller that the gate lets in, and refuses all others.
+//
+//   return Serve<grpc::ServerUnaryReactor>(gate_, *context, Call::kInfo, [&](const Caller&) {
+//     reply->set_version(version_);
+//     return absl::OkStatus();
+//   });
+#pragma once
+
+#include <type_traits>
+
+#include "base/status.h"
+#include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/gate.h"
+#include "coordinator/rpc/refuse_caller.h"
+
+namespace longhaul::coordinator {
+
+// `body` returns the Status that ends the call at once, or StatusOr<Reactor*>.
+template <class Reactor, class Body>
+Reactor* Serve(Gate* gate, const grpc::ServerContextBase& context, Call call, const Body& body) {
+  const StatusOr<Caller> caller = gate->Admit(context, call);
+  if (!caller.ok()) return RefuseCaller<Reactor>(context, caller.status());
+  auto result = body(*caller);
+  if constexpr (std::is_same_v<decltype(result), Status>) {
+    return FinishNow<Reactor>(result);
+  } else {
+    return result.ok() ? *result : FinishNow<Reactor>(result.status());
+  }
+}
+
+}  // namespace longhaul::coordinator

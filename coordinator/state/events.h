@@ -86,7 +86,7 @@ struct PlanComputed {
 };
 struct RetuneComputed {
   ComputationId id;
-  StatusOr<std::optional<Plan>> plan;  // nullopt: the one that there is stays
+  StatusOr<std::optional<Plan>> plan;  // nullopt: the run keeps its plan
 };
 // `longhaul checkpoints`.
 struct CheckpointsAsked {
@@ -126,7 +126,7 @@ struct CopiesChecked {
 };
 // All bytes of a shard have come to the coordinator, with this hash.
 struct CopyStored {
-  std::optional<WorkerId> from;  // nullopt: some worker, which nobody knows without encryption
+  std::optional<WorkerId> from;  // nullopt: unknown, as without TLS
   std::string sha256;
 };
 }  // namespace event

@@ -18,7 +18,7 @@ struct TransportTraits {
   std::string_view name;   // in run files, flags, plans and hellos
   std::string_view title;  // in sentences for people
   // Workers listen at an address, and run files may ask for this transport. Without: both ends dial
-  // somebody else, and a plan takes it where two workers do not reach each other.
+  // a relay, and a plan takes this transport for two workers that do not reach each other.
   bool listens = true;
   // Bytes of strangers on its port do no harm: it may listen at a public address, and others may
   // reach it at another address than its own (port mapping).

@@ -6,9 +6,8 @@
 // The greeting of a connection. An eavesdropper cannot use any of it:
 //
 //   relay  ->  magic (8)  nonce (32)
-//   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the ticket's key over
-//   the
-//              fields before and the nonce
+//   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the ticket's key
+//              over the fields before and the nonce
 //   relay  ->  one byte, RelayWord; behind kJoined what the other end sends
 //
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.

@@ -1,14 +1,14 @@
-// Which links between candidates are measured for a plan that chooses among them, in this order:
-// round trips of all pairs, which are cheap; goodput of the pairs that
-// tell the most (planner/link_estimates.h); then of those that a plan would use and nobody has
-// measured, until a plan uses none of these. Few candidates measure all their pairs at once.
+// Chooses the links between candidates that are measured for a plan, in this order: round trips of
+// all pairs, which are cheap; goodput of the pairs that tell the most (planner/link_estimates.h);
+// then goodput of unmeasured pairs that a plan would use, until a plan uses measured pairs only.
+// Few candidates measure all their pairs at once.
 //
 //   while (!(edges = survey.Next(candidates)).empty()) ...      // measure them
 //   plan = ...;
 //   if (!(edges = survey.NotMeasured(plan)).empty()) ...        // measure them, and plan anew
 //
-// The planner prefers guesses that are too good. So the last plan uses measured links alone: the
-// survey is settled then.
+// The planner prefers links whose estimates are too good. So the last plan uses measured links
+// only: the survey is settled then.
 //
 // Pure data; not thread-safe.
 #pragma once

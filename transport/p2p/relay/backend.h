@@ -1,4 +1,4 @@
-// The backend itself, for tests that put faults around it.
+// Makes the backend of relayed links without a transport around it, for tests that inject faults.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace longhaul::transport::relay {
 
-// `own_way`: where it waits from Start on, for any number of links, as backends that listen do; it
-// is its address, and plain links pass there, too. Empty, as in programs: it waits where links are
-// expected, and carries sealed links alone.
+// `own_way`: the relay and ticket where the backend waits for links from Start on, as other
+// backends listen at an address; plain links may pass there, too. Empty (programs): the backend
+// waits at the relays of the links that are expected, and carries sealed links only.
 std::unique_ptr<internal::Backend> NewBackend(const RelayedOptions& options,
                                               const std::string& own_way = "");
 

@@ -3,7 +3,8 @@ builds can be held against each other: what does not mean to change training mus
 
 usage: losses.py BIN_DIR
 
-No root. A minute or two on two cores. On another kind of CPU the digests are others.
+No root. A minute or two on two cores. Each digest is printed with the first layer of each stage: digests differ on
+another kind of CPU, and where measured layer times made the plan cut a run elsewhere. Compare those of equal cuts.
 """
 import hashlib
 import pathlib
@@ -48,7 +49,8 @@ def main():
                 if len(losses) != STEPS:
                     raise AssertionError(f"{name}: expected {STEPS} losses, got {len(losses)}")
                 digest = hashlib.sha256(" ".join(map(repr, losses)).encode()).hexdigest()[:16]
-                print(f"{name:28} {digest}  {losses[0]:.6f} to {losses[-1]:.6f}", flush=True)
+                cuts = ",".join(str(stage.get("first_layer", 0)) for stage in cluster.status(name)["stages"])
+                print(f"{name:28} cut at {cuts:8} {digest}  {losses[0]:.6f} to {losses[-1]:.6f}", flush=True)
 
 
 if __name__ == "__main__":

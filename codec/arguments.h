@@ -20,23 +20,24 @@ constexpr size_t AlignWorkspace(size_t bytes) {
 
 // Whether the tensor has no elements.
 bool Empty(const Shape& shape);
-// A known dtype, a shape that CheckShape takes, and memory that is there and aligned.
+// Checks for a known dtype, a shape that CheckShape accepts, and non-null, aligned memory.
 Status CheckTensor(const void* data, Dtype dtype, const Shape& shape);
-// A blob of the codec `name` with these parameters, and of this shape.
+// Checks that the header is that of a blob of the codec `name` with these parameters and this
+// shape.
 Status CheckBlob(const BlobHeader& header, CodecId codec, const CodecParameters& parameters,
                  std::string_view name, const Shape& shape);
 
-// How Encode of `codec` begins: checks its arguments. Gives the header of the blob, which still
-// lacks the payload's size and the count of non-finite tiles.
+// Begins Encode of `codec`: checks its arguments. Returns the blob's header, in which the payload's
+// size and the count of non-finite tiles are missing.
 StatusOr<BlobHeader> BeginEncode(const Codec& codec, const TensorView& in,
                                  std::span<std::byte> workspace, std::span<const std::byte> out,
                                  const EncodeResult* result);
-// How Encode ends: the payload is in `out`, behind the place of the header.
+// Ends Encode: the payload is in `out`, behind the header's bytes.
 void FinishEncode(const BlobHeader& header, std::span<std::byte> out, EncodeResult* result);
-// How Decode of `codec` begins: checks its arguments and the blob's header, which it gives.
+// Begins Decode of `codec`: checks its arguments and the blob's header, and returns the header.
 StatusOr<BlobHeader> BeginDecode(const Codec& codec, std::span<const std::byte> blob,
                                  std::span<std::byte> workspace, const MutableTensorView& out);
-// The blob of an empty tensor, by a codec whose blobs differ in size.
+// Checks the blob of an empty tensor, for a codec whose blobs differ in size.
 Status CheckEmptyBlob(const BlobHeader& header);
 
 }  // namespace longhaul::codec

@@ -34,7 +34,7 @@ inline constexpr size_t kBlobHeaderBytes = 64;
 // in device memory.
 inline constexpr size_t kPayloadBytesOffset = 24;
 inline constexpr uint16_t kBlobVersion = 2;
-// 16 GiB of fp32: far above any boundary tensor. No size computed from a shape overflows, and a
+// 16 GiB of fp32: far above any boundary tensor. Sizes computed from a shape do not overflow, and a
 // tile's index fits 32 bits.
 inline constexpr uint64_t kMaxElements = uint64_t{1} << 32;
 
@@ -47,19 +47,20 @@ struct BlobHeader {
   uint64_t nonfinite_tiles = 0;
 };
 
-// kInvalidArgument when the tensor has more than kMaxElements elements.
+// Returns kInvalidArgument if the tensor has more than kMaxElements elements.
 Status CheckShape(const Shape& shape);
 
-// `out` has at least kBlobHeaderBytes.
+// `out` must have kBlobHeaderBytes.
 void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out);
 
 // Checks every field that does not depend on the codec, and that the payload is the rest of `blob`.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
-// Parses the header of a blob of `blob_bytes` of which only `start`, the header or more, is at
-// hand.
+// Parses the header of a blob of `blob_bytes`. Only `start`, which contains the header, is in
+// memory.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
-// Size of the blob with this header. An encoder of this program wrote it: nothing is checked.
+// Returns the size of the blob with this header. Checks nothing: the header must come from an
+// encoder of this program.
 uint64_t BlobBytes(std::span<const std::byte> header);
 
 }  // namespace longhaul::codec

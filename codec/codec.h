@@ -1,4 +1,4 @@
-// What all codecs share: a tensor in, bytes out, and back.
+// The interface of all codecs: encodes a tensor to bytes, and decodes it.
 //
 //   auto codec = ParseCodec("tah:p=0.8");                       // registry.h
 //   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape)),
@@ -6,16 +6,16 @@
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
 //   blob.resize(result.bytes);
 //
-// Threads: a Codec is immutable; all methods may run on any thread at once, each call with a
-// workspace and an output of its own. No method allocates unless it fails (or a store does), none
-// throws.
-// Errors: kInvalidArgument for wrong sizes, null or misaligned pointers and bytes that are not a
-// blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
-// hostile. A codec with state also gives the errors of its store.
+// Threads: a Codec is immutable; all methods may run on any thread at once, each call with its own
+// workspace and output. No method allocates unless it fails (or a store does), none throws. Errors:
+// kInvalidArgument for wrong sizes, null or misaligned pointers and bytes that are not a blob of
+// this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
+// hostile. A codec with state also returns the errors of its store.
 //
-// Codecs with state are immutable too: aqsgd finds what it remembers of a training sample in
-// Context.messages, predict what it knows of tokens in Context.tables. Two calls with the same
-// state must not overlap, and both sides of a boundary must see the same tensors in the same order.
+// Codecs with state are immutable too: the state of aqsgd (records of training samples) is in
+// Context.messages, the state of predict (means by token) in Context.tables. Two calls with the
+// same state must not overlap, and both sides of a boundary must process the same tensors in the
+// same order.
 #pragma once
 
 #include <array>
@@ -41,9 +41,9 @@ enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
 size_t BytesPerElement(Dtype dtype);
 std::string_view ToString(Dtype dtype);
 
-// A family's number in headers of blobs. Each family's format.h has its own.
+// A family's number in blob headers, from the family's format.h.
 enum class CodecId : uint8_t {};
-// A family's parameters as headers of blobs have them.
+// A family's parameters as stored in blob headers.
 using CodecParameters = std::array<std::byte, 16>;
 struct CodecKind {
   CodecId id{};
@@ -51,14 +51,15 @@ struct CodecKind {
   friend bool operator==(const CodecKind&, const CodecKind&) = default;
 };
 
-// (samples, tokens, channels), channels contiguous, no gaps. A zero in any place: an empty tensor.
+// (samples, tokens, channels), channels contiguous, no gaps. A zero in any dimension: an empty
+// tensor.
 struct Shape {
   uint32_t samples = 0, tokens = 0, channels = 0;
   uint64_t elements() const { return uint64_t{samples} * tokens * channels; }
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// Not owned. `data` is aligned to its element.
+// Does not own the data. `data` is aligned to its element.
 struct TensorView {
   const void* data = nullptr;
   Dtype dtype = Dtype::kF32;
@@ -72,8 +73,8 @@ struct MutableTensorView {
   size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
 };
 
-// Which tensor of a run this is. It keys stochastic rounding (tah, fixed), and codecs with state
-// find their state by it (sample_ids). Two tensors of a run never share a context.
+// Identifies a tensor of a run. Keys stochastic rounding (tah, fixed); codecs with state find their
+// state by sample_ids. Two tensors of a run never share a context.
 struct Context {
   uint64_t seed = 0;
   Step step{0};
@@ -82,14 +83,14 @@ struct Context {
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
   // Global sample numbers, one per sample of the tensor. Without them a codec with state sends
-  // everything as if for the first time and remembers nothing. Not owned.
+  // every sample whole and stores nothing. Not owned.
   std::span<const uint64_t> sample_ids;
   // The records of sample_ids, for a codec with state. Not owned.
   MessageStore* messages = nullptr;
-  // The means by which predict predicts. Null: it predicts nothing. Not owned.
+  // The means by which predict predicts. Null: predict predicts nothing. Not owned.
   predict::Tables* tables = nullptr;
-  // With tables, the ids of the tensor's tokens, sample by sample. A decoder needs none. If it has
-  // some, the blob must have the same. Not owned.
+  // With tables: the ids of the tensor's tokens, sample by sample. A decoder needs none. If it has
+  // ids, the blob must have the same. Not owned.
   std::span<const uint32_t> token_ids;
   // Whether the tables learn from this tensor.
   bool learns = false;
@@ -113,23 +114,23 @@ class Codec {
   // Family and parameters, as headers of this codec's blobs have them.
   virtual CodecKind kind() const = 0;
 
-  // Bytes that `out` of Encode must have. When fixed_size(), every Encode writes exactly as many.
+  // Bytes that `out` of Encode must have. If fixed_size(), every Encode writes exactly this many.
   virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
   virtual bool fixed_size() const = 0;
-  // Size of the smallest blob of this shape. A codec with state writes it once it remembers every
-  // sample.
+  // Size of the smallest blob of this shape. A codec with state writes it when it has a record of
+  // every sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Size that a network's tensors usually take. It differs from the largest only where a tensor's
+  // Size that a network's tensors usually take. Differs from the largest only if a tensor's
   // contents decide the size.
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Size of a sample's record in Context.messages. 0 for a codec that remembers no samples.
+  // Size of a sample's record in Context.messages. 0 for a codec without records.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
   // Rows of Context.tables for ids below `vocabulary` (predict/tables.h). 0 for a codec that does
   // not predict by tokens.
   virtual uint64_t TableRows(uint32_t /*vocabulary*/) const { return 0; }
   bool remembers_samples() const { return MessageBytes({1, 1, 1}) > 0; }
   bool predicts_by_tokens() const { return TableRows(1) > 0; }
-  // Scratch memory that Encode and Decode need. The caller aligns it to 64 bytes.
+  // Bytes of scratch memory that Encode and Decode need. The caller aligns it to 64 bytes.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 
   // Writes a self-describing blob (blob.h) at the start of `out`.

@@ -1,4 +1,4 @@
-// The text form of a codec, taken apart: "tah:p=0.8,tile=64" is a name and parameters.
+// Splits the text form of a codec: "tah:p=0.8,tile=64" is a name and parameters.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace longhaul::codec {
 
 struct CodecText {
-  std::string text;  // all of it
+  std::string text;  // the whole text
   std::string name;
   std::vector<std::pair<std::string, std::string>> parameters;
-  // The codec string behind a '/', for a family that leaves work to another codec (family.h).
+  // The codec string behind a '/', for a family that uses another codec (family.h).
   std::string other = {};
 };
 
@@ -23,7 +23,7 @@ struct CodecText {
 // not look for a '/'.
 StatusOr<CodecText> SplitCodecString(std::string_view text);
 
-// False for text that is not one number as a whole.
+// False unless the whole text is one number.
 bool ParseUnsigned(std::string_view text, uint32_t* value);
 bool ParseReal(std::string_view text, double* value);
 

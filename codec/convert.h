@@ -1,5 +1,5 @@
 // fp16 and bf16 (base/half.h), rounding of fp16 in one direction, and powers of two: the same bits
-// on every machine. Written without branches on values, so that loops over them vectorise.
+// on every machine. The code has no branches on values, so that loops over it vectorise.
 #pragma once
 
 #include <bit>
@@ -16,13 +16,13 @@ using longhaul::F32ToF16;
 using longhaul::kF16Nan;
 using longhaul::kF32Infinity;
 
-// The nearest half that is not below `value` (finite, >= 0, below 65504).
+// Returns the nearest half that is not below `value` (finite, >= 0, below 65504).
 inline constexpr uint16_t F32ToF16Up(float value) {
   const uint16_t half = F32ToF16(value);
   return static_cast<uint16_t>(F16ToF32(half) < value ? half + 1 : half);
 }
 
-// The nearest half that is not above `value` (finite, magnitude below 65504).
+// Returns the nearest half that is not above `value` (finite, magnitude below 65504).
 inline constexpr uint16_t F32ToF16Down(float value) {
   const uint16_t half = F32ToF16(value);
   if (!(F16ToF32(half) > value)) return half;

@@ -1,5 +1,5 @@
-// Base of codecs whose encoded size depends on the shape alone. Checks all arguments, writes the
-// header, and compares a blob's header with this codec. A derived class adds the payload.
+// Base class of codecs whose encoded size depends on the shape alone. Checks all arguments, writes
+// the header, and compares a blob's header with this codec. A derived class adds the payload.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class FixedSizeCodec : public Codec {
   const std::string& name() const final { return name_; }
   CodecKind kind() const final { return {id_, parameters_}; }
   bool fixed_size() const final { return true; }
-  // SIZE_MAX for a shape that CheckShape refuses; Encode then says why.
+  // Returns SIZE_MAX for a shape that CheckShape refuses; Encode then returns the reason.
   size_t MaxEncodedBytes(const Shape& shape) const final;
   size_t WorkspaceBytes(const Shape& shape) const final;
   Status Encode(const TensorView& in, const Context& context, std::span<std::byte> workspace,
@@ -30,7 +30,7 @@ class FixedSizeCodec : public Codec {
   // The shape has passed CheckShape and has elements.
   virtual uint64_t PayloadBytes(const Shape& shape) const = 0;
   virtual uint64_t ScratchBytes(const Shape& /*shape*/) const { return 0; }
-  // Writes every byte of `payload`, which has PayloadBytes. Returns the non-finite tiles.
+  // Writes every byte of `payload`, which has PayloadBytes. Returns the number of non-finite tiles.
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;
   // `payload` has PayloadBytes bytes of any content.

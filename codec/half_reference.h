@@ -1,4 +1,4 @@
-// For tests: rounding to fp16's numbers in double precision, by the definition.
+// For tests: rounding to fp16 in double precision, by the definition.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// Codecs in the order of what they lose. A plan chooses among them where a run file says auto. What
-// a codec loses is known without a run: its relative error of normal values (family.h). Losses of
-// training follow that order (docs/results/codecs.md). Codecs with state are not among them,
-// because what they lose depends on what was sent before.
+// Codecs ordered by their loss, from which a plan chooses if a run file says auto. The loss of a
+// codec is known without a run: its relative error of normal values (family.h). Losses of training
+// have the same order (docs/results/codecs.md). Codecs with state are left out, because their loss
+// depends on earlier tensors.
 //
 // Threads: pure functions.
 #pragma once
@@ -17,13 +17,13 @@ struct Rung {
   double error = 0;
 };
 
-// The rungs of all families, the finest first. The first one loses nothing; each has fewer bits
-// than the one before.
+// The rungs of all families, the finest first. The first loses nothing; each has fewer bits than
+// the one before.
 std::span<const Rung> LadderOfActivations();
-// Gradients are sums of many, so what a codec loses has to be 0 on average: all rungs that round
-// coarsely do it at random.
+// Gradients are sums over many tokens, so a codec's error must be 0 on average: all coarse rungs
+// round at random.
 std::span<const Rung> LadderOfGradients();
-// The rungs that lose at most `error`.
+// Returns the rungs with a loss of at most `error`.
 std::span<const Rung> RungsWithin(std::span<const Rung> ladder, double error);
 
 }  // namespace longhaul::codec

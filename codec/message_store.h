@@ -8,8 +8,8 @@
 // 0 to samples() - 1. A store belongs to one run. Its owner rolls it back to checkpoints
 // (messages/file_store.h).
 //
-// Threads: one at a time. Errors: Write returns those of the file. After one, the store is between
-// two tensors and must be rolled back before further use.
+// Threads: one at a time. Errors: Write returns those of the file. After an error the store is
+// between two tensors and must be rolled back before further use.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class MessageStore {
 
   virtual uint64_t samples() const = 0;
   virtual size_t record_bytes() const = 0;
-  // The sample's record, aligned to 16 bytes; empty where there is none. Valid until the store
-  // changes this record.
+  // Returns the sample's record, aligned to 16 bytes; empty if there is none. Valid until this
+  // record changes.
   virtual std::span<const std::byte> Read(uint64_t sample) const = 0;
-  // Begins a change in training step `step`, not before the step of an earlier change. Returns the
-  // old record (any bytes if there was none); the caller writes all of it. The change can be
-  // undone.
+  // Begins a change in training step `step`, which is not before the step of an earlier change.
+  // Returns the old record (any bytes if there was none); the caller overwrites all of it. The
+  // change can be undone.
   virtual StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) = 0;
   // Hints that these records will be read soon.
   virtual void Prefetch(std::span<const uint64_t> samples) = 0;

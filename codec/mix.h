@@ -1,4 +1,4 @@
-// Spreads what differs in a few bits of a number over all of them, on CPU and GPU alike. Formats
+// Spreads a difference in a few bits of a number over all its bits, on CPU and GPU alike. Formats
 // depend on it.
 #pragma once
 

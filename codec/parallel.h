@@ -19,16 +19,16 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
 
-  // How many calls of a body may run at a time, at least 1.
+  // Maximum number of concurrent calls of a body, at least 1.
   virtual size_t threads() const = 0;
-  // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, the calling one
-  // included. Returns when all have returned. A body does not throw, does not wait for another, and
-  // takes milliseconds at most.
+  // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, including the
+  // calling one. Returns when all have returned. A body does not throw, does not wait for another,
+  // and takes milliseconds at most.
   virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
 };
 
-// Calls body(first, end) for ranges that make up [0, count): a single one where there are no
-// threads or `count` is not above `small`. All but the last end at a multiple of `grain`.
+// Calls body(first, end) for ranges that cover [0, count): a single range if there are no threads
+// or `count` is not above `small`. Every range but the last ends at a multiple of `grain`.
 template <class Body>
 void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
                const Body& body) {
@@ -45,7 +45,7 @@ void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t smal
                 [&](size_t k) { body(k * step, std::min(count, (k + 1) * step)); });
 }
 
-// *largest becomes the larger of both.
+// Sets *largest to the larger of both.
 inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
   uint32_t seen = *largest;
   while (seen < value && !largest->compare_exchange_weak(seen, value)) {

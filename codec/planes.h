@@ -8,7 +8,7 @@
 
 namespace longhaul::codec {
 
-// Bit `bit` of kTile codes to kTile / 8 bytes.
+// Writes bit `bit` of kTile codes to kTile / 8 bytes.
 template <int kTile>
 inline void PackPlane(const uint8_t* codes, int bit, std::byte* plane) {
   for (int group = 0; group < kTile / 8; ++group) {

@@ -19,7 +19,7 @@ namespace longhaul::codec {
 
 // All families, in the order of --help.
 std::span<const Family> Families();
-// Null for a number or a name that no family has.
+// Null if no family has this number or name.
 const Family* FindFamily(CodecId id);
 const Family* FindFamily(std::string_view name);
 // The family's name, or "unknown codec".
@@ -32,7 +32,7 @@ StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
 // Makes the codec that wrote `blob`, which may be hostile.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
 // Makes the codec that wrote a blob with this header. Refuses families with from_payload, whose
-// headers do not say enough.
+// headers do not identify the codec.
 StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header);
 
 // "none", "bf16", ...: the beginnings of codec strings.

@@ -1,5 +1,5 @@
-// Nearest (ties to even) or stochastic rounding, the latter from random numbers that depend on what
-// is encoded (Context) and on the element's index, and on nothing else. Decoding never needs them.
+// Nearest (ties to even) or stochastic rounding. The random numbers of stochastic rounding depend
+// only on the tensor (Context) and the element's index. Decoding never needs them.
 //
 // Index of element k of tile t: t * tile + k, tiles counted over the whole tensor in memory order,
 // every token rounded up to whole tiles. The numbers are halves of the words of Philox4x32-7:
@@ -21,7 +21,7 @@ namespace longhaul::codec {
 
 enum class Rounding : uint8_t { kNearest = 0, kStochastic = 1 };
 std::string_view ToString(Rounding rounding);
-// False for text that ToString does not give.
+// False for a text that is not the name of a rounding.
 bool ParseRounding(std::string_view text, Rounding* rounding);
 
 class RoundingNoise {
@@ -35,10 +35,11 @@ class RoundingNoise {
         Philox::Generate(first, {context.edge.value(), static_cast<uint32_t>(context.direction)});
   }
 
-  // (a, b, c, d), for kernels that draw on a GPU.
+  // Returns (a, b, c, d), for kernels that draw on a GPU.
   const Philox::Counter& block() const { return block_; }
 
-  // `count` numbers for the elements from `index` on; both multiples of kNoisesOfBlock.
+  // Writes `count` numbers for the elements from `index` on; both must be multiples of
+  // kNoisesOfBlock.
   void Fill(uint64_t index, int count, uint16_t* out) const {
     for (int k = 0; k < count; k += kNoisesOfBlock) {
       const uint64_t block = (index + static_cast<uint64_t>(k)) / kNoisesOfBlock;
@@ -51,7 +52,8 @@ class RoundingNoise {
     }
   }
 
-  // r of a number: the middles of 2^16 equal parts of [0, 1), so that floor(u + r) has mean u.
+  // Returns r of a number: the middle of one of 2^16 equal parts of [0, 1), so that floor(u + r)
+  // has mean u.
   static constexpr float Middle(uint16_t number) {
     return static_cast<float>(2 * uint32_t{number} + 1) * 0x1p-17f;
   }

@@ -1,5 +1,5 @@
 // A codec as a run file or a message names it. The text is parsed once, where it enters the
-// program. Everybody behind that asks the spec.
+// program; later code asks the spec.
 //
 //   const CodecSpec spec("gauss:bits=4");
 //   LH_ASSIGN_OR_RETURN(const std::shared_ptr<const Codec> codec, spec.Get());
@@ -20,23 +20,24 @@ namespace longhaul::codec {
 class CodecSpec {
  public:
   CodecSpec() = default;  // the text is ""
-  // Takes any text: where a codec string is expected there may also be `auto` (run/file/run_spec.h)
-  // or the form of gradients between replicas (run/replicas/options.h). Get() then has no codec.
+  // Takes any text, because `auto` (run/file/run_spec.h) or the form of gradients between replicas
+  // (run/replicas/options.h) may stand instead of a codec string. Get() then has no codec.
   explicit CodecSpec(std::string_view text);
   CodecSpec(const char* literal) : CodecSpec(std::string_view(literal)) {}
   // The text is the canonical codec string.
   explicit CodecSpec(std::shared_ptr<const Codec> codec)
       : text_(codec->name()), codec_(std::move(codec)) {}
 
-  // The codec. An error as ParseCodec's (registry.h) where the text is no codec string.
+  // Returns the codec. An error, as ParseCodec's (registry.h), if the text is not a codec string.
   const StatusOr<std::shared_ptr<const Codec>>& Get() const { return codec_; }
-  // "tah" for "tah:p=0.8", "predict" for "predict:pairs=0/gauss"; the text where there is no codec.
+  // Returns "tah" for "tah:p=0.8", "predict" for "predict:pairs=0/gauss"; the text if there is no
+  // codec.
   std::string_view family() const;
-  // As Codec has them; false where there is no codec.
+  // As Codec's methods; false if there is no codec.
   bool remembers_samples() const { return codec_.ok() && (*codec_)->remembers_samples(); }
   bool predicts_by_tokens() const { return codec_.ok() && (*codec_)->predicts_by_tokens(); }
 
-  // The text as it was written.
+  // Returns the text as it was written.
   friend const std::string& ToString(const CodecSpec& spec) { return spec.text_; }
   // Compares texts: "tah" is unlike "tah:p=0.8".
   friend bool operator==(const CodecSpec& a, const CodecSpec& b) { return a.text_ == b.text_; }

@@ -16,7 +16,7 @@ constexpr uint64_t AlignSection(uint64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
 
-// Sizes of a tile that kernels are compiled for.
+// Tile sizes for which kernels are compiled.
 constexpr bool PossibleTile(uint32_t elements) {
   return elements == 32 || elements == 64 || elements == 128;
 }

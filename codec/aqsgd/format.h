@@ -1,6 +1,6 @@
-// aqsgd: quantized differences of activations (AQ-SGD). Both sides of a boundary keep, of every
-// training sample, the message m that was sent last; a sample that comes again travels as Q(x - m),
-// and both sides go on with m + Q(x - m), which is what the receiver takes for the activation.
+// aqsgd: quantized differences of activations (AQ-SGD). Both sides of a boundary keep the message m
+// last sent for every training sample. A sample that comes again travels as Q(x - m). Both sides
+// then keep m + Q(x - m), which the receiver uses as the activation.
 //
 // Record of a sample (message_store.h), 16 + Align16(2 x tokens x channels) bytes:
 //
@@ -21,13 +21,13 @@
 //                                difference: tokens x ceil(channels / 64) x 8 b, tiles of b bit
 //                                planes (planes.h) of q + 2^(b-1), a token's last one padded
 //
-// All samples of a tensor are coded against the records as they were before it; of a sample that
-// comes twice the later one stays. The kind of a sample, in this order:
-//   - kTransient, whole and not remembered: without ids (validation, files), or where it has a NaN
-//     or an infinity, which becomes fp16's NaN: the record outlives it.
-//   - kStored, whole: without a record; or where the record's c no longer suits the sample, its
-//     largest magnitude times 2^c being outside of [2^4, 2^15) and not 0.
-//   - kDifference else.
+// All samples of a tensor are coded against the records from before the tensor. If a sample comes
+// twice, the later one stays. The kind of a sample, in this order:
+//   - kTransient, whole and not stored: it has no id (validation, files), or has a NaN or an
+//     infinity, which becomes fp16's NaN. Its record, if any, does not change.
+//   - kStored, whole: it has no record; or the record's c no longer suits the sample, because its
+//     largest magnitude times 2^c is outside [2^4, 2^15) and not 0.
+//   - kDifference otherwise.
 //
 // Encoding, in fp32, each operation rounded once. Whole: c brings the sample's largest finite
 // magnitude into [2^12, 2^13); h = fp16(x 2^c). Difference: d = x 2^c - m; g brings the sample's
@@ -68,11 +68,11 @@ struct Layout {
 
 // The shape has passed CheckShape and has elements.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Size of a payload in which this number of samples are differences.
+// Returns the size of a payload that has this number of differences.
 uint64_t PayloadBytes(const Shape& shape, const Params& params, uint64_t differences);
 uint64_t MaxPayloadBytes(const Shape& shape, const Params& params);
 uint64_t MinPayloadBytes(const Shape& shape, const Params& params);
-// Size of a sample's record; 0 for a shape without elements.
+// Returns the size of a sample's record; 0 for a shape without elements.
 uint64_t RecordBytes(const Shape& shape);
 
 // "aqsgd:bits=4"

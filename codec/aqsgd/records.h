@@ -1,7 +1,7 @@
-// The records of a tensor's samples, and the part of a payload that says which records it
-// continues. Encoders and decoders on CPUs and GPUs share both.
+// The records of a tensor's samples, and the part of a payload that names the records that it
+// continues. CPU and GPU encoders and decoders share both.
 //
-// Threads: as the store's (message_store.h). Errors: kInvalidArgument.
+// Threads: those of the store (message_store.h). Errors: kInvalidArgument.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace longhaul::codec::aqsgd {
 
-// The records of a tensor's samples; none where the context has no ids.
+// The records of a tensor's samples; none if the context has no ids.
 class Messages {
  public:
   explicit Messages(const Context& context)
@@ -23,7 +23,7 @@ class Messages {
         store_(ids_.empty() ? nullptr : context.messages),
         step_(context.step) {}
 
-  // The ids fit the tensor and the store, and the store the shape.
+  // Checks that the ids fit the tensor and the store, and that the store fits the shape.
   Status Check(const Shape& shape) const;
 
   bool remembers() const { return store_ != nullptr; }
@@ -40,7 +40,7 @@ class Messages {
   const Step step_;
 };
 
-// A payload's front: its sections before the scales, Layout::variable bytes.
+// The front of a payload: its sections before the scales, Layout::variable bytes.
 inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint64_t index) {
   return static_cast<Kind>(front[layout.kinds + index]);
 }

@@ -19,11 +19,11 @@ struct ReferenceMessage {
 
 struct ReferenceSample {
   Kind kind = Kind::kTransient;
-  int exponent = 0;             // as in the payload
-  std::vector<double> whole;    // h, NaN where not finite
+  int exponent = 0;             // the payload's
+  std::vector<double> whole;    // h, NaN if not finite
   std::vector<int> codes;       // q, tokens x channels
   std::vector<double> decoded;  // elements
-  ReferenceMessage message;     // after this tensor, where the sample is remembered
+  ReferenceMessage message;     // after this tensor, if the sample has a record
 };
 
 struct ReferenceResult {
@@ -31,12 +31,12 @@ struct ReferenceResult {
   std::vector<ReferenceSample> samples;
 };
 
-// `messages`: the remembered message of every sample. `remembers`: the samples have ids.
+// `messages`: the message stored for every sample. `remembers`: the samples have ids.
 ReferenceResult Reference(std::span<const float> x, const Shape& shape, const Params& params,
                           bool remembers,
                           const std::vector<std::optional<ReferenceMessage>>& messages);
 
-// The samples of a blob, read bit by bit as format.h has it; without decoded and message.
+// Reads the samples of a blob bit by bit, by format.h; without decoded and message.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::aqsgd

@@ -1,5 +1,5 @@
-// The codecs on a GPU, from and to device memory on the caller's stream. Blobs are the same as
-// those of codec.h, to the byte.
+// The codecs on a GPU, from and to device memory on the caller's stream. Blobs equal those of
+// codec.h to the byte.
 //
 //   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create("fixed:bits=6"));
 //   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
@@ -9,8 +9,8 @@
 // device memory (DeviceMessages), which message_staging.h copies there and back. Ids in the context
 // without these copies are an error.
 //
-// predict's tables are in device memory (DeviceTables). They are told of each tensor before the
-// call.
+// predict's tables are in device memory (DeviceTables). Load each tensor's tokens into them before
+// the call.
 //
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
@@ -44,7 +44,7 @@ class CudaCodec {
   static StatusOr<CudaCodec> Create(std::string_view text);
 
   const Codec& cpu() const { return *cpu_; }
-  // As Codec has them; SIZE_MAX for a shape that CheckShape refuses.
+  // As Codec's methods; SIZE_MAX for a shape that CheckShape refuses.
   size_t MaxEncodedBytes(const Shape& shape) const { return cpu_->MaxEncodedBytes(shape); }
   // Device memory that Encode and Decode need, 0 for none; a multiple of 64.
   size_t WorkspaceBytes(const Shape& shape) const;
@@ -59,16 +59,16 @@ class CudaCodec {
 
   // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
   // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
-  // are checked here. The device finds errors in the payload: *fault_dev, a word that the caller
-  // zeroed before, becomes nonzero, the samples concerned decode to NaN, and records are useless.
-  // No blob makes a kernel touch memory outside its arguments.
+  // this call checks. The device finds errors in the payload: *fault_dev, a word that the caller
+  // zeroed before, becomes nonzero, the affected samples decode to NaN, and records are useless. No
+  // blob makes a kernel touch memory outside its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                 const MutableTensorView& out, uint32_t* fault_dev, const KernelQueue& queue,
                 const DeviceMessages& messages = {}, const TablesOnDevice& tables = {}) const;
 
-  // Queues the decoding of a blob whose header the host has not seen. A peer that is trusted made
-  // it for this shape. `blob.bytes` of it are there; a longer one sets kFaultCut (kernel_args.h),
-  // and nothing is decoded. kUnimplemented for all codecs but zip.
+  // Queues the decoding of a blob whose header the host has not seen. A trusted peer must have made
+  // it for this shape. `blob.bytes` of it have arrived; a longer blob sets kFaultCut
+  // (kernel_args.h) and is not decoded. kUnimplemented for all codecs but zip.
   Status DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, uint32_t* fault_dev,
                       const KernelQueue& queue) const;
 

@@ -1,9 +1,9 @@
 // Chooses the values that tagc keeps on a GPU, with the CPU's bits. Every pointer is to memory of
-// the stream's device. Sketches are made and taken apart on the CPU.
+// the stream's device. The CPU makes and reads sketches.
 //
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
 // Threads: pure functions. Errors, before anything is queued: kInvalidArgument for null or
-// misaligned memory and sizes that cannot be, kInternal for a refusal of the CUDA runtime.
+// misaligned memory and impossible sizes, kInternal for a refusal of the CUDA runtime.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace longhaul::codec::cuda {
 
 size_t TagcSelectScratchBytes(uint64_t count);
-// select.h's Select. `scratch` is aligned to 16 bytes. At most 2^31 values.
+// Runs select.h's Select. `scratch` is aligned to 16 bytes. At most 2^31 values.
 Status TagcSelect(const float* values_dev, uint64_t count, uint64_t keep, uint64_t* bitmap_dev,
                   DeviceSpan scratch, const longhaul::cuda::Stream& stream);
 

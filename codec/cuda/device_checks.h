@@ -1,4 +1,4 @@
-// Checks of device memory that a caller names, before a kernel is queued.
+// Checks the caller's device memory before a kernel is queued.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace longhaul::codec::cuda {
 
-// kInvalidArgument where it is null or not aligned: "sdp4bit: an input must be ...".
+// Returns kInvalidArgument if the memory is null or not aligned: "sdp4bit: an input must be ...".
 inline Status CheckAligned(std::string_view codec, std::string_view what, const void* memory_dev,
                            size_t alignment) {
   if (memory_dev != nullptr && reinterpret_cast<uintptr_t>(memory_dev) % alignment == 0) {

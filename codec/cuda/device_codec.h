@@ -1,7 +1,7 @@
-// The GPU part of a codec: how its kernels are called. One class for each family, in
+// The GPU part of a codec, which calls its kernels. Each family has one class, in
 // codec/X/cuda/device.cc. cuda_codec.h checks arguments and blobs before it calls one.
 //
-// Threads: immutable; any. Errors: as in cuda_codec.h.
+// Threads: immutable; any thread. Errors: as in cuda_codec.h.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace longhaul::codec::cuda {
 
-// Device memory. Not owned.
+// Device memory. Does not own it.
 struct DeviceSpan {
   void* data_dev = nullptr;
   size_t bytes = 0;
@@ -29,13 +29,13 @@ struct DeviceSpan {
 struct DeviceMessages {
   DeviceSpan entries;  // an aqsgd::Entry a sample
   // A record of MessageBytes for each sample. In: the old record, or any bytes. Out: the new
-  // record, where the blob says that the sample is remembered.
+  // record, if the blob stores the sample.
   DeviceSpan records;
 };
 
 class DeviceTables;  // device_tables.h
 
-// What a codec sees of DeviceTables. Not owned.
+// A codec's view of DeviceTables. Does not own them.
 struct TablesOnDevice {
   TablesOnDevice() = default;
   // Null: no tables.
@@ -43,7 +43,7 @@ struct TablesOnDevice {
   explicit operator bool() const { return state_dev != nullptr; }
 
   predict::TablesShape shape;
-  uint64_t ids = 0;  // of the tensor's tokens, at ids_dev
+  uint64_t ids = 0;  // number of the tensor's tokens, whose ids are at ids_dev
   bool learns = false;
   float* means_dev = nullptr;
   uint32_t* counts_dev = nullptr;
@@ -54,7 +54,7 @@ struct TablesOnDevice {
 struct EncodeCall {
   const TensorView& in;  // device memory, with elements
   const Context& context;
-  HeaderArgs header;  // of the blob, with the payload's largest size
+  HeaderArgs header;  // the blob's, with the payload's largest size
   DeviceSpan workspace, blob;
   DeviceMessages messages;
   TablesOnDevice tables;
@@ -73,7 +73,8 @@ struct DecodeCall {
 class DeviceCodec {
  public:
   virtual ~DeviceCodec() = default;
-  // Device memory that Encode and Decode need for this shape, which has elements: a multiple of 64.
+  // Bytes of device memory that Encode and Decode need for this shape, which has elements: a
+  // multiple of 64.
   virtual uint64_t WorkspaceBytes(const Shape& /*shape*/) const { return 0; }
   // Whether Decode takes a blob whose header the host has not seen.
   virtual bool decodes_unseen() const { return false; }
@@ -85,7 +86,7 @@ class DeviceCodec {
   virtual Status Decode(const DecodeCall& call) const = 0;
 };
 
-// Arguments of kernels. Encoders only read the tensor.
+// Makes arguments of kernels. Encoders only read the tensor.
 inline TensorArgs MakeTensorArgs(const TensorView& view) {
   const Shape& shape = view.shape;
   return {const_cast<void*>(view.data), static_cast<uint32_t>(view.dtype), shape.samples,

@@ -1,12 +1,12 @@
-// Tables of predict (codec/predict/tables.h) in a GPU's memory, and the ids of a tensor's tokens on
-// their way there.
+// Tables of predict (codec/predict/tables.h) in a GPU's memory, and the copies of a tensor's token
+// ids to the GPU.
 //
 //   LH_RETURN_IF_ERROR(tables.Load(context, &stream));
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, {}, &tables));
 //
-// Encode and Decode queue what they learn; calls with the same tables must be on one stream.
+// Encode and Decode queue the learning; calls with the same tables must be on one stream.
 //
-// Threads: one at a time. Errors: kInvalidArgument as those of the codec on a CPU.
+// Threads: one at a time. Errors: kInvalidArgument, as for the codec on a CPU.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +21,29 @@ namespace longhaul::codec::cuda {
 
 class DeviceTables {
  public:
-  // Tables that have learned nothing, for tensors of at most `tokens` tokens. Waits.
+  // Makes untrained tables for tensors of at most `tokens` tokens. Waits.
   static StatusOr<DeviceTables> Create(longhaul::cuda::Stream* stream,
                                        const predict::TablesShape& shape, uint64_t tokens);
-  // Device memory that such tables take.
+  // Bytes of device memory that such tables take.
   static uint64_t Bytes(const predict::TablesShape& shape, uint64_t tokens);
 
   const predict::TablesShape& shape() const { return shape_; }
 
-  // What the context says of the next tensor: whether it teaches, and its tokens' ids, of which a
-  // decoder may have none; queues their copy. Does not wait: the copy of an earlier call must be
-  // done.
+  // Takes the next tensor's tokens from the context: whether the tensor teaches, and its ids, which
+  // a decoder may lack; queues their copy. Does not wait: the copy of an earlier call must be done.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // The same for ids in the device's memory, all below the vocabulary, which nobody compares again.
+  // The same for ids in the device's memory, all below the vocabulary. They are not checked.
   Status LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
                         longhaul::cuda::Stream* stream);
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
-  // These wait for what is queued on the stream. `tables` are of the same shape.
+  // These three wait for the work queued on the stream. `tables` must have the same shape.
   StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;  // Tables::check
   Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
 
-  // For kernels, which change all but the ids.
+  // For kernels, which change everything except the ids.
   float* means_dev() const { return static_cast<float*>(Address(means_)); }
   uint32_t* counts_dev() const;
   void* state_dev() const { return Address(state_); }
@@ -66,7 +65,7 @@ class DeviceTables {
   Status CheckRoom(uint64_t tokens) const;
 
   predict::TablesShape shape_;
-  longhaul::cuda::DeviceBuffer means_;  // and counts
+  longhaul::cuda::DeviceBuffer means_;  // means and counts
   longhaul::cuda::DeviceBuffer state_;  // PredictState
   longhaul::cuda::DeviceBuffer ids_on_device_;
   longhaul::cuda::PinnedBuffer ids_on_host_;

@@ -19,8 +19,8 @@ struct HeaderArgs {
   uint64_t words[8];
 };
 
-// A divisor of 32-bit numbers and 2^64 / value, rounded up (0 for 1). Kernels divide by it with two
-// multiplications.
+// A divisor of 32-bit numbers, and 2^64 / value, rounded up (0 for 1). Kernels divide by it with
+// two multiplications.
 struct Divisor {
   uint32_t value;
   uint64_t reciprocal;
@@ -29,13 +29,13 @@ inline Divisor MakeDivisor(uint64_t value) {
   return {static_cast<uint32_t>(value), value == 1 ? 0 : ~uint64_t{0} / value + 1};
 }
 
-// Bits that a decoder sets in the caller's word for faults. kFaultContents: the payload is not what
-// an encoder writes. kFaultCut: the blob is longer than the memory that it lies in. kFaultTables:
-// the two sides' tables of predict differ.
+// Bits that a decoder sets in the caller's word for faults. kFaultContents: no encoder writes this
+// payload. kFaultCut: the blob is longer than its memory. kFaultTables: the two sides' tables of
+// predict differ.
 inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2, kFaultTables = 4;
 
-// Words in which warps gather a sample's largest magnitude. With one word all warps would queue at
-// it, so there are kMaximumPlaces, no two in one sector of the cache.
+// Number of words in which warps gather a sample's largest magnitude. With one word all warps would
+// queue at it. The kMaximumPlaces words are in different sectors of the cache.
 inline constexpr uint32_t kMaximumPlaces = 16;
 inline constexpr uint64_t kMaximumStride = 8;  // uint32
 constexpr uint64_t MaximaBytes(uint64_t samples) {

@@ -22,7 +22,7 @@ class Stream;
 
 namespace longhaul::codec::cuda {
 
-// The family's kernels: the struct of its kernels.h.
+// Finds the family's kernels: the struct of its kernels.h.
 template <class Kernels>
 const Kernels& KernelsOf(const KernelTable& table) {
   const std::span families(table.families, table.family_count);
@@ -42,7 +42,7 @@ class KernelQueue {
   const Kernels& kernels() const {
     return KernelsOf<Kernels>(*table_);
   }
-  // Queues one kernel. kInternal for a refusal of the CUDA runtime, with `doing`.
+  // Queues one kernel. kInternal, with `doing`, if the CUDA runtime refuses.
   template <class Args>
   Status Run(int (*kernel)(int device, const Args* args, void* stream), const Args& args,
              std::string_view doing) const {

@@ -11,27 +11,28 @@
 
 namespace longhaul::codec::cuda {
 
-// A section of codec/sdp4bit, aligned to 16, and its numbers.
+// A section of codec/sdp4bit, aligned to 16 bytes, and its numbers.
 struct Sdp4bitArgs {
   float* values_dev;
   uint64_t count;  // more than 0
   uint32_t group;  // 128 or 2048
   uint32_t stochastic;
   uint32_t noise[4];
-  uint64_t first;  // number of values[0] in the noise, a multiple of 64
+  uint64_t first;  // index of values[0] in the noise, a multiple of 64
   unsigned char* section_dev;
 };
-// The mean of sections that are transformed, in their order; the transform of parts[own], numbers
-// themselves, is taken here.
+// The mean of transformed sections, in their order. The kernel transforms parts[own], which has
+// plain numbers.
 inline constexpr uint32_t kSdp4bitMostParts = 64;
 struct Sdp4bitSumArgs {
   const void* parts_dev[kSdp4bitMostParts];
   uint32_t parts, own;
-  uint64_t count;  // of numbers, more than 0; sections have up to 31 more
+  uint64_t count;  // number of values, more than 0; sections have up to 31 more
   float* out_dev;
 };
 
-// codec/tagc/select.h for values of one piece. Scratch of TagcSelectScratch, aligned to 16.
+// codec/tagc/select.h for the values of one piece. Scratch is a TagcSelectScratch, aligned to 16
+// bytes.
 struct TagcSelectArgs {
   const float* values_dev;
   uint64_t count, keep;  // more than 0
@@ -56,7 +57,7 @@ struct KernelTable {
   int (*tagc_select)(int device, const TagcSelectArgs* args, void* stream);
 };
 
-// Elements of a block of the kernels that choose.
+// Elements of a block of the selecting kernels.
 inline constexpr uint64_t kTagcRun = 2048;
 inline constexpr uint32_t kTagcBins = 2048;
 struct TagcSelectScratch {
@@ -64,9 +65,10 @@ struct TagcSelectScratch {
       : histogram(16),
         equal(histogram + 4 * kTagcBins),
         end(equal + 4 * ((count + kTagcRun - 1) / kTagcRun)) {}
-  // The first 16 bytes: TagcChoice.
+  // The first 16 bytes are a TagcChoice.
   uint64_t histogram;
-  // uint32 of each run: its elements of the threshold's magnitude; then those in the runs before.
+  // uint32 of each run: its elements with the threshold's magnitude; then the number in earlier
+  // runs.
   uint64_t equal;
   uint64_t end;
 };

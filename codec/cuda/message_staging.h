@@ -8,11 +8,11 @@
 //   LH_RETURN_IF_ERROR(staging.Remember(context, blob_of_host));
 //
 // A receiver calls Check between Load and Decode, and Remember only if the device found no fault.
-// Without ids in the context nothing is remembered, and all methods do nothing.
+// Without ids in the context no record changes, and all methods do nothing.
 //
 // Threads: one at a time; the store's rules. Load does not wait: the copies of an earlier Load or
-// Fetch must be done. Errors: kInvalidArgument as those of the codec on a CPU; Remember also those
-// of the store.
+// Fetch must be done. Errors: kInvalidArgument, as for the codec on a CPU; Remember also returns
+// those of the store.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,21 @@ namespace longhaul::codec::cuda {
 
 class MessageStaging {
  public:
-  // For tensors of this shape, which has elements. kFailedPrecondition for a codec without state.
+  // Makes one for tensors of this shape, which has elements. kFailedPrecondition for a codec
+  // without state.
   static StatusOr<MessageStaging> Create(const longhaul::cuda::Device& device,
                                          const CudaCodec& codec, const Shape& shape);
 
   // Reads the records of the context's samples from its store, and queues the copies to the device.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // The copies of the last Load.
+  // Returns the device's copies from the last Load.
   DeviceMessages messages();
   // Checks the samples of a blob against the last Load, as the CPU's decoder does.
   Status Check(std::span<const std::byte> blob) const;
   // Queues the copies back.
   Status Fetch(longhaul::cuda::Stream* stream);
-  // Writes the records that the blob says are remembered to the store. `context`: that of Load.
+  // Writes the records of samples that the blob stores to the store. `context`: the argument of
+  // Load.
   Status Remember(const Context& context, std::span<const std::byte> blob);
 
  private:

@@ -1,7 +1,7 @@
 // The GPU part of the codecs of tiles (fixed, tah, gauss): one kernel each way, whose arguments
 // follow from the codec's parameters and the tensor's shape.
 //
-// Threads and errors: as DeviceCodec.
+// Threads and errors: those of DeviceCodec.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace longhaul::codec::cuda {
 
-// `Kernels` and their `Args`: the family's kernels.h.
+// `Kernels` and their `Args` are defined in the family's kernels.h.
 template <class Kernels, class Params, class Args>
 class TiledDevice final : public DeviceCodec {
  public:
-  // `args_of` gives the arguments that shape and parameters decide, `scratch_of` the device memory
-  // that the encoder needs.
+  // `args_of` makes the arguments from shape and parameters. `scratch_of` returns the bytes of
+  // device memory that the encoder needs.
   TiledDevice(const Params& params, Args (*args_of)(const Params& params, const Shape& shape),
               uint64_t (*scratch_of)(const Params& params, const Shape& shape))
       : params_(params), args_of_(args_of), scratch_of_(scratch_of) {}

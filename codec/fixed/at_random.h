@@ -1,12 +1,13 @@
-// Stochastic rounding in fixed point, as format.h defines it. Arithmetic only: kernels for CPUs and
-// GPUs share it.
+// Stochastic rounding in fixed point, as format.h defines it. Arithmetic only: CPU and GPU kernels
+// share it.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::codec::fixed {
 
-// Bits of a quotient behind the point: with the code's they fit the 23 of a float's mantissa.
+// Bits of a quotient behind the point: together with the code's bits they fit the 23 of a float's
+// mantissa.
 inline constexpr uint32_t FractionBits(uint32_t bits) {
   return bits <= 7 ? 16 : 23 - bits;
 }

@@ -1,6 +1,6 @@
 // fixed: symmetric fixed point per tile of G channels, b bits an element.
 //
-// A tile is G contiguous channels of one token; the last one of a token is padded with zeros when G
+// A tile is G contiguous channels of one token. The last tile of a token is padded with zeros if G
 // does not divide the channels. T = samples x tokens x ceil(channels / G) tiles, in memory order.
 // Every section starts at a multiple of 16 bytes and is zero-padded to one:
 //
@@ -57,7 +57,7 @@ struct Layout {
 
 // The shape has passed CheckShape.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Header and payload; 64 for an empty tensor.
+// Bytes of header and payload; 64 for an empty tensor.
 uint64_t EncodedBytes(const Shape& shape, const Params& params);
 
 // "fixed:bits=6,tile=64,rounding=nearest"

@@ -13,7 +13,7 @@ namespace longhaul::codec::fixed {
 struct ReferenceTile {
   bool finite = true;
   double scale = 0;
-  std::vector<int> codes;  // q, tile of them
+  std::vector<int> codes;  // q, one for each element of the tile
 };
 
 struct ReferenceResult {
@@ -26,7 +26,7 @@ struct ReferenceResult {
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise);
 
-// The tiles of a blob, read bit by bit as format.h has it.
+// Reads the tiles of a blob bit by bit, by format.h.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::fixed

@@ -1,5 +1,5 @@
-// What format.h's steps 4 to 6 compute for a block or a value: arithmetic alone, so that kernels
-// for GPUs share it with those for CPUs.
+// The arithmetic of steps 4 to 6 of format.h for a block or a value, which CPU and GPU kernels
+// share.
 #pragma once
 
 #include <bit>
@@ -10,11 +10,11 @@
 
 namespace longhaul::codec::gauss {
 
-// The scale bytes that are none.
+// Scale bytes of blocks without a scale.
 inline constexpr uint8_t kZeroBlock = 0, kNonfiniteBlock = 255;
 // A sample's largest scale is one of the four largest bytes.
 inline constexpr int kTopByte = 251;
-// What stands for q in the scratch where a block has none.
+// Value in the scratch instead of q for a block without a scale.
 inline constexpr int16_t kZeroIndex = INT16_MIN, kNonfiniteIndex = INT16_MAX;
 
 // Bit k % 32 of word k / 32: element k of a block changes its sign before the first transform and
@@ -23,7 +23,7 @@ inline constexpr uint32_t kSigns[16] = {
     0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0x082efa98, 0xec4e6c89,
     0x452821e6, 0x38d01377, 0xbe5466cf, 0x34e90c6c, 0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917};
 
-// E of a sample: Q lies in [-614, 512] for what fp32 holds.
+// E of a sample: Q is in [-614, 512] for all numbers of fp32.
 inline constexpr int kMinExponent = -154, kMaxExponent = 128;
 
 // The fractions of 2^(1/4) and 2^(3/4), rounded up.
@@ -55,14 +55,14 @@ inline constexpr float InverseRoot(int r) {
   return fraction * Pow2(-(r >> 2));
 }
 
-// The positive levels L, and the j-th threshold, j from 1: from it on |u| belongs to level j or
-// above. Scalars by their index, which code for GPUs can use where it cannot read a host's array.
+// The positive levels L, and the j-th threshold, j from 1: |u| at or above it belongs to level j or
+// above. Scalars by index, because GPU code cannot always read a host array.
 template <int kBits, int kJ>
 inline constexpr float kLevel = Levels<kBits>::kPositive[kJ];
 template <int kBits, int kJ>
 inline constexpr float kThreshold = (kLevel<kBits, kJ - 1> + kLevel<kBits, kJ>)*0.5f;
 
-// Step 6: E of a sample whose largest q is given, and a block's byte.
+// Step 6: E of a sample with the given largest q, and a block's byte.
 inline constexpr int ExponentOf(int largest_q) {
   return largest_q >> 2;
 }
@@ -72,7 +72,7 @@ inline constexpr uint8_t ScaleByte(int q, int exponent) {
   return q == kZeroIndex || byte < 1 ? kZeroBlock : static_cast<uint8_t>(byte);
 }
 
-// What the second transform is multiplied by: 2^(d / 4), in two steps, both normal.
+// The factor after the second transform: 2^(d / 4), in two steps, both normal.
 struct BlockScale {
   // `byte` is a scale, 1..254; log2_size: g.
   constexpr BlockScale(int byte, int exponent, int log2_size) {

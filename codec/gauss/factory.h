@@ -9,11 +9,11 @@
 
 namespace longhaul::codec::gauss {
 
-// `params` are in range.
+// `params` must be in range.
 std::unique_ptr<const Codec> Create(const Params& params);
 
 Family Row();
-// Its part for a GPU (cuda/device.cc).
+// Makes the codec's part for a GPU (cuda/device.cc).
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::gauss

@@ -75,7 +75,7 @@ struct Layout {
 
 // The shape has passed CheckShape and has elements.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Header and payload; 64 for an empty tensor.
+// Bytes of header and payload; 64 for an empty tensor.
 uint64_t EncodedBytes(const Shape& shape, const Params& params);
 
 // "gauss:bits=4,block=128"

@@ -10,8 +10,8 @@
 namespace longhaul::codec::gauss {
 
 struct ReferenceBlock {
-  int byte = 0;            // as stored
-  std::vector<int> codes;  // j of |u|; -1 - j for negative u. Empty where byte is 0 or 255
+  int byte = 0;            // the stored byte
+  std::vector<int> codes;  // j of |u|; -1 - j for negative u. Empty if byte is 0 or 255
 };
 
 struct ReferenceResult {
@@ -22,7 +22,7 @@ struct ReferenceResult {
 
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params);
 
-// The contents of a blob, read bit by bit by the definition in format.h; without decoded values.
+// Reads the contents of a blob bit by bit, by format.h; without decoded values.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 // The positive levels, found by Lloyd's iteration with numerical integrals, independently of

@@ -1,4 +1,4 @@
-// Messages in a memory-mapped file, with an undo journal: what a worker keeps of one boundary.
+// Messages in a memory-mapped file with an undo journal: a worker's store for one boundary.
 //
 //   <folder>/records           see below
 //   <folder>/undo-<step>       undo_journal.h
@@ -15,13 +15,13 @@
 //     4096       samples x 1 byte: 1 where there is a record; to the next multiple of 4096
 //                samples x (bytes of a record, to the next multiple of 64)
 //
-// The system writes the pages back in its own time. What a killed process (kill -9) had written is
-// there; after a machine lost its power the records may be anything, which the two sides of a
-// boundary find out by comparing Digest().
+// The system writes the pages back in its own time. Writes of a killed process (kill -9) survive.
+// After a power loss the records may have any contents; the two sides of a boundary detect this by
+// comparing Digest().
 //
-// The disk's room for `records` is taken when the store is made, since a mapped page without room
-// ends the process. Threads: one at a time, but Forget, which any may call. Errors: by errno; a
-// full disk is kResourceExhausted.
+// Disk space for `records` is allocated when the store is made, because access to a mapped page
+// without space ends the process. Threads: one at a time, except Forget, which any thread may call.
+// Errors: by errno; a full disk is kResourceExhausted.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,9 @@
 namespace longhaul::codec {
 
 struct FileStoreOptions {
-  std::string folder;    // of this store alone; made where it is missing
-  std::string identity;  // what the records are of; a store of another identity begins anew
+  std::string folder;  // of this store only; created if missing
+  // identifies the data of the records; a store with another identity begins empty
+  std::string identity;
   uint64_t samples = 0;
   size_t record_bytes = 0;
   // For tests: called between any two changes of the disk. A process may end there.
@@ -46,13 +47,13 @@ class FileStore final : public MessageStore {
  public:
   static constexpr uint32_t kVersion = 1;  // of `records`
 
-  // Records that cannot be used (another identity or size, damage) are replaced by none.
+  // Unusable records (another identity or size, damage) are dropped.
   static StatusOr<std::unique_ptr<FileStore>> Open(FileStoreOptions options);
   ~FileStore() override;
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
 
-  // Disk that a store takes, without the journal.
+  // Bytes of disk that a store takes, without the journal.
   static uint64_t FileBytes(uint64_t samples, size_t record_bytes);
 
   uint64_t samples() const override { return options_.samples; }
@@ -61,14 +62,15 @@ class FileStore final : public MessageStore {
   StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) override;
   void Prefetch(std::span<const uint64_t> samples) override;
 
-  // To what it was after the last change of `step`; before the first Write of a process. False
-  // where that is not known: then there are no records. Step 0: none, which is true.
+  // Returns to the state after the last change of `step`; call it before the first Write of a
+  // process. False if that state is not known: then the store has no records. Step 0 has no
+  // records, and returns true.
   StatusOr<bool> RollBack(Step step);
-  // Drops all records, as if that had happened in `step`.
+  // Drops all records, as a change of step `step`.
   Status Clear(Step step);
-  // Nobody will roll back to before `step`.
+  // Drops the journal of steps up to `step`: the store will not be rolled back to before `step`.
   void Forget(Step step) const { journal_.Forget(step); }
-  // A hash of all records and their samples; 0 where there are none. Reads them all.
+  // Returns a hash of all records and their samples; 0 if there are none. Reads all records.
   uint64_t Digest() const;
 
  private:

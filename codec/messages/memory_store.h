@@ -8,7 +8,7 @@
 
 namespace longhaul::codec {
 
-// Allocates memory when a sample comes for the first time.
+// Allocates a sample's memory at its first Write.
 class MemoryStore final : public MessageStore {
  public:
   MemoryStore(uint64_t samples, size_t record_bytes)

@@ -1,4 +1,4 @@
-// What was overwritten in the records of a store, in one file for every step that changed some:
+// The overwritten records of a store, in one file for every step that changed some:
 //
 //   undo-<step, 16 hexadecimal digits>
 //
@@ -11,10 +11,10 @@
 //       32       entries: 8 bytes sample; 8 bytes 1 or 0, whether there was a record; the record if
 //                there was; 8 bytes XXH3-64 of what precedes in the entry
 //
-// An entry is written before its record changes, and the system keeps what a killed process wrote:
-// so the last entry may be cut short, and then its record is unchanged.
+// An entry is written before its record changes, and the system keeps the writes of a killed
+// process. So the last entry may be cut short, and then its record is unchanged.
 //
-// Threads: Add and Replay one at a time; Forget at any time, on steps that are over. Errors: by
+// Threads: Add and Replay one at a time; Forget at any time, on steps that have ended. Errors: by
 // errno, naming the file; a full disk is kResourceExhausted.
 #pragma once
 
@@ -39,19 +39,20 @@ class UndoJournal {
   UndoJournal(const UndoJournal&) = delete;
   UndoJournal& operator=(const UndoJournal&) = delete;
 
-  // Disk that one entry takes with its record.
+  // Bytes of disk that one entry takes with its record.
   static uint64_t EntryBytes(size_t record_bytes) { return 24 + uint64_t{record_bytes}; }
 
-  // `before` is empty where the sample had no record. `step` is not before that of an earlier call.
+  // `before` is empty if the sample had no record. `step` is not before the step of an earlier
+  // call.
   Status Add(Step step, uint64_t sample, std::span<const std::byte> before);
-  // Calls `restore` for the entries of a step, newest first. kNotFound where there is no file of
-  // it, kDataLoss where it is damaged, before the first call of `restore`.
+  // Calls `restore` for the entries of a step, newest first. kNotFound if the step has no file,
+  // kDataLoss if the file is damaged; then `restore` was not called.
   using Restore = std::function<void(uint64_t sample, std::span<const std::byte> before)>;
   Status Replay(Step step, const Restore& restore) const;
   // The steps that have files, in order.
   StatusOr<std::vector<Step>> Steps() const;
   Status Remove(Step step);
-  // Removes all up to `last`. What cannot be removed now is tried again the next time.
+  // Removes all files up to `last`. A file that cannot be removed is tried again at the next call.
   void Forget(Step last) const;
 
  private:
@@ -60,7 +61,7 @@ class UndoJournal {
 
   const std::string folder_;
   const size_t record_bytes_;
-  int fd_ = -1;  // of open_
+  int fd_ = -1;  // descriptor of the file of step open_
   Step open_{0};
 };
 

@@ -9,11 +9,11 @@
 
 namespace longhaul::codec::plain {
 
-// `id` is kNone, kBf16 or kFp16.
+// `id` must be kNone, kBf16 or kFp16.
 std::unique_ptr<const Codec> Create(CodecId id);
 
 Family Row(CodecId id);
-// Its part for a GPU (cuda/device.cc).
+// Makes the codec's part for a GPU (cuda/device.cc).
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::plain

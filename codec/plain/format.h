@@ -15,10 +15,10 @@ namespace longhaul::codec::plain {
 
 inline constexpr CodecId kNone{1}, kBf16{2}, kFp16{3};
 
-// The dtype on the wire: kF32 for none, whatever the tensor's dtype.
+// Returns the dtype on the wire: kF32 for none, whatever the tensor's dtype.
 Dtype WireDtype(CodecId id);
 
-// Header and payload. The shape has passed CheckShape.
+// Bytes of header and payload. The shape has passed CheckShape.
 uint64_t EncodedBytes(const Shape& shape, CodecId id);
 
 }  // namespace longhaul::codec::plain

@@ -1,4 +1,4 @@
-// Numbers of format.h that kernels for CPUs and GPUs share. Plain types and arithmetic only.
+// Arithmetic of format.h that CPU and GPU kernels share. Plain types only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace longhaul::codec::predict {
 
 enum class Kind : uint8_t { kPlain = 0, kPredicted = 1, kLearned = 2 };
 
-// What precedes the ids in a payload.
+// Bytes before the ids in a payload.
 inline constexpr uint64_t kFrontBytes = 16;
 
 // Constants of the pairs' hash.
@@ -18,16 +18,17 @@ inline constexpr uint32_t PairRow(uint32_t before, uint32_t token, uint32_t log2
   return static_cast<uint32_t>((before * kHashBefore + token * kHashToken) >> (64 - log2_pairs));
 }
 
-// A token teaches the tables where all its decoded values are smaller. So no sum of them overflows.
+// A token teaches the tables only if all its decoded values are below this limit, so that no sum of
+// values overflows.
 inline constexpr float kTeachable = 0x1p64f;
 
-// Counts end here: floats hold them exactly.
+// Counts stop here, because floats hold numbers up to here exactly.
 inline constexpr uint32_t kMostCounted = 1u << 24;
 inline constexpr uint32_t AddCount(uint32_t count, uint32_t occurrences) {
   const uint32_t room = kMostCounted - count;
   return count + (occurrences < room ? occurrences : room);
 }
-// `count`: with the occurrences.
+// `count` includes the occurrences.
 inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior, float least) {
   const uint32_t most = occurrences < kMostCounted ? occurrences : kMostCounted;
   const float rate = static_cast<float>(most) / static_cast<float>(count + prior);
@@ -38,7 +39,7 @@ inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior
 inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
   return Mix64((uint64_t{vocabulary} << 32) + channels);
 }
-// After a tensor whose updated rows add up to `sum`.
+// Returns the check after a tensor whose updated rows add up to `sum`.
 inline constexpr uint64_t NextCheck(uint64_t check, uint32_t sum) {
   return Mix64((check ^ sum) + kHashBefore);
 }

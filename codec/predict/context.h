@@ -1,5 +1,5 @@
-// What a call of predict is given of tokens, and whether a blob agrees. Encoders and decoders on
-// CPUs and GPUs share it.
+// Checks the tokens that a call of predict is given, and whether a blob agrees with them. CPU and
+// GPU encoders and decoders share the checks.
 //
 // Errors: kInvalidArgument.
 #pragma once
@@ -14,22 +14,23 @@
 
 namespace longhaul::codec::predict {
 
-// `tables`: null without.
+// `tables`: null if the context has none.
 Status CheckShapeOf(const TablesShape& tables, const Params& params, const Shape& shape);
-// A blob is to be made, or (`decodes`) was.
+// Checks a context for encoding or, with `decodes`, for decoding.
 Status CheckContext(const Context& context, const TablesShape* tables, const Params& params,
                     const Shape& shape, bool decodes);
-// What a blob's front is. Without tables, those behind `tables` mean nothing.
+// Returns the front that a blob must have. If `tables` is null, the arguments after it are not
+// used.
 Front ExpectedFront(const TablesShape* tables, bool learns, uint64_t check);
 // `front` has passed ReadFront.
 Status CheckFront(const Front& front, const Front& expected);
 Status CheckIds(std::span<const uint32_t> ids, uint32_t vocabulary);
 
-// The dtype of the tensor that the other codec is given.
+// Returns the dtype of the tensor that the other codec encodes.
 inline Dtype DtypeWithin(Kind kind, Dtype dtype) {
   return kind == Kind::kPlain ? dtype : Dtype::kF32;
 }
-// The context of the other codec.
+// Returns the context of the other codec.
 Context ContextWithin(const Context& context);
 
 }  // namespace longhaul::codec::predict

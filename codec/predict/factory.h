@@ -9,13 +9,13 @@
 
 namespace longhaul::codec::predict {
 
-// `params` are in range. `other`, which codes the differences, remembers nothing.
+// `params` must be in range. `other`, which codes the differences, must have no state.
 std::unique_ptr<const Codec> Create(const Params& params, std::shared_ptr<const Codec> other);
-// The codec that codes the differences of `codec`, one of this family.
+// Returns the codec that codes the differences of `codec`, which must be of this family.
 const std::shared_ptr<const Codec>& OtherOf(const Codec& codec);
 
 Family Row();
-// Its part for a GPU (cuda/device.cc).
+// Makes the codec's part for a GPU (cuda/device.cc).
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::predict

@@ -1,6 +1,6 @@
-// predict: most of a boundary's activation says which token stands there, and both sides can know
-// that. Both keep running means of the decoded values by token and by pair of tokens; another codec
-// codes the difference to them.
+// predict: the token at a position explains most of its activation, and both sides can know the
+// token. Both keep running means of the decoded values by token and by pair of tokens; another
+// codec codes the difference from these means.
 //
 //   predict:pairs=65536,rate=0.02,prior=0/gauss:bits=4,block=128
 //
@@ -74,7 +74,7 @@ CodecParameters ToHeader(const Params& params, CodecId other);
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
 CodecId OtherCodec(const CodecParameters& parameters);
 
-// What precedes the other codec's blob in a payload.
+// The part of a payload before the other codec's blob.
 struct Front {
   uint64_t check = 0;
   Kind kind = Kind::kPlain;
@@ -84,21 +84,21 @@ struct Front {
 constexpr uint32_t BytesOfId(uint32_t vocabulary) {
   return vocabulary <= 65536 ? 2 : 4;
 }
-// Where in the payload the other codec's blob begins.
+// Returns the offset of the other codec's blob in the payload.
 uint64_t OtherOffset(const Shape& shape, uint32_t id_bytes);
 
 // `payload` has kFrontBytes.
 void WriteFront(const Front& front, std::byte* payload);
-// Front and ids of a payload of this shape, which may be hostile: of a kind that there is, with
-// ids where and as the kind has them, and at least the header of another blob behind them.
+// Reads the front of a payload of this shape, which may be hostile. Checks that the kind exists,
+// that the ids fit the kind, and that at least the header of another blob follows.
 StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape);
-// The header of the other codec's blob, which is the rest of the payload.
+// Reads the header of the other codec's blob, which is the rest of the payload.
 StatusOr<BlobHeader> ReadOther(std::span<const std::byte> other);
 // Writes the ids and the zeros that pad their section.
 void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* section);
 uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index);
 
-// The ids of a blob of predict that a decoder has taken; none where it has none.
+// Returns the ids in a blob of predict that a decoder has accepted; empty if it has none.
 std::vector<uint32_t> IdsOf(std::span<const std::byte> blob);
 
 }  // namespace longhaul::codec::predict

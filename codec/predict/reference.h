@@ -14,12 +14,12 @@ class ReferenceTables {
  public:
   ReferenceTables(const Params& params, uint32_t channels) : params_(params), channels_(channels) {}
 
-  // p of every element.
+  // Returns p of every element.
   std::vector<double> Predict(std::span<const uint32_t> ids, const Shape& shape) const;
-  // `decoded`: x', NaN where it is not finite.
+  // `decoded`: x', NaN if it is not finite.
   void Learn(std::span<const uint32_t> ids, const Shape& shape, std::span<const double> decoded);
 
-  // A row's means; zeros where it has never learned.
+  // Returns a row's means; zeros if the row was never updated.
   std::vector<double> TokenRow(uint32_t token) const { return RowOf(tokens_, token); }
   std::vector<double> PairRow(uint32_t pair) const { return RowOf(pairs_, pair); }
 

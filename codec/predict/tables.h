@@ -21,30 +21,30 @@ struct TablesShape {
   uint32_t vocabulary = 0, channels = 0;
   uint32_t pairs = 0;
   uint64_t rows() const { return uint64_t{vocabulary} + pairs; }
-  // Memory of the means and counts.
+  // Bytes of the means and counts.
   uint64_t bytes() const { return rows() * (uint64_t{channels} + 1) * sizeof(float); }
   friend bool operator==(const TablesShape&, const TablesShape&) = default;
 };
 
-// The shape of the tables that a codec needs which predicts by tokens.
+// Returns the shape of the tables of a codec that predicts by tokens.
 TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels);
 
 class Tables {
  public:
-  // Tables that have learned nothing. kResourceExhausted.
+  // Makes untrained tables. kResourceExhausted.
   static StatusOr<Tables> Create(const TablesShape& shape);
 
   const TablesShape& shape() const { return shape_; }
-  // A row for each token of the vocabulary, then one for each hash of a token pair.
+  // One row for each token of the vocabulary, then one for each hash of a token pair.
   std::span<float> means() { return means_; }
   std::span<const float> means() const { return means_; }
   std::span<uint32_t> counts() { return counts_; }
   std::span<const uint32_t> counts() const { return counts_; }
   float* MeansOf(uint64_t row) { return means_.data() + row * shape_.channels; }
   const float* MeansOf(uint64_t row) const { return means_.data() + row * shape_.channels; }
-  // `other` is of the same shape.
+  // `other` must have the same shape.
   void CopyFrom(const Tables& other);
-  // A hash of all that was learned.
+  // A hash of all updates so far.
   uint64_t check() const { return check_; }
   void set_check(uint64_t check) { check_ = check; }
 

@@ -11,9 +11,9 @@
 // RoundingNoise::Middle of the element's number to round stochastically. Decoding: q x step. Of 16
 // codes 15 are used: 0 is never written, and is read as q = -8.
 //
-// Gradients are transformed first (kHadamard): each 32 numbers in a row by the butterflies of
-// codec/simd/hadamard-inl.h, not scaled; the last ones are filled up with zeros. The inverse is the
-// same butterflies, times 2^-5. Sums are taken in between.
+// Gradients are transformed first (kHadamard): each 32 consecutive numbers by the butterflies of
+// codec/simd/hadamard-inl.h, not scaled; the last numbers are padded with zeros. The inverse is the
+// same butterflies, times 2^-5. Sums are taken between the two.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ constexpr uint64_t CodesOffset(uint64_t count, uint32_t group) {
 constexpr uint64_t SectionBytes(uint64_t count, uint32_t group) {
   return (CodesOffset(count, group) + (count + 1) / 2 + 15) / 16 * 16;
 }
-// Numbers that `count` gradients are transformed to.
+// Returns the number of transformed numbers of `count` gradients.
 constexpr uint64_t Transformed(uint64_t count) {
   return (count + kHadamard - 1) / kHadamard * kHadamard;
 }

@@ -1,4 +1,4 @@
-// sdp4bit in double precision, after the paper's text and independent of the kernels. For tests.
+// For tests: sdp4bit in double precision, by the paper's text and independent of the kernels.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace longhaul::codec::sdp4bit::reference {
 // The 32 x 32 Sylvester matrix times each 32 numbers, by its definition: (-1)^popcount(i & j).
 std::vector<double> Transform(std::span<const float> values);
 
-// What a number may become: the two neighbouring multiples of its group's step.
+// The possible results of a number: the two neighbouring multiples of its group's step.
 struct Neighbours {
   double below = 0, above = 0, step = 0;
 };

@@ -11,10 +11,10 @@
 
 namespace longhaul::codec {
 
-// Elements [offset, offset + count) of the tensor to `out`, then zeros: `size` in all.
+// Loads elements [offset, offset + count) of the tensor into `out`, and adds zeros up to `size`.
 void LoadElements(const TensorView& in, uint64_t offset, size_t count, size_t size, float* out);
 
-// Stores the first `count` values, and may change them, to elements [offset, offset + count).
+// Stores the first `count` values, which it may change, to elements [offset, offset + count).
 // Values outside the dtype's range become its largest number, because lossy codecs turn no number
 // into an infinity. NaNs stay.
 void StoreElements(const MutableTensorView& out, uint64_t offset, size_t count, float* values);

@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// The lane at the index whose bit kDistance is the other.
+// Returns in each lane the value of the lane whose index differs in bit kDistance.
 template <size_t kDistance>
 HWY_INLINE VF Partner(VF v) {
   if constexpr (kDistance == 1) return hn::Shuffle2301(v);

@@ -13,7 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// Words 0 to 3 of blocks, each in the lower half of the block's 64-bit lane, to numbers in order.
+// Stores words 0 to 3 of blocks, each in the lower half of the block's 64-bit lane, as numbers in
+// order.
 HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
   const hn::Repartition<uint64_t, DU> d64;
   const auto upper = [&](VU word) HWY_ATTR {
@@ -26,12 +27,13 @@ HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
 }
 #endif
 
-// Numbers that FillNoise makes at a time: two chains of vectors, since each waits for its products.
+// Numbers that FillNoise makes at a time: two chains of vectors, because each chain waits for its
+// products.
 inline constexpr size_t kNoiseChains = 2;
 inline constexpr size_t kNoiseStride = kNoiseChains * kNoisesOfBlock * ((kLanes + 1) / 2);
 
-// RoundingNoise::Fill for `count` numbers and those up to the next multiple of kNoiseStride; `out`
-// is aligned to 64 bytes.
+// RoundingNoise::Fill for `count` numbers and the following ones up to a multiple of kNoiseStride;
+// `out` is aligned to 64 bytes.
 HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, size_t count, uint16_t* out) {
 #if HWY_TARGET == HWY_SCALAR
   noise.Fill(index, static_cast<int>(count), out);
@@ -78,7 +80,7 @@ HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, size_t cou
 #endif
 }
 
-// RoundingNoise::Middle of the numbers at `from`.
+// Returns RoundingNoise::Middle of the numbers at `from`.
 HWY_INLINE VF LoadMiddles(const uint16_t* from) {
   const VF numbers = hn::ConvertTo(DF(), hn::BitCast(DI(), LoadHalves(from)));
   return hn::Add(hn::Mul(numbers, Float(0x1p-16f)), Float(0x1p-17f));

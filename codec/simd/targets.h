@@ -1,5 +1,5 @@
-// The instruction sets of the codecs' kernels, and the one in use: by default the best of this CPU.
-// All give the same bytes.
+// The instruction sets of the codecs' kernels, and the set in use: by default the best one of this
+// CPU. All sets give the same bytes.
 //
 // Threads: KernelTarget() may be called from any thread. UseKernelTarget() is for tests and
 // benchmarks, while no codec runs.
@@ -17,7 +17,7 @@ namespace longhaul::codec {
 std::vector<std::string> KernelTargets();
 // The set in use.
 std::string KernelTarget();
-// Uses this set from now on; "": the best one. kInvalidArgument if it is not in KernelTargets().
+// Uses this set from now on; "": the best set. kInvalidArgument if it is not in KernelTargets().
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec

@@ -1,4 +1,4 @@
-// Between tensors of any dtype and tiles of fp32 for one target of Highway.
+// Converts between tensors of any dtype and tiles of fp32, for one target of Highway.
 #if defined(LONGHAUL_CODEC_SIMD_TENSOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_TENSOR_INL_H_
 #undef LONGHAUL_CODEC_SIMD_TENSOR_INL_H_
@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
-// `count` elements; `in` is aligned to its element.
+// Widens `count` elements; `in` is aligned to its element.
 HWY_INLINE void Widen(Dtype dtype, const uint16_t* in, size_t count, float* out) {
   size_t k = 0;
   if (dtype == Dtype::kBf16) {
@@ -40,8 +40,8 @@ HWY_INLINE void Narrow(Dtype dtype, const float* in, size_t count, uint16_t* out
   }
 }
 
-// Where the tiles of a sample lie: `token_tiles` a token, the last one shorter where kTile does
-// not divide the channels.
+// The positions of a sample's tiles: `token_tiles` a token, the last one shorter if kTile does not
+// divide the channels.
 template <size_t kTile>
 struct TileGrid {
   explicit TileGrid(const Shape& tensor)
@@ -50,7 +50,7 @@ struct TileGrid {
         whole(tensor.channels % kTile == 0) {}
 
   struct Place {
-    uint64_t offset = 0;  // of the first element, in the tensor
+    uint64_t offset = 0;  // of the first element in the tensor
     size_t count = 0;     // elements that are not padding
   };
   Place Of(uint32_t sample, uint64_t tile) const {
@@ -63,7 +63,7 @@ struct TileGrid {
 
   Shape shape;
   uint64_t token_tiles;
-  bool whole;  // no tile is shorter: the tiles of a sample lie one behind the other
+  bool whole;  // no tile is shorter: the tiles of a sample are contiguous
 };
 
 // Reads batches of tiles.
@@ -73,8 +73,8 @@ class TileReader {
   explicit TileReader(const TensorView& in) : in_(in), grid_(in.shape) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // `tiles` <= kBatch tiles from `first` of the sample on, one behind the other, padded with zeros:
-  // in the tensor itself or in a buffer that the next call overwrites. No alignment beyond floats'.
+  // Returns `tiles` <= kBatch contiguous tiles from `first` of the sample on, padded with zeros: in
+  // the tensor itself or in a buffer that the next call overwrites. Aligned for float only.
   HWY_INLINE const float* Read(uint32_t sample, uint64_t first, size_t tiles) {
     if (grid_.whole) {
       const auto place = grid_.Of(sample, first);
@@ -103,7 +103,7 @@ class TileReader {
   alignas(64) float buffer_[kBatch * kTile];
 };
 
-// Writes batches of tiles: fill what At() shows, then Write() it.
+// Writes batches of tiles: fill the memory that At() returns, then call Write().
 template <size_t kTile>
 class TileWriter {
  public:
@@ -115,7 +115,7 @@ class TileWriter {
                                            : 65504.0f) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Room for a batch from tile `first` of the sample on: the tensor itself or a buffer.
+  // Returns memory for a batch from tile `first` of the sample on: the tensor itself or a buffer.
   HWY_INLINE float* At(uint32_t sample, uint64_t first) {
     if (grid_.whole && out_.dtype == Dtype::kF32) {
       return static_cast<float*>(out_.data) + grid_.Of(sample, first).offset;
@@ -123,8 +123,8 @@ class TileWriter {
     return buffer_;
   }
 
-  // What lies outside of the dtype's range becomes its largest number: lossy codecs make no
-  // infinities out of numbers. NaNs stay. For every vector that goes into At().
+  // Call it for every vector before it is stored at At(). Values outside the dtype's range become
+  // its largest number, because lossy codecs turn no number into an infinity. NaNs stay.
   HWY_INLINE VF Clamp(VF value) const {
     const VF high = Float(limit_);
     const VF low = Float(-limit_);

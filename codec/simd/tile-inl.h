@@ -1,7 +1,7 @@
-// Steps of the tiled codecs for one target of Highway, a batch of tiles at a time: a tile lies in
-// several vectors, what is known of each tile (its largest magnitude, scale, ...) is an array with
-// one place per tile, so that this arithmetic is done for as many tiles as a vector has lanes.
-// kTile: 32 or more, a power of two.
+// Steps of the tiled codecs for one target of Highway, a batch of tiles at a time. A tile lies in
+// several vectors. Numbers about a tile (its largest magnitude, scale, ...) are arrays with one
+// element per tile, so that one vector operation handles as many tiles as it has lanes. kTile: 32
+// or more, a power of two.
 #if defined(LONGHAUL_CODEC_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_TILE_INL_H_
 #undef LONGHAUL_CODEC_SIMD_TILE_INL_H_
@@ -28,9 +28,9 @@ struct alignas(64) PerTile {
 };
 
 // --- Folding -------------------------------------------------------------------
-// A tile's numbers are combined by folding halves: element k with element k + kTile / 2, of the
-// result element k with k + kTile / 4, and so on. FoldToFour does that down to four numbers, and
-// FinishFold the last two steps for all tiles of a batch.
+// A tile's numbers are combined by folding halves: element k with element k + kTile / 2, then
+// element k of the result with k + kTile / 4, and so on. FoldToFour folds down to four numbers, and
+// FinishFold does the last two steps for all tiles of a batch.
 
 struct alignas(64) FourPerTile {
   float at[kBatch][4] = {};
@@ -55,7 +55,7 @@ struct Largest {
   }
 };
 
-// The largest of magnitudes, whose bits are ordered as integers are.
+// Returns the larger magnitudes; bits of magnitudes are ordered as integers are.
 struct LargestBits {
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
@@ -65,10 +65,10 @@ struct LargestBits {
   }
 };
 
-// What is left of a tile after its vectors have been folded: four numbers.
+// Number of vectors that are left of a tile after folding: four numbers.
 inline constexpr size_t kLeft = kLanes < 4 ? 4 / kLanes : 1;
 
-// v: kLeft vectors.
+// `v`: kLeft vectors.
 template <class Op>
 HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -90,7 +90,7 @@ HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #endif
 }
 
-// v: kVecs vectors of a tile; destroyed.
+// `v`: kVecs vectors of a tile, which it overwrites.
 template <size_t kVecs, class Op>
 HWY_INLINE void FoldToFour(VF* v, Op op, float* out) {
   for (size_t half = kVecs / 2; half >= kLeft; half /= 2) {
@@ -110,8 +110,8 @@ HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) 
 
 // --- Magnitudes ------------------------------------------------------------------
 
-// The bits of each tile's largest magnitude; >= kF32Infinity iff an element is not finite; 0 for
-// places without a tile.
+// Returns the bits of each tile's largest magnitude; >= kF32Infinity iff an element is not finite;
+// 0 for elements without a tile.
 template <size_t kTile>
 HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>* largest) {
   constexpr size_t kVecs = kTile / kLanes;
@@ -130,7 +130,7 @@ HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>
   std::memcpy(largest->at, folded.at, sizeof(largest->at));
 }
 
-// The largest of those that are finite.
+// Returns the largest of the finite ones.
 HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
   int32_t found = 0;
   for (const int32_t bits : largest.at) {
@@ -141,23 +141,23 @@ HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
 
 // --- Scales ------------------------------------------------------------------------
 
-// Scales and what else is stored as fp16, for quantization: 0 becomes infinity, so that quotients
-// by it are zeros.
+// The divisor for quantization by a scale stored as fp16: 0 becomes infinity, so that quotients are
+// zeros.
 HWY_INLINE VF Divisor(VF scale) {
   return hn::IfThenElse(hn::Gt(scale, Float(0)), scale, AsFloat(Bits(kF32Infinity)));
 }
 
 // --- Rounding ------------------------------------------------------------------------
 
-// |value| < 2^22 to the nearest integer, ties to even.
+// Rounds |value| < 2^22 to the nearest integer, ties to even.
 HWY_INLINE VI RoundToNearest(VF value) {
   return hn::Sub(AsInt(hn::Add(value, Float(kRoundMagic))), Int(kRoundMagicBits));
 }
 
 // --- Bit planes ------------------------------------------------------------------------
 
-// Bits first, ..., first + bits - 1 of kTile codes to planes (planes.h) of kTile / 8 bytes, one
-// behind the other.
+// Packs bits first, ..., first + bits - 1 of kTile codes to contiguous planes (planes.h) of kTile /
+// 8 bytes.
 template <size_t kTile>
 HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::byte* planes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -170,8 +170,8 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::b
   const hn::Repartition<uint16_t, decltype(d)> d16;
   constexpr size_t kGroup = hn::MaxLanes(d);
   for (size_t first = 0; first < kTile; first += kGroup) {
-    // The highest of the bits to the highest of their bytes; what comes from the byte below
-    // stays under the bits of interest.
+    // Moves the highest of the bits to the top of each byte; bits from the byte below stay under
+    // them.
     auto v = hn::BitCast(
         d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - first_bit - bits));
     for (int bit = bits - 1; bit >= 0; --bit) {
@@ -185,7 +185,7 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::b
 #endif
 }
 
-// `bits` planes to kTile codes, which are written whole.
+// Unpacks `bits` planes into kTile codes, and overwrites the codes.
 template <size_t kTile>
 HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -215,7 +215,7 @@ HWY_INLINE VF LoadCodes(const uint8_t* from) {
   return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DU8(), from)));
 }
 
-// Four vectors of numbers below 256, one behind the other, to their bytes.
+// Stores four vectors of numbers below 256 as contiguous bytes.
 HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
 #if HWY_TARGET == HWY_SCALAR
   to[0] = static_cast<uint8_t>(hn::GetLane(c0));
@@ -225,7 +225,7 @@ HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
 #else
   const hn::Repartition<uint8_t, DI> d8;
   // Byte j of lane i is from vector j; then four bytes of each vector in every block of 16; then
-  // the blocks' quarters side by side.
+  // the blocks' quarters next to each other.
   const VI mixed = hn::Or(hn::Or(c0, hn::ShiftLeft<8>(c1)),
                           hn::Or(hn::ShiftLeft<16>(c2), hn::ShiftLeft<24>(c3)));
   alignas(16) static constexpr uint8_t kTranspose[16] = {0, 4, 8,  12, 1, 5, 9,  13,
@@ -245,7 +245,7 @@ HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
 #endif
 }
 
-// The same for kTile numbers that function(k) computes for elements k, ..., k + kLanes - 1.
+// The same for kTile numbers; function(k) computes elements k, ..., k + kLanes - 1.
 template <size_t kTile, class Function>
 HWY_INLINE void StoreAllCodes(Function&& function, uint8_t* to) {
   if constexpr (kTile < 4 * kLanes) {

@@ -1,7 +1,7 @@
-// Vectors of floats and of their bits, and the conversions of convert.h over them, for one target
-// of Highway. Included by kernels that foreach_target.h compiles once a target; what they compute
-// is the same on all of them: no fused multiply-add (never hn::MulAdd), correctly rounded division,
-// no approximations, sums in a stated order.
+// Vectors of floats and of their bits, and the conversions of convert.h for them, for one target of
+// Highway. Kernels include it, and foreach_target.h compiles them once a target. Results are the
+// same on all targets: no fused multiply-add (never hn::MulAdd), correctly rounded division, no
+// approximations, sums in a stated order.
 #if defined(LONGHAUL_CODEC_SIMD_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
 #undef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// All vectors have kLanes lanes: 1, 4, 8 or 16 (targets.h leaves out those that cannot say).
+// All vectors have kLanes lanes: 1, 4, 8 or 16 (targets.h leaves out targets whose number is not
+// constant).
 using DF = hn::ScalableTag<float>;
 using DI = hn::RebindToSigned<DF>;
 using DU = hn::RebindToUnsigned<DF>;
@@ -68,12 +69,12 @@ HWY_INLINE VF Select(hn::Mask<DI> mask, VF yes, VF no) {
   return hn::IfThenElse(hn::RebindMask(DF(), mask), yes, no);
 }
 
-// The bits of |value|, as integers whose order is that of the magnitudes; NaNs are the largest.
+// Returns the bits of |value|, as integers ordered like the magnitudes; NaNs are the largest.
 HWY_INLINE VI MagnitudeBits(VF value) {
   return hn::And(AsInt(value), Int(0x7fffffff));
 }
 
-// 16-bit numbers in the low halves of 32-bit lanes.
+// Loads 16-bit numbers into the low halves of 32-bit lanes.
 HWY_INLINE VU LoadHalves(const uint16_t* from) {
   return hn::PromoteTo(DU(), hn::LoadU(DU16(), from));
 }
@@ -97,7 +98,7 @@ HWY_INLINE VU F32ToF16(VF value) {
   const VI subnormal = hn::Sub(
       AsInt(hn::Add(AsFloat(hn::And(magnitude, Int(0x3fffffff))), Float(0.5f))), Int(0x3f000000));
   const VI odd = hn::And(hn::ShiftRight<13>(magnitude), Int(1));
-  // Arithmetic shift: where this is negative, or wrapped, it is not taken.
+  // Arithmetic shift: results that are negative or wrapped are not used.
   const VI normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, Int(0xfff - 0x38000000)), odd));
   VI half = hn::IfThenElse(hn::Lt(magnitude, Int(0x38800000)), subnormal, normal);
   half = hn::IfThenElse(hn::Gt(magnitude, Int(0x477fefff)), Int(0x7c00), half);
@@ -118,7 +119,7 @@ HWY_INLINE VU F32ToBf16(VF value) {
   return hn::IfThenElse(hn::RebindMask(DU(), nan), hn::Or(high, Bits(0x40)), rounded);
 }
 
-// As convert.h's: the nearest half that is not below, not above `value`.
+// As in convert.h: the nearest half that is not below, not above `value`.
 HWY_INLINE VU F32ToF16Up(VF value) {
   const VU half = F32ToF16(value);
   const auto below = hn::RebindMask(DU(), hn::Lt(F16ToF32(half), value));
@@ -134,15 +135,15 @@ HWY_INLINE VU F32ToF16Down(VF value) {
   return hn::IfThenElse(above, lower, half);
 }
 
-// 2^exponent, -126 <= exponent <= 127.
+// Returns 2^exponent, -126 <= exponent <= 127.
 HWY_INLINE VF Pow2(VI exponent) {
   return AsFloat(hn::ShiftLeft<23>(hn::Add(exponent, Int(127))));
 }
 
-// floor(log2) of finite magnitudes > 0; any number for others.
+// Returns floor(log2) of finite magnitudes > 0; any number for others.
 HWY_INLINE VI FloorLog2(VI magnitude) {
   const VI exponent = hn::Sub(hn::ShiftRight<23>(magnitude), Int(127));
-  // A subnormal one's integer is exact in fp32.
+  // The integer of a subnormal is exact in fp32.
   const VI as_integer = AsInt(hn::ConvertTo(DF(), magnitude));
   const VI subnormal = hn::Sub(hn::ShiftRight<23>(as_integer), Int(127 + 149));
   return hn::IfThenElse(hn::Gt(Int(0x00800000), magnitude), subnormal, exponent);

@@ -1,5 +1,5 @@
-// The 8-bit formats and a block's scale (format.h's steps 2 to 6): arithmetic alone, so that
-// kernels for GPUs share it with those for CPUs.
+// The 8-bit formats and a block's scale (format.h's steps 2 to 6). Arithmetic only: CPU and GPU
+// kernels share it.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ struct Float8<Format::kE4m3> {
   static constexpr int kShift = 20;         // mantissa bits of fp32 beyond the code's
   static constexpr float kUp = 0x1p120f;    // 127 - 7
   static constexpr float kLeast = 0x1p-6f;  // normal number
-  // Adding it puts the last bit of subnormals at the last bit of the sum.
+  // Adding it aligns the last bit of subnormals with the last bit of the sum.
   static constexpr float kSubnormal = 0x1p14f;
   static constexpr uint32_t kLargest = 0x7e;
 };
@@ -38,12 +38,13 @@ struct Float8<Format::kE5m2> {
 inline constexpr float LargestNumber(Format format) {
   return format == Format::kE4m3 ? 448.0f : format == Format::kE5m2 ? 57344.0f : 127.0f;
 }
-// 1 / (Q B) in fp32.
+// Returns 1 / (Q B) in fp32.
 inline constexpr float UnitOf(Format format, uint32_t block) {
   return 1.0f / (LargestNumber(format) * static_cast<float>(block));
 }
 
-// The nearest code, ties to even; beyond the largest number it is that one's. `value` is no NaN.
+// Returns the nearest code, ties to even; above the largest number the code of that number. `value`
+// is not a NaN.
 template <Format kFormat>
 constexpr uint8_t ToCode(float value) {
   if constexpr (kFormat == Format::kInt8) {
@@ -75,7 +76,7 @@ constexpr bool IsNumber(uint8_t code) {
   }
 }
 
-// The number of a code that is one.
+// Returns the number of a finite code.
 template <Format kFormat>
 constexpr float FromCode(uint8_t code) {
   if constexpr (kFormat == Format::kInt8) {
@@ -92,9 +93,9 @@ inline constexpr float kLowered = 0x1p-16f, kRaised = 0x1p64f;
 inline constexpr float kTiny = 0x1p-100f;
 inline constexpr uint32_t kNanBits = 0x7fc00000;
 
-// What a block's M gives: steps 3 to 6.
+// The results of a block's M: steps 3 to 6.
 struct Scaling {
-  // `largest` is M, finite; `lowered`: after step 2. `largest_number`: Q.
+  // `largest` is M, finite; `lowered`: step 2 scaled the block. `largest_number`: Q.
   constexpr Scaling(float largest, bool lowered, float largest_number, float unit) {
     tiny = largest < kTiny;
     const float raised = tiny ? largest * kRaised : largest;
@@ -103,11 +104,11 @@ struct Scaling {
     to_codes = largest > 0 ? largest_number / raised : 0.0f;
   }
   bool tiny = false;   // y is multiplied by kRaised
-  float c = 0;         // as stored
+  float c = 0;         // the stored c
   float to_codes = 0;  // Q / M
 };
 
-// The steps back: x = v first second.
+// The inverse steps: x = v first second.
 struct ScaleOf {
   constexpr explicit ScaleOf(float c) : first(c < 0 ? -c : c), second(c < 0 ? 1 / kRaised : 1.0f) {}
   float first, second;

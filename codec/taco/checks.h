@@ -10,7 +10,7 @@
 
 namespace longhaul::codec::taco {
 
-// `what`: the elements, for messages.
+// `what` names the elements in messages.
 Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, uint64_t elements,
                  const Params& params, const void* payload, uint64_t payload_bytes);
 Status CheckReduce(const TacoReduceArgs& args);

@@ -1,7 +1,8 @@
-// Which gradients are worth sending: exactly the `keep` of largest magnitude, among equal ones the
-// earlier. Bitmaps have bit k % 64 of word k / 64 for element k, and zeros behind the last element.
+// Selects the gradients to send: exactly the `keep` with the largest magnitudes, the earlier one
+// among equal ones. Bitmaps have bit k % 64 of word k / 64 for element k, and zeros behind the last
+// element.
 //
-// Threads: pure functions. Nothing throws; Select allocates its histogram alone.
+// Threads: pure functions. No function throws; only Select allocates, for its histogram.
 #pragma once
 
 #include <bit>
@@ -21,7 +22,7 @@ inline uint64_t Count(std::span<const uint64_t> bitmap) {
   for (const uint64_t word : bitmap) count += static_cast<uint64_t>(std::popcount(word));
   return count;
 }
-// `body(element)` for every element of the bitmap, in order.
+// Calls `body(element)` for every element of the bitmap, in order.
 template <class Body>
 void ForEach(std::span<const uint64_t> bitmap, const Body& body) {
   for (uint64_t word = 0; word < bitmap.size(); ++word) {
@@ -31,8 +32,8 @@ void ForEach(std::span<const uint64_t> bitmap, const Body& body) {
   }
 }
 
-// The `keep`-th largest magnitude as bits of fp32, and how many elements with just these bits are
-// kept. `keep` is from 1 to the number of values. NaNs are larger than all else.
+// The `keep`-th largest magnitude as bits of fp32, and the number of kept elements with exactly
+// these bits. `keep` is from 1 to the number of values. NaNs are larger than all numbers.
 struct Threshold {
   uint32_t bits = 0;
   uint64_t equal = 0;

@@ -1,5 +1,5 @@
 // tah: TAH-Quant. Tiles of 3 or 4 bits an element, allotted by entropy, with a Hadamard transform
-// where one value stands out.
+// for tiles with an outlier.
 //
 // A tile is G contiguous channels of one token, an allocation tile A channels (a multiple of G). C
 // channels make t = ceil(C / G) tiles and a = ceil(t G / A) allocation tiles a token; the last tile
@@ -90,9 +90,9 @@ struct Layout {
 
 // The shape has passed CheckShape and has elements.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Header and payload; 64 for an empty tensor.
+// Bytes of header and payload; 64 for an empty tensor.
 uint64_t EncodedBytes(const Shape& shape, const Params& params);
-// Where the sample's largest magnitude goes: 12 or 11.
+// Returns the exponent of the scaled sample's largest magnitude: 12 or 11.
 int TopExponent(const Params& params);
 
 // "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest"

@@ -27,20 +27,19 @@ struct ReferenceResult {
   std::vector<double> decoded;       // elements
 };
 
-// Variants that the format does not have, to measure what they are worth.
+// Variants that the format does not have, to measure their effect.
 struct Ablation {
   int low_bits = 3;        // of the tiles with low entropy; the others have one bit more
   bool swap_pivot = true;  // before the transform
 };
 
 // `noise(i)` is r of the padded element i; unused for rounding to nearest. `fours`: if not null,
-// this allocation is used instead of that by the entropies.
+// replaces the allocation by entropies.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise,
                           const std::vector<bool>* fours, const Ablation& ablation = {});
 
-// The contents of a blob, read bit by bit by the definition in format.h; without entropies and
-// decoded values.
+// Reads the contents of a blob bit by bit, by format.h; without entropies and decoded values.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::tah

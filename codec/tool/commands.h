@@ -16,10 +16,10 @@ namespace longhaul::codec {
 struct ToolOptions {
   std::string codec = "tah";
   std::string input, output;
-  std::vector<std::string> inputs, codecs;  // to compare; empty: made-up tensors, default codecs
-  std::string previous;                     // file of the array that was sent before; empty: none
+  std::vector<std::string> inputs, codecs;  // to compare; empty: generated tensors, default codecs
+  std::string previous;                     // file of the previously sent array; empty: none
   std::optional<Dtype> dtype;               // of the input array, or of the decoded one
-  uint64_t seed = 0;                        // of stochastic rounding
+  uint64_t seed = 0;                        // seed of stochastic rounding
   uint64_t elements = uint64_t{1} << 24;
   uint32_t channels = 1024;
   uint32_t repeats = 9;
@@ -29,12 +29,12 @@ struct ToolOptions {
   std::string ids = "random";     // or "equal": token ids for codec predict
   uint32_t vocabulary = 50257;
   uint32_t threads = 1;
-  std::string kernels;   // for UseKernelTarget; empty: the best
+  std::string kernels;   // for UseKernelTarget; empty: the best set
   bool summary = false;  // one table over all tensors
   bool json = false;
 };
 
-// N of "cuda:N", 0 for "cuda", else nullopt.
+// Returns N of "cuda:N", 0 for "cuda", else nullopt.
 std::optional<uint32_t> CudaIndex(const std::string& device);
 
 StatusOr<std::string> EncodeFile(const ToolOptions& options);

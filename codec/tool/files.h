@@ -1,4 +1,4 @@
-// Encoding and decoding of whole arrays, with the buffers that this needs.
+// Encodes and decodes whole arrays, with the necessary buffers.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct Encoded {
 };
 
 StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16);
-// `dtype`: what the caller says the file has; "fp16" for an fp32 file is a mistake.
+// `dtype`: the file's type by the caller; "fp16" for an fp32 file is a mistake.
 StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype);
 StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const Context& context);
 StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,

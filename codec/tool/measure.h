@@ -1,4 +1,4 @@
-// Errors that a codec makes on a tensor.
+// Measures the errors of a codec on a tensor.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ struct Errors {
 
 double BitsPerElement(size_t bytes, const Shape& shape);
 
-// Without bits_per_element and nonfinite_tiles.
+// Leaves out bits_per_element and nonfinite_tiles.
 Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
 
-// The receiver has a context of its own: sides of codecs with state have separate stores.
+// The receiver has its own context: sides of codecs with state have separate stores.
 StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
                               const Context& of_receiver = {});
 
-// Any array as fp32, exactly.
+// Converts any array to fp32, exactly.
 StatusOr<NpyArray> Widen(const NpyArray& array);
-// The values of an fp32 array.
+// Returns the values of an fp32 array.
 std::span<const float> Floats(const NpyArray& array);
 
 }  // namespace longhaul::codec

@@ -1,8 +1,8 @@
-// NumPy's .npy files, as far as tensors for codecs need them: little-endian fp32 ('<f4') and fp16
-// ('<f2'), C order, 1 to 3 dimensions; bf16 as '<u2' where the caller says so. Versions 1 to 3 of
-// the format are read, 1 is written.
+// NumPy's .npy files, as tensors for codecs need them: little-endian fp32 ('<f4') and fp16 ('<f2'),
+// C order, 1 to 3 dimensions; bf16 as '<u2' if the caller says so. Reads versions 1 to 3 of the
+// format, and writes version 1.
 //
-// Threads: pure functions. Errors: kInvalidArgument, saying what the file has and what is read;
+// Threads: pure functions. Errors: kInvalidArgument, naming what the file has and what can be read;
 // files may be hostile.
 #pragma once
 
@@ -25,13 +25,13 @@ struct NpyArray {
   MutableTensorView mutable_view() { return {data.span().data(), dtype, shape}; }
 };
 
-// `bf16`: read '<u2' as bf16 (and nothing else).
+// `bf16`: reads '<u2' as bf16, and no other type.
 StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16);
 
-// A file's bytes; three dimensions.
+// Returns a file's bytes; three dimensions.
 std::string FormatNpy(const TensorView& tensor);
 
-// kInvalidArgument when the shape is too large to hold.
+// kInvalidArgument if the shape is too large for memory.
 StatusOr<NpyArray> MakeArray(Dtype dtype, const Shape& shape);
 
 }  // namespace longhaul::codec

@@ -15,8 +15,9 @@ struct Sample {
   NpyArray array;
 };
 
-// The files of `options`. Without files, three tensors made from its seed: normal values, Student's
-// t with 3 degrees of freedom, and normal values where one channel in 100 is 30 times as large.
+// Reads the files of `options`. Without files, makes three tensors from its seed: normal values,
+// Student's t with 3 degrees of freedom, and normal values with one channel in 100 that is 30 times
+// as large.
 StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
 
 }  // namespace longhaul::codec

@@ -11,7 +11,7 @@ namespace longhaul::codec::zip {
 std::unique_ptr<const Codec> Create();
 
 Family Row();
-// Its part for a GPU (cuda/device.cc).
+// Makes the codec's part for a GPU (cuda/device.cc).
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::zip

@@ -1,10 +1,11 @@
 // zip: bf16 without loss. Exponents of trained tensors are few, so most of them fit into 3 bits
 // (ZipCCL, Section 4).
 //
-// Elements that are not bf16 are rounded to it, to nearest even (convert.h); from there every bit
-// comes back, those of NaNs too. A group is 1,024 elements in a row, the last one may be shorter.
-// It is handled by 32 lanes; element i of a group belongs to lane (i mod 256) / 8. Sections start
-// at multiples of 16 bytes and are zero-padded to them. n elements in g = ceil(n / 1024) groups:
+// Elements that are not bf16 are rounded to bf16, to nearest even (convert.h); decoding then
+// restores every bit, also of NaNs. A group is 1,024 consecutive elements; the last group may be
+// shorter. 32 lanes handle a group; element i of a group belongs to lane (i mod 256) / 8. Sections
+// start at multiples of 16 bytes and are zero-padded to them. n elements in g = ceil(n / 1024)
+// groups:
 //
 //   payload section  bytes        contents
 //   starts           4 (g + 1)    uint32: escapes of all groups before; the last one: all escapes
@@ -20,15 +21,15 @@
 //
 //   encoded bytes = 64 + static part + Align16(e), about 11.3 bits an element of a normal tensor
 //
-// Where static part and escapes would not be less than 2 n bytes the payload is the elements
-// themselves: 2 n bytes, which is how a decoder knows them. So no blob is larger than 64 + 2 n.
+// If static part and escapes would not be smaller than 2 n bytes, the payload is the elements
+// themselves: 2 n bytes, by which a decoder recognises them. So no blob is larger than 64 + 2 n.
 //
-// The window is each group's own, from the elements themselves: a lane has its largest exponent
-// (0 where it has no elements), `top` is the largest exponent that at least 8 of the 32 lanes
-// reach, low = max(top - 6, 0). Of 32 normal numbers the largest is above 2 sigma in 77 of 100
-// cases, so the window of a normal group begins at log2(sigma) - 5, which covers 97.5 %: what the
-// paper's Equation 5 gives. Other than a standard deviation it does not mind outliers, zeros and
-// channels of other sizes, needs no pass over the tensor before, and is the same on every device.
+// Each group has its own window, computed from its elements: a lane has its largest exponent (0 if
+// it has no elements), `top` is the largest exponent that at least 8 of the 32 lanes reach, low =
+// max(top - 6, 0). Among 32 normal numbers the largest is above 2 sigma in 77 of 100 cases, so the
+// window of a normal group begins at log2(sigma) - 5, which covers 97.5 %, as the paper's Equation
+// 5 does. Unlike a standard deviation, the window tolerates outliers, zeros and channels of other
+// sizes, needs no earlier pass over the tensor, and is the same on every device.
 //
 // Parameters in the header: none (zeros).
 #pragma once
@@ -48,13 +49,13 @@ struct Layout {
   uint64_t plane_bytes = 0;                 // from one plane to the next
   uint64_t escapes = 0;                     // the end of the static part
   uint64_t raw = 0;                         // bytes of the elements
-  // The most escapes with which the payload is smaller than `raw`, if there are any.
+  // Maximum number of escapes with which the payload is smaller than `raw`, if there is any.
   uint64_t most_escapes = 0;
   bool may_be_smaller = false;
 };
 Layout MakeLayout(uint64_t elements);
 
-// Size of a payload with this number of escapes.
+// Returns the size of a payload with this number of escapes.
 uint64_t PayloadBytes(const Layout& layout, uint64_t escapes);
 
 }  // namespace longhaul::codec::zip

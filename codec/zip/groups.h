@@ -1,4 +1,4 @@
-// Constants of zip's format (format.h) that kernels of all devices share.
+// Constants of zip's format (format.h) that the kernels of all devices share.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@ namespace longhaul::codec::zip {
 
 inline constexpr uint32_t kGroup = 1024;  // elements
 inline constexpr uint32_t kLanes = 32;
-inline constexpr uint32_t kRow = 256;       // each lane takes 8 neighbours of a row
-inline constexpr uint32_t kWindow = 7;      // exponents
-inline constexpr uint32_t kLanesAtTop = 8;  // that reach the highest exponent of the window
+inline constexpr uint32_t kRow = 256;   // each lane takes 8 neighbours of a row
+inline constexpr uint32_t kWindow = 7;  // exponents
+// lanes that must reach the highest exponent of the window
+inline constexpr uint32_t kLanesAtTop = 8;
 inline constexpr uint32_t kPlanes = 3;
 
 }  // namespace longhaul::codec::zip

@@ -47,8 +47,8 @@ constexpr size_t BytesPerElement(Dtype dtype) {
 }
 std::string_view ToString(Dtype dtype);
 
-// For numbers, not for kBytes. The maximum with a NaN is NaN in host memory; NCCL may give the
-// number.
+// Numbers only, not kBytes. In host memory the maximum with a NaN is NaN; NCCL may give the number
+// instead.
 enum class Reduction : uint8_t { kSum, kMax };
 
 // The stream on which a device communicator queues its work: a cudaStream_t of its device. Host
@@ -67,12 +67,12 @@ inline constexpr Op kOps[] = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather
                               Op::kAllToAll,  Op::kBroadcast,     Op::kBarrier};
 std::string_view ToString(Op op);
 
-// Totals since the communicator was made. Bytes are those that this rank sent to others.
+// Totals since the communicator was made. Bytes count what this rank sent to others.
 struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // before compression
   uint64_t sent_bytes = 0;    // as sent; replays of CUDA graphs are not counted
-  // Bytes whose length only the device knows (Blobs), as far as it has come; replays included.
+  // Bytes sent by Blobs, counted when the device has sent them. Replays of CUDA graphs count.
   uint64_t blob_bytes = 0;
   // zip: elements outside the windows of exponents, rounded up to 16. Not counted for blobs.
   uint64_t escapes = 0;
@@ -80,9 +80,9 @@ struct Stats {
   uint64_t all_sent_bytes() const { return sent_bytes + blob_bytes; }
 };
 
-// A message whose length only the device knows: `base` plus the 8-byte word at `size` (device
-// memory), read when the queue reaches it; at most `most`. In bytes. `size` null: the length is
-// `most`.
+// A message of `base` plus the 8-byte word at `size` bytes, but at most `most`. Only the device
+// knows the length: `size` is in device memory and is read when the queue reaches the call. `size`
+// null: the length is `most`.
 struct SizedBlock {
   uint64_t offset = 0, most = 0;
   const void* size = nullptr;
@@ -93,8 +93,9 @@ struct SizedBlock {
 class Blobs {
  public:
   virtual ~Blobs() = default;
-  // Sends a message of bytes to each other rank; none to itself. `receive` gives the `most` of each
-  // sender, and has room for it. `in` and `out` as for AllToAllV. Counts as a call of `op`.
+  // Sends one message to each other rank, and none to itself. `receive` gives the `most` of each
+  // sender, and has room for as many bytes. `in` and `out` are those of AllToAllV. Counts as a call
+  // of `op`.
   virtual Status Exchange(Op op, const void* in, std::span<const SizedBlock> send, void* out,
                           std::span<const Block> receive, Queue queue) = 0;
   // Bytes that Exchange sent for calls of `op`, as far as the device has come, replays of CUDA
@@ -109,12 +110,12 @@ class Blobs {
 
 class Communicator {
  public:
-  // Does not end the group if all ranks have made the same calls. Waits for nothing else.
+  // The group goes on if all ranks have made the same calls. Does not wait for the queue.
   virtual ~Communicator() = default;
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t size() const = 0;
-  // Where the memory of calls is: -1 is the host, else the CUDA device's number.
+  // The device whose memory calls take: -1 is the host, else the CUDA device's number.
   virtual int device() const = 0;
   // For people: "nccl 2.28.9", "host", "zip over nccl 2.28.9".
   virtual std::string Describe() const = 0;
@@ -138,19 +139,19 @@ class Communicator {
                            std::span<const Block> receive, Dtype dtype, Queue queue) = 0;
   // Copies `data` of rank `root` to all ranks.
   virtual Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) = 0;
-  // No rank's queue continues before all ranks' queues have come here.
+  // Makes every rank's queue wait until the queues of all ranks have reached the barrier.
   virtual Status Barrier(Queue queue) = 0;
 
-  // Null: all lengths must be known on the host. Lives as long as the communicator.
+  // Null if lengths must be known on the host. Lives as long as the communicator.
   virtual Blobs* blobs() { return nullptr; }
 
   // Allocates what calls of `op` need with up to `count` elements (of the call's largest tensor),
   // so that these calls allocate nothing.
   virtual Status Prepare(Op op, uint64_t count, Dtype dtype) = 0;
 
-  // Blocks until the queue is done. Errors: the group has ended, or ends now because `deadline`
-  // passed; or data that arrived since the last Wait is incomplete (zip/factory.h). Not while
-  // recording.
+  // Blocks until the queue is done; must not be called while a graph is recorded. Errors: the group
+  // has ended, or ends now because `deadline` passed; or data that arrived since the last Wait is
+  // incomplete (zip/factory.h).
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
   // For callers that wait for the queue by other means and never call Wait: an error if data that
   // arrived since the last Wait or fault() was incomplete or unexpected, as far as the device has

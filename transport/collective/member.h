@@ -1,5 +1,5 @@
-// Membership of a group: who is in it, small messages before tensors are exchanged, and the
-// detection of lost ranks. Every backend uses it; tensors do not travel here.
+// Membership of a group: its ranks, small messages before tensors are exchanged, and the detection
+// of lost ranks. Every backend uses it; tensors do not travel here.
 //
 //   // In one process, best that of rank 0. The id goes to the others by any way.
 //   LH_ASSIGN_OR_RETURN(auto rendezvous, Rendezvous::Open());
@@ -57,15 +57,16 @@ class Member {
   // Waits until all ranks have joined.
   static StatusOr<std::shared_ptr<Member>> Join(std::string_view id, const Place& place,
                                                 Deadline deadline);
-  // Says goodbye. The others go on until one of them needs this rank in a Tell.
+  // Says goodbye. The other ranks go on until one of them needs this rank in a Tell.
   virtual ~Member() = default;
 
   virtual const Place& place() const = 0;
 
-  // Exchanges a word with all ranks; gives all words by rank. All ranks call it, in the same order.
+  // Exchanges a text with all ranks; returns all texts by rank. All ranks call it, in the same
+  // order.
   virtual StatusOr<std::vector<std::string>> Tell(std::string_view word, Deadline deadline) = 0;
 
-  // OK, or why the group has ended: "rank 2 was lost: ...", "rank 1 failed: ...".
+  // Returns OK, or why the group has ended: "rank 2 was lost: ...", "rank 1 failed: ...".
   virtual Status status() const = 0;
   // Waits until the group has ended. OK: it has not ended by `deadline`.
   virtual Status AwaitEnd(Deadline deadline) const = 0;
@@ -75,7 +76,7 @@ class Member {
   virtual void End(const Status& reason) = 0;
   // Replaces the previous callback, and runs the new one at once if the group has already ended.
   // Waits for a running callback (unless called from it), so that after setting null none runs. A
-  // communicator takes this for itself; its users call AwaitEnd or status().
+  // communicator sets it for itself; users of a communicator call AwaitEnd or status().
   virtual void OnEnd(std::function<void(const Status&)> on_end) = 0;
 };
 

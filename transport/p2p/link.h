@@ -10,19 +10,17 @@
 // messages, which a full bulk lane never delays. Order holds within a lane, not across them.
 //
 // A link outlives its connections. When they break or fall silent, or one of them stalls though the
-// peer lives, the side that dialled dials again. The link then goes on where it was, every frame
-// once and in order; frames wait meanwhile and the handler is told. The link ends if the peer stays
-// away for peer_timeout or has given the link up. After Readdress the peer is dialled at its new
-// addresses.
+// peer lives, the side that dialled dials again. The link then continues, with every frame once and
+// in order; frames wait meanwhile and the handler is told. The link ends if the peer stays away for
+// peer_timeout or has given the link up. After Readdress the peer is dialled at its new addresses.
 //
 // Threads: every Transport owns one event-loop thread. All public methods may be called from any
 // thread and never block; all callbacks run on the loop, never inside the call that caused them,
 // with no lock held, and must not block. A callback may call any method, Close included. Ownership:
 // the caller keeps Link and Transport; a Link keeps its Transport's loop alive. Handlers are
 // shared; after OnClosed a handler is never called again.
-// Errors: kUnavailable peer not reached or gone, kInvalidArgument bytes that are no frames of ours,
-// kDataLoss checksum, kPermissionDenied wrong secret, kDeadlineExceeded, kCancelled closed on this
-// side.
+// Errors: kUnavailable peer not reached or gone, kInvalidArgument invalid frames, kDataLoss
+// checksum, kPermissionDenied wrong secret, kDeadlineExceeded, kCancelled closed on this side.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +41,7 @@
 
 namespace longhaul::transport {
 
-// Largest payload of one frame. Larger messages travel in chunks (the caller's business).
+// Largest payload of one frame. The caller cuts larger messages into chunks.
 inline constexpr size_t kMaxFramePayloadBytes = size_t{64} * 1024;
 
 enum class Lane : uint8_t { kBulk = 0, kControl = 1 };
@@ -58,7 +56,8 @@ struct LinkKey {
 };
 
 // One lane's payload as up to two pieces (a header and bytes), sent one after the other as one
-// frame. Not owned: must not change until `done`, because the link may have to send it again.
+// frame. The view does not own its bytes. They must not change until `done`, because the link may
+// have to send them again.
 struct FrameView {
   std::span<const std::byte> header;
   std::span<const std::byte> body;
@@ -81,19 +80,19 @@ struct LinkStats {
 class LinkHandler {
  public:
   virtual ~LinkHandler() = default;
-  // A whole frame in order. `payload` is valid during the call only; its credit goes back to the
-  // peer when OnFrame returns, so copy and return.
+  // Called for each whole frame, in order. `payload` is valid during the call only. Copy it and
+  // return, because the frame's credit goes back to the peer when OnFrame returns.
   virtual void OnFrame(Lane lane, std::span<const std::byte> payload) = 0;
   // OnSuspect: no sign of life for suspect_after. OnHealthy: a sign of life after that.
   virtual void OnSuspect(absl::Duration /*silence*/) {}
   virtual void OnHealthy() {}
   // The connection broke; a new one is under way.
   virtual void OnLost(const Status& /*why*/) {}
-  // A new connection took the place of one that was lost or suspect, after `away` without the peer;
+  // A new connection replaced one that was lost or suspect, after `away` without the peer;
   // `frames_resent` are sent again on it.
   virtual void OnHealed(absl::Duration /*away*/, uint64_t /*frames_resent*/) {}
-  // The end, once: kCancelled after Close, else why the peer is gone. Sends still waiting got their
-  // `done`.
+  // Called once at the end: kCancelled after Close, else why the peer is gone. The `done` of
+  // waiting sends has run before.
   virtual void OnClosed(const Status& reason) = 0;
 };
 
@@ -114,7 +113,7 @@ struct LinkOptions {
   absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
   // Bulk frames that the peer may have under way to this side, at first.
   uint32_t credits = kDefaultCredits;
-  // Frames are encrypted and authenticated. Both ends say the same, or the link does not open.
+  // Frames are encrypted and authenticated. If the two ends differ, the link does not open.
   bool sealed = false;
   // Expect over a transport that cannot listen: addresses where this side waits for the side that
   // dials. Same form as Dial's addresses.
@@ -123,9 +122,9 @@ struct LinkOptions {
 
 class Link {
  public:
-  // Runs once, on the loop. OK: the peer's handler has had the frame; the acknowledgement takes a
-  // round trip, and up to a heartbeat's interval where little is sent. Else kCancelled or the
-  // reason of the link's end, and the peer may or may not have had the frame.
+  // Runs once, on the loop. OK: the peer's handler got the frame; the acknowledgement takes a round
+  // trip, and up to a heartbeat's interval if little is sent. Else kCancelled or the reason why the
+  // link ended; the peer may or may not have got the frame.
   using SendDone = std::function<void(const Status&)>;
 
   // Closes without waiting.
@@ -134,10 +133,10 @@ class Link {
   virtual const LinkKey& key() const = 0;
   // Frames larger than kMaxFramePayloadBytes are refused through `done` (kInvalidArgument).
   virtual void Send(Lane lane, const FrameView& frame, SendDone done) = 0;
-  // Ends the link: both handlers get OnClosed. Frames accepted before are sent first, over a new
-  // connection if need be, until `deadline`. Idempotent.
+  // Ends the link: both handlers get OnClosed. Sends accepted frames first, if necessary over a new
+  // connection, until `deadline`. Idempotent.
   virtual void Close(Deadline deadline) = 0;
-  // The peer may have this many bulk frames under way to this side from now on. A smaller number
+  // Lets the peer have this many bulk frames under way to this side. A smaller number than before
   // changes nothing.
   virtual void GrowCredits(uint32_t credits) = 0;
   virtual LinkStats stats() const = 0;
@@ -147,25 +146,24 @@ class Link {
 
 class Transport {
  public:
-  // Once per Expect or Dial, on the loop: the open link, or why not (each address tried and its
-  // error).
+  // Runs once for each Expect or Dial, on the loop: with the open link, or with the error of each
+  // address tried.
   using OpenDone = std::function<void(StatusOr<std::shared_ptr<Link>>)>;
 
-  // Ends all links (kCancelled) and joins the loop. Not from a callback.
+  // Ends all links (kCancelled) and joins the loop. Must not be called from a callback.
   virtual ~Transport() = default;
 
-  // "10.77.0.2:41234": where this transport listens, with the port it really has.
+  // Returns where this transport listens, with its real port: "10.77.0.2:41234".
   virtual const std::string& address() const = 0;
 
-  // Waits until a peer dials `key` and proves that it knows `secret`. A second Expect of one key:
-  // kAlreadyExists.
+  // Waits until a peer dials `key` and proves that it knows `secret`. kAlreadyExists: the key is
+  // expected already.
   virtual void Expect(const LinkKey& key, std::string_view secret,
                       std::shared_ptr<LinkHandler> handler, const LinkOptions& options,
                       Deadline deadline, OpenDone done) = 0;
 
-  // What follows a '#' in an address is secret, and no message or description shows it.
   // Dials until `deadline`, address after address, over and over: the peer may not be expecting
-  // yet.
+  // yet. The part of an address after '#' is secret; no message or description shows it.
   virtual void Dial(const std::vector<std::string>& addresses, const LinkKey& key,
                     std::string_view secret, std::shared_ptr<LinkHandler> handler,
                     const LinkOptions& options, Deadline deadline, OpenDone done) = 0;
@@ -185,11 +183,11 @@ class Transport {
   // stays. Does nothing if there is no such link.
   virtual void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) = 0;
 
-  // Forgets an Expect or Dial that has not opened (its done: kCancelled). Open links stay.
+  // Forgets an Expect or Dial that has not opened (its `done` gets kCancelled). Open links stay.
   virtual void Cancel(const LinkKey& key) = 0;
 };
 
-// Not owned.
+// Does not own the transports.
 using TransportsByName = std::map<std::string, Transport*, std::less<>>;
 
 }  // namespace longhaul::transport

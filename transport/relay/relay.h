@@ -1,10 +1,10 @@
-// Carries links between workers that do not reach each other. Both ends dial here with a ticket
-// (ticket.h) and are joined by its name; then bytes pass both ways (pipe.h). What passes is sealed
-// by the two ends. Nobody without a ticket of this relay gets further than the greeting.
+// Carries links between workers that cannot reach each other. Both ends dial the relay with a
+// ticket (ticket.h) and are joined by its name; then bytes pass both ways (pipe.h). The two ends
+// seal the bytes. A connection without a ticket of this relay is refused after the greeting.
 //
 //   auto relay = Relay::Start({.listen = "0.0.0.0:7071", .secret = secret});
 //
-// Threads: a loop of its own; the methods from any thread.
+// Threads: a loop of its own; any thread may call the methods.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ namespace longhaul::relay {
 struct RelayOptions {
   std::string listen;  // "0.0.0.0:7071"; port 0: any
   std::string secret;  // kSecretBytes
-  // How long one who dials is kept while nobody waits for it.
+  // How long a dialler is kept while no connection waits for it.
   absl::Duration patience = absl::Seconds(2);
   size_t most_waiting = 4096;  // connections with a ticket that are not joined
-  // For one name: most connections that wait on either side, and most joined pairs. Above that the
-  // oldest goes. A link has two pairs, and two more when it comes back before the relay has noticed
-  // its loss.
+  // Limits for one name: waiting connections on either side, and joined pairs. Above the limit the
+  // oldest is closed. A link has two pairs, and two more when it comes back before the relay has
+  // noticed its loss.
   size_t most_of_a_name = 4;
   size_t most_pipes = 1024;  // joined pairs, of two buffers of kPipeBufferBytes each
 };
@@ -41,14 +41,14 @@ class Relay {
   // kAlreadyExists (the port is in use), kInvalidArgument, kFailedPrecondition (not an address of
   // this host).
   static StatusOr<std::unique_ptr<Relay>> Start(const RelayOptions& options);
-  // Ends all that it carries.
+  // Ends all links that it carries.
   ~Relay();
 
   const std::string& address() const { return address_; }  // with the real port
   RelayStats stats() const;
 
  private:
-  class Desk;  // on the loop
+  class Desk;  // runs on the loop
   Relay(std::shared_ptr<EventLoopThread> thread, std::shared_ptr<Desk> desk, std::string address);
 
   const std::shared_ptr<EventLoopThread> thread_;

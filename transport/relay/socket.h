@@ -1,4 +1,4 @@
-// Options of the sockets of a relay and of workers that dial one. Pure functions of a descriptor.
+// Options for the sockets of a relay and of workers that dial one. Pure functions of a descriptor.
 #pragma once
 
 namespace longhaul::relay {
@@ -9,16 +9,16 @@ struct KeepAlive {
   int idle_s = 0, interval_s = 0, asks = 0;
   constexpr int total_s() const { return idle_s + interval_s * asks; }
 };
-// A joined pair: probes keep the mappings of routers on the way, and a line may fail for a while.
+// For a joined pair. Probes keep the mappings of routers on the way; a line may fail for a while.
 inline constexpr KeepAlive kJoinedKeepAlive = {.idle_s = 15, .interval_s = 5, .asks = 3};
-// A connection that waits at a relay: it is given up before the link ends for want of its peer.
+// For a connection that waits at a relay. It closes before the link ends for lack of its peer.
 inline constexpr KeepAlive kWaitingKeepAlive = {.idle_s = 3, .interval_s = 1, .asks = 4};
 
 // Sends without delay and keeps the kernel's send buffer small: a slow line would otherwise queue
 // seconds of data there.
 void PrepareSocket(int fd, const KeepAlive& keep_alive);
 void SetKeepAlive(int fd, const KeepAlive& keep_alive);
-// Whether errno, after a nonblocking call, says that the call would have had to wait.
+// Whether errno, after a nonblocking call, means that the call would have blocked.
 bool WouldBlock();
 
 }  // namespace longhaul::relay

@@ -1,7 +1,7 @@
-// Tickets: who may meet whom at a relay. A relay has a secret, which the coordinator knows. The
-// coordinator makes a ticket for each link, with a name that nobody can guess, and gives it to the
-// link's two ends. The relay stores no tickets: it derives a ticket's key from its secret and the
-// ticket's name.
+// Tickets: which two ends may meet at a relay. A relay has a secret, which the coordinator knows.
+// The coordinator makes a ticket for each link, with a name that nobody can guess, and gives it to
+// the link's two ends. The relay stores no tickets: it derives a ticket's key from its secret and
+// the ticket's name.
 //
 // The greeting of a connection. An eavesdropper cannot use any of it:
 //
@@ -11,7 +11,7 @@
 //   relay  ->  one byte, RelayWord; behind kJoined what the other end sends
 //
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.
-// ":7071#..." is at the coordinator's host, as each worker knows it. Pure functions.
+// ":7071#..." means the coordinator's host, as each worker knows it. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +32,14 @@ enum class Side : uint8_t { kDialler = 1, kWaiter = 2 };
 
 enum class RelayWord : uint8_t {
   kJoined = 'J',
-  kRefused = 'R',  // the ticket is not of this relay, or its time is over
-  kNobody = 'N',   // to a dialler: nobody waits for it
+  kRefused = 'R',  // the ticket is not from this relay, or has expired
+  kNobody = 'N',   // to a dialler: no connection waits for it
   kFull = 'F',
 };
 
 struct Ticket {
   std::string name;      // kNameBytes
-  uint64_t until_s = 0;  // Unix time; until then the two may meet
+  uint64_t until_s = 0;  // Unix time; the two may meet until then
   std::string key;       // proves that its owner was given the ticket
 };
 
@@ -51,7 +51,7 @@ struct Way {
   Ticket ticket;
 };
 std::string ToString(const Way& way);
-// kInvalidArgument, without the ticket.
+// kInvalidArgument, without the ticket in the message.
 StatusOr<Way> ParseWay(std::string_view text);
 
 std::string Greeting(std::string_view nonce);
@@ -63,13 +63,12 @@ struct Claim {
   Side side = Side::kDialler;
   std::string_view name;  // a view into the answer
 };
-// Checks an answer, for the relay. kPermissionDenied: the proof is wrong, or the ticket's time is
-// over.
+// Checks an answer for the relay. kPermissionDenied: the proof is wrong, or the ticket has expired.
 StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
                             std::string_view nonce, uint64_t now_s);
 
-// The secret in a file with mode 0600, made where there is none, so that tickets outlive the
-// process.
+// Reads the secret from a file with mode 0600, and makes the file if it does not exist, so that
+// tickets outlive the process.
 StatusOr<std::string> LoadOrMakeSecret(const std::string& path);
 
 }  // namespace longhaul::relay

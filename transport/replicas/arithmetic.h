@@ -1,14 +1,13 @@
-// The arithmetic of the exchange between data-parallel replicas: over gradients, values, masters
-// (fp32 parameters of shard owners), and residuals (what rounding and sketches left for later
-// steps).
+// The arithmetic of the exchange between data-parallel replicas, over gradients, values, masters
+// (fp32 parameters of shard owners) and residuals (amounts that rounding and sketches left for
+// later steps).
 //
 // A span of floats points into the arithmetic's memory, which is the host's (host_arithmetic.h) or
 // a GPU's (worker/stage/replicas/torch_arithmetic.h). Only the arithmetic dereferences it. Every
 // implementation gives the same bytes (message.h) and the same finite numbers.
-//
 // Threads: one call at a time. Errors: kInternal and kResourceExhausted on a GPU, none on the host.
-// When a call returns, its results in host memory are there; its changes are visible to later calls
-// and to GPU work queued later.
+// When a call returns, its results in host memory are complete; its changes are visible to later
+// calls and to GPU work queued later.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +39,8 @@ class Arithmetic {
 
   // --- Dense pieces. Payloads are in host memory, with the sizes of dense.h.
   //
-  // With error feedback, adds `residuals` to what is sent and stores the rounding errors in them. A
-  // number that is not finite leaves no residual.
+  // With error feedback, adds `residuals` to the numbers before they are encoded, and stores the
+  // rounding errors in `residuals`. A number that is not finite leaves no residual.
   virtual Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,
                                  std::span<const ParameterMemory> memory,
                                  const codec::RoundingNoise& noise, const Residuals& residuals,
@@ -51,8 +50,8 @@ class Arithmetic {
   virtual Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                                  std::span<const ParameterMemory> memory,
                                  std::span<const std::span<const std::byte>> payloads) = 0;
-  // Encodes the masters relative to what all replicas have. Also sets this replica's values to what
-  // the others will decode.
+  // Encodes the masters relative to the values that all replicas have. Also sets this replica's
+  // values to those that the others will decode.
   virtual Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                                   std::span<const ParameterMemory> memory,
                                   std::span<std::byte> out) = 0;

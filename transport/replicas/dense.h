@@ -1,4 +1,4 @@
-// The wire format of dense pieces: which form they have, and how many bytes.
+// The wire format of dense pieces: their form and size in bytes.
 //
 // Pure functions.
 #pragma once
@@ -25,7 +25,8 @@ uint64_t ParameterBytes(ParameterForm form, const Piece& piece);
 uint64_t GradientBytes(GradientForm form, std::span<const Piece> pieces);
 uint64_t ParameterBytes(ParameterForm form, std::span<const Piece> pieces);
 
-// How many numbers are summed for `count` gradients (sdp4bit sums transformed, padded blocks).
+// Returns how many numbers are summed for `count` gradients (sdp4bit sums transformed, padded
+// blocks).
 inline uint64_t SummandsOf(GradientForm form, uint64_t count) {
   return form == GradientForm::kSdp4bit ? codec::sdp4bit::Transformed(count) : count;
 }

@@ -1,4 +1,4 @@
-// The exchange's arithmetic on the CPU.
+// The CPU implementation of the exchange's arithmetic.
 //
 // Numbers are coded in blocks that fit a core's cache, on all threads of `parallel`. Results do not
 // depend on the number of threads.
@@ -13,7 +13,7 @@ namespace longhaul::replicas {
 
 class HostArithmetic final : public Arithmetic {
  public:
-  // `parallel` outlives it. Null: the calling thread does everything.
+  // `parallel` outlives this object. Null: the calling thread does everything.
   explicit HostArithmetic(codec::Parallel* parallel = nullptr) : parallel_(parallel) {}
 
   StatusOr<Numbers> Make(uint64_t count) override;

@@ -17,7 +17,7 @@
 
 namespace longhaul::replicas {
 
-// A whole number of groups of 4-bit differences and gradients, and of blocks of sketches and
+// A multiple of the groups of 4-bit differences and gradients, and of the blocks of sketches and
 // transforms.
 inline constexpr uint64_t kUnit = 2048;
 inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;
@@ -33,20 +33,20 @@ struct ReplicatedParameter {
 struct Piece {
   uint32_t parameter = 0;
   uint64_t first = 0, count = 0;
-  // Number of its first element among its shard's dense, or sparse, pieces. Each piece begins at a
-  // multiple of 64. Stochastic rounding and bitmaps count by it.
+  // Index of the piece's first element among its shard's dense, or sparse, pieces. Each piece
+  // begins at a multiple of 64. Stochastic rounding and bitmaps use this index.
   uint64_t at = 0;
 };
 struct Shard {
   std::vector<Piece> dense, sparse;
-  uint64_t positions = 0;  // of the sparse pieces, gaps between them included
+  uint64_t positions = 0;  // elements of the sparse pieces, gaps between them included
   bool empty() const { return dense.empty() && sparse.empty(); }
   // Dense pieces first.
   std::vector<Piece> pieces() const;
 };
 struct Bucket {
   std::vector<Shard> shards;         // by owner
-  std::vector<uint32_t> parameters;  // parameters that have a piece in it
+  std::vector<uint32_t> parameters;  // indices of parameters that have a piece in it
 };
 
 struct LayoutOptions {
@@ -69,8 +69,8 @@ class Layout {
   uint64_t ElementsOf(uint32_t owner) const { return owned_[owner]; }
   // Whether gradients of this parameter are sparse.
   bool IsSparse(uint32_t parameter) const;
-  // Hash of everything that decides what messages mean (parameters, forms, number of replicas).
-  // Replicas with different fingerprints cannot exchange messages.
+  // Hash of everything that decides the meaning of messages (parameters, forms, number of
+  // replicas). Replicas with different fingerprints cannot exchange messages.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

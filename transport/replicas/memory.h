@@ -11,16 +11,16 @@
 
 namespace longhaul::replicas {
 
-// Numbers that live as long as a copy of this.
+// Numbers that live as long as a copy of this object.
 struct Numbers {
   std::span<float> span;
   std::shared_ptr<const void> owner;
 };
 
-// Memory of one parameter of the stage. Not owned.
+// Memory of one parameter of the stage. Does not own it.
 struct ParameterMemory {
   std::span<const float> gradient;
-  std::span<float> value;  // what passes compute with
+  std::span<float> value;  // the value that passes compute with
 };
 
 // A piece that this replica owns.
@@ -30,7 +30,8 @@ struct OwnPiece {
   std::span<float> master;    // the optimizer's fp32 parameter, which it steps by `gradient`
 };
 
-// What earlier steps have not sent yet, by parameter. Empty for parameters that send everything.
+// Numbers that earlier steps have not sent yet, by parameter. Empty for parameters that send
+// everything.
 using Residuals = std::vector<Numbers>;
 
 template <class T>

@@ -12,7 +12,7 @@
 //       24    8  fingerprint of the layout (layout.h)
 //       32    8  bytes of the payload
 //
-// Payloads, with who sends them to whom:
+// Payloads, with sender and receiver:
 //
 //   1 gradients   contributor to owner: of each dense piece, in order, fp32; bf16; or a section of
 //                 codec/sdp4bit in groups of 128, transformed
@@ -81,7 +81,7 @@ constexpr uint64_t IndexBytes(uint64_t positions) {
   return 8 + (positions + 63) / 64 * 8;
 }
 void WriteIndex(const IndexPayload& index, std::span<std::byte> out);
-// Bits after `positions` are zeros.
+// Bits from `positions` on are zero.
 StatusOr<IndexPayload> ParseIndex(std::span<const std::byte> payload, uint64_t positions);
 
 struct UnionPayload {
@@ -97,11 +97,11 @@ inline constexpr int32_t kMostExponent = 126;
 uint64_t UnionBytes(const UnionPayload& all);
 void WriteUnion(const UnionPayload& all, std::span<std::byte> out);
 // `own`: the receiver's index, which must be part of the union. Checks that left-out positions are
-// in the union and in order, and that the sketch's size is reasonable for the rest.
+// in the union and in order, and that the sketch's size is reasonable for the other positions.
 StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t positions,
                                   std::span<const uint64_t> own);
 
-// Words at `offset` of `bytes`, which must be long enough.
+// Returns words at `offset` of `bytes`, which must be long enough.
 std::vector<uint32_t> GetWords(std::span<const std::byte> bytes, uint64_t offset, uint64_t count);
 void PutWords(std::span<const uint32_t> words, std::span<std::byte> out, uint64_t offset);
 

@@ -15,8 +15,8 @@
 //   ... each bucket that is reduced: outer.StepMasters(bucket, reducer->Own(bucket)) ...
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);          // the reducer is done
 //
-// With D = 0 both are due at the same step. Threads: one caller at a time, and those of `parallel`.
-// Errors: none; LH_CHECK for sizes.
+// With D = 0 both are due at the same step. Threads: one caller at a time, and the threads of
+// `parallel`. Errors: none; LH_CHECK for sizes.
 #pragma once
 
 #include <cstdint>
@@ -30,32 +30,32 @@
 
 namespace longhaul::replicas {
 
-// D, above: the steps that a replica trains on between an outer step's beginning and its merge.
+// Returns D: the steps that a replica trains between an outer step's beginning and its merge.
 uint64_t DelaySteps(const LocalSgdOptions& options);
 
-// Computes in fp32 in the order above, each operation rounded once.
+// Computes in fp32 in the order given above, each operation rounded once.
 void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
                   std::span<float> momentum, std::span<float> anchor);
 
 class OuterStep {
  public:
-  // `values`: the parameters with which all replicas begin, one span each. `parallel` outlives it.
-  // Null: the calling thread does everything.
+  // `values`: the parameters with which all replicas begin, one span each. `parallel` outlives this
+  // object. Null: the calling thread does everything.
   OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values,
             codec::Parallel* parallel = nullptr);
 
-  // After inner step `step`, counted from 1.
+  // True after inner step `step`, counted from 1, if an outer step begins then.
   bool IsDue(uint64_t step) const { return step % options_.steps == 0; }
   bool MergeIsDue(uint64_t step) const;
 
-  // Differences of the anchors and the parameters as they are now.
+  // Takes the differences of the anchors and the current parameters.
   void TakeDifferences(std::span<const std::span<const float>> locals);
-  // The parameters that all replicas share: those of the last outer step.
+  // The parameters that all replicas share: the result of the last outer step.
   const std::vector<std::vector<float>>& anchors() const { return anchors_; }
   // The reducer's memory: differences as gradients, anchors as values.
   std::vector<ParameterMemory> memory();
-  // `own`: the reducer's pieces of the bucket, always the same. Call PrepareBucket first if State
-  // is restored before the first step.
+  // `own`: the reducer's pieces of the bucket, the same at each call. Call PrepareBucket first if
+  // State is restored before the first step.
   void PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own);
   void StepMasters(uint32_t bucket, std::span<const OwnPiece> own);
   void Merge(std::span<const std::span<float>> locals);

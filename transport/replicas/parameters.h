@@ -15,13 +15,13 @@ namespace longhaul::replicas {
 std::vector<ReplicatedParameter> ReplicatedParameters(
     std::span<const model::PlacedParameter> parameters, bool whole_matrices);
 
-// For each bucket: the block (counted from the stage's first) whose backward completes the bucket's
-// gradients. The head counts as after the last block, the embedding as part of block 0.
-// `first_layer`: of the stage.
+// Returns for each bucket the block whose backward completes the bucket's gradients, counted from
+// the stage's first. The head counts as after the last block, the embedding as part of block 0.
+// `first_layer`: the stage's.
 std::vector<uint32_t> FinalWith(const Layout& layout,
                                 std::span<const model::PlacedParameter> parameters,
                                 uint32_t first_layer);
-// Share of the gradients that are final only when the backward ends.
+// Returns the share of the gradients that are final only when the backward ends.
 double ShareFinalAtTheEnd(const Layout& layout, std::span<const uint32_t> final_with);
 
 }  // namespace longhaul::replicas

@@ -10,18 +10,18 @@
 //   reducer->GiveParameters(bucket);             // the masters as they are now
 //   if (reducer->IsDone()) ...                   // `value` of all parameters is new; next Begin
 //
-// Gradients go straight from each replica to the owner, whatever their number: a replica sends as
-// many bytes as along a ring, each number is rounded once and not once a hop, one message is under
-// way and not replicas - 1 in a row, and the owner can sum in the order of replicas. So a step
-// repeats to the bit. Parameters go straight from their owner to all others.
+// Gradients go straight from each replica to the owner, whatever the number of replicas. A replica
+// sends as many bytes as along a ring, but each number is rounded once and not once a hop, one
+// message is under way and not replicas - 1 in a row, and the owner can sum in the order of
+// replicas. So a step repeats to the bit. Parameters go straight from their owner to all others.
 //
-// All replicas end a step with the same values. Masters are the owner's alone: values are rounded
+// All replicas end a step with the same values. Only the owner has the masters. Values are rounded
 // or lag behind, and the difference is the error feedback of the forms bf16 and difference4.
 //
-// Threads: one at a time. Nothing blocks; messages leave through the outbox during calls.
-// Errors: kFailedPrecondition for calls out of order; kInvalidArgument for a peer's message that
-// cannot be, with a sentence that names the replica. After an error from Take the reducer is of no
-// more use.
+// Threads: one at a time. Calls never block; messages leave through the outbox during calls.
+// Errors: kFailedPrecondition for calls out of order; kInvalidArgument for an impossible message of
+// a peer, with a sentence that names the replica. After an error from Take the reducer cannot be
+// used.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@
 
 namespace longhaul::replicas {
 
-// Where messages leave. Each arrives whole and exactly once at Take of replica `to`; messages from
-// one replica to another arrive in order.
+// Sends messages. Each arrives whole and exactly once at Take of replica `to`; messages from one
+// replica to another arrive in order.
 class Outbox {
  public:
   virtual ~Outbox() = default;
@@ -55,20 +55,20 @@ class Outbox {
 
 struct ReducerOptions {
   uint32_t replica = 0;
-  uint64_t seed = 0;  // of stochastic rounding; the run's
-  // Owner of the memory of all numbers; outlives the reducer. Null: the host's, single-threaded.
+  uint64_t seed = 0;  // seed of stochastic rounding; the run's
+  // Owner of the memory of all numbers; outlives the reducer. Null: host memory, single-threaded.
   Arithmetic* arithmetic = nullptr;
 };
 
 // Bytes of messages, headers included. `asked_for` is counted in neither sketch nor union.
 struct ByteCounts {
   uint64_t gradients = 0, index = 0, sketch = 0, asked_for = 0, parameters = 0;
-  // Counts a message of this kind, of which `of_asked_for` bytes are asked-for numbers.
+  // Counts a message of this kind, in which `of_asked_for` bytes are asked-for numbers.
   void Add(MessageKind kind, uint64_t bytes, uint64_t of_asked_for);
   uint64_t total() const { return gradients + index + sketch + asked_for + parameters; }
 };
 
-// State for a checkpoint beside the values: "NAME.master" of owned pieces, and "NAME.residual". In
+// State for a checkpoint beside the values: "NAME.master" of owned pieces, and "NAME.residual", in
 // the arithmetic's memory.
 struct StateTensor {
   std::string name;
@@ -79,15 +79,15 @@ struct StateTensor {
 class Reducer {
  public:
   // `outbox` outlives the reducer. Masters begin as zeros: set them by BeginMasters or from a
-  // checkpoint's State. kInvalidArgument: options do not fit the layout; else the arithmetic's
-  // errors.
+  // checkpoint's State. kInvalidArgument: options do not fit the layout. Other errors come from the
+  // arithmetic.
   static StatusOr<std::unique_ptr<Reducer>> Create(Layout layout, ReducerOptions options,
                                                    Outbox* outbox);
 
   const Layout& layout() const { return layout_; }
   // Sets the masters to these values, one span a parameter.
   Status BeginMasters(std::span<const std::span<const float>> values);
-  // The same layout always gives the same tensors in the same order.
+  // Returns the same tensors in the same order for the same layout.
   std::vector<StateTensor> State();
 
   // Begins a step; steps count up by one. `memory` must stay valid until IsDone. A bucket's
@@ -98,8 +98,8 @@ class Reducer {
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
   std::span<const OwnPiece> Own(uint32_t bucket) const { return buckets_[bucket].own; }
   Status GiveParameters(uint32_t bucket);
-  // Replaces GiveParameters on all replicas, once all buckets are reduced: nothing of the step is
-  // applied.
+  // Replaces GiveParameters on all replicas, once all buckets are reduced. The step changes no
+  // parameter.
   Status SkipStep();
   bool IsGathered(uint32_t bucket) const;
   bool IsDone() const;

@@ -4,11 +4,11 @@
 //
 // The owner's own gradients need no bytes, so they are summed completely. The union covers the
 // other replicas only; with two replicas it is the contributor's own index. Numbers in sketches are
-// fixed-point with one exponent for the shard, so their sums are exact. The rounding of fixed
-// point, at most 2^-30 x replicas of the largest number, stays in the residual together with all
-// that was not kept.
+// fixed-point with one exponent for the shard, so their sums are exact. Residuals keep all numbers
+// that were not kept, and the rounding of fixed point, at most 2^-30 x replicas of the largest
+// number.
 //
-// Threads: none of its own. Errors: kInvalidArgument for a peer's bytes; the arithmetic's.
+// Threads: none of its own. Errors: kInvalidArgument for a peer's bytes; errors of the arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace longhaul::replicas {
 // Number of elements of a piece that a contributor keeps.
 uint64_t Kept(const Piece& piece, double keep);
 
-// What this replica contributes to another's shard in a step.
+// This replica's contribution to another replica's shard in a step.
 class SparseContribution {
  public:
   // Adds the gradients to the residuals and selects the largest. If a number is not finite, the
@@ -38,7 +38,7 @@ class SparseContribution {
   // if there is no sketch.
   StatusOr<std::vector<std::byte>> Answer(const Shard& shard, std::span<const std::byte> payload,
                                           const Residuals& residuals, Arithmetic* arithmetic);
-  // Bytes of the last answer that are numbers the union left out of the sketch.
+  // Bytes in the last answer for numbers that the union left out of the sketch.
   uint64_t asked_bytes() const { return asked_bytes_; }
 
  private:
@@ -49,7 +49,7 @@ class SparseContribution {
 
 struct SparseCounts {
   uint64_t kept_by_any = 0;  // positions of unions
-  uint64_t asked_for = 0;    // of these, left out of sketches
+  uint64_t asked_for = 0;    // positions of unions that are left out of sketches
   uint64_t cells = 0;
 };
 

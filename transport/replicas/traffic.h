@@ -1,4 +1,4 @@
-// Predicts how much data-parallel replicas send each other in a step, for plans.
+// Predicts how many bytes data-parallel replicas send each other in a step, for plans.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
 uint64_t MostUsualTraffic(const Layout& layout);
 // Number of messages that wait for each other until gradients are summed.
 uint32_t MessagesOfSum(const GradientOptions& gradients);
-// The same until the whole exchange is done: with the norm's way there and back, and the
+// The same count until the whole exchange is done: with the norm's way there and back, and the
 // parameters.
 uint32_t MessagesOfExchange(const GradientOptions& gradients);
 

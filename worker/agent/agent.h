@@ -53,10 +53,10 @@ class Agent {
   void Measure(const v1::WorkerCommand& command);
   void Probe(const std::shared_ptr<LinkProbe>& probe);
   StatusOr<v1::LayerTimes> TimesOf(const v1::WorkerCommand& command);
-  // On the agent's thread, with mutex_ held.
+  // On the agent's thread; the caller holds mutex_.
   void KeepResident(std::unique_ptr<ResidentStage> resident);
   void DropResident(std::unique_lock<std::mutex>& lock, const std::string& why);
-  // Whether the command is about run_ or next_. With mutex_ held.
+  // Whether the command is about run_ or next_. The caller holds mutex_.
   bool IsCurrent(const v1::WorkerCommand& command) const;
   bool IsNext(const v1::WorkerCommand& command) const;
   bool IsBeingMeasured(const v1::WorkerCommand& command) const;
@@ -66,12 +66,12 @@ class Agent {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<v1::WorkerCommand> next_;     // a Measure, a ProbeLink or an Assign
-  std::vector<v1::Readdress> next_moves_;     // which came after next_
+  std::vector<v1::Readdress> next_moves_;     // received after next_
   std::optional<v1::WorkerCommand> measure_;  // in progress
   std::shared_ptr<LinkProbe> probe_;          // in progress, or the last one
-  std::optional<v1::WorkerMessage> probed_;   // its answer, once there is one
+  std::optional<v1::WorkerMessage> probed_;   // answer of probe_, once there is one
   std::shared_ptr<EpochRun> run_;             // in progress
-  v1::Resident resident_said_;                // what Hello says about resident_; no run_id: nothing
+  v1::Resident resident_said_;                // Hello's text about resident_; no run_id: nothing
   // The trace of the last stage here, kept until the next stage begins.
   struct Traced {
     RunId run;
@@ -81,7 +81,8 @@ class Agent {
   };
   Traced traced_;
   bool closing_ = false;
-  // The model of the last attempt, while none is in progress. Used on the agent's thread only.
+  // The model of the last attempt, while no attempt is in progress. Used on the agent's thread
+  // only.
   std::unique_ptr<ResidentStage> resident_;
   MonoTime resident_until_;
   std::thread thread_;

@@ -1,6 +1,6 @@
-// The addresses that a worker advertises for its data transports: those that it listens on, those
-// that the user names, or (`auto`) the address that this machine has towards its coordinator, which
-// may change while the worker runs.
+// The addresses that a worker advertises for its data transports: where it listens, addresses that
+// the user names, or (`auto`) the address that this machine has towards its coordinator, which may
+// change while the worker runs.
 //
 // Threads: one at a time.
 #pragma once
@@ -30,20 +30,20 @@ std::string OwnAddressTowards(const std::vector<std::string>& coordinators);
 
 class Endpoints {
  public:
-  // `listening`: addresses by transport; empty: it only dials. `advertise`: addresses to advertise
-  // for the transport `advertised` instead; empty: as for the others. `coordinator`: gives
-  // host:port of the current coordinator, called in each Find.
+  // `listening`: addresses by transport; empty: the worker only dials. `advertise`: addresses to
+  // advertise for the transport `advertised` instead; empty: as for other transports.
+  // `coordinator`: returns host:port of the current coordinator, called in each Find.
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::function<std::string()> coordinator);
 
-  // The endpoints now. Looks up the coordinator's name, which may block. Without a route to the
-  // coordinator it repeats its last answer.
+  // Returns the current endpoints. Looks up the coordinator's name, which may block. Without a
+  // route to the coordinator it repeats its last answer.
   std::vector<v1::DataEndpoint> Find();
   // This machine's address towards the coordinator at the last Find. Empty: no route.
   const std::string& own() const { return own_; }
-  // Whether the address of the last Find is gone from this machine and another one now leads to the
-  // coordinator. Independent of what is advertised. Never blocks. False while the old address
-  // exists, as connections that use it still work.
+  // True if this machine no longer has the address of the last Find and another address now leads
+  // to the coordinator. Independent of the advertised addresses. Never blocks. False while the old
+  // address exists, because connections that use it still work.
   bool Moved() const;
 
  private:

@@ -36,11 +36,11 @@ uint64_t MemoryUsed();
 struct SessionOptions {
   std::shared_ptr<Access> access;
   std::function<v1::Hello()> hello;  // called at each connection
-  // Called once a heartbeat on a session thread: whether this machine's address has changed, so
-  // that the hello is outdated and its connection will hear no answer. Null: never.
+  // Called once a heartbeat on a session thread. True: this machine's address has changed, so the
+  // hello is outdated and its connection will hear no answer. Null: never.
   std::function<bool()> moved;
   std::function<void(v1::WorkerCommand)> on_command;
-  // Adds to a heartbeat; on a session thread. Null: nothing.
+  // Adds fields to a heartbeat; called on a session thread. Null: adds nothing.
   std::function<void(v1::Heartbeat*)> heartbeat = nullptr;
 };
 
@@ -55,7 +55,7 @@ class Session {
   // Waits until all reports so far are written, at most `limit`. Does not wait while there is no
   // session.
   void AwaitSent(absl::Duration limit);
-  // Set once, when the coordinator refused this worker for good (version, token).
+  // Set once if the coordinator refuses this worker finally (version, token).
   Status fatal() const;
 
  private:
@@ -63,18 +63,19 @@ class Session {
   void Loop();
   // How one connection ended.
   struct Ending {
-    bool welcomed = false;  // dial the same coordinator again, after a pause
-    bool serves = false;    // the same coordinator is to be dialled again, after a pause
+    bool welcomed = false;  // the coordinator accepted the hello: pauses begin short again
+    bool serves = false;    // dial the same coordinator again, after a pause
   };
   Ending Connect();
-  // What to log about the end of a connection to `address`. Empty: nothing new. With the lock held.
+  // Returns the log text about the end of a connection to `address`. Empty: nothing new. The caller
+  // holds the lock.
   std::string NewsLocked(const std::string& address, const Status& status, bool reached);
   void WriteLoop(Stream* stream);
   // False: end the connection.
   bool HandleCommand(v1::WorkerCommand command);
-  // Why a command of this term is refused; empty: it is obeyed.
+  // Returns why a command of this term is refused; empty: it is obeyed.
   std::string WhyNotObeyed(uint64_t term) const;
-  // False when closing.
+  // False if the session is closing.
   bool Sleep(absl::Duration duration);
 
   const SessionOptions options_;
@@ -82,15 +83,15 @@ class Session {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ReportOutbox outbox_;
-  grpc::ClientContext* context_ = nullptr;  // of the open connection
+  grpc::ClientContext* context_ = nullptr;  // context of the open connection
   bool stream_ended_ = false;
-  bool moved_ = false;  // since the open connection was made
+  bool moved_ = false;  // the address moved since the open connection was made
   bool welcomed_ = false;
-  bool rejected_ = false;  // by the open connection
+  bool rejected_ = false;  // the open connection was refused
   bool closing_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);
   Status fatal_;
-  // by address: what was logged since the last welcome
+  // by address: the text logged since the last welcome
   std::map<std::string, std::string> failures_;
   // Used by the reading thread only.
   uint64_t term_ = 0;         // the newest term that was obeyed

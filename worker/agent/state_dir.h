@@ -1,9 +1,8 @@
 // A worker's state directory: its owner and its format. One process uses it at a time.
 //
-//
-//   lock        held by that process
-//   format      a number; a newer format than this version knows is left untouched
-//   worker-id   a UUID, made at the first start
+// lock        locked by that process
+// format      a number; a newer format than this version knows is left untouched
+// worker-id   a UUID, made at the first start
 #pragma once
 
 #include <string>
@@ -20,7 +19,7 @@ inline constexpr int kStateDirFormat = 1;
 class StateDir {
  public:
   // Creates the folder if needed. kFailedPrecondition: another process uses it, or a newer version
-  // wrote it; then nothing is changed.
+  // wrote it; then the folder does not change.
   static StatusOr<StateDir> Open(const std::string& path);
 
   const std::string& worker_id() const { return worker_id_; }

@@ -22,11 +22,12 @@ struct Safetensors {
   std::vector<NamedArray> arrays;  // in the order of their bytes
 };
 
-// The file's start; the arrays' values follow, one after the other, as little-endian floats.
+// Returns the file's start; the arrays' values follow, one after the other, as little-endian
+// floats.
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 
-// `bytes`: a whole file, possibly hostile. kInvalidArgument says what is wrong.
+// `bytes`: a whole file, possibly hostile. kInvalidArgument names the fault.
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker

@@ -4,8 +4,8 @@
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
 //   <root>/<run>/step-00000050/stage-1.tables.safetensors    where its boundary predicts by tokens
 //
-// Where a stage has replicas, all of them write the same parameters, and each writes its part of
-// the rest: "stage-1.replica-0.optim.safetensors".
+// If a stage has replicas, all of them write the same parameters, and each writes its part of the
+// other state: "stage-1.replica-0.optim.safetensors".
 //
 // A file appears under its name whole or not at all (temporary name, fsync, rename, fsync of the
 // folder). Thread-safe.
@@ -31,7 +31,7 @@ struct ShardFile {
   std::string sha256;
   // The replica whose part of the stage's state the file holds; nullopt: the same for all replicas.
   std::optional<uint32_t> replica = std::nullopt;
-  // Where it is, if it does not lie in the store (a copy that was fetched).
+  // Path of a file outside the store (a fetched copy).
   std::string path = {};
 };
 
@@ -77,8 +77,8 @@ class ShardStore {
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;
   // Reads and verifies the file. kNotFound or kDataLoss (size or hash differs): the file is
-  // damaged. Other errors say why the file cannot be read, without saying anything about the file:
-  // the disk fails or is not mounted (the folder of the whole run is missing). The message does not
+  // damaged. Other errors mean that the file cannot be read, and prove nothing about the file: the
+  // disk fails or is not mounted (the folder of the whole run is missing). The message does not
   // repeat the file's name.
   virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
   // Reads `files` of `step`, verifies sizes and hashes, and merges them into one snapshot. Stages

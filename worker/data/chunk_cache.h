@@ -1,5 +1,5 @@
-// Caches chunks of data sets in memory: those read last, and those expected next, which it fetches
-// ahead. Memory stays below a limit, except for a single chunk that is larger.
+// Caches chunks of data sets in memory: the ones read last, and the ones expected next, which it
+// fetches ahead. Memory stays below a limit, except for a single chunk that is larger.
 //
 //   ChunkCache cache(limit_bytes, fetch);
 //   cache.Expect({...});                       // returns at once
@@ -63,10 +63,10 @@ class ChunkCache {
     uint64_t last_used = 0;
   };
   void FetchAhead();
-  // The next expected chunk that is missing and fits. Call with the lock held.
+  // Returns the next expected chunk that is missing and fits. The caller holds the lock.
   bool TakeNext(ChunkId* id);
-  void MakeRoom(uint64_t bytes);  // with the lock held
-  // Stores and gives the chunk. Others may evict it at once.
+  void MakeRoom(uint64_t bytes);  // the caller holds the lock
+  // Stores and returns the chunk. Other threads may evict it at once.
   StatusOr<SharedChunk> Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes);
 
   const uint64_t limit_bytes_;
@@ -75,7 +75,7 @@ class ChunkCache {
   std::condition_variable changed_;
   std::map<ChunkId, Entry> entries_;
   std::deque<ChunkId> expected_;
-  uint64_t bytes_ = 0;    // of cached chunks
+  uint64_t bytes_ = 0;    // total size of cached chunks
   uint64_t largest_ = 0;  // largest chunk so far: the room to reserve for another
   uint64_t uses_ = 0;
   bool closing_ = false;

@@ -1,6 +1,6 @@
 // The chunks that this side has requested from another worker and not yet received. The other
 // worker may be hostile: every answer is checked against a request, and takes no more memory than
-// that.
+// the requested chunk.
 //
 //   const uint32_t request = requests.Begin(bytes);
 //   ... requests.Take(request, piece), or requests.TakeNotHere(request) ...
@@ -33,7 +33,7 @@ class ChunkRequests {
   // Requests that are not answered or not ended.
   size_t open() const { return open_.size(); }
 
-  // kInvalidArgument: nobody asked for this.
+  // kInvalidArgument: there is no such request.
   Status Take(uint32_t request, std::span<const std::byte> piece);
   Status TakeNotHere(uint32_t request);
 

@@ -1,6 +1,6 @@
-// Gives the chunks of a mixture of data sets from the first source that has them: the set's place
-// (a folder on this machine, or a web server), other workers that read the same data, the
-// coordinator. Fetched chunks stay in memory for a while, for this worker and for others.
+// Gets the chunks of a mixture of data sets from the first source that has them: the set's place (a
+// folder on this machine, or a web server), other workers that read the same data, the coordinator.
+// Fetched chunks stay in memory for a while, for this worker and for others.
 //
 // Thread-safe.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace longhaul::worker {
 
-// Polled while fetching: true once nobody wants the chunk any more.
+// Polled while fetching: true once the chunk is no longer wanted.
 using ChunkGivenUp = std::function<bool()>;
 
 // Interface to other workers that read the same data. Thread-safe.
@@ -37,7 +37,7 @@ class OtherReaders {
                                 const ChunkGivenUp& given_up) = 0;
 };
 
-// How much came from one source.
+// The chunks and bytes from one source.
 struct ChunkTally {
   uint64_t chunks = 0, bytes = 0;
   friend bool operator==(const ChunkTally&, const ChunkTally&) = default;
@@ -52,7 +52,7 @@ using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
 struct SetChunksOptions {
   std::shared_ptr<const data::Mixture> mixture;  // has passed CheckMixture
   uint64_t memory_bytes = 0;
-  // From a folder it returns at once; from a web server it may block.
+  // Returns at once for a folder; may block for a web server.
   FetchChunk from_place;
   FetchChunk from_coordinator;
 };
@@ -65,7 +65,7 @@ class SetChunks {
   // The file that contains the chunk; null: the list has no such chunk.
   const data::HashedFile* FileOf(const ChunkId& id) const;
 
-  // As ChunkCache's. `id` must be in the list.
+  // ChunkCache's methods. `id` must be in the list.
   StatusOr<SharedChunk> Get(const ChunkId& id) { return cache_.Get(id); }
   void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
@@ -73,10 +73,10 @@ class SetChunks {
   // chunk. `fetches`: fetch it as Get does; else answer at once from memory or the folder.
   StatusOr<SharedChunk> Give(const ChunkId& id, bool fetches, const ChunkGivenUp& given_up);
 
-  // Sets whom to ask from now on; null: nobody.
+  // Sets the workers to ask from now on; null: none.
   void SetOthers(std::shared_ptr<OtherReaders> others);
-  // What came from which source since the last call. Keys: "its folder", "a web server", "stage 0",
-  // "the coordinator".
+  // Returns the tally of each source since the last call. Keys: "its folder", "a web server",
+  // "stage 0", "the coordinator".
   std::map<std::string, ChunkTally> TakeTally();
 
  private:

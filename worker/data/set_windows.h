@@ -14,7 +14,7 @@ struct SetWindowsOptions {
   uint32_t context = 0;
   double validation_share = 0;
 };
-// Read gives kDataLoss for a token id beyond the vocabulary.
+// Read returns kDataLoss for a token id beyond the vocabulary.
 std::unique_ptr<WindowSource> WindowsOfSets(SetWindowsOptions options);
 
 }  // namespace longhaul::worker

@@ -14,7 +14,7 @@
 
 namespace longhaul::worker {
 
-// Polled by the work: true once nobody wants the result any more.
+// Polled by the work: true once the result is no longer wanted.
 using GivenUp = std::function<bool()>;
 
 template <class Result>
@@ -27,7 +27,7 @@ class Beside {
         })) {}
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
-  // Gives the work up if its result was not taken, and waits until it ends.
+  // Cancels the work if its result was not taken, and waits until it ends.
   ~Beside() { given_up_.store(true, std::memory_order_relaxed); }
 
   // Waits for the result. Call it once.

@@ -9,8 +9,8 @@
 
 namespace longhaul::worker {
 
-// What the cell asks for and a worker with these devices cannot do, one sentence each. A cell takes
-// a device for each of its ranks, all of one kind.
+// Lists the requirements of the cell that a worker with these devices cannot meet, one sentence
+// each. A cell takes a device for each of its ranks, all of one kind.
 std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
                                   const std::vector<WorkerDevice>& offered);
 

@@ -7,10 +7,10 @@
 
 namespace longhaul::worker {
 
-// kDataLoss, kNotFound: the chunk is not as it was when the run was submitted. True of both
-// functions.
+// Both functions return kDataLoss or kNotFound if the chunk is not as it was when the run was
+// submitted.
 FetchChunk FetchFromPlace();
-// `blobs` must outlive the result. What was fetched is deleted from it again.
+// `blobs` must outlive the result. Fetched files are deleted from it again.
 FetchChunk FetchFromCoordinator(BlobFetcher* blobs);
 
 }  // namespace longhaul::worker

@@ -1,8 +1,8 @@
-// Decides which cells of a run give each other chunks of data sets. The cells of a replica that
-// read text (the first and last stage; with data.mask: document all) need the same chunks at nearly
-// the same time. The first stage needs every window first, so it also fetches chunks that others
-// ask it for, and each other cell is paired with it. The plan does not know these pairs: a pair
-// that cannot reach each other exchanges nothing. Pure.
+// Decides which cells of a run exchange chunks of data sets. The cells of a replica that read text
+// (the first and last stage; with data.mask: document all) need the same chunks at nearly the same
+// time. The first stage needs every window first, so it also fetches chunks that other cells
+// request, and each other cell is paired with it. The plan does not contain these pairs: two cells
+// that cannot reach each other exchange nothing. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct ChunkPair {
   std::string peer_worker;     // its name
   bool fetches_for = false;    // this cell is the first stage
   std::string transport;       // the plan's name
-  double bits_per_second = 0;  // rate of what this cell sends; 0: unknown
+  double bits_per_second = 0;  // rate at which this cell sends; 0: unknown
 
-  // Possible links between the two; one is enough. The plan says who dials between neighbours only,
-  // so others try both directions.
+  // A possible link between the two; one is enough. The plan names the dialling side only for
+  // neighbours, so other pairs try both directions.
   struct Way {
     EdgeId number;  // the same at both ends; not an edge of the plan
     bool dials = false;

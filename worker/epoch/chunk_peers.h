@@ -1,5 +1,5 @@
 // Exchanges chunks of data sets with other workers of a run that read the same text
-// (chunk_pairs.h), for one attempt ("epoch"), over a link of its own with each. Losing such a link
+// (chunk_pairs.h), for one attempt ("epoch"), over a separate link with each. Losing such a link
 // ends nothing: the chunks then come from the coordinator.
 //
 //   asks                              holds
@@ -37,7 +37,7 @@ struct ChunkPeersOptions {
   bool sealed = false;  // links are encrypted
   absl::Duration peer_timeout = absl::Seconds(10);
   std::vector<ChunkPair> pairs;
-  // Tests shorten it.
+  // Time without an answer; tests shorten it.
   absl::Duration silence = absl::Seconds(20);
 };
 
@@ -48,7 +48,7 @@ class ChunkPeers : public OtherReaders {
   // How long Fetch waits for links that are not open yet, after the first request.
   static constexpr absl::Duration kOpenPatience = absl::Seconds(3);
 
-  // Begins to open the links. Transports and `traffic` outlive it.
+  // Begins to open the links. Transports and `traffic` outlive this object.
   explicit ChunkPeers(ChunkPeersOptions options);
   ~ChunkPeers() override;
 
@@ -56,7 +56,7 @@ class ChunkPeers : public OtherReaders {
   void Serve(const std::shared_ptr<SetChunks>& chunks);
   StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                         const ChunkGivenUp& given_up) override;
-  // The peer has new addresses.
+  // Replaces the peer's addresses.
   void Readdress(const CellId& peer, const std::vector<std::string>& addresses);
   // Makes Fetch fail at once from now on. Idempotent.
   void GiveUp();

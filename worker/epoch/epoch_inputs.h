@@ -1,6 +1,6 @@
 // Gets everything that an attempt at a run ("epoch") reads before it trains: the run's text or data
-// sets, the initial weights, and the shards of the checkpoint that it resumes from. It reads them
-// from this machine if possible, else from elsewhere.
+// sets, the initial weights, and the shards of the checkpoint that it resumes from. Reads them from
+// this machine if possible, else from elsewhere.
 //
 // Thread-safe; calls may run concurrently. All calls block, and return soon after `cancelled` is
 // true.
@@ -28,7 +28,8 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
 
 class EpochInputs {
  public:
-  // All arguments outlive it. `cell` is read later and must then be one of the assignment's.
+  // All arguments outlive this object. `cell` is read later and must then be a cell of the
+  // assignment.
   EpochInputs(const Resources& resources, const Assignment& assignment, const CellId& cell,
               std::function<bool()> cancelled)
       : resources_(resources),
@@ -36,7 +37,7 @@ class EpochInputs {
         cell_(cell),
         cancelled_(std::move(cancelled)) {}
 
-  // The list of the run's data sets; null if the run reads a token file.
+  // Returns the list of the run's data sets; null if the run reads a token file.
   StatusOr<std::shared_ptr<const data::Mixture>> FetchMixture(const RunSpec& spec) const;
   // `mixture`: from FetchMixture.
   StatusOr<std::shared_ptr<WindowSource>> FetchText(const RunSpec& spec,
@@ -46,7 +47,7 @@ class EpochInputs {
   Status CheckText(const WindowSource& text, uint32_t context) const;
   // Loads the run's initial weights into a newly made model.
   Status LoadWeights(const RunSpec& spec, Stage& model) const;
-  // `files`: of the checkpoint that the attempt begins from.
+  // `files`: the files of the checkpoint that the attempt begins from.
   StatusOr<SharedSnapshot> ReadShards(const std::vector<v1::CheckpointFile>& files,
                                       const GivenUp& given_up) const;
 

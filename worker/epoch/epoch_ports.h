@@ -2,7 +2,7 @@
 // tied edge, and for edges to the stage's data-parallel replicas. All links are opened at once,
 // while the cell prepares other things.
 //
-// Threads: the agent's; Readdress on any.
+// Threads: the agent's; Readdress on any thread.
 #pragma once
 
 #include <condition_variable>
@@ -33,13 +33,13 @@ namespace longhaul::worker {
 // The secret of each edge of the cell.
 using EdgeSecrets = std::map<EdgeId, std::string>;
 EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
-// For edges whose ends meet at a relay: its addresses (transport/relay/ticket.h).
+// Addresses of the relay, for edges whose ends meet at a relay (transport/relay/ticket.h).
 using EdgeWays = std::map<EdgeId, std::vector<std::string>>;
 EdgeWays EdgeWaysOf(const v1::Assign& assign);
 
 class EpochPorts {
  public:
-  // `resources` and `assignment` outlive it. `cell` is one of the assignment's.
+  // `resources` and `assignment` outlive this object. `cell` is a cell of the assignment.
   EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
              EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
@@ -54,9 +54,9 @@ class EpochPorts {
   bool CompressesActivations() const;
   // Restores token tables from the checkpoint that the attempt begins from. Call it before Await.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
-  // Waits until all links are open and both ends of each have agreed on what their codecs remember.
+  // Waits until all links are open and both ends of each have agreed on the state of their codecs.
   Status Await(const std::function<bool()>& cancelled);
-  // The peer of a link that this side dials has new addresses. May come before Begin.
+  // Replaces the addresses of a peer that this side dials. May be called before Begin.
   void Readdress(EdgeId edge, std::vector<std::string> addresses);
   // Flushes and ends open links, and gives up the others.
   void Close(Deadline deadline);
@@ -68,7 +68,8 @@ class EpochPorts {
   std::vector<LinkReading> Readings() const;
   // Ports whose codecs start empty although the run continues from a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
-  // The edge whose other end is gone, after Await gave kUnavailable. nullopt: it was never there.
+  // The edge whose other end is gone, after Await returned kUnavailable. nullopt: the other end
+  // never connected.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
 
  private:
@@ -98,7 +99,7 @@ class EpochPorts {
   // Makes the ports of one kind of edge.
   Status MakePorts(EdgeKind kind, const RunSpec& spec, const std::optional<cuda::Device>& gpu);
   StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(const RunSpec& spec, const Edge& edge);
-  const data::Mixture* mixture_ = nullptr;  // Begin's
+  const data::Mixture* mixture_ = nullptr;  // the argument of Begin
   void BeginToOpen(const RunSpec& spec, const Opening& opening, Deadline deadline);
 
   const Resources& resources_;

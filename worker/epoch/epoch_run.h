@@ -1,5 +1,5 @@
-// Carries out one assignment, from Assign to the end of this cell's attempt ("epoch"). Only the
-// ResidentStage outlives it; the next attempt may reuse it.
+// Carries out one assignment, from Assign to the end of this cell's attempt ("epoch"). The
+// ResidentStage outlives the attempt; the next attempt may reuse it.
 //
 // Run() and TakeResident on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and
 // Cancel on any thread.
@@ -31,15 +31,15 @@ namespace longhaul::worker {
 
 class EpochRun {
  public:
-  // `resident`: what this worker has in memory, of any run; or null.
+  // `resident`: the stage that this worker has in memory, of any run; or null.
   EpochRun(const Resources& resources, const v1::Assign& assign,
            std::unique_ptr<ResidentStage> resident);
   ~EpochRun();
 
-  // Prepares, reports StageReady, waits for Start, trains, and then keeps the links open until
+  // Prepares, reports StageReady, waits for Start and trains. Then keeps the links open until
   // Cancel, because neighbours may still need them. Errors have been reported when it returns.
   void Run();
-  // After Run: what the next attempt can reuse, or null.
+  // Call it after Run: returns the stage that the next attempt can reuse, or null.
   std::unique_ptr<ResidentStage> TakeResident();
 
   void Start();
@@ -50,7 +50,7 @@ class EpochRun {
   void Cancel(std::string reason, bool finished = false);
   // Reports StageReady if the stage is ready; called again when the coordinator asks.
   void SayReady();
-  // What the stage does now; nothing before it trains. Any thread.
+  // Fills in the stage's current work; nothing before the stage trains. Any thread.
   void FillAtHand(v1::Heartbeat* heartbeat) const;
   // For metrics. Any thread.
   StageReading Reading() const;
@@ -67,13 +67,13 @@ class EpochRun {
   Status MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from);
   // Null if the stage has no replicas.
   StatusOr<std::unique_ptr<ReplicaExchange>> MakeExchange(const StageSnapshot* begun_from);
-  uint64_t Numerics() const;              // as in v1::StepReport
-  std::vector<DeviceName> Ranks() const;  // as in StageOptions
+  uint64_t Numerics() const;              // value of v1::StepReport::numerics
+  std::vector<DeviceName> Ranks() const;  // value of StageOptions::ranks
   // Checks this cell's part of the assignment, and that this worker can carry it out.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
   void ReportForgotten();
-  // Connects to workers that read the same data sets, to exchange chunks while the stage trains.
+  // Connects to workers that read the same data sets. They exchange chunks while the stage trains.
   void MeetReaders();
   void LeaveReaders();
   Status WaitForStart();
@@ -81,7 +81,8 @@ class EpochRun {
   void ReportError(const Status& status);
   // Trains until the last step, under a watchdog.
   Status Train();
-  // Tells the coordinator that this process cannot go on, and ends it; another process follows.
+  // Tells the coordinator that this process cannot go on, and ends the process; another one
+  // follows.
   void GiveUp(v1::WorkerFault fault, const std::string& message);
   void SayMemory();
   bool Cancelled() const;
@@ -104,12 +105,12 @@ class EpochRun {
   const std::shared_ptr<WorkAtHand> work_ = std::make_shared<WorkAtHand>();
   EpochPorts ports_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<SetChunks> chunks_;  // null: reads no data sets
-  bool gives_model_up_ = false;        // no attempt may reuse it
+  std::shared_ptr<SetChunks> chunks_;  // null: the stage reads no data sets
+  bool gives_model_up_ = false;        // no later attempt may reuse the model
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<ChunkPeers> readers_;  // null: none was met yet
+  std::shared_ptr<ChunkPeers> readers_;  // null: not connected yet
   std::optional<uint64_t> ready_with_;   // number of parameters
   bool started_ = false;
   std::optional<std::string> cancelled_;

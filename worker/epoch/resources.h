@@ -1,4 +1,4 @@
-// What a worker's daemon has once and all its runs share.
+// The objects that exist once in a worker's daemon and that all its runs share.
 #pragma once
 
 #include <functional>
@@ -24,10 +24,10 @@
 namespace longhaul::worker {
 
 struct Resources {
-  // By name (run/kinds/transports.h).
+  // Keys are names (run/kinds/transports.h).
   transport::TransportsByName transports;
-  // The devices that it offers; a cell names them by index. Layers are measured on the first, and
-  // on as many as a group takes.
+  // The devices that the worker offers; a cell names them by index. Layers are measured on the
+  // first device, and on as many as a group takes.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
@@ -41,7 +41,7 @@ struct Resources {
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
   // Longest time for one piece of work (pipeline/watchdog.h).
   absl::Duration progress_timeout = absl::Seconds(60);
-  // Tells the coordinator about the fault, and replaces this process; null: it goes on.
+  // Tells the coordinator about the fault, and replaces this process; null: the process goes on.
   // Thread-safe. Returns only if the daemon is ending already.
   std::function<void(const RestartCause&)> restart;
   // How long a stage stays in memory after its attempt, for the next one.

@@ -11,13 +11,13 @@
 
 namespace longhaul::worker {
 
-// Why the previous process gave up; WORKER_FAULT_NONE: it did not.
+// Why the previous process ended itself; WORKER_FAULT_NONE: it did not.
 struct RestartCause {
   v1::WorkerFault fault = v1::WORKER_FAULT_NONE;
   std::string text;  // "has made no progress for 61 s in step 118: in the optimizer"
 };
-// This process's cause, which is cleared so that child processes do not see it. Call it before any
-// thread starts.
+// Returns this process's cause, and clears it so that child processes do not see it. Call it before
+// any thread starts.
 RestartCause TakeRestartCause();
 
 class Restart {
@@ -29,7 +29,7 @@ class Restart {
   // Replaces this process. All open files, sockets and locks end with it, as if it had been killed.
   // Returns only after Disarm; exits with 1 if the process cannot be replaced. Thread-safe.
   void operator()(const RestartCause& cause);
-  // Call it when the daemon ends anyway. After it returns, no call is in progress.
+  // Call it when the daemon ends. After it returns, no restart is in progress.
   void Disarm();
 
  private:

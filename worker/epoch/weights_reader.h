@@ -1,7 +1,7 @@
 // Reads a stage's initial parameters from a published model, one tensor at a time: from the model's
 // folder if this worker has it, else from the coordinator.
 //
-// One thread.
+// Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ namespace longhaul::worker {
 
 class WeightsReader {
  public:
-  // Fetches the list of the weights of `spec`, which must have some. `blobs` must outlive this;
-  // fetched files are deleted again. Gives up at `deadline` or when `cancelled` is true.
+  // Fetches the list of the weights of `spec`, which must have some. `blobs` must outlive this
+  // object; fetched files are deleted again. Stops at `deadline` or when `cancelled` is true.
   static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
                                       std::function<bool()> cancelled);
 
-  // For Stage::Load. kDataLoss, kNotFound: neither the folder nor the coordinator has the tensor as
-  // it was when the run was submitted.
+  // A ReadParameter for Stage::Load. kDataLoss, kNotFound: neither the folder nor the coordinator
+  // has the tensor as it was when the run was submitted.
   Status Read(const model::PlacedParameter& parameter, std::span<float> values);
 
   // Bytes of the tensors read so far.

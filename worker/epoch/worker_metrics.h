@@ -41,12 +41,12 @@ struct StageReading {
 
 class WorkerMetrics {
  public:
-  // `devices`: as in the hello.
+  // `devices`: those in the hello.
   WorkerMetrics(std::string version, std::vector<v1::Device> devices);
 
   // Counts a report.
   void Note(const v1::WorkerMessage& message);
-  // `stage`: nullopt if the worker has none; then nothing of an earlier run is shown.
+  // `stage`: nullopt if the worker has none; then the page shows nothing of an earlier run.
   metrics::Page PageOf(const std::optional<StageReading>& stage, uint64_t memory_used_bytes,
                        uint64_t resident_bytes) const;
 
@@ -67,15 +67,15 @@ class WorkerMetrics {
     uint64_t checkpoints = 0, checkpoint_problems = 0, checkpoint_step = 0;
   };
   void NoteStep(const v1::StepReport& report);
-  // With mutex_ held. `cell`: the stage's labels. `is_of_run`: whether the totals are of the
-  // stage's run.
+  // The caller holds mutex_. `cell`: the stage's labels. `is_of_run`: whether the totals belong to
+  // the stage's run.
   void AddStage(metrics::Page* page, const std::optional<StageReading>& stage) const;
   void AddLinks(metrics::Page* page, const std::vector<LinkReading>& links,
                 const std::vector<std::string>& cell, bool is_of_run) const;
 
   const std::string version_;
   const std::vector<v1::Device> devices_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   RunTotals run_;
   std::map<std::string, uint64_t> link_events_;  // by state
   std::map<std::string, uint64_t> faults_;       // by kind

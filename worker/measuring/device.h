@@ -21,13 +21,13 @@ struct WorkerDevice {
 
 // Opens a device and checks that it works. `memory_share`: the part of the memory of the device and
 // its host that this worker may plan with, if several workers share the device; some GPU memory is
-// left free besides. A GPU needs longhaul's and LibTorch's CUDA modules: call this before any use
-// of LibTorch. kFailedPrecondition says what is missing.
+// also left free. A GPU needs longhaul's and LibTorch's CUDA modules: call this before any use of
+// LibTorch. kFailedPrecondition names the missing part.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
 // Opens all devices of one worker. Several CPU "devices" are ranks of one machine: each reports its
-// part of cores and memory, so their sum is the machine. Each GPU reports all of its host's memory,
-// which the worker has only once.
+// part of cores and memory, so that their sum is the machine. Each GPU reports all memory of its
+// host, which the worker has only once.
 StatusOr<std::vector<WorkerDevice>> OpenDevices(std::span<const DeviceName> names,
                                                 double memory_share = 1);
 

@@ -17,26 +17,26 @@ namespace longhaul::worker {
 
 class GoodputMeter {
  public:
-  // Enough data on a short link; most data; most time.
+  // Limits: enough data on a short link; most data; most time.
   static constexpr size_t kEnoughBytes = size_t{64} << 20;
   static constexpr size_t kMaxBytes = size_t{256} << 20;
   static constexpr absl::Duration kMaxTime = absl::Seconds(3);
 
-  // `round_trip`: of the idle link. TCP's slow start doubles once a round trip, so rates over less
-  // time mean nothing.
+  // `round_trip`: the round trip of the idle link. TCP's slow start doubles the rate once a round
+  // trip, so rates over less time mean nothing.
   explicit GoodputMeter(absl::Duration round_trip);
 
   void Arrived(size_t bytes, MonoTime now);
-  // The rate has been steady for a while, or a limit is reached.
+  // True once the rate has been steady for a while, or a limit is reached.
   bool Done() const { return done_; }
-  // The steady rate. If there was none: the fastest rate over some round trips, because on a long
-  // link one loss slows TCP for seconds, and it will reach its earlier rate again. 0: unknown.
+  // Returns the steady rate. Without one: the fastest rate over some round trips, because on a long
+  // link one loss slows TCP for seconds, and TCP will reach its earlier rate again. 0: unknown.
   double BitsPerSecond() const;
 
  private:
   struct Arrival {
     MonoTime at;
-    size_t bytes;  // so far, without the first frame, whose duration is unknown
+    size_t bytes;  // received so far, without the first frame, whose duration is unknown
   };
   size_t At(MonoTime time) const;
   double Rate(size_t first, size_t last) const;  // between two arrivals

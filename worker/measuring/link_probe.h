@@ -2,12 +2,12 @@
 // run will use, measures idle round trips and then goodput in both directions at once, drains the
 // link and closes it.
 //
-// Both ends do the same, except that one dials. They send words of one byte on the control lane:
+// Both ends do the same, except that one dials. They send messages of one byte on the control lane:
 //
 //   ping, pong   some round trips, each side's own
 //   ready        this side's round trips are done; when both are, both send zeros on the bulk lane
-//   enough       this side knows what arrives; both keep sending until both have enough
-//   dry          what this side sent has arrived; when both are dry, the link is closed
+// enough       this side has measured its rate; both keep sending until both have enough
+// dry          all data of this side has arrived; when both are dry, the link is closed
 //
 // If only round trips are asked for, a side has enough as soon as both are ready.
 //
@@ -35,7 +35,7 @@ class LinkProbe {
   void Cancel();
   // Whether the command is about the same run and epoch.
   bool BelongsTo(const v1::WorkerCommand& command) const;
-  // Whether it is the same ProbeLink, which may be sent again.
+  // Whether the command is this ProbeLink, which may be sent again.
   bool IsOf(const v1::WorkerCommand& command) const;
 
  private:

@@ -15,8 +15,8 @@ namespace longhaul::worker {
 
 // Measures on the first of `devices`, and with a group of the run file on as many devices of that
 // kind as the group has ranks. If the run file leaves the group open (config::GroupsLeftOpen),
-// every size above one is tried. Takes a second or two each, after waiting for the turn on a shared
-// GPU. kResourceExhausted: a device lacks memory for a few layers of the model.
+// tries every size above one. Takes a second or two for each, after waiting for the turn on a
+// shared GPU. kResourceExhausted: a device lacks memory for a few layers of the model.
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                                       std::span<const WorkerDevice> devices,
                                       const MakeStage& make_group);

@@ -1,6 +1,6 @@
-// Carries out TryReach commands: checks whether this worker reaches another at each of its
-// addresses. It dials each address by a link like a run's, so that only the right worker's answer
-// counts. Both sides close the link at once; the dialled side gives up at the check's limit.
+// Carries out TryReach commands: checks whether this worker reaches another worker at each of its
+// addresses. Dials each address by a link like a run's, so that only the right worker's answer
+// counts. Both sides close the link at once; the dialled side stops waiting at the check's limit.
 //
 // Handle and Shutdown are thread-safe and never block. The work runs on the transports' loops,
 // concurrently with everything else.
@@ -30,7 +30,7 @@ class ReachChecks {
   void Shutdown();
 
  private:
-  // State of the answers. Outlives this object if links end late.
+  // State of the answers. Outlives the ReachChecks if links end late.
   struct Shared {
     std::function<void(v1::WorkerMessage)> send;
     std::mutex mutex;

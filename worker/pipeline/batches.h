@@ -1,8 +1,8 @@
 // Chooses and reads the tokens of each microbatch. The choice is a pure function of the plan, so
-// the first stage (inputs) and the last (targets) agree without talking, and a resumed run goes on
+// the first stage (inputs) and the last (targets) agree without messages, and a resumed run goes on
 // exactly where it stopped.
 //
-// One thread at a time.
+// Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ struct ReadSoFar {
 ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 
 // Maps the sequences of a microbatch to windows of the training text; the same on every stage. One
-// thread at a time, and no other copy may be used meanwhile.
+// thread at a time; meanwhile no other copy may be used.
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
   uint32_t microbatches = 0, microbatch_size = 0;  // per replica and step; sequences each
-  // The replica that reads, and their number. A step reads the microbatches of replica 0, then of
-  // replica 1, and so on; one replica with as many microbatches in total reads the same.
+  // The replica that reads, and the number of replicas. A step reads the microbatches of replica 0,
+  // then of replica 1, and so on; one replica with as many microbatches in total reads the same.
   uint32_t replica = 0, replicas = 1;
-  ReadSoFar before = {};  // what was read before these replicas
+  ReadSoFar before = {};  // microbatches read before these replicas
 
-  // Number of the first microbatch of the step (FirstOfAll), or of this replica in it, counted over
-  // the run.
+  // Returns the index of the first microbatch of the step (FirstOfAll), or of this replica in the
+  // step, counted over the run.
   uint64_t FirstOfAll(Step step) const {
     return before.microbatches + (step.value() - 1 - before.step) * replicas * microbatches;
   }
@@ -48,7 +48,7 @@ struct SampleOrder {
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
-  // `microbatch`: counted over all replicas of the step.
+  // `microbatch`: index over all replicas of the step.
   uint64_t WindowOfAll(Step step, uint64_t microbatch, uint32_t row) const {
     return windows->WindowOf((FirstOfAll(step) + microbatch) * microbatch_size + row);
   }
@@ -78,7 +78,7 @@ class Batches {
  private:
   // Number of microbatches in the pass.
   uint32_t MicrobatchesOf(const Pass& pass) const;
-  // `microbatch`: counted over this replica, in training.
+  // `microbatch`: index over this replica, in training.
   uint64_t WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const;
   Status Count(const Pass& pass);
   void Expect(const Pass& pass);
@@ -93,7 +93,7 @@ class Batches {
 
   std::optional<uint32_t> end_token_;  // set with data.mask: document
   std::vector<int32_t> inputs_, targets_, documents_;
-  std::optional<Pass> pass_;  // the pass that is read
+  std::optional<Pass> pass_;  // the pass that is being read
   double counted_ = 0;
 };
 
@@ -103,10 +103,11 @@ uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens)
 uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 
 // Whether a validation follows the training of `step`: every `validation.every` steps and after the
-// last step. Step 0 is before the first: true if the run file says so or if there are no steps.
+// last step. Step 0 is before the first step: true if the run file says so or if there are no
+// steps.
 bool ValidatesAfter(const RunSpec& spec, Step step);
-// Whether a clean validation follows it, with uncompressed boundaries. Only for links that compress
-// activations.
+// Whether a clean validation follows the validation after `step`, with uncompressed boundaries.
+// Only for links that compress activations.
 bool ValidatesCleanAfter(const RunSpec& spec, Step step);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
 // Encodes and decodes tensors at one boundary of a stage, in the memory that holds the stage's
-// tensors: the host's, or a GPU's (cuda_boundary_codec.h).
+// tensors: host memory, or a GPU's (cuda_boundary_codec.h).
 //
 // Threads: one at a time, except NewBlob and tables_shape, which any thread may call. Results may
 // outlive the codec.
@@ -30,14 +30,14 @@ struct EncodedBlob {
   uint64_t nonfinite_tiles = 0;
 };
 
-// For tensors of one shape, and a codec for each direction.
+// Options for tensors of one shape, with a codec for each direction.
 struct BoundaryCodecOptions {
   codec::Shape shape;
   std::shared_ptr<const codec::Codec> send, receive;
   uint32_t vocabulary = 0;  // number of token ids, for a codec that predicts by token
 };
 
-// Shape of the token tables of the codec that predicts; without rows if none does.
+// Shape of the token tables of the codec that predicts; no rows if no codec predicts.
 codec::predict::TablesShape TablesShapeOf(const BoundaryCodecOptions& options);
 // The token ids inside a decoded blob.
 std::shared_ptr<const std::vector<uint32_t>> TokenIdsOf(std::span<const std::byte> blob);
@@ -49,32 +49,32 @@ class BoundaryCodec {
   // Makes a buffer for a blob that arrives. kResourceExhausted.
   virtual StatusOr<BlobBuffer> NewBlob(size_t bytes) = 0;
 
-  // A codec that predicts by token keeps its tables here, empty at first. They learn when the
-  // context says so. Encode then needs the ids in the context, and Decode gives them with the
-  // tensor. This is the tables' shape, without rows if no codec predicts.
+  // Shape of the token tables; no rows if no codec predicts. A codec that predicts by token keeps
+  // its tables here, empty at first. They learn when the context says so. Encode then needs the ids
+  // in the context, and Decode returns them with the tensor.
   virtual codec::predict::TablesShape tables_shape() const = 0;
   bool predicts() const { return tables_shape().rows() > 0; }
-  // Hash of the received codec's tables, if both codecs predict.
+  // Returns the hash of the receiving codec's tables, if both codecs predict.
   virtual StatusOr<uint64_t> TablesCheck() = 0;
   // Copies the tables. kResourceExhausted.
   virtual StatusOr<codec::predict::Tables> SaveTables() = 0;
-  // Restores both codecs' tables. `tables` must have this shape.
+  // Restores both codecs' tables. `tables` must have the shape of tables_shape().
   virtual Status RestoreTables(const codec::predict::Tables& tables) = 0;
 
-  // `tensor` must be complete: no kernel still writes it. When this returns, it is no longer read.
+  // `tensor` must be complete: no kernel still writes it. After the call it is no longer read.
   virtual StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                        const codec::Context& context) = 0;
-  // `blob`: the start of a buffer from NewBlob. Gives a complete fp32 tensor.
+  // `blob`: the start of a buffer from NewBlob. Returns a complete fp32 tensor.
   virtual StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
                                           const codec::Context& context) = 0;
 
-  // Makes a BoundaryCodec for `codec` in both directions that shares this one's memory and stream.
-  // Calls of the two must not overlap. It only allocates, temporarily, for blobs larger than this
-  // one's. kInvalidArgument for a codec that needs more.
+  // Makes a BoundaryCodec for `codec` in both directions that shares this object's memory and
+  // stream. Calls of the two must not overlap. It allocates only for blobs larger than this
+  // object's, and frees that memory again. kInvalidArgument for a codec that needs more.
   virtual StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
       std::shared_ptr<const codec::Codec> codec) = 0;
 
-  // In host memory.
+  // Makes a codec in host memory.
   static std::unique_ptr<BoundaryCodec> Create(const BoundaryCodecOptions& options);
 };
 

@@ -1,11 +1,11 @@
-// Stores of what a stage sent and received for each sample at one boundary, for codecs with state
-// (codec/message_store.h). Each direction whose codec asks for one has a store.
+// Stores the messages that a stage sent and received for each sample at one boundary, for codecs
+// with state (codec/message_store.h). Each direction whose codec needs a store has one.
 //
 //   <root>/<run>/after-layer-4-forward-send/records, undo-...   (codec/messages/file_store.h)
 //
 // Folders are named by the layer before the boundary, so a resume with another split finds the
-// stores of the cuts that stayed. Both sides must remember the same: they roll back to the run's
-// first checkpoint, compare digests (Agree), and forget what differs.
+// stores of unchanged cuts. Both sides must have equal stores: they roll back to the run's first
+// checkpoint, compare digests (Agree), and forget samples that differ.
 //
 // Threads: Open, state and Agree before the run begins; AddTo and PrefetchAfter on the codec
 // thread; Forget on any.
@@ -34,23 +34,23 @@ struct BoundaryMessagesOptions {
   uint32_t replica = 0;
   uint32_t layers_before = 0;              // the model's layers below the boundary's upper side
   bool upstream = false;                   // the peer is the stage before
-  const data::Mixture* mixture = nullptr;  // the run's data sets; not kept; null: a token file
+  const data::Mixture* mixture = nullptr;  // the run's data sets, not stored; null: a token file
   uint64_t windows = 0;                    // windows of the training text
-  ReadSoFar before = {};                   // read before these replicas
-  const codec::Codec* forward = nullptr;   // not kept
+  ReadSoFar before = {};                   // microbatches read before these replicas
+  const codec::Codec* forward = nullptr;   // does not own it
   const codec::Codec* backward = nullptr;
 };
 
 class BoundaryMessages {
  public:
-  // Null if neither codec has state. kResourceExhausted, with the bytes, if the disk has no room
-  // for the records and the journal.
+  // Null if neither codec has state. kResourceExhausted, with the number of bytes, if the disk has
+  // no room for the records and the journal.
   static StatusOr<std::unique_ptr<BoundaryMessages>> Open(const BoundaryMessagesOptions& options);
   // Deletes everything of a run.
   static void Drop(const std::string& root, const RunId& run);
 
   wire::MessageState state() const { return state_; }
-  // Keeps what both sides remember and forgets the rest. False if a run that continues from a
+  // Keeps the state that both sides have and forgets the rest. False if a run that continues from a
   // checkpoint starts with nothing in a direction.
   StatusOr<bool> Agree(const wire::MessageState& peer);
 
@@ -58,7 +58,7 @@ class BoundaryMessages {
   void AddTo(const Pass& pass, Microbatch microbatch, Direction direction, codec::Context* context);
   // Reads ahead the records of the microbatch after this one.
   void PrefetchAfter(const Pass& pass, Microbatch microbatch, Direction direction);
-  // Drops journals that only a return to before `step` would need.
+  // Drops journals that are needed only to return to a step before `step`.
   void Forget(Step step) const;
 
  private:

@@ -1,16 +1,16 @@
 // A stage's end of one edge of activations: sends and receives tensors and step messages over a
-// link. The stage's codec thread encodes and decodes. It also serves a tied edge, where tensors are
-// pieces of a matrix's gradient, numbered as microbatches, and digests replace step messages.
+// link. The stage's codec thread encodes and decodes. A port also serves a tied edge, whose tensors
+// are pieces of a matrix's gradient, numbered as microbatches; there digests replace step messages.
 //
-// If a codec has state, both sides first agree on what they remember (AgreeOnMessages).
+// If a codec has state, both sides first agree on that state (AgreeOnMessages).
 // - Send: SendTensor -> the codec thread encodes -> chunks go to the link's bulk lane. On a tied
 //   edge, PieceTaken says when the peer has taken the last chunk.
 // - Receive: the link's loop assembles chunks (tensor_assembler.h) -> the codec thread decodes a
 //   whole blob -> TensorArrived. Step messages use the control lane.
 //
 // Threads: SendTensor, SendStepMessage and LetTensorsLeave on the compute thread; OnFrame and the
-// rest of LinkHandler on the link's loop. Held by a shared_ptr, because the link's loop and pending
-// sends keep it.
+// rest of LinkHandler on the link's loop. A shared_ptr holds the port, because the link's loop and
+// pending sends keep it alive.
 #pragma once
 
 #include <condition_variable>
@@ -50,21 +50,22 @@ struct BoundaryPortOptions {
   Epoch epoch;
   EdgeId edge;
   EdgeKind kind = EdgeKind::kActivations;  // or kTied
-  CellId peer;                             // at the other end
-  bool upstream = false;  // the peer is the stage before: it sends activations, and gets gradients
-  uint64_t seed = 0;      // for stochastic rounding
-  codec::Shape shape;     // of every boundary tensor, which is one slice
+  CellId peer;                             // the cell at the other end
+  // the peer is the stage before: it sends activations, and receives gradients
+  bool upstream = false;
+  uint64_t seed = 0;   // for stochastic rounding
+  codec::Shape shape;  // of every boundary tensor, which is one slice
   uint32_t microbatches = 1, validation_microbatches = 0;
   uint32_t slices = 1;  // sequence chunks of each microbatch; 1 if a codec knows samples or tokens
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
   std::shared_ptr<BoundaryCodec> codec;
-  // The codec of clean validation in both directions, and what runs it. Null: activations are not
-  // compressed anyway.
+  // The codec of clean validation in both directions, and its BoundaryCodec. Null: activations are
+  // not compressed.
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
-  std::shared_ptr<const BoundaryDump> dump;  // writes what is sent to files; or null
-  // Set if a codec remembers samples.
+  std::shared_ptr<const BoundaryDump> dump;  // writes sent tensors to files; or null
+  // Set if a codec has state for each sample.
   std::shared_ptr<BoundaryMessages> messages;
   // The model's layers before the boundary; names of tables contain it.
   uint32_t layers_before = 0;
@@ -72,7 +73,7 @@ struct BoundaryPortOptions {
   LinkCredits credits{0, absl::ZeroDuration(), 0};
   std::shared_ptr<TraceLog> trace;   // or null
   TrafficWatch* traffic = nullptr;   // EdgePort::End
-  std::shared_ptr<WireTurns> turns;  // learns when tensors sent from here are in flight; or null
+  std::shared_ptr<WireTurns> turns;  // learns when sent tensors are in flight; or null
   std::function<void(const LinkHealth&)> on_health;  // EdgePort::End
 };
 
@@ -86,7 +87,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   EdgeKind kind() const { return options_.kind; }
   bool upstream() const { return options_.upstream; }
 
-  // Whether a codec predicts by token: then tensors that are sent need ids.
+  // Whether a codec predicts by token: then SendTensor needs tensors with ids.
   bool predicts() const { return codec_ && codec_->predicts(); }
   // Restores the token tables from a checkpoint, which may have none. Call it before
   // AgreeOnMessages, on any thread, while no tensor is sent or arrives.
@@ -95,23 +96,23 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // if no codec predicts.
   StatusOr<std::vector<NamedArray>> SaveTables();
 
-  // Tells the peer what this side remembers and waits for its answer, before the first tensor. What
-  // the two do not remember alike starts empty (BoundaryMessages::Agree). True if there is nothing
-  // to agree on. Polls `cancelled` while it waits.
+  // Tells the peer this side's state and waits for its answer, before the first tensor. State that
+  // differs starts empty (BoundaryMessages::Agree). True if there is nothing to agree on. Polls
+  // `cancelled` while it waits.
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
   // After it returns, the codec thread no longer uses `messages`.
   void Close(Deadline deadline) override;
 
   void SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor);
   // Lets only the first `count` tensors of a pass leave from now on; later ones are encoded and
-  // kept. Before the first call all leave.
+  // kept. All leave before the first call.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
-  // Tells the stage before that its activation of a validation was used.
+  // Tells the stage before that its activation of a validation has been used.
   void SendTaken(const Pass& pass, Slice slice);
-  // Tied edges only.
+  // For tied edges only.
   void SendMatrixDigest(Step step, uint64_t digest);
-  // Drops journals that only a return to before `step` would need. From any thread.
+  // Drops journals that are needed only to return to a step before `step`. Any thread.
   void ForgetMessages(Step step);
 
   PortUse TakeUse() override;
@@ -133,18 +134,19 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   const codec::Codec& ReceiveCodecOf(const Pass& pass) const {
     return IsClean(pass) ? *options_.clean_codec : *options_.receive_codec;
   }
-  // Codec thread, but for NewBlob.
+  // Called on the codec thread, except by NewBlob.
   BoundaryCodec& RunnerOf(const Pass& pass) const { return IsClean(pass) ? *clean_ : *codec_; }
-  // Codec thread; valid until the next call. `ids`: of what is sent.
+  // Called on the codec thread; the result is valid until the next call. `ids`: those of the sent
+  // tensor.
   codec::Context ContextFor(const Pass& pass, Slice slice, Direction direction,
                             const std::vector<uint32_t>* ids);
   // Digest of the codec's token tables; 0 if it does not predict, or has learned nothing.
   StatusOr<uint64_t> TablesDigest();
-  // With mutex_ held, when both sides have said what they remember. The codec thread forgets tables
-  // that the peer does not have alike: ahead of the peer's first tensor, which comes behind its
-  // word.
+  // Called when both sides have told their state; the caller holds mutex_. The codec thread forgets
+  // tables that differ from the peer's. It does so before the peer's first tensor, which follows
+  // the peer's state.
   void PostAgreement();
-  // Codec thread.
+  // Called on the codec thread.
   Status ForgetTables();
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
@@ -166,14 +168,14 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   CodecThread* const codec_thread_;
 
   std::condition_variable changed_;  // closed_, agreed_
-  // With mutex_ held.
+  // Guarded by mutex_.
   std::optional<wire::MessageState> peer_state_;
-  std::optional<uint64_t> own_tables_;  // TablesDigest, as the peer is told
+  std::optional<uint64_t> own_tables_;  // TablesDigest, as sent to the peer
   std::optional<Status> agreed_;        // about tables
   LinkCredits credits_;
 
-  TensorAssembler assembler_;  // link's loop only
-  // Codec thread only.
+  TensorAssembler assembler_;  // used on the link's loop only
+  // Used on the codec thread only.
   const std::shared_ptr<BoundaryCodec> codec_, clean_;  // clean_: or null
   std::shared_ptr<BoundaryMessages> messages_;
   uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();

@@ -5,7 +5,7 @@
 //   boundary.after_layer_4.token_counts, .pair_counts   one a row
 //   boundary.after_layer_4.check                        16 bits a number, the low ones first
 //
-// The stage before the boundary writes them, both sides read them. Pure.
+// The stage before the boundary writes the arrays; both sides read them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace longhaul::worker {
 std::vector<NamedArray> ArraysOf(const codec::predict::Tables& tables, uint32_t layers_before);
 
 // nullopt if `arrays` has none of this boundary. kFailedPrecondition if they have another shape or
-// are no tables.
+// are not tables.
 StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
     const std::vector<NamedArray>& arrays, uint32_t layers_before,
     const codec::predict::TablesShape& shape);

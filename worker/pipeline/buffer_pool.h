@@ -15,7 +15,7 @@ namespace longhaul::worker {
 template <class Buffer>
 class BufferPool {
  public:
-  // `make` makes a new buffer; all are alike.
+  // `make` makes a new buffer; all buffers are alike.
   explicit BufferPool(std::function<StatusOr<Buffer>()> make)
       : make_(std::move(make)), idle_(std::make_shared<Idle>()) {}
 

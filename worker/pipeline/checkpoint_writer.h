@@ -1,7 +1,7 @@
 // Writes snapshots to the shard store on its own thread, off the critical path of training.
 //
-// At most two snapshots are in memory: one that is written and one that waits. AwaitRoom blocks
-// while one waits. `done` runs on the writer's thread.
+// At most two snapshots are in memory: one being written and one waiting. AwaitRoom blocks while
+// one waits. `done` runs on the writer's thread.
 #pragma once
 
 #include <condition_variable>
@@ -26,13 +26,13 @@ class CheckpointWriter {
   };
   using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
   CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done);
-  // Finishes what was submitted.
+  // Finishes the submitted jobs.
   ~CheckpointWriter();
 
-  // Blocks until no snapshot waits. Call it before taking a snapshot, so that no third one is made.
+  // Blocks until no snapshot waits. Call it before taking a snapshot; otherwise a third one exists.
   void AwaitRoom();
   void Submit(Job job);
-  // Blocks until everything submitted is written or has failed.
+  // Blocks until every submitted snapshot is written or has failed.
   void Flush();
 
  private:

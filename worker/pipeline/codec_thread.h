@@ -27,9 +27,9 @@ class CodecThread {
   void Post(std::function<void()> job);
   // Total time spent in jobs, the current one included.
   absl::Duration BusyTime() const;
-  // Number of the job that runs now, counted from the first; nullopt: idle.
+  // Index of the running job, counted from the first; nullopt: idle.
   std::optional<uint64_t> JobAtHand() const;
-  // How often a job has begun or ended.
+  // Number of times that a job has begun or ended.
   uint64_t progress() const;
 
  private:
@@ -37,8 +37,8 @@ class CodecThread {
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<std::function<void()>> jobs_;
-  absl::Duration busy_;                // jobs that are done
-  std::optional<MonoTime> job_began_;  // the current job
+  absl::Duration busy_;                // time of finished jobs
+  std::optional<MonoTime> job_began_;  // of the current job
   uint64_t begun_ = 0;
   bool closing_ = false;
   std::thread thread_;

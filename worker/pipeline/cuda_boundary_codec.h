@@ -17,8 +17,8 @@
 namespace longhaul::worker {
 
 // kInvalidArgument: the codec has no kernels. kResourceExhausted. Else the CUDA runtime's error. A
-// tensor from Decode returns to the pool when its owner releases it: no kernel may still read it
-// then.
+// tensor from Decode returns to the pool when its owner releases it; then no kernel may still read
+// it.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
 

@@ -1,8 +1,7 @@
-// What the ends of all kinds of edges have in common: the link, what it carried, and the headers of
-// frames. An attempt at a run ("epoch") opens their links, reports what they sent, and closes them.
+// The common part of all edges' ends: the link, its statistics, and the headers of frames. An
+// attempt at a run ("epoch") opens the links, reports their use, and closes them.
 //
-// Frames of another run or attempt are dropped. A frame that makes no sense ends the stage
-// (Failed).
+// Drops frames of another run or attempt. An invalid frame ends the stage (Failed).
 #pragma once
 
 #include <atomic>
@@ -26,7 +25,7 @@
 
 namespace longhaul::worker {
 
-// What a port learns about its peer's link.
+// A change in the health of the peer's link.
 struct LinkHealth {
   std::string_view state;      // "suspect", "healthy", "lost", "healed": see transport/p2p/link.h
   absl::Duration silence;      // suspect: so far; healed: in total
@@ -36,7 +35,7 @@ struct LinkHealth {
 
 // Use of the link since the last call of TakeUse.
 struct PortUse {
-  uint64_t payload_bytes_sent = 0;  // messages with their headers
+  uint64_t payload_bytes_sent = 0;  // message bytes with headers
   uint64_t link_bytes_sent = 0;
   absl::Duration send_busy;  // time with at least one message in flight to the peer
   absl::Duration credit_wait;
@@ -55,9 +54,9 @@ class EdgePort : public transport::LinkHandler {
     Epoch epoch;
     EdgeId edge;
     CellId peer;
-    uint32_t replica = 0;  // of this end
+    uint32_t replica = 0;  // replica of this end
     Direction sends = Direction::kForward;
-    uint32_t credits = transport::kDefaultCredits;  // with which the link is opened
+    uint32_t credits = transport::kDefaultCredits;  // given to the peer when the link opens
     TrafficWatch* traffic =
         nullptr;  // learns when tensors are in flight; outlives the port; or null
     std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
@@ -67,22 +66,22 @@ class EdgePort : public transport::LinkHandler {
 
   EdgeId edge() const { return end_.edge; }
   const CellId& peer() const { return end_.peer; }
-  // Receive credits with which the port's link is opened.
+  // Credits given to the peer when the port's link opens.
   uint32_t credits() const { return end_.credits; }
   // Call it before the first message.
   void Attach(std::shared_ptr<transport::Link> link);
-  // Flushes and ends the link. No callback runs after it returns.
+  // Flushes and ends the link. After it returns, no callback runs.
   virtual void Close(Deadline deadline);
   // Call it once a step.
   virtual PortUse TakeUse();
-  // Frames received so far. It grows as long as anything moves, however slow the link is.
+  // Frames received so far. Grows while any data arrives, even over a slow link.
   uint64_t frames_received() const { return frames_received_.load(std::memory_order_relaxed); }
 
   // Statistics of the link; nullopt before Attach. Any thread.
   std::optional<transport::LinkStats> Stats();
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) final;
-  // Forward the link's health to `on_health`, on the link's loop.
+  // Forward the link's health to `on_health`; called on the link's loop.
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
   void OnLost(const Status& why) override;
@@ -92,7 +91,7 @@ class EdgePort : public transport::LinkHandler {
  protected:
   EdgePort(End end, std::shared_ptr<EventQueue> events);
 
-  // A frame of this attempt. Link's loop.
+  // Takes a frame of this attempt, on the link's loop.
   virtual Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
                              std::span<const std::byte> body) = 0;
   Direction send_direction() const { return end_.sends; }
@@ -102,18 +101,20 @@ class EdgePort : public transport::LinkHandler {
   wire::TensorHeader HeaderFor(wire::TensorKind kind, Step step) const;
   // Sends a message of one frame on the control lane.
   void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
-  // Counts a message that sets out. True: none was in flight. With mutex_ held, before the first
-  // chunk is given to the link, whose loop may call EndChunk at once.
+  // Counts a message whose sending begins. True: no message was in flight. The caller holds mutex_,
+  // and calls it before the first chunk is given to the link, because the link's loop may call
+  // EndChunk at once.
   bool BeginChunks(uint64_t message_bytes, uint64_t chunks);
-  // A chunk has been taken. True: none is in flight any more. With mutex_ held.
+  // Counts a chunk that the peer took. True: no chunk is in flight any more. The caller holds
+  // mutex_.
   bool EndChunk();
-  // A message comes, or has come. Link's loop.
+  // Tells whether a message is arriving. Called on the link's loop.
   void NoteReceiving(bool receiving);
-  // A whole message has come since `began`. Link's loop.
+  // Counts a whole message that began to arrive at `began`. Called on the link's loop.
   void CountReceived(uint64_t message_bytes, uint32_t chunks, MonoTime began);
 
   const std::shared_ptr<EventQueue> events_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<transport::Link> link_;
   bool closed_ = false;
   PortUse use_;
@@ -126,11 +127,11 @@ class EdgePort : public transport::LinkHandler {
   const End end_;
   const uint64_t run_tag_;
   std::atomic<uint64_t> frames_received_{0};
-  // With mutex_ held.
+  // Guarded by mutex_.
   uint64_t chunks_under_way_ = 0;
   MonoTime busy_since_;
   transport::LinkStats last_stats_;
-  bool receiving_ = false;  // link's loop only
+  bool receiving_ = false;  // used on the link's loop only
 };
 
 }  // namespace longhaul::worker

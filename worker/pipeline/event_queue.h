@@ -27,7 +27,7 @@ namespace longhaul::worker {
 // A decoded activation (kForward) or gradient (kBackward), or a piece of a tied matrix's gradient.
 struct TensorArrived {
   Pass pass;
-  Slice slice;  // for a piece of a tied matrix, its number as the microbatch
+  Slice slice;  // the index of a tied matrix's piece is its microbatch
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // or kTied
@@ -66,15 +66,15 @@ struct ReplicaAgrees {
   Step step{0};
   wire::StepMessage message;
 };
-// Everything that a merge with the other replicas needs has arrived.
+// All messages that a merge with the other replicas needs have arrived.
 struct MergeReady {};
-// The link has ended. `reason` is OK if the peer had finished in good order.
+// The link has ended. `reason` is OK if the peer had finished its part.
 struct PeerGone {
   EdgeId edge{0};
   CellId peer;
   Status reason;
 };
-// This stage cannot go on: a codec failed, or a frame makes no sense.
+// This stage cannot go on: a codec failed, or a frame is invalid.
 struct Failed {
   Status reason;
 };
@@ -103,12 +103,12 @@ class EventQueue {
     }
     ready_.notify_one();
   }
-  // Takes all events, in order; empty if there is none.
+  // Takes all events, in order. Empty if there are none.
   std::deque<PipelineEvent> TakeAll() {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});
   }
-  // Waits for an event until the deadline, then takes all.
+  // Waits for an event until the deadline, then takes all events.
   std::deque<PipelineEvent> WaitForAny(Deadline deadline) {
     std::unique_lock lock(mutex_);
     ready_.wait_until(lock, deadline.time().ToChrono(), [this] { return !events_.empty(); });

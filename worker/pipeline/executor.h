@@ -1,5 +1,5 @@
-// Runs one cell of one run, driven by data: run/schedule's policy says what to do next, and the
-// executor does it with real events.
+// Runs one cell of one run: the policy of run/schedule chooses the next piece of work, and the
+// executor carries it out when its inputs have arrived.
 //
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as their inputs arrive
@@ -15,8 +15,8 @@
 // codecs compress (ValidatesCleanAfter). Only replica 0 validates.
 //
 // If steps overlap (ScheduleTraits::overlaps_steps), passes of the next step begin before a step is
-// done. They use parameters without its update, in ResidentStage's twin, and run whenever the
-// executor would wait. Before a validation the pipeline drains.
+// done. They use parameters without that step's update, in ResidentStage's twin, and run whenever
+// the executor would otherwise wait. Before a validation the pipeline drains.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestRetune and Abort from any thread. `report` is called on the compute
@@ -61,16 +61,16 @@ struct ExecutorOptions {
   CellId cell;
   uint32_t stages = 1;  // stages of the cell's replica
   Setting setting;
-  uint64_t start_step = 0;  // steps that are done already
+  uint64_t start_step = 0;  // number of steps already done
   uint64_t copy_every = 0;  // Assignment::copy_every
   uint64_t validation_tokens = 0;
-  // Some boundary of the cell's replica compresses activations.
+  // True if a boundary of the cell's replica compresses activations.
   bool compresses_activations = false;
-  uint64_t numerics = 0;              // as in v1::StepReport
+  uint64_t numerics = 0;              // value of v1::StepReport::numerics
   ResidentStage* resident = nullptr;  // not owned; outlives the executor
   std::unique_ptr<Batches> batches;   // first and last stage only
   // Ports of the cell's edges of activations, at most one to the stage before and one to the next.
-  // Also of its tied edge, if another stage holds a matrix of this one.
+  // Also the port of its tied edge, if another stage holds a matrix of this one.
   std::vector<std::shared_ptr<BoundaryPort>> ports;
   // Ports to the other replicas of the stage, and the exchange over them; empty without replicas.
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports;
@@ -79,7 +79,7 @@ struct ExecutorOptions {
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   std::shared_ptr<TraceLog> trace;                // or null
-  std::shared_ptr<WorkAtHand> work;               // null: nobody watches
+  std::shared_ptr<WorkAtHand> work;               // null: no watchdog
   std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in run and epoch
 };
 
@@ -90,15 +90,15 @@ class Executor {
 
   // Runs until the last step, a stop, an abort or an error. OK: this stage has finished, its final
   // checkpoint, if due, is written, and StageFinished was reported. kCancelled: aborted.
-  // kUnavailable: a neighbour is gone (lost_edge() says which). Any other error: this stage failed.
+  // kUnavailable: a neighbour is gone (see lost_edge()). Any other error: this stage failed.
   Status Run();
 
   void RequestStop() { events_->Push(StopRequested{}); }
-  // Answered by a Retuned report.
+  // A Retuned report answers it.
   void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
 
-  // The edge whose loss made Run() give kUnavailable.
+  // The edge whose loss made Run() return kUnavailable.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
   uint64_t step() const { return step_.value(); }
 
@@ -120,10 +120,10 @@ class Executor {
   Status StepOptimizer(const wire::StepMessage& agreed);
   // --- With replicas (executor_replicas.cc).
   Status SumOverReplicas();
-  // First stage only: takes its replica's norm, gives the decision for all replicas.
+  // First stage only: takes its replica's norm, returns the decision for all replicas.
   StatusOr<wire::StepMessage> AgreeWithReplicas(wire::StepMessage own);
   Status StepWithReplicas(double learning_rate, double gradient_scale);
-  // Replicas that train apart: what follows the optimizer.
+  // For replicas that train apart: the work after the optimizer.
   Status EndStepApart(const wire::StepMessage& agreed);
   Status AwaitMerge();
   bool steps_together() const { return options_.exchange && options_.exchange->steps_together(); }
@@ -136,40 +136,41 @@ class Executor {
   Status CheckTied(const StageSnapshot& snapshot);
 
   Status Validate();
-  // Gives the mean loss of a validation's `microbatches`; last stage only.
+  // Returns the mean loss of a validation's `microbatches`; last stage only.
   StatusOr<double> Evaluate(PassKind kind, uint32_t microbatches);
   struct PassUnderWay {
     Pass pass;
     schedule::StagePolicy policy;
     double loss_sum = 0;  // last stage only
   };
-  // Begins a pass, with tensors that arrived early.
+  // Begins a pass, and gives it the tensors that arrived early.
   PassUnderWay Begin(const Pass& pass, const schedule::PolicyOptions& options) const;
-  Status RunPass();  // now_, which is done afterwards
+  Status RunPass();  // runs now_, which is done afterwards
   schedule::PolicyOptions TrainingPolicy() const;
-  // now_ or next_, whichever is `pass`; null: neither.
+  // Returns now_ or next_, whichever is `pass`; null: neither.
   PassUnderWay* UnderWay(const Pass& pass);
-  // False: nothing could run.
+  // False: no work could run.
   StatusOr<bool> RunWhatCan();
   Status RunWork(PassUnderWay* under_way, const schedule::Work& work);
   // Tells the port to the stage before how many gradients may leave, if the policy changed that.
   void LetGradientsLeave();
   Status RunForward(PassUnderWay* under_way, Slice slice);
   Status RunBackward(const Pass& pass, Slice slice);
-  // On the checkpoint writer's thread. If a checkpoint could not be written, it is skipped and the
-  // coordinator told, unless it is the last one: then the stage fails.
+  // Called on the checkpoint writer's thread. If a checkpoint could not be written, skips it and
+  // tells the coordinator. If it was the last one, the stage fails.
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
   void ForgetMessages();
-  // Adds what ranks exchanged since the last report. Nothing if the stage has one rank.
+  // Adds the bytes and times of the ranks' collectives since the last report. Adds nothing if the
+  // stage has one rank.
   void AddCollectives(v1::StepReport* report);
   void AddExpertLoad(v1::StepReport* report) const;
   std::vector<EdgePort*> AllPorts() const;
-  // `learning_rate`: 0 if nothing was updated.
+  // `learning_rate`: 0 if no parameter was updated.
   void ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped = false);
 
-  // Takes an event in: tensors go to `inputs_` or `gradients_` and to the policy of the current
-  // pass, the rest to their places.
+  // Handles an event: tensors go to `inputs_` or `gradients_` and to the policy of the current
+  // pass, other events to their members.
   Status Handle(PipelineEvent& event);
   Status HandleAll(std::deque<PipelineEvent> events);
   // Waits for an event and handles it. `why`: WAIT_INPUT or WAIT_GRADIENT.
@@ -181,7 +182,7 @@ class Executor {
 
   ExecutorOptions options_;
   ResidentStage& resident_;
-  BoundaryPort *up_ = nullptr, *down_ = nullptr;  // of options_.ports
+  BoundaryPort *up_ = nullptr, *down_ = nullptr;  // elements of options_.ports
   std::unique_ptr<TiedExchange> tied_;            // or null
   std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
@@ -191,19 +192,21 @@ class Executor {
   std::unique_ptr<CheckpointWriter> checkpoint_writer_;
 
   Step step_{0};  // the current step, or the last one that is done
-  // Passes of the step or of a validation. If steps overlap, next_ holds those of the next step.
+  // Passes of the step or of a validation. If steps overlap, next_ holds the next step's passes.
   std::optional<PassUnderWay> now_, next_;
   std::map<std::pair<Pass, Slice>, BoundaryTensor> inputs_, gradients_;
-  std::optional<uint32_t> gradients_let_;  // what the port was told last in this pass
+  std::optional<uint32_t> gradients_let_;  // the number last told to the port in this pass
   std::optional<RetuneRequested> retune_;  // waits for a step to begin
-  // the last one applied, and the step since when
+  // the last applied retune, and its first step
   std::optional<std::pair<uint64_t, Step>> retuned_;
   std::optional<NormArrived> norm_;
   std::optional<StepControlArrived> control_;
-  // By step and replica: for the current step, and for the next one in which replicas agree.
+  // Messages by step and replica: for the current step, and for the next one in which replicas
+  // agree.
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false;
-  // A neighbour that left in good order is an error only if something is still needed from it.
+  // The neighbour that finished and left. An error only if this stage still needs something from
+  // it.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;
 
@@ -215,8 +218,8 @@ class Executor {
   CollectiveUse collectives_before_;
   uint32_t peak_in_flight_ = 0;
   MonoTime step_began_;
-  absl::Duration norm_wait_, norm_turn_;  // as in v1::StepReport
-  MonoTime mark_;                         // the step's time is accounted for until here
+  absl::Duration norm_wait_, norm_turn_;  // values of v1::StepReport
+  MonoTime mark_;                         // end of the step's time that is accounted for
 };
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// Decides how many credits a link's peer gets, that is how much may be in flight to us, from the
-// link's measured rate (transport::CreditsFor).
+// Decides how many credits a link's peer gets, that is how many frames may be in flight to this
+// side, from the link's measured rate (transport::CreditsFor).
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 namespace longhaul::worker {
 
-// Begins with the plan's rate. If that was measured at a bad moment, tensors arrive faster than the
-// plan says, as far as the credits allow, and the credits grow until they no longer limit the rate
-// at the plan's round trip. Pure; one thread at a time.
+// Begins with the plan's rate. If that rate was measured at a bad moment, tensors arrive faster
+// than planned, as far as the credits allow. Then the credits grow until they no longer limit the
+// rate at the plan's round trip. Pure; one thread at a time.
 class LinkCredits {
  public:
   // Tensors with fewer chunks do not show a rate: even on a slow line the kernel delivers some 64
-  // KiB at once, so the bytes after the first chunk must be several times that. Such links have
-  // transport::kDefaultCredits.
+  // KiB at once, so the bytes after the first chunk must be several times that. Links with smaller
+  // tensors have transport::kDefaultCredits.
   static constexpr uint32_t kChunksOfARate = 5;
   static constexpr size_t kSteps = 8;
 
-  // Arguments as for transport::CreditsFor.
+  // Takes the arguments of transport::CreditsFor.
   LinkCredits(double planned_bits_per_second, absl::Duration round_trip, uint64_t message_bytes)
       : round_trip_(round_trip), message_bytes_(message_bytes) {
     constexpr uint64_t kTooSmall = (kChunksOfARate - 1) * transport::kMaxFramePayloadBytes;
@@ -33,8 +33,8 @@ class LinkCredits {
   uint32_t count() const { return count_; }
 
   // Call it once a step with the rate at which tensors arrived. True if the number of credits has
-  // grown. It grows when each of the last kSteps steps was fast enough, as a single fast step may
-  // have come out of a queue at once.
+  // grown. It grows when each of the last kSteps steps was fast enough; a single fast step may have
+  // come out of a queue at once.
   bool OnStep(double bits_per_second) {
     rates_.push_back(bits_per_second);
     if (rates_.size() > kSteps) rates_.pop_front();

@@ -11,8 +11,8 @@
 namespace longhaul::worker {
 
 // Encodes noise of `shape` once with `real`. Encode then copies that blob, whatever its input;
-// Decode checks the blob and leaves its output as it is. Both take the time in `times`, or longer
-// if the copy does. kInvalidArgument for a codec with state, whose blobs differ.
+// Decode checks the blob and does not change its output. Both take the time in `times`, or longer
+// if the copy takes longer. kInvalidArgument for a codec with state, whose blobs differ.
 StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
     std::shared_ptr<const codec::Codec> real, const ReplaySpec::CodecTimes& times,
     const codec::Shape& shape);

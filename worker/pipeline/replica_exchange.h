@@ -1,4 +1,4 @@
-// What the data-parallel replicas of a stage do together (transport/replicas), seen from one of
+// The exchange between the data-parallel replicas of a stage (transport/replicas), seen from one of
 // them. Replicas either take each step together: each shard's owner collects gradients, steps the
 // shard and sends the parameters back,
 //
@@ -10,7 +10,7 @@
 //   ... until exchange->IsDone(): ReplicaSaid goes to Take() ...
 //   exchange->End(step);
 //
-// or they train apart for some steps (local-sgd) and then merge what they learned. A merge's
+// or they train apart for some steps (local-sgd) and then merge their parameters. A merge's
 // messages may travel while the next steps run:
 //
 //   if (exchange->IsDue(step)) exchange->BeginMerge(step);       // the stage has taken the step
@@ -21,7 +21,7 @@
 //
 // Threads: called on the compute thread; codes on helper threads. Merges are coded and sent on a
 // thread of their own. Errors: the stage's errors; kInvalidArgument for an impossible message of a
-// peer, which replicas that train apart report by Tell and IsMerged.
+// peer. Replicas that train apart report that error by Tell and IsMerged.
 #pragma once
 
 #include <cstdint>
@@ -50,11 +50,11 @@ class ReplicaExchange final : private replicas::Outbox {
  public:
   // Sends a message to a replica; never blocks.
   using SendTo = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
-  // Called when a merge can end: with OK if IsMerged gives true from now on, else with the reason
-  // why it cannot end.
+  // Called when a merge can end: with OK if IsMerged returns true from now on, else with the reason
+  // why the merge cannot end.
   using Tell = std::function<void(const Status& status)>;
 
-  // `stage` outlives it; with StageOptions::shares_step if replicas take steps together.
+  // `stage` outlives this object; StageOptions::shares_step is set if replicas take steps together.
   // `begun_from`: the checkpoint that the stage was restored from; null: untrained.
   static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
                                                            const StageOptions& options,
@@ -64,14 +64,14 @@ class ReplicaExchange final : private replicas::Outbox {
 
   // Whether every step is taken together.
   bool steps_together() const { return !merges_; }
-  // Whether replicas agree after this step: on the step itself, or, when they train apart, on what
-  // to do next.
+  // Whether replicas agree after this step: on the step itself, or, if they train apart, on the
+  // next action.
   bool IsDue(Step step) const { return !merges_ || merges_->outer().IsDue(step.value()); }
 
   // --- For replicas that train apart.
   Status BeginMerge(Step step);
   // Whether the last merge must be complete before the next step begins. After the run's last step
-  // this is its own merge, so all replicas end alike.
+  // this is the merge of that step, so all replicas end alike.
   bool MergeIsDue(Step step) const {
     return step.value() == options_.train.steps || merges_->outer().MergeIsDue(step.value());
   }
@@ -82,14 +82,14 @@ class ReplicaExchange final : private replicas::Outbox {
 
   // --- For replicas that take steps together.
   //
-  // Sends gradients that are final before the last backward has ended while that backward runs, if
+  // Sends gradients that are final before the last backward has ended, while that backward runs, if
   // the stage can tell (Stage::TellWhatIsFinal). Optional.
   Status BeginBeside(Step step);
-  // Time that BeginBeside's reducing and coding took inside the backward. Each second is reported
-  // once.
+  // Returns the time that BeginBeside's reducing and coding took inside the backward. Reports each
+  // second once.
   absl::Duration TakeTimeBeside() { return std::exchange(time_beside_, absl::ZeroDuration()); }
   Status Begin(Step step);
-  // May come before Begin or BeginMerge, as another replica may be ahead.
+  // May be called before Begin or BeginMerge, because another replica may be ahead.
   Status Take(ReplicaSaid said);
   bool IsReduced() const;
   // Adds the squares of the mean gradients that this replica owns to `sum`, as
@@ -100,8 +100,8 @@ class ReplicaExchange final : private replicas::Outbox {
   bool IsDone() const { return reducer_->IsDone(); }
   Status End(Step step) { return stage_->EndSharedStep(step); }
 
-  // Adds the replicas' state to the stage's snapshot. The snapshot's parameters are those that all
-  // replicas share; what a replica that trains apart has changed since is stored with the optimizer
+  // Adds the replicas' state to the stage's snapshot. The snapshot has the parameters that all
+  // replicas share. Changes since then on a replica that trains apart are stored with the optimizer
   // state.
   Status AddState(StageSnapshot* snapshot);
 
@@ -109,17 +109,17 @@ class ReplicaExchange final : private replicas::Outbox {
   ReplicaExchange(Stage* stage, const StageOptions& options, const ReplicasSpec& replicas,
                   uint32_t replica, SendTo send);
   Status Prepare(const ReplicasSpec& spec, Tell tell, const StageSnapshot* begun_from);
-  // replicas::Outbox
+  // Implements replicas::Outbox.
   Status Send(uint32_t to, replicas::MessageKind kind, std::vector<std::byte> message) override;
-  // The arithmetic for the memory in which the exchange's numbers are.
+  // The arithmetic for the memory that holds the exchange's numbers.
   replicas::Arithmetic& arithmetic() { return on_device_ ? *on_device_ : in_host_; }
   uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
-  // What the stage holds, in the order of the layout. kInternal where its descriptor says
-  // otherwise.
+  // Returns the stage's parameters, in the order of the layout. kInternal if they differ from the
+  // stage's descriptor.
   StatusOr<std::vector<SharedParameter>> Shared();
   Status MakeOptimizer(const std::vector<SharedParameter>& shared);
   Status BeginReducer(Step step);
-  // Gives what a stage has said to be final: gradients of its blocks from `block` on.
+  // Gives the gradients that a stage declared final: those of its blocks from `block` on.
   Status GiveFrom(uint32_t block);
   Status Restore(const StageSnapshot& snapshot);
   // Checkpoint name of a part of the reducer's state. Each replica has residuals of its own.
@@ -132,7 +132,8 @@ class ReplicaExchange final : private replicas::Outbox {
     return reducer_->layout().parameters()[piece.parameter].name;
   }
   void AddMomenta(std::vector<NamedArray>* arrays);
-  // Whether this stage counts the parameter in the norm, and not another one that holds it as well.
+  // Whether this stage counts the parameter in the norm. False if another stage that holds the
+  // parameter counts it.
   bool CountsInNorm(const replicas::OwnPiece& piece) const {
     return !counted_elsewhere_[piece.piece.parameter];
   }
@@ -146,13 +147,13 @@ class ReplicaExchange final : private replicas::Outbox {
   replicas::HostArithmetic in_host_;
   std::unique_ptr<replicas::Arithmetic> on_device_;  // null: the exchange is in host memory
   std::unique_ptr<replicas::Reducer> reducer_;
-  std::unique_ptr<ShardOptimizer> optimizer_;  // of replicas that take steps together
-  std::optional<ReplicaMerges> merges_;        // of those that train apart
+  std::unique_ptr<ShardOptimizer> optimizer_;  // for replicas that take steps together
+  std::optional<ReplicaMerges> merges_;        // for replicas that train apart
   bool awaits_merge_ = false;
   std::vector<bool> counted_elsewhere_;
   std::vector<uint32_t> final_with_;  // replicas::FinalWith
-  // During the last backward of a step: buckets whose gradients were not yet handed out, from the
-  // last bucket down.
+  // During the last backward of a step: buckets whose gradients were not yet given, from the last
+  // bucket down.
   std::optional<uint32_t> buckets_left_;
   Status beside_;
   absl::Duration time_beside_;

@@ -1,13 +1,13 @@
-// Merges replicas that train apart by outer steps (transport/replicas/outer_step.h), coded on a
+// Merges replicas that train apart by outer steps (transport/replicas/outer_step.h). Codes on a
 // thread of its own while the stage computes.
 //
 //   merges.Begin(round, locals);           // takes the differences; sends its messages
 //   merges.Take(said);                     // at any time: another replica may be ahead
 //   if (*merges.IsReady()) merges.Merge(values);
 //
-// Threads: one caller at a time. It uses the reducer and the outbox on its own thread. `pool`
-// serves both threads, but never at once: while no merge is in flight, its own thread only stores
-// messages of the next merge and touches no numbers. So the caller may then read the reducer's
+// Threads: one caller at a time. The merge thread uses the reducer and the outbox. `pool` serves
+// both threads, but never at once: while no merge is in flight, the merge thread only stores
+// messages of the next merge and touches no numbers, so the caller may then read the reducer's
 // numbers.
 #pragma once
 
@@ -28,9 +28,9 @@ namespace longhaul::worker {
 
 class ReplicaMerges {
  public:
-  // `reducer` and `pool` outlive it. `values`: the parameters with which all replicas begin, one
-  // span each. `tell` is called on the merge thread: with OK when everything of the current merge
-  // has arrived, else with the error, after which nothing more can be merged.
+  // `reducer` and `pool` outlive this object. `values`: the parameters with which all replicas
+  // begin, one span each. `tell` is called on the merge thread: with OK when all messages of the
+  // current merge have arrived, else with the error, after which no merge is possible.
   ReplicaMerges(const replicas::LocalSgdOptions& options,
                 std::span<const std::span<const float>> values, replicas::Reducer* reducer,
                 codec::Parallel* pool, std::function<void(const Status&)> tell);
@@ -43,15 +43,15 @@ class ReplicaMerges {
   bool under_way() const { return under_way_; }
   // Whether everything that Merge needs has arrived.
   StatusOr<bool> IsReady() const;
-  // `locals`: the parameters as they are now, several steps after Begin. Merge changes them.
+  // `locals`: the current parameters, several steps after Begin. Merge changes them.
   void Merge(std::span<const std::span<float>> locals);
 
-  // The state for a checkpoint. Only while no merge is in flight.
+  // The state for a checkpoint. Call it only while no merge is in flight.
   replicas::OuterStep& outer() { return outer_; }
   const replicas::OuterStep& outer() const { return outer_; }
 
  private:
-  // Runs `work` on the merge thread, as the functions below.
+  // Runs `work` on the merge thread. The functions below run there.
   void Post(std::function<Status()> work);
   Status BeginRound(uint64_t round);
   Status StepReduced();
@@ -63,7 +63,7 @@ class ReplicaMerges {
   bool under_way_ = false;
   std::vector<bool> stepped_;  // by bucket; merge thread only
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Status status_;
   bool ready_ = false;
   CodecThread thread_;  // last member: it ends first

@@ -1,12 +1,13 @@
 // A stage's end of the edge to another data-parallel replica: carries whole messages of
-// transport/replicas in order and, between first stages, what replicas agree on in a step.
+// transport/replicas in order and, between first stages, the replicas' agreements of a step.
 //
 // Messages travel in chunks on the bulk lane, agreements on the control lane. The port hands a few
 // chunks at a time to the link, and almost none while boundary tensors are in flight
 // (wire_turns.h).
 //
 // Threads: Send from one thread at a time, SendAgreement on the compute thread, LinkHandler on the
-// link's loop. Held by a shared_ptr, because the link's loop and pending sends keep it.
+// link's loop. A shared_ptr holds the port, because the link's loop and pending sends keep it
+// alive.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@
 
 namespace longhaul::worker {
 
-// Chunks of replicas that a link may have while boundary tensors are in flight. Not 0: the line to
-// another region may be free, and what waits must not starve.
+// Maximum number of replica chunks in a link while boundary tensors are in flight. Not 0: the line
+// to another region may be free, and waiting messages must not starve.
 inline constexpr uint32_t kChunksBesideTensors = 2;
 
 struct ReplicaPortOptions {
@@ -69,22 +70,22 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
                      std::span<const std::byte> body) override;
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   void ChunkTaken();
-  // Gives the link what it may have. With mutex_ held, here and below.
+  // Gives the link as many chunks as allowed. The caller holds mutex_, here and below.
   void Pump();
   void GiveChunk();
 
   const ReplicaPortOptions options_;
 
-  // With mutex_ held.
-  uint32_t sent_ = 0;  // messages
+  // Guarded by mutex_.
+  uint32_t sent_ = 0;  // number of messages
   uint32_t most_chunks_;
-  std::deque<std::shared_ptr<Outgoing>> waiting_;  // messages of which the link lacks chunks
+  std::deque<std::shared_ptr<Outgoing>> waiting_;  // messages with chunks that the link has not got
   uint64_t chunks_in_link_ = 0;
 
-  // Link's loop only: the message that comes.
+  // The arriving message. Used on the link's loop only.
   uint32_t received_ = 0;
   std::vector<std::byte> incoming_;
-  uint64_t incoming_bytes_ = 0;  // of all of it
+  uint64_t incoming_bytes_ = 0;  // length of the whole message
   uint32_t next_chunk_ = 0;
   MonoTime began_;
 };

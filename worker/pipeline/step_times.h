@@ -9,18 +9,18 @@
 
 namespace longhaul::worker {
 
-// The parts add up to the step. The executor's own overhead counts to what it does next.
+// The parts add up to the step. The executor's own overhead counts to the next part.
 struct StepTimes {
   absl::Duration forward, backward;
   absl::Duration optimizer;  // with the norm, and the snapshot for a checkpoint
-  // Idle while a missing input kept back a forward, or a missing message from the stage before kept
-  // back the optimizer.
+  // Idle time while a missing input delayed a forward, or a missing message from the stage before
+  // delayed the optimizer.
   absl::Duration wait_input;
-  // Idle while waiting for gradients or for the norm of later stages. Includes reducing and coding
-  // for other replicas.
+  // Idle time while waiting for gradients or for the norm of later stages. Includes reducing and
+  // coding for other replicas.
   absl::Duration wait_gradient;
-  // The part of both waits in which the stage's codec thread was busy: the codec held the stage up,
-  // directly or by what it had not yet sent.
+  // The part of both waits in which the stage's codec thread was busy: the codec delayed the stage,
+  // directly or because its output was not sent yet.
   absl::Duration wait_codec;
 };
 

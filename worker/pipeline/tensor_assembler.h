@@ -1,5 +1,5 @@
-// Assembles the tensors that arrive over one edge from their chunks. It trusts no header: any chunk
-// but the expected next one is refused, which ends the stage.
+// Assembles the tensors that arrive over one edge from their chunks. Trusts no header: refuses any
+// chunk except the expected next one, which ends the stage.
 //
 // Threads: one at a time, the link's loop. Errors: kInvalidArgument for a refused chunk;
 // kResourceExhausted.
@@ -42,7 +42,7 @@ struct TensorAssemblerOptions {
   uint32_t microbatches = 1, validation_microbatches = 0;
   uint32_t slices = 1;  // sequence chunks of each microbatch
   codec::Shape shape;
-  // The codec of a pass, and who will decode its tensors.
+  // Return the codec of a pass, and the BoundaryCodec that will decode its tensors.
   std::function<const codec::Codec&(const Pass&)> codec;
   std::function<BoundaryCodec&(const Pass&)> runner;
 };
@@ -61,7 +61,7 @@ class TensorAssembler {
  public:
   explicit TensorAssembler(TensorAssemblerOptions options) : options_(std::move(options)) {}
 
-  // Copies `body` of a kChunk frame. Gives the tensor if this was its last chunk, else null.
+  // Copies `body` of a kChunk frame. Returns the tensor if this was its last chunk, else null.
   StatusOr<std::shared_ptr<const EncodedTensor>> Take(const wire::TensorHeader& header,
                                                       std::span<const std::byte> body);
 
@@ -74,7 +74,7 @@ class TensorAssembler {
 
   const TensorAssemblerOptions options_;
   std::shared_ptr<EncodedTensor> partial_;  // null: the next chunk begins a tensor
-  size_t received_bytes_ = 0;               // bytes received of it
+  size_t received_bytes_ = 0;               // bytes received of partial_
   uint32_t next_chunk_ = 0;
   Pass last_pass_;  // of the last tensor
   std::optional<Slice> last_slice_;

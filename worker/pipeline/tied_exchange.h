@@ -1,5 +1,5 @@
-// Sums the gradient of a tied model's matrix once a step over the two stages that hold it. This is
-// one stage's end; the other is at the far end of a port.
+// Sums the gradient of a tied model's matrix once a step over the two stages that hold the matrix.
+// This class is one stage's end; the other is at the far end of a port.
 //
 //   exchange.NoteTokens(ids);                     // of each forward of the step
 //   exchange.Begin(step);                         // its last backward is done
@@ -13,7 +13,7 @@
 // The head's end sends its whole gradient. The embedding's end sends the rows that tokens of the
 // step have read; its other rows are zero. Both ends know the tokens, so no row numbers travel.
 // Pieces have about 1 MiB, and at most kPiecesUnderWay of them are in flight. Arrived rows are kept
-// until the own rows have been read, and added then. a + b and b + a have the same bits, so both
+// until this end's rows have been read, and added then. a + b and b + a have the same bits, so both
 // ends get the same gradient.
 //
 // Threads: the compute thread.
@@ -56,22 +56,22 @@ class TiedExchange {
     std::function<void(Step step, uint64_t digest)> send_digest;
   };
 
-  // `matrix` outlives it. `embedding`: this end has the embedding; else the head.
+  // `matrix` outlives this object. `embedding`: this end has the embedding; else the head.
   TiedExchange(TiedMatrix* matrix, bool embedding, Link link);
 
   void NoteTokens(std::span<const int32_t> ids);
   void Begin(Step step);
-  // Sends, reads and adds whatever is possible now.
+  // Sends, reads and adds as many rows as possible now.
   Status Advance();
   bool IsDone() const { return !step_.has_value(); }
 
-  // Tells the peer the digest of the matrix in `snapshot`, which must be equal there.
+  // Tells the peer the digest of the matrix in `snapshot`, which must be equal at the peer.
   void BeginCheck(const StageSnapshot& snapshot);
   // False: the peer's digest has not arrived. kInternal: it differs.
   StatusOr<bool> IsChecked();
 
-  // May come before Begin. `under_way`: the step that this stage is in. kInvalidArgument: the piece
-  // or digest does not belong to that step.
+  // May be called before Begin. `under_way`: the step that this stage is in. kInvalidArgument: the
+  // piece or digest does not belong to that step.
   Status Take(TensorArrived arrived, Step under_way);
   Status Take(const DigestArrived& arrived, Step under_way);
   void NotePieceTaken() { --under_way_; }

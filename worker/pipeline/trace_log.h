@@ -1,5 +1,5 @@
-// Records what a stage did when during its last steps, for `longhaul trace`. Always on: an entry
-// costs less than a microsecond and 48 bytes.
+// Records a stage's spans of work and waiting in its last steps, for `longhaul trace`. Always on:
+// an entry costs less than a microsecond and 48 bytes.
 //
 // Thread-safe. Times are this machine's monotonic clock.
 #pragma once
@@ -18,7 +18,7 @@ namespace longhaul::worker {
 class TraceLog {
  public:
   static constexpr size_t kSteps = 8;
-  // Maximum number of entries of all steps together. Of a longer step the first ones are kept.
+  // Maximum number of entries of all steps together. A longer step keeps its first entries.
   static constexpr size_t kMostSpans = 16'000;
 
   struct Entry {

@@ -1,5 +1,5 @@
-// Says whether boundary tensors are in flight over this worker's links, so that less urgent
-// transfers (copies of checkpoints) wait for them. Thread-safe.
+// Tells whether boundary tensors are in flight over this worker's links, so that less urgent
+// transfers (copies of checkpoints) wait for the tensors. Thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,6 @@
 // Watches from its own thread whether a stage's compute thread or codec thread is stuck in one
-// piece of work: a kernel, a driver or a system call. Waiting for a neighbour is not being stuck.
+// piece of work: a kernel, a driver or a system call. A thread that waits for a neighbour is not
+// stuck.
 //
 // A stuck thread cannot be ended, so the caller's `on_hang` has to end the process.
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace longhaul::worker {
 
-// How long a thread has been in one piece of work. A long gap between two looks counts little: the
-// process was stopped or its machine asleep, and nothing hung.
+// Measures how long a thread has been in one piece of work. A long gap between two looks counts
+// little: the process was stopped or its machine asleep, and nothing hung.
 class TimeAtOnePiece {
  public:
   explicit TimeAtOnePiece(absl::Duration look_every) : look_every_(look_every) {}
@@ -34,26 +35,26 @@ class TimeAtOnePiece {
   MonoTime last_;
 };
 
-// How long a piece may take: `timeout`, but at least 20 median steps. Ten times that before the
+// Returns the limit for a piece: `timeout`, but at least 20 median steps. Ten times that before the
 // first step has ended, which records CUDA graphs and has no median, and for the shared disk.
 absl::Duration LimitOf(const WorkAtHand::Piece& piece, std::optional<absl::Duration> median_step,
                        absl::Duration timeout);
 
 class Watchdog {
  public:
-  // `work` and `codec_thread` outlive it. `on_hang` is called at most once, on the watchdog's
-  // thread, with a part of a sentence: "has made no progress for 61 s in step 118: in the
-  // optimizer". It may end the process.
+  // `work` and `codec_thread` outlive this object. `on_hang` is called at most once, on the
+  // watchdog's thread, with a part of a sentence: "has made no progress for 61 s in step 118: in
+  // the optimizer". It may end the process.
   Watchdog(const WorkAtHand* work, const CodecThread* codec_thread, absl::Duration timeout,
            std::function<void(const std::string&)> on_hang);
-  // Ends the thread. If `on_hang` runs, waits for it.
+  // Ends the thread. Waits for a running `on_hang`.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
   void Loop();
-  // What is wrong; nullopt: nothing.
+  // Returns the fault; nullopt: none.
   std::optional<std::string> Look(MonoTime now);
 
   const WorkAtHand* const work_;

@@ -1,5 +1,5 @@
 // Gives boundary tensors priority on a worker's line, because stages wait for them in the middle of
-// their passes. Messages between replicas use the rest. Thread-safe.
+// their passes. Messages between replicas use the remaining time. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class WireTurns {
   }
   bool busy() const { return busy_ > 0; }
   // `quiet` is called whenever the last tensor has arrived, on any thread, with a port's lock and
-  // this object's lock held: it must call neither. Register before the first Begin.
+  // this object's lock held: it must not call either object. Register before the first Begin.
   void CallWhenQuiet(std::function<void()> quiet) {
     const std::lock_guard lock(mutex_);
     when_quiet_.push_back(std::move(quiet));

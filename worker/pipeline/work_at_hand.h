@@ -1,8 +1,8 @@
-// What a stage's compute thread is doing, for observers (watchdog.h). A piece of work is something
+// The current work of a stage's compute thread, for observers (watchdog.h). A piece of work is one
 // that the thread cannot leave: a pass of a microbatch, the optimizer, a wait for the disk. A wait
 // for a neighbour is not a piece.
 //
-// Begin, End and EndStep on the compute thread; the rest on any thread.
+// Threads: Begin, End and EndStep on the compute thread; the rest on any thread.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,9 @@ class WorkAtHand {
   // nullopt: the thread waits for a neighbour, or has not begun.
   std::optional<Piece> piece() const;
   Step step() const;
-  // How often a piece has begun or ended.
+  // Number of times that a piece has begun or ended.
   uint64_t progress() const;
-  // Median over the last steps; nullopt before the first has ended.
+  // Median time of the last steps; nullopt before the first has ended.
   std::optional<absl::Duration> MedianStep() const;
   // For people: "in the backward pass of microbatch 3", "waiting for an activation".
   std::string Doing() const;

@@ -13,8 +13,9 @@
 
 namespace longhaul::worker {
 
-// What a block's ranks exchange in bf16: the bytes of the largest tensor of each operation, as a
-// switcher counts. Tokens of experts are counted as if all experts were equally busy.
+// The bf16 tensors that a block's ranks exchange: the bytes of the largest tensor of each
+// operation, as a switcher counts. Tokens of experts are counted as if all experts were equally
+// busy.
 struct BlockExchange {
   collective::Op op = collective::Op::kAllReduce;
   uint64_t bytes = 0;
@@ -24,7 +25,7 @@ std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options);
 
 // How GPUs exchange.
 enum class GroupPath : uint8_t {
-  kBest,    // kNccl if all GPUs have peer access or are too many; else kMapped
+  kBest,    // kNccl if all GPUs have peer access or are too many for kMapped; else kMapped
   kNccl,    // peer access, or NCCL's substitute
   kMapped,  // host memory that all GPUs map
 };
@@ -39,7 +40,7 @@ enum class GroupPath : uint8_t {
 // host: without zip, and with zip over host memory that GPUs map. Zip never sums fp32, so stages
 // that sum in fp32 probe nothing.
 //
-// NCCL_P2P_DISABLE=1 in the environment says that no GPUs have peer access.
+// NCCL_P2P_DISABLE=1 in the environment means that no GPUs have peer access.
 MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes = "",
                                    GroupPath path = GroupPath::kBest);
 

@@ -1,6 +1,6 @@
-// How low-priority transfers share a line with tensors: in pieces so small that a tensor hardly
-// waits for one. A piece goes when no tensor is in flight, or after a time that leaves the transfer
-// a share of the line. Pure.
+// Lets low-priority transfers share a line with tensors. Pieces are so small that a tensor hardly
+// waits for one. A piece is sent when no tensor is in flight, or after a time that leaves the
+// transfer a share of the line. Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace longhaul::worker {
 
 struct LinePace {
-  double bits_per_second = 0;  // of the line; 0: nothing is known
+  double bits_per_second = 0;  // of the line; 0: unknown
   double share = 0;            // of the line, taken while the line is never quiet
 
   // A tensor that starts while a piece is on the line waits for it, so a piece takes 1.5 ms of the

@@ -1,5 +1,5 @@
-// Hashes this worker's checkpoint shards and uploads copies of them, when the coordinator asks and
-// while the agent may be training.
+// Hashes this worker's checkpoint shards and uploads copies of them when the coordinator asks, also
+// while the agent is training.
 //
 // Add is thread-safe and never blocks. A thread of its own works in order.
 #pragma once
@@ -24,12 +24,12 @@ namespace longhaul::worker {
 
 class ShardCourier {
  public:
-  // `send` receives the answers; thread-safe. `shards` must outlive this.
+  // `send` receives the answers; thread-safe. `shards` must outlive this object.
   ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
 
-  // Gives up the current upload and everything that waits; later commands do nothing. Idempotent.
+  // Cancels the current upload and all waiting commands; later commands do nothing. Idempotent.
   void Shutdown();
 
   // `command` has check_shards.
@@ -38,7 +38,7 @@ class ShardCourier {
  private:
   void Loop();
   v1::WorkerMessage Answer(const v1::WorkerCommand& command);
-  // With several coordinators: while none serves, retries with the one that serves next.
+  // If several coordinators are configured and none serves, retries with the one that serves next.
   Status SendCopy(const std::string& path, const ShardFile& file);
   Status TrySendCopy(const std::string& path, const ShardFile& file, Deadline deadline);
   Status SendChunks(const std::string& path, const ShardFile& file,
@@ -49,7 +49,7 @@ class ShardCourier {
   const ShardStore* const shards_;
   const std::function<void(v1::WorkerMessage)> send_;
 
-  mutable std::mutex mutex_;  // guards the next four
+  mutable std::mutex mutex_;  // guards the four members below
   std::condition_variable changed_;
   std::deque<v1::WorkerCommand> waiting_;
   grpc::ClientContext* call_ = nullptr;  // the current upload

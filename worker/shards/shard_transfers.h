@@ -3,9 +3,9 @@
 //
 //   source                                  holder
 //     dials or expects, as commanded         the other
-//                                 <---       how many bytes may be sent
+// <---       number of bytes that may be sent
 //     the files, coded, in order  --->       (worker/checkpoint/shard_coding.h)
-//                                 <---       more bytes ... ; kept, or why not
+// <---       more bytes ... ; stored, or the error
 //     closes the link, answers
 //
 // A paced transfer sends small pieces while no tensor is in flight at either end, and otherwise
@@ -31,19 +31,19 @@ namespace longhaul::worker {
 
 class ShardTransfers {
  public:
-  // `send` receives the answers; thread-safe. All arguments outlive this.
+  // `send` receives the answers; thread-safe. All arguments outlive this object.
   ShardTransfers(transport::TransportsByName transports, ShardStore* shards, TrafficWatch* traffic,
                  std::function<void(v1::WorkerMessage)> send);
   ~ShardTransfers();
 
-  // Gives up all transfers; later commands do nothing. Idempotent.
+  // Cancels all transfers; later commands do nothing. Idempotent.
   void Shutdown();
 
   // `command` has check_shards with `to`, or take_shards. Repeating it during the transfer has no
   // effect.
   void Handle(v1::WorkerCommand command);
-  // Gives up transfers that older epochs of the run began: their files of a step must not replace
-  // those of this epoch.
+  // Cancels transfers that older epochs of the run began: their files of a step must not replace
+  // this epoch's files.
   void EpochBegins(const RunId& run, Epoch epoch);
 
  private:
@@ -51,11 +51,11 @@ class ShardTransfers {
   struct Transfer;
 
   using Shared = std::shared_ptr<Conversation>;
-  void GiveUpBefore(const std::string& run, uint64_t epoch);  // locked
+  void GiveUpBefore(const std::string& run, uint64_t epoch);  // the caller holds mutex_
   void Run(const v1::WorkerCommand& command, const Shared& conversation);
   // Sends the files and answers.
   void Send(const v1::WorkerCommand& command, const Shared& conversation);
-  // `sent`: bytes that left.
+  // `sent`: number of bytes sent.
   Status SendFiles(const v1::WorkerCommand& command, const Shared& conversation, uint64_t* sent);
   void Take(const v1::WorkerCommand& command, const Shared& conversation);
   Status TakeFiles(const v1::WorkerCommand& command, const Shared& conversation);

@@ -25,14 +25,14 @@ struct GeneratorOptions {
 
 class Generator {
  public:
-  // `read` gives the parameters. Errors: as Stage's.
+  // `read` reads the parameters. Errors: as Stage's.
   static StatusOr<std::unique_ptr<Generator>> Create(const GeneratorOptions& options,
                                                      const ReadParameter& read);
   virtual ~Generator() = default;
   // Empties the cache of keys and values.
   virtual void Clear() = 0;
-  // Appends `ids` (first the whole prompt, later one token) and gives the logits of the next token.
-  // kOutOfRange: more tokens than the context. The span is valid until the next call.
+  // Appends `ids` (first the whole prompt, later one token) and returns the logits of the next
+  // token, valid until the next call. kOutOfRange: more tokens than the context.
   virtual StatusOr<std::span<const float>> Next(std::span<const int32_t> ids) = 0;
 };
 
@@ -43,8 +43,8 @@ struct Sampling {
   double top_p = 1;        // draw from the likeliest tokens that together have this probability
   uint64_t seed = 1;
 };
-// Draws a token. `place`: its index in the text. Equal logits, sampling and place give the same
-// token.
+// Draws a token. `place`: the token's index in the text. Equal logits, sampling and index give the
+// same token.
 uint32_t Sample(std::span<const float> logits, const Sampling& sampling, uint64_t place);
 
 }  // namespace longhaul::worker

@@ -11,12 +11,12 @@
 
 namespace longhaul::worker {
 
-// Refuses options that no stage of LibTorch can serve.
+// Refuses options that no LibTorch stage can serve.
 Status CheckStageOptions(const StageOptions& options);
 
-// `group`: the ranks that share the layers, and it outlives the stage; null: one rank. All ranks
-// make the same calls in the same order. A rank's snapshots, `parameter_count` and Load are about
-// its shares.
+// `group`: the ranks that share the layers; it outlives the stage. Null: one rank. All ranks make
+// the same calls in the same order. A rank's snapshots, `parameter_count` and Load concern its
+// shares.
 StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                                                   const RankGroup* group);
 

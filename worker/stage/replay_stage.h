@@ -1,8 +1,8 @@
 // A Stage that sleeps for measured times instead of computing: for the run file's `replay`.
 //
-// Outputs are one tensor of noise, the same for every microbatch. It has no parameters: snapshots
-// are empty, the gradient norm is 0, and Loss and Evaluate give 0, which the executor does not
-// report. Calls out of the schedule's order are errors, as with any Stage.
+// Outputs are one tensor of noise, the same for every microbatch. A replay has no parameters:
+// snapshots are empty, the gradient norm is 0, and Loss and Evaluate return 0, which the executor
+// does not report. Calls out of the schedule's order are errors, as with any Stage.
 #pragma once
 
 #include <memory>

@@ -59,7 +59,7 @@ struct StageOptions {
   // Rows of embedding and head.
   uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
   uint32_t slice_tokens() const { return model.context / slices; }
-  // What the stage holds, in the descriptor's order.
+  // Returns the stage's parameters, in the descriptor's order.
   std::vector<model::PlacedParameter> parameters() const {
     return model::ParametersOf(
         model, vocabulary_rows(),
@@ -70,7 +70,7 @@ struct StageOptions {
 
 // Activations of a slice or their gradient, (microbatch_size, context / slices, hidden): fp32 in
 // the memory of the stage's device. In a partial group the shared channels come first, then each
-// rank's own. Complete when a stage gives it: no kernel still writes it.
+// rank's own. Complete when a stage returns it: no kernel still writes it.
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid
@@ -78,8 +78,8 @@ struct BoundaryTensor {
   std::shared_ptr<const std::vector<uint32_t>> token_ids = nullptr;
 };
 
-// Contents of a checkpoint, under global names: all trained parameters (with LoRA the adapters
-// alone). Copies, independent of the stage.
+// Contents of a checkpoint, under global names: all trained parameters (with LoRA only the
+// adapters). Copies, independent of the stage.
 struct NamedArray {
   std::string name;
   std::vector<int64_t> shape;
@@ -122,7 +122,7 @@ inline constexpr int32_t kNoTarget = -1;
 using ReadParameter =
     std::function<Status(const model::PlacedParameter& parameter, std::span<float> values)>;
 
-// What the ranks of a stage have exchanged since the stage was made.
+// What the ranks of a stage have sent each other since the stage was made.
 struct CollectiveUse {
   std::string forward, backward;  // how hidden states and gradients are exchanged, for people
   CollectiveBytes sent;           // by all ranks, as compressed
@@ -149,8 +149,8 @@ class Stage {
   // keeps, so the slices of a microbatch come in SliceOrder.
   //
   // Runs forward. The first stage reads `tokens`, the others `activation` (any dtype; copied).
-  // Gives the output; the last stage computes the loss instead, keeps it for Backward, and gives
-  // nullopt.
+  // Returns the output; the last stage computes the loss instead, keeps it for Backward, and
+  // returns nullopt.
   struct Input {
     // Ids of the whole microbatch: microbatch_size x context, row-major.
     std::span<const int32_t> tokens;
@@ -168,13 +168,13 @@ class Stage {
   // token. The slices' shares add up to the mean.
   virtual StatusOr<double> Loss(Slice slice) const = 0;
   // Adds the slice's gradients, scaled by 1 / microbatches, to the accumulated ones and frees its
-  // activations. In SliceOrder, after all slices of the microbatch went forward. Takes the gradient
-  // of the output (except on the last stage) and gives the gradient of the input (except on the
-  // first).
+  // activations. Called in SliceOrder, after all slices of the microbatch went forward. Takes the
+  // gradient of the output (except on the last stage) and returns the gradient of the input (except
+  // on the first).
   virtual StatusOr<std::optional<BoundaryTensor>> Backward(
       Slice slice, const codec::TensorView& output_gradient) = 0;
 
-  // Forward for validation: nothing is kept for backward. Last stage: sets *loss as Loss does.
+  // Runs forward for validation: keeps nothing for backward. Last stage: sets *loss as Loss does.
   virtual StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
                                                            double* loss) = 0;
 
@@ -182,7 +182,7 @@ class Stage {
   //
   // Adds this stage's squared gradients to `sum`: from the model's last parameter to its first,
   // each summed in double in a fixed order. Passed on from the last stage (sum = 0) to the first,
-  // the result is the global squared norm, whatever the split.
+  // the sum becomes the global squared norm, whatever the split.
   virtual StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const = 0;
   // Steps the run file's optimizer (AdamW, Muon), with decoupled weight decay on matrices only.
   // Multiplies gradients by `gradient_scale` (clipping) first, then clears them. `step` counts from
@@ -195,24 +195,24 @@ class Stage {
   // --- With StageOptions::shares_step: data-parallel replicas step together, instead of
   // OptimizerStep.
   //
-  // All trained parameters in the descriptor's order, valid until EndSharedStep or SkipStep. Memory
-  // is the host's or, with shares_on_device, the device's. On a GPU the host's are copies. In a
-  // group they are whole parameters, and copies.
+  // Returns all trained parameters in the descriptor's order, valid until EndSharedStep or
+  // SkipStep. The memory is the host's or, with shares_on_device, the device's. Host memory of a
+  // stage on a GPU has copies. In a group the parameters are whole, and copies.
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory);
   virtual bool shares_on_device() const { return false; }
-  // Call before the last Backward of a step. While it runs, `final(k)` says that the gradients of
-  // the head and of blocks k and later (counted from this stage's first) are final. Called on the
-  // calling thread, with decreasing k, never 0: all are final when Backward returns. Returns false
-  // if `final` will not be called, because backward runs as one graph or because gradients are only
-  // allocated in it.
+  // Call it before the last Backward of a step. While that Backward runs, `final(k)` tells that the
+  // gradients of the head and of blocks k and later (counted from this stage's first) are final.
+  // `final` is called on the calling thread, with decreasing k, never 0: all gradients are final
+  // when Backward returns. Returns false if `final` will not be called, because backward runs as
+  // one graph or because gradients are only allocated in it.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;
   }
-  // Takes the values that others wrote, and clears the gradients.
+  // Takes the values that the replicas wrote, and clears the gradients.
   virtual Status EndSharedStep(Step step);
-  // Takes the values that others wrote between two steps. For stages with an optimizer of their
-  // own.
+  // Takes the values that the replicas wrote between two steps. For stages with an optimizer of
+  // their own.
   virtual Status TakeSharedValues();
 
   // --- When consecutive steps overlap. Passes of the next step compute with other parameters, so a
@@ -221,19 +221,19 @@ class Stage {
   // Makes a second stage with the same options and parameters. It has no optimizer until its first
   // turn.
   virtual StatusOr<std::unique_ptr<Stage>> MakeTwin() const;
-  // Takes the newer parameters, the step count and the optimizer from `twin`. Call it when all of
-  // this stage's step is done but the update. The twin keeps its parameters.
+  // Takes the newer parameters, the step count and the optimizer from `twin`. Call it when only the
+  // update of this stage's step is left to do. The twin keeps its parameters.
   virtual Status TakeTurnFrom(Stage* twin);
 
-  // Copies parameters and optimizer state; returns when all is copied. Without optimizer state if
-  // replicas step it.
+  // Copies parameters and optimizer state; returns when all is copied. Leaves out optimizer state
+  // if replicas step it.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
   // Restores everything that this stage has from `snapshot`. kFailedPrecondition names the first
   // parameter that is missing or has another shape, or the optimizer if it is of another kind.
   // Other names are ignored (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
-  // Sets all parameters but LoRA's adapters, which stay random, one parameter at a time. With
+  // Sets all parameters except LoRA's adapters, which stay random, one parameter at a time. With
   // StageOptions::loads: once, before any other call. If it fails, discard the stage.
   virtual Status Load(const ReadParameter& read) = 0;
 
@@ -243,7 +243,7 @@ class Stage {
   // Steps taken, skipped ones included.
   virtual uint64_t steps() const = 0;
 
-  // The matrix that another stage holds as well (tied embedding); owned by this stage. Null: none.
+  // The matrix that another stage also holds (tied embedding); owned by this stage. Null: none.
   virtual TiedMatrix* tied_matrix() { return nullptr; }
 
   // For each block with experts: tokens of each expert in the last step. Empty: the model has none.
@@ -252,12 +252,12 @@ class Stage {
   // Empty if the stage has one rank.
   virtual CollectiveUse collectives() const { return {}; }
 
-  // Number of trained parameters: those of a snapshot.
+  // Number of trained parameters, as in a snapshot.
   virtual uint64_t parameter_count() const = 0;
   // Peak GPU memory of LibTorch since the stage was made; 0 if it is not counted.
   virtual uint64_t peak_memory_bytes() const { return 0; }
-  // Device memory held between steps. On a GPU: all that LibTorch took, CUDA graphs included. On
-  // the CPU: parameters, optimizer state, and gradients if they stay.
+  // Device memory held between steps. On a GPU: all memory that LibTorch took, CUDA graphs
+  // included. On the CPU: parameters, optimizer state, and gradients if they stay.
   virtual uint64_t memory_bytes() const { return 0; }
 };
 
@@ -274,8 +274,8 @@ struct MeasuredPass {
 // `make_stage` makes groups if options.ranks is not empty.
 struct MeasuredLayerTimes {
   MeasuredPass embedding, block, head;
-  // A stage without layers, set if each rank has a part of the hidden state: what ranks exchange
-  // around any run of layers. Contained in `embedding` and in `head`, not in `block`.
+  // Set for a stage without layers if each rank has a part of the hidden state: the exchanges
+  // before and after any run of layers. Contained in `embedding` and in `head`, not in `block`.
   std::optional<MeasuredPass> ends;
   double optimizer_seconds_per_parameter = 0;
   std::string forward_collective, backward_collective;  // as CollectiveUse

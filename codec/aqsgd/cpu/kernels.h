@@ -12,33 +12,33 @@
 
 namespace longhaul::codec::aqsgd::cpu {
 
-// One sample of a tensor, to be read.
+// One sample of a tensor, as input.
 struct Sample {
   const TensorView& tensor;
   uint64_t index = 0;
 };
 
 struct Magnitudes {
-  uint32_t largest = 0;    // bits of the largest finite one
-  uint64_t nonfinite = 0;  // elements
+  uint32_t largest = 0;    // bits of the largest finite magnitude
+  uint64_t nonfinite = 0;  // number of elements
 };
 Magnitudes Measure(const Sample& sample);
 
-// h of every element to `body`: tokens x channels halves and the padding.
+// Writes h of every element to `body`: tokens x channels halves and the padding.
 void EncodeWhole(const Sample& sample, int exponent, std::byte* body);
 // Whether all halves of a body, or of a record's elements, are finite.
 bool AllFinite(const std::byte* halves, uint64_t count);
 
-// `largest[channel]` = max |d| over the sample's tokens. Gives the largest of all, as bits.
+// `largest[channel]` = max |d| over the sample's tokens. Returns the bits of the largest of all.
 uint32_t MeasureDifference(const Sample& sample, int exponent, const std::byte* message,
                            float* largest);
-// Codes of d to `body` and m' to `updated`, which may be `message` itself, or null. `scales` has a
-// float for every channel, zeros up to whole tiles.
+// Writes codes of d to `body` and m' to `updated`, which may be `message` itself, or null. `scales`
+// has a float for every channel, zeros up to whole tiles.
 void EncodeDifference(const Sample& sample, int exponent, int difference_exponent,
                       const Params& params, const float* scales, const std::byte* message,
                       std::byte* updated, std::byte* body);
-// m' of the codes in `body`, to `updated` (as above) and, as the activation, to sample `index` of
-// `out`.
+// Writes m' of the codes in `body` to `updated` (as above) and, as the activation, to sample
+// `index` of `out`.
 void DecodeDifference(const std::byte* body, int exponent, int difference_exponent,
                       const Params& params, const float* scales, const std::byte* message,
                       std::byte* updated, uint64_t index, const MutableTensorView& out);

@@ -1,4 +1,4 @@
-// Kernels of aqsgd, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+// Kernels of aqsgd, and their arguments (codec/cuda/kernel_table.h: the contract of all kernels).
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct AqsgdArgs {
   // aqsgd::Layout
   uint64_t checks, kinds, exponents, variable, scales_bytes, whole_bytes, difference_bytes;
   uint64_t record_bytes;
-  uint64_t payload_bytes;  // decode: of the blob
+  uint64_t payload_bytes;  // decode: the blob's
   unsigned char* blob_dev;
-  // One for each of the tensor's samples, in its order. Null: nothing is remembered.
+  // One entry for each of the tensor's samples, in its order. Null: samples have no records.
   const aqsgd::Entry* entries_dev;
   unsigned char* records_dev;
   unsigned char* scratch_dev;  // AqsgdScratch, aligned to 64 bytes
-  uint32_t* fault_dev;         // decode: or-ed with 1 where the blob is not what a sender may send
+  uint32_t* fault_dev;         // decode: or-ed with 1 if no sender may send the blob
 };
 
 struct AqsgdScratch {
@@ -41,12 +41,12 @@ struct AqsgdScratch {
   static constexpr uint64_t Padded(uint64_t channels) {
     return (channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile;
   }
-  // One a sample: elements (uint64), bits of the largest finite |x| and of the largest |d|
+  // One number a sample: elements (uint64), bits of the largest finite |x| and of the largest |d|
   // (uint32).
   uint64_t nonfinite, largest, largest_difference;
   uint64_t maxima;  // uint32, one a channel of each sample: bits of the largest |d|
   uint64_t zeroed;
-  uint64_t bodies;               // uint64, one a sample: where in the payload it begins
+  uint64_t bodies;               // uint64, one a sample: its offset in the payload
   uint64_t kinds, exponents;     // uint32 and int32, one a sample
   uint64_t scales, reciprocals;  // float, one a channel and padding up to whole tiles
   uint64_t end;
@@ -60,6 +60,6 @@ struct AqsgdKernels {
   int (*encode)(int device, const AqsgdArgs* args, void* stream);
   int (*decode)(int device, const AqsgdArgs* args, void* stream);
 };
-extern const AqsgdKernels kAqsgdKernels;  // defined in the module alone
+extern const AqsgdKernels kAqsgdKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

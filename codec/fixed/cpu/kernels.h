@@ -1,5 +1,5 @@
-// fixed on the CPU: payloads as format.h has them. The arguments have been checked; `payload` has
-// Layout::end bytes and needs no alignment.
+// fixed on the CPU: payloads in the format of format.h. The caller has checked the arguments;
+// `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace longhaul::codec::fixed::cpu {
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* payload);
 
-// kInvalidArgument when a sample's exponent is out of range.
+// Returns kInvalidArgument if a sample's exponent is out of range.
 Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
               const MutableTensorView& out);
 

@@ -1,5 +1,5 @@
-// fixed on ranges of tiles, with the best instruction set of this CPU. Ranges of one tensor may be
-// worked on by several threads at once.
+// fixed on ranges of tiles, with the best instruction set of this CPU. Several threads may work on
+// ranges of one tensor at once.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace longhaul::codec::fixed::cpu {
 
-// The bits of the largest magnitude over the range's finite tiles.
+// Returns the bits of the largest magnitude over the range's finite tiles.
 uint32_t LargestOfRange(const TensorView& in, const Params& params, const TileRange& range);
 
-// Scales and codes. Returns the number of tiles with a NaN or an infinity.
+// Writes scales and codes. Returns the number of tiles with a NaN or an infinity.
 uint64_t EncodeRange(const TensorView& in, const Params& params, const RoundingNoise& noise,
                      const TileRange& range, int exponent, std::byte* payload);
 

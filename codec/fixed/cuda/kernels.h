@@ -1,4 +1,4 @@
-// Kernels of fixed, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+// Kernels of fixed, and their arguments (codec/cuda/kernel_table.h: the contract of all kernels).
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct FixedArgs {
   uint64_t scales, codes, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: FixedScratch, aligned to 64 bytes
-  uint32_t* fault_dev;         // decode: or-ed with 1 where a sample's exponent is out of range
+  uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
 };
 
-// Where encoders keep data between their phases: offsets in the workspace. Bytes before `zeroed`
+// Memory that encoders keep between their phases: offsets in the workspace. Bytes before `zeroed`
 // begin as zeros.
 struct FixedScratch {
   constexpr FixedScratch(uint64_t samples, uint64_t tiles)
@@ -30,11 +30,12 @@ struct FixedScratch {
         tile_maxima(zeroed),
         end(tile_maxima + 4 * tiles) {}
   uint64_t done;  // uint32, two a sample
-  // Bits of the largest finite magnitude: MaximaBytes, of which the general encoder uses one uint32
-  // a sample.
+  // Bits of the largest finite magnitude: MaximaBytes. The general encoder uses one uint32 a
+  // sample.
   uint64_t maxima;
   uint64_t zeroed;
-  // Bits of the largest magnitude, one a tile of the tensor: uint16 of bf16, uint32 of fp32.
+  // Bits of the largest magnitude, one number a tile of the tensor: uint16 for bf16, uint32 for
+  // fp32.
   uint64_t tile_maxima;
   uint64_t end;
 };
@@ -47,6 +48,6 @@ struct FixedKernels {
   int (*encode)(int device, const FixedArgs* args, void* stream);
   int (*decode)(int device, const FixedArgs* args, void* stream);
 };
-extern const FixedKernels kFixedKernels;  // defined in the module alone
+extern const FixedKernels kFixedKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

@@ -31,7 +31,7 @@ inline constexpr Words kWords;
 inline constexpr size_t kLanes = hn::MaxLanes(kFloats);
 static_assert(kLanes == 1 || kLanes == 4 || kLanes == 8);
 
-// The bits of the largest magnitude; >= kF32Infinity iff an element is not finite.
+// Returns the bits of the largest magnitude; >= kF32Infinity iff an element is not finite.
 HWY_INLINE uint32_t LargestMagnitude(const float* values, size_t size) {
   const auto magnitude = hn::Set(kWords, 0x7fffffffu);
   auto largest = hn::Zero(kWords);
@@ -74,8 +74,8 @@ HWY_INLINE float SumOfSquares(const float* y, size_t size) {
   return sums[0];
 }
 
-// Lane k gets v[k ^ distance] + v[k], or minus v[k] where bit `distance` of k is set: both orders
-// of a sum are the same.
+// Lane k gets v[k ^ distance] + v[k], or minus v[k] if bit `distance` of k is set: both orders of a
+// sum give the same bits.
 template <size_t kDistance>
 HWY_INLINE Vector ButterflyInVector(Vector v) {
   alignas(64) static constexpr struct Minus {
@@ -105,7 +105,7 @@ HWY_INLINE Vector TransformInVector(Vector v) {
   return v;
 }
 
-// Step 3 but for the distances within a vector: those from kLanes on, two at a time.
+// Step 3, except for the distances within a vector: distances from kLanes on, two at a time.
 HWY_INLINE void TransformAcross(size_t size, float* values) {
   size_t distance = kLanes;
   for (; 4 * distance <= size; distance *= 4) {
@@ -135,21 +135,21 @@ HWY_INLINE void TransformAcross(size_t size, float* values) {
   }
 }
 
-// The lanes of a mask from bit 0 on.
+// Returns the lanes of a mask, from bit 0 on.
 HWY_INLINE uint64_t BitsOf(Mask mask) {
   uint8_t bytes[8] = {};
   hn::StoreMaskBits(kFloats, mask, bytes);
   return bytes[0];
 }
 
-// kLanes bits from bit 0 on.
+// Makes a mask of kLanes bits, from bit 0 on.
 HWY_INLINE Mask MaskOf(uint64_t bits) {
   uint8_t bytes[8];
   std::memcpy(bytes, &bits, sizeof(bytes));
   return hn::LoadMaskBits(kFloats, bytes);
 }
 
-// With the thresholds from the j-th on.
+// Compares with the thresholds from the j-th on.
 template <int kBits, int kJ>
 HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
   const auto reached = hn::Ge(magnitude, hn::Set(kFloats, kThreshold<kBits, kJ>));
@@ -159,9 +159,9 @@ HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
   if constexpr (kJ + 1 < 1 << (kBits - 1)) CompareFrom<kBits, kJ + 1>(magnitude, parity);
 }
 
-// Step 5: b planes of the transformed block. Plane p of j, the number of thresholds that are not
-// above |u|: since those below it are not either, it is the parity of the comparisons with every
-// 2^p-th.
+// Step 5: b planes of the transformed block. j is the number of thresholds that are not above |u|.
+// Plane p of j is the parity of the comparisons with every 2^p-th threshold, because all thresholds
+// below a reached one are reached, too.
 template <int kBits>
 HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::byte* planes) {
   const auto factor = hn::Set(kFloats, inverse_root);
@@ -184,8 +184,8 @@ HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::b
   }
 }
 
-// The level of codes from their planes: kCount levels from kFirst on, told apart by the lowest
-// planes.
+// Returns the level of codes from their planes: one of kCount levels from kFirst on, chosen by the
+// lowest planes.
 template <int kBits, int kCount, int kFirst = 0>
 HWY_INLINE Vector Choose(const Mask* planes) {
   if constexpr (kCount == 1) {
@@ -198,7 +198,7 @@ HWY_INLINE Vector Choose(const Mask* planes) {
   }
 }
 
-// Codes to levels, and the transform's distances within a vector.
+// Turns codes into levels, and does the transform's distances within a vector.
 template <int kBits>
 HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) {
   for (size_t group = 0; group < size; group += 64) {
@@ -217,8 +217,8 @@ HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) 
   }
 }
 
-// Encodes a block that is finite and not zero, `largest` the bits of its largest magnitude;
-// destroys it. Returns its q.
+// Encodes a block that is finite and not zero, and overwrites `values`. `largest`: the bits of its
+// largest magnitude. Returns the block's q.
 template <int kBits>
 HWY_INLINE int16_t EncodeBlock(uint32_t largest, const float* signs, size_t size, float* values,
                                std::byte* planes) {

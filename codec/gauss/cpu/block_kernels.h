@@ -1,4 +1,4 @@
-// The kernels of a block as the dispatcher of instruction sets hands them out.
+// The kernels of a block, as returned by the dispatcher of instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace longhaul::codec::gauss::cpu {
 // `values`: `size` elements, aligned to 64 bytes; `signs`: kSigns as sign bits; `planes`: the
 // block's codes.
 struct BlockKernels {
-  // Destroys `values`. Returns the block's q, or kZeroIndex or kNonfiniteIndex.
+  // Overwrites `values`. Returns the block's q, or kZeroIndex or kNonfiniteIndex.
   int16_t (*encode)(const float* signs, size_t size, float* values, std::byte* planes);
   void (*decode)(const std::byte* planes, const BlockScale& scale, const float* signs, size_t size,
                  float* values);

@@ -1,5 +1,5 @@
-// gauss on the CPU: payloads as format.h has them. The arguments have been checked; `payload` has
-// Layout::end bytes and needs no alignment.
+// gauss on the CPU: payloads in the format of format.h. The caller has checked the arguments;
+// `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace longhaul::codec::gauss::cpu {
 
-// Encode's scratch: q of the blocks of a sample.
+// Bytes of Encode's scratch, which holds q of the blocks of a sample.
 uint64_t ScratchBytes(const Layout& layout);
 
 // Returns the number of blocks with a NaN or an infinity.
 uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch, std::byte* payload);
 
-// kInvalidArgument when a sample's exponent is out of range.
+// Returns kInvalidArgument if a sample's exponent is out of range.
 Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::gauss::cpu

@@ -8,7 +8,7 @@
 
 namespace longhaul::codec::plain::cpu {
 
-// `out` needs no alignment. Returns how many elements of `in` are not finite.
+// `out` needs no alignment. Returns the number of elements of `in` that are not finite.
 uint64_t Encode(const TensorView& in, Dtype wire, Parallel* parallel, std::byte* out);
 void Decode(const std::byte* in, Dtype wire, Parallel* parallel, const MutableTensorView& out);
 

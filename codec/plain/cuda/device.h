@@ -1,4 +1,4 @@
-// Elements as they are, on a GPU.
+// Decodes plain elements on a GPU.
 #pragma once
 
 #include "base/status.h"
@@ -7,7 +7,7 @@
 
 namespace longhaul::codec::plain {
 
-// Decodes a payload that is the elements in the dtype `wire`.
+// Decodes a payload that consists of the elements in the dtype `wire`.
 Status DecodeElements(const cuda::DecodeCall& call, Dtype wire);
 
 }  // namespace longhaul::codec::plain

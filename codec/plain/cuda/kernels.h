@@ -1,5 +1,5 @@
-// Kernels of none, bf16 and fp16, and their arguments (codec/cuda/kernel_table.h says what all
-// kernels promise).
+// Kernels of none, bf16 and fp16, and their arguments (codec/cuda/kernel_table.h: the contract of
+// all kernels).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,6 @@ struct PlainKernels {
   int (*encode)(int device, const PlainArgs* args, void* stream);
   int (*decode)(int device, const PlainArgs* args, void* stream);
 };
-extern const PlainKernels kPlainKernels;  // defined in the module alone
+extern const PlainKernels kPlainKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

@@ -1,6 +1,6 @@
-// One tensor teaches the tables (format.h).
+// Updates the tables with one tensor (format.h).
 //
-// Threads: as the tables'.
+// Threads: those of the tables.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longhaul::codec::predict::cpu {
 
-// The row of the pair that token `index` ends.
+// Returns the row of the pair that ends with token `index`.
 uint32_t PairOf(std::span<const uint32_t> ids, const Shape& shape, const Params& params,
                 uint64_t index);
 
@@ -21,9 +21,9 @@ struct Lesson {
   const Params& params;
   std::span<const uint32_t> ids;
   const float* decoded;              // x'
-  std::span<const uint8_t> teaches;  // a flag a token
+  std::span<const uint8_t> teaches;  // one flag a token
 };
-// `keys`: scratch, one a token; `sum`: one a channel.
+// `keys`: scratch, one number a token; `sum`: one a channel.
 void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sum, Tables* tables);
 
 }  // namespace longhaul::codec::predict::cpu

@@ -1,5 +1,4 @@
-// Kernels of predict, and their arguments (codec/cuda/kernel_table.h says what all kernels
-// promise).
+// Kernels of predict, and their arguments (codec/cuda/kernel_table.h: the contract of all kernels).
 #pragma once
 
 #include <cstdint>
@@ -8,12 +7,12 @@
 
 namespace longhaul::codec::cuda {
 
-// What predict's tables are on a device: means, then counts, of the rows of tokens and those of
-// pairs (predict/tables.h), and this.
+// Besides means and counts of the rows of tokens and pairs (predict/tables.h), predict's tables on
+// a device have this state.
 struct PredictState {
   static constexpr uint32_t kSums = 64;
   uint64_t check;
-  // The parts of NextCheck's sum over what was learned since `check`. The next call adds them up.
+  // The parts of NextCheck's sum over all updates since `check`. The next call adds them up.
   uint32_t learned;
   uint32_t sums[kSums];
 };
@@ -21,7 +20,7 @@ struct PredictState {
 struct PredictArgs {
   TensorArgs tensor;  // encode: read; decode: written
   HeaderArgs header;  // encode: without the payload's bytes
-  HeaderArgs within;  // decode: of the other codec's blob, but for its count of tiles
+  HeaderArgs within;  // decode: the other codec's blob header, without its count of tiles
   uint32_t log2_pairs, prior;
   float rate;
   uint32_t kind, id_bytes;  // predict::Front; the check is on the device
@@ -29,22 +28,22 @@ struct PredictArgs {
   Divisor tokens;
   uint64_t other;  // predict::OtherOffset
   unsigned char* blob_dev;
-  // A tensor's ids. Decode: those that the blob must have, or null.
+  // A tensor's ids. Decode: the ids that the blob must have, or null.
   const uint32_t* ids_dev;
-  // Null for Kind::kPlain.
+  // The following three are null for Kind::kPlain.
   float* means_dev;
   uint32_t* counts_dev;
   PredictState* state_dev;
   float* values_dev;           // r, r' and x', one after the other
-  float* differences_dev;      // x' - A[t], where there are pairs
+  float* differences_dev;      // x' - A[t], if there are pairs
   unsigned char* scratch_dev;  // PredictScratch, aligned to 64 bytes
-  // Begins as 0; or-ed with kFaultContents or kFaultTables: nothing is learned. Encode: of the
-  // scratch.
+  // Begins as 0; or-ed with kFaultContents or kFaultTables: then the tables do not change. Encode:
+  // in the scratch.
   uint32_t* fault_dev;
   uint32_t decodes;
 };
 
-// Arrays of two numbers a token: first for the tensor's tokens, then for its pairs.
+// Arrays of two numbers a token: the first for tokens, the second for pairs.
 struct PredictScratch {
   constexpr explicit PredictScratch(uint64_t tokens)
       : repeats(64),
@@ -52,28 +51,29 @@ struct PredictScratch {
         teaches(counts + 8 * tokens),
         end(teaches + 4 * tokens) {}
   uint64_t fault = 0;  // uint32
-  uint64_t repeats;    // uint32: tokens with this one's row, with kPredictAgain where one is before
-  uint64_t counts;     // uint32: of that row so far
-  uint64_t teaches;    // uint32, one a token
+  // uint32: number of tokens with this row, with kPredictAgain if an earlier token has it
+  uint64_t repeats;
+  uint64_t counts;   // uint32: occurrences of that row so far
+  uint64_t teaches;  // uint32, one a token
   uint64_t end;
 };
 inline constexpr uint32_t kPredictAgain = 1u << 31;
 inline uint64_t PredictScratchBytes(uint64_t tokens) {
   return (PredictScratch(tokens).end + 63) / 64 * 64;
 }
-// Tokens with the same row are found by comparing each with each.
+// Limit, because tokens with the same row are found by comparing each token with each other.
 inline constexpr uint64_t kMostPredictTokens = 1 << 17;
 
 struct PredictKernels {
   static constexpr const char* kName = "predict";
-  // Before the other codec's encoder or decoder: the front, the differences, and which tokens share
-  // a row.
+  // Runs before the other codec's encoder or decoder: the front, the differences, and which tokens
+  // share a row.
   int (*begin)(int device, const PredictArgs* args, void* stream);
-  // Behind them: the decoded values, and what rows of one token learn.
+  // Runs after the other codec: the decoded values, and the updates of rows with one token.
   int (*finish)(int device, const PredictArgs* args, void* stream);
-  // Then the other rows learn.
+  // Runs last: the updates of the other rows.
   int (*learn)(int device, const PredictArgs* args, void* stream);
 };
-extern const PredictKernels kPredictKernels;  // defined in the module alone
+extern const PredictKernels kPredictKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

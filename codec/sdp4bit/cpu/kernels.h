@@ -1,6 +1,6 @@
 // Sections of sdp4bit (format.h) on the CPU: the same bytes on every instruction set.
 //
-// Threads: pure functions. Arguments are the caller's to check; nothing throws or allocates.
+// Threads: pure functions. The caller checks the arguments; no function throws or allocates.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,22 @@
 
 namespace longhaul::codec::sdp4bit::cpu {
 
-// Where numbers are in a section: from number `first` on, a multiple of 2048 and of `group`, of
-// `of` numbers. `group` divides or is a multiple of 2048. Parts of a section may be written, or
-// read, by several threads at a time.
+// A part of a section: it begins with number `first`, a multiple of 2048 and of `group`, out of
+// `of` numbers. `group` divides 2048 or is a multiple of it. Several threads may write, or read,
+// parts of a section at a time.
 struct Part {
   uint64_t first = 0, of = 0;
   uint32_t group = 0;
 };
 
-// `section` has SectionBytes(part.of, part.group). `number` is that of values[0] in `noise`, a
-// multiple of 64. Null noise: to nearest. Zeros behind the last number are part of the last part.
+// `section` has SectionBytes(part.of, part.group). `number` is the index of values[0] in `noise`, a
+// multiple of 64. Null noise: rounds to nearest. The last part writes the zeros behind the last
+// number.
 void Encode(std::span<const float> values, const Part& part, const RoundingNoise* noise,
             uint64_t number, std::byte* section);
 void Decode(const std::byte* section, const Part& part, std::span<float> out);
 
-// All of a section.
+// Encodes and decodes a whole section.
 inline void Encode(std::span<const float> values, uint32_t group, const RoundingNoise* noise,
                    uint64_t number, std::byte* section) {
   Encode(values, {.of = values.size(), .group = group}, noise, number, section);
@@ -34,7 +35,7 @@ inline void Decode(const std::byte* section, uint32_t group, std::span<float> ou
   Decode(section, {.of = out.size(), .group = group}, out);
 }
 
-// In place; a multiple of kHadamard numbers.
+// Work in place on a multiple of kHadamard numbers.
 void Transform(std::span<float> values);
 void TransformBack(std::span<float> values);
 

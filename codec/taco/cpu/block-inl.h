@@ -21,7 +21,7 @@ namespace longhaul::codec::taco::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace simd::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace)
 
-// As arithmetic.h's ToCode, of values whose magnitudes are Q and a rounding at most.
+// arithmetic.h's ToCode for values whose magnitudes exceed Q by a rounding at most.
 template <Format kFormat>
 HWY_INLINE VI ToCodes(VF value) {
   if constexpr (kFormat == Format::kInt8) {
@@ -43,7 +43,7 @@ HWY_INLINE VI ToCodes(VF value) {
   }
 }
 
-// The bits of the largest magnitude; at least kF32Infinity iff one is not finite.
+// Returns the bits of the largest magnitude; at least kF32Infinity iff an element is not finite.
 template <size_t kSize>
 HWY_INLINE uint32_t LargestMagnitude(const float* values) {
   VI largest = Int(0);

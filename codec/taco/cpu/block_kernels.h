@@ -1,4 +1,4 @@
-// The kernels of a block as the dispatcher of instruction sets hands them out.
+// The kernels of a block, as returned by the dispatcher of instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@ namespace longhaul::codec::taco::cpu {
 
 // For blocks of one size and format. `values` are a block's elements, aligned to 64 bytes.
 struct BlockKernels {
-  // Returns c. Destroys nothing but `scratch`, as large as `values`.
+  // Returns c. Overwrites only `scratch`, which is as large as `values`.
   float (*encode)(const float* values, float* scratch, std::byte* codes);
-  // To fp32, within its range.
+  // Decodes to fp32, clamped to its range.
   void (*decode)(const std::byte* codes, float c, float* values);
 };
 

@@ -1,5 +1,5 @@
-// taco on the CPU: payloads as format.h has them. The arguments have been checked; payloads need no
-// alignment here.
+// taco on the CPU: payloads in the format of format.h. The caller has checked the arguments;
+// payloads need no alignment here.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Kernels of taco, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+// Kernels of taco, and their arguments (codec/cuda/kernel_table.h: the contract of all kernels).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace longhaul::codec::cuda {
 
-// Elements and a payload of taco, without a header around it.
+// Elements and a payload of taco, without a header.
 struct TacoFlatArgs {
   void* elements_dev;
   uint32_t dtype;
@@ -16,7 +16,8 @@ struct TacoFlatArgs {
   uint64_t blocks, codes;      // taco::Layout
   float largest, unit;         // taco::LargestNumber, taco::UnitOf
   unsigned char* payload_dev;  // aligned to 16
-  // encode: blocks with a NaN or an infinity are added to it; null: they are not counted.
+  // encode: the number of blocks with a NaN or an infinity is added to it; null: they are not
+  // counted.
   unsigned long long* nonfinite_dev;
 };
 
@@ -28,10 +29,10 @@ struct TacoArgs {
 
 inline constexpr uint32_t kTacoMostParts = 64;
 struct TacoSumArgs {
-  // parts[own] are elements, all others payloads.
+  // parts[own] has elements, all others are payloads.
   const void* parts_dev[kTacoMostParts];
   uint32_t parts, own;
-  // elements_dev: the output; payload_dev: of the sum, null: it is not encoded.
+  // elements_dev: the output; payload_dev: the sum's payload, null: the sum is not encoded.
   TacoFlatArgs flat;
 };
 
@@ -39,11 +40,12 @@ struct TacoKernels {
   static constexpr const char* kName = "taco";
   int (*encode)(int device, const TacoArgs* args, void* stream);
   int (*decode)(int device, const TacoArgs* args, void* stream);
-  // Elements and payloads without headers (codec/taco/flat.h); cuda_taco.h checks the arguments.
+  // For elements and payloads without headers (codec/taco/flat.h); cuda_taco.h checks the
+  // arguments.
   int (*encode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*decode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*reduce)(int device, const TacoSumArgs* args, void* stream);
 };
-extern const TacoKernels kTacoKernels;  // defined in the module alone
+extern const TacoKernels kTacoKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

@@ -1,5 +1,5 @@
 // The parts of a payload that are addressed bit by bit: pivots, precision bits, and the slots of
-// the fourth bits.
+// fourth bits.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline void SetBit(std::byte* bits, uint64_t index) {
   bits[index / 8] |= std::byte{1} << (index % 8);
 }
 
-// `width` <= 8 bits at bit position `first`; into zeros.
+// Writes `width` <= 8 bits at bit position `first`, where all bits are zero.
 inline void PutBits(std::byte* bits, uint64_t first, uint32_t width, uint32_t value) {
   const uint32_t shifted = value << (first % 8);
   bits[first / 8] |= static_cast<std::byte>(shifted & 0xff);
@@ -33,13 +33,13 @@ inline uint32_t TakeBits(const std::byte* bits, uint64_t first, uint32_t width) 
   return (value >> (first % 8)) & ((1u << width) - 1);
 }
 
-// The allocation tile that begins with this tile of a sample.
+// Returns the index of the allocation tile that begins with this tile of a sample.
 inline uint64_t AllocOfTile(const Layout& layout, uint64_t tile) {
   return tile / layout.token_tiles * layout.token_allocs +
          tile % layout.token_tiles / layout.alloc_tiles;
 }
 
-// How many of the first `count` bits are set. `bits` has whole words of 64.
+// Returns how many of the first `count` bits are set. `bits` has whole words of 64.
 inline uint64_t CountBits(const std::byte* bits, uint64_t count) {
   uint64_t set = 0;
   for (uint64_t first = 0; first < count; first += 64) {
@@ -52,14 +52,15 @@ inline uint64_t CountBits(const std::byte* bits, uint64_t count) {
   return set;
 }
 
-// As many bits as the layout has room for, and none behind the last allocation tile.
+// Whether the set bits are as many as the layout has room for, and none is behind the last
+// allocation tile.
 inline bool PrecisionFits(const Layout& layout, const std::byte* precision) {
   return CountBits(precision, layout.allocs) == layout.fours &&
          CountBits(precision, layout.precision_bytes * 8) == layout.fours;
 }
 
-// Walks through the tiles of a sample from one on that begins an allocation tile: where plane 3 of
-// each is. Byte: std::byte or const std::byte.
+// Walks through the tiles of a sample, beginning with one that begins an allocation tile, and finds
+// plane 3 of each. Byte: std::byte or const std::byte.
 template <class Byte>
 class FourthBits {
  public:
@@ -73,8 +74,8 @@ class FourthBits {
 
   uint64_t slot_bytes() const { return layout_.alloc_tiles * layout_.plane_bytes; }
 
-  // The fourth bits of the next tile; null where it has 3 bits. *partial: it begins the slot of an
-  // allocation tile that has fewer tiles than the slot has room for.
+  // Returns the fourth bits of the next tile; null if it has 3 bits. *partial: it begins the slot
+  // of an allocation tile that has fewer tiles than the slot has room for.
   Byte* Next(bool* partial) {
     *partial = false;
     if (left_ == 0) {
@@ -93,11 +94,11 @@ class FourthBits {
  private:
   const Layout& layout_;
   const std::byte* precision_;
-  uint64_t alloc_;         // the next one
-  Byte* slot_;             // of the allocation tile, if it has 4 bits
-  Byte* plane_ = nullptr;  // of the tile
-  uint64_t left_ = 0;      // tiles of the allocation tile
-  uint64_t token_tile_;    // of the next tile
+  uint64_t alloc_;         // index of the next one
+  Byte* slot_;             // slot of the allocation tile, if it has 4 bits
+  Byte* plane_ = nullptr;  // plane of the tile
+  uint64_t left_ = 0;      // tiles left in the allocation tile
+  uint64_t token_tile_;    // index of the next tile in its token
 };
 
 }  // namespace longhaul::codec::tah::cpu

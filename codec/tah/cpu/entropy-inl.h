@@ -1,5 +1,5 @@
-// Steps 1 and 2 of format.h for one target of Highway: entropies of a batch of tiles, and which
-// allocation tiles have the highest.
+// Steps 1 and 2 of format.h for one target of Highway: the entropies of a batch of tiles, and the
+// allocation tiles with the highest.
 #if defined(LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
 #undef LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
@@ -31,7 +31,7 @@ HWY_INLINE ops::VF Log2(ops::VF value) {
   return hn::Add(hn::ConvertTo(ops::DF(), exponent), hn::Mul(sum, f));
 }
 
-// What brings a magnitude with these bits into [2, 4), as the two factors of ScaleUp.
+// The two factors of ScaleUp that scale a magnitude with these bits into [2, 4).
 struct EntropyScales {
   ops::PerTile<float> first, second;
 };
@@ -78,7 +78,7 @@ HWY_INLINE void SumTiles(const float* x, size_t tiles, const EntropyScales& scal
   ops::FinishFold(l, ops::Sum(), &sums->l);
 }
 
-// SortKey(Entropy(...)) where every tile is an allocation tile.
+// SortKey(Entropy(...)), if every tile is an allocation tile.
 HWY_INLINE void FindKeys(const ops::PerTile<int32_t>& largest, const TileSums& sums,
                          ops::PerTile<int32_t>* keys) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -96,7 +96,7 @@ HWY_INLINE void FindKeys(const ops::PerTile<int32_t>& largest, const TileSums& s
   }
 }
 
-// How many of `count` keys are <= bound.
+// Returns how many of `count` keys are <= bound.
 HWY_INLINE uint64_t CountUpTo(const int32_t* keys, uint64_t count, int32_t bound) {
   const auto limit = ops::Int(bound);
   auto above = hn::Zero(ops::DI());

@@ -1,4 +1,4 @@
-// Step 1 of format.h: the entropy of a tile and the order of allocation tiles by it.
+// Step 1 of format.h: the entropy of a tile and the order of allocation tiles by entropy.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ inline constexpr float kLog2Terms[] = {0.123109683f,  -0.205861881f, 0.216078222
                                        -0.239169881f, 0.287903249f,  -0.360693276f,
                                        0.480910748f,  -0.721347451f, 1.44269502f};
 
-// Code for GPUs may use constants, but no array of the host's.
+// Constants for GPU code, which cannot read a host array.
 template <int kIndex>
 inline constexpr float kLog2Term = kLog2Terms[kIndex];
 
@@ -42,12 +42,12 @@ struct EntropySums {
   float l = 0;  // L: sum of y log2(y)
 };
 
-// In bits (the order is the same as in nats).
+// Returns bits (the order is the same as in nats).
 inline constexpr float Entropy(const EntropySums& sums) {
   return sums.n > 0 ? Log2(sums.n) - sums.l / sums.n : 0.0f;
 }
 
-// Falls as the entropy rises.
+// Returns a key that falls as the entropy rises.
 inline constexpr int32_t SortKey(float entropy) {
   const auto bits = std::bit_cast<int32_t>(entropy + 0.0f);  // -0 as +0
   return bits < 0 ? bits & 0x7fffffff : ~bits;

@@ -1,5 +1,5 @@
-// tah on the CPU: payloads as format.h has them. The arguments have been checked; `payload` has
-// Layout::end bytes and needs no alignment.
+// tah on the CPU: payloads in the format of format.h. The caller has checked the arguments;
+// `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Encode's scratch: a sort key per allocation tile of a sample.
+// Bytes of Encode's scratch: a sort key per allocation tile of a sample.
 uint64_t ScratchBytes(const Layout& layout);
 
 // Returns the number of tiles with a NaN or an infinity.
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* scratch, std::byte* payload);
 
-// kInvalidArgument when a sample's exponent is out of range or its precision bits are not as many
-// as the shape asks for.
+// Returns kInvalidArgument if a sample's exponent is out of range or the number of its precision
+// bits does not fit the shape.
 Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
               const MutableTensorView& out);
 

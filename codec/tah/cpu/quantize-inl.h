@@ -26,7 +26,8 @@ constexpr float kInverseRoot = kTile == 32   ? 0.176776695f
                                : kTile == 64 ? 0.125f
                                              : 0.0883883476f;
 
-// What is stored of the tiles of a batch beside their codes, and what quantizes them.
+// Numbers about the tiles of a batch: the ones stored beside the codes, and the ones for
+// quantizing.
 struct BatchMeta {
   ops::PerTile<uint16_t> scale;  // fp16, with kTransformed
   ops::PerTile<uint16_t> zero;   // fp16
@@ -37,20 +38,20 @@ struct BatchMeta {
   ops::PerTile<int32_t> transformed;  // 0 or -1
 };
 
-// Folded to four numbers a tile.
+// Ranges, folded to four numbers a tile.
 struct BatchRange {
   ops::FourPerTile largest, second;  // bits of magnitudes; the second largest beside the largest
   ops::FourPerTile low, high;
 };
 
-// The largest and the second largest of two pairs of such.
+// Merges the largest and the second largest numbers of two pairs.
 template <class V>
 HWY_INLINE void MergeLargest(V& largest, V& second, V other_largest, V other_second) {
   second = hn::Max(hn::Min(largest, other_largest), hn::Max(second, other_second));
   largest = hn::Max(largest, other_largest);
 }
 
-// largest, second: kLeft vectors of a tile.
+// `largest`, `second`: kLeft vectors of a tile.
 HWY_INLINE void StoreLargest(const ops::VI* largest, const ops::VI* second, float* largest_out,
                              float* second_out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -84,7 +85,7 @@ HWY_INLINE void StoreLargest(const ops::VI* largest, const ops::VI* second, floa
 #endif
 }
 
-// v = x 2^c of the batch, its magnitudes and ranges.
+// Computes v = x 2^c of the batch, its magnitudes and ranges.
 template <size_t kTile>
 HWY_INLINE void ScaleTiles(const float* x, size_t tiles, const ScaleUp& scale_up, float* values,
                            BatchRange* range) {
@@ -119,8 +120,8 @@ HWY_INLINE void ScaleTiles(const float* x, size_t tiles, const ScaleUp& scale_up
   }
 }
 
-// Step 3 for all tiles but for the transform itself: which are finite, which are to be transformed,
-// and the bits of a1.
+// Step 3 for all tiles, without the transform itself: which tiles are finite, which will be
+// transformed, and the bits of a1.
 HWY_INLINE void FindOutliers(const BatchRange& range, float tau, BatchMeta* meta,
                              ops::PerTile<int32_t>* largest) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -140,7 +141,7 @@ HWY_INLINE void FindOutliers(const BatchRange& range, float tau, BatchMeta* meta
   }
 }
 
-// The first position at which a magnitude has these bits; there is one.
+// Returns the first position at which a magnitude has these bits; there must be one.
 template <size_t kTile>
 HWY_INLINE uint32_t FirstOf(const float* values, int32_t magnitude) {
   auto first = ops::Int(static_cast<int32_t>(kTile));
@@ -154,7 +155,8 @@ HWY_INLINE uint32_t FirstOf(const float* values, int32_t magnitude) {
   return static_cast<uint32_t>(*std::min_element(lanes, lanes + kLanes));
 }
 
-// Transforms one tile in place; its pivot, and its new range. `magnitude`: the bits of a1.
+// Transforms one tile in place; returns its pivot, and writes its new range. `magnitude`: the bits
+// of a1.
 template <size_t kTile>
 HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_out,
                                   float* high_out) {
@@ -175,7 +177,7 @@ HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_o
   return pivot;
 }
 
-// Step 4: scales and zeros. A tile that is not finite gets those of zeros.
+// Step 4: scales and zeros. A tile that is not finite gets those of a tile of zeros.
 template <bool kStochastic>
 HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   ops::PerTile<float> lows;
@@ -228,7 +230,7 @@ HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, f
   ops::StoreAllCodes<kTile>(code, codes);
 }
 
-// Decoding's first half for one tile: the values of the scaled sample, before the transform.
+// First half of decoding for one tile: the values of the scaled sample, before the transform.
 template <size_t kTile>
 HWY_INLINE void DequantizeTile(const uint8_t* codes, float scale, float zero, float* values) {
   for (size_t k = 0; k < kTile; k += kLanes) {
@@ -237,7 +239,7 @@ HWY_INLINE void DequantizeTile(const uint8_t* codes, float scale, float zero, fl
   }
 }
 
-// The transform and the swap back, in place.
+// Transforms and swaps back, in place.
 template <size_t kTile>
 HWY_INLINE void TransformBack(uint32_t pivot, float* values) {
   ops::Butterflies<kTile>(values);

@@ -1,4 +1,4 @@
-// Kernels of tah, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+// Kernels of tah, and their arguments (codec/cuda/kernel_table.h: the contract of all kernels).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct TahArgs {
   uint64_t scales, zeros, pivots, precision, codes, fourth_bits, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: TahScratch, aligned to 64 bytes
-  // decode: or-ed with 1 where an exponent or the number of precision bits is impossible
+  // decode: or-ed with 1 if an exponent or the number of precision bits is impossible
   uint32_t* fault_dev;
 };
 
@@ -49,17 +49,17 @@ struct TahScratch {
         end(entropies + 4 * samples * allocs) {}
   static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
   static constexpr uint64_t Runs(uint64_t allocs) { return (allocs + kTahRun - 1) / kTahRun; }
-  // The first 8 bytes: what was taken of the work.
+  // The first 8 bytes: the part of the work that was taken.
   uint64_t done;              // uint32, three a sample
   uint64_t maxima;            // as above
   uint64_t candidate_counts;  // uint32, one a sample
   uint64_t group_counts;      // uint32, one a group: with 4 bits, then those of all groups before
-  uint64_t histograms;        // uint32, kTahBins a sample: allocation tiles by entropy
+  uint64_t histograms;        // uint32, kTahBins a sample: number of allocation tiles by entropy
   uint64_t zeroed;
   uint64_t thresholds;  // uint64, one a sample: 4 bits at this sort key and below
   uint64_t bins;        // ThresholdBin, one a sample
   uint64_t guesses;     // TahGuess, one a sample
-  uint64_t candidates;  // uint64, places for all: sort keys of those in bins about the threshold
+  uint64_t candidates;  // uint64, room for all: sort keys of the tiles in bins near the threshold
   uint64_t guessed;     // GuessedRun, one a run
   uint64_t fourths;     // uint64, one an allocation tile: its fourth plane, where it was guessed
   uint64_t entropies;   // float, one an allocation tile
@@ -74,6 +74,6 @@ struct TahKernels {
   int (*encode)(int device, const TahArgs* args, void* stream);
   int (*decode)(int device, const TahArgs* args, void* stream);
 };
-extern const TahKernels kTahKernels;  // defined in the module alone
+extern const TahKernels kTahKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

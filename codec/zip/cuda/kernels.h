@@ -1,4 +1,4 @@
-// Kernels of zip, and their arguments (codec/cuda/kernel_table.h says what all kernels promise).
+// Kernels of zip, and their arguments (codec/cuda/kernel_table.h: the contract of all kernels).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace longhaul::codec::cuda {
 
 struct ZipArgs {
   TensorArgs tensor;
-  HeaderArgs header;  // encode: the payload's bytes are those of the elements
+  HeaderArgs header;  // encode: the payload's bytes are the elements' bytes
   // zip::Layout
   uint64_t elements, groups;
   uint64_t lows, signs, codes, plane_bytes, escapes, raw, most_escapes;
@@ -20,11 +20,11 @@ struct ZipArgs {
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: ZipScratch, aligned to 64 bytes
   // decode: or-ed with kFaultContents if escapes and codes disagree, with kFaultCut if the blob is
-  // cut short. Nothing is decoded then.
+  // cut short. Then nothing is decoded.
   uint32_t* fault_dev;
 };
 
-// Groups that one thread block handles in the encoder's first kernel, and in its last.
+// Groups that one thread block handles in the encoder's first kernel, and in its last one.
 inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
 // Groups whose escapes are counted together, and escapes of a group that have a slot.
 inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
@@ -39,8 +39,8 @@ struct ZipScratch {
   uint64_t nonfinite = 8;  // uint64: elements
   uint64_t sums;           // uint64: escapes of kZipCounted groups
   uint64_t zeroed;
-  uint64_t slots;   // of each group its first kZipSlot escapes
-  uint64_t counts;  // uint32: of each group
+  uint64_t slots;   // first kZipSlot escapes of each group
+  uint64_t counts;  // uint32, one a group
   uint64_t end;
 };
 constexpr uint64_t ZipScratchBytes(uint64_t groups) {
@@ -52,6 +52,6 @@ struct ZipKernels {
   int (*encode)(int device, const ZipArgs* args, void* stream);
   int (*decode)(int device, const ZipArgs* args, void* stream);
 };
-extern const ZipKernels kZipKernels;  // defined in the module alone
+extern const ZipKernels kZipKernels;  // defined in the module only
 
 }  // namespace longhaul::codec::cuda

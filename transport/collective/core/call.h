@@ -17,7 +17,7 @@ struct Call {
   Dtype dtype = Dtype::kBytes;
   Reduction reduction = Reduction::kSum;  // for kAllReduce and kReduceScatter
   uint32_t root = 0;                      // for kBroadcast
-  uint64_t count = 0;                     // as given by the caller; 0 for kAllToAll and kBarrier
+  uint64_t count = 0;                     // the caller's count; 0 for kAllToAll and kBarrier
 
   bool operator==(const Call&) const = default;
 };
@@ -25,18 +25,19 @@ struct Call {
 std::string ToString(const Call& call);
 std::string_view ToString(Reduction reduction);
 
-// kInvalidArgument for dtypes, reductions, roots and counts that are impossible in a group of
-// `size`.
+// Returns kInvalidArgument for dtypes, reductions, roots and counts that are impossible in a group
+// of `size`.
 Status Check(const Call& call, uint32_t size);
-// `name`: the argument's, as "in". Null is allowed for zero elements.
+// `name` names the argument in messages, as "in". Null is allowed for zero elements.
 Status CheckPointer(const void* data, uint64_t count, Dtype dtype, std::string_view name);
 // Checks that there is one block for each rank, and that each fits in memory.
 Status CheckBlocks(std::span<const Block> blocks, uint32_t size, Dtype dtype,
                    std::string_view name);
 
-// All these checks for a call that reads and writes one buffer of `call.count` elements.
+// Makes all these checks for a call that reads and writes one buffer of `call.count` elements.
 Status CheckArguments(const Call& call, uint32_t size, const void* in, const void* out);
-// All these checks for an all-to-all. A rank must expect of itself what it sends to itself.
+// Makes all these checks for an all-to-all. A rank's block to itself must match its block from
+// itself.
 Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<const Block> send,
                      const void* out, std::span<const Block> receive, Dtype dtype);
 

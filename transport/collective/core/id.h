@@ -1,5 +1,5 @@
-// The id of a rendezvous: "lhg1-<name of its socket>-<secret>". The name is public: everybody on
-// the machine can list abstract sockets. The digit is the version of the messages.
+// The id of a rendezvous: "lhg1-<name of its socket>-<secret>". The name is public, because every
+// process on the machine can list abstract sockets. The digit is the version of the messages.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::string FormatId(const RendezvousId& id);
 // The error does not repeat the text, which may hold a secret.
 StatusOr<RendezvousId> ParseId(std::string_view text);
 
-// A socket name that nobody else uses.
+// Returns a socket name that no other socket uses.
 std::string NewSocketName(std::string_view purpose);
 
 }  // namespace longhaul::collective::internal

@@ -8,14 +8,14 @@
 //
 //   kind      from        payload
 //   join      member      32 bytes secret, u32 rank, u32 size
-//   tell      member      the word, up to kMaxTellBytes
+// tell      member      the rank's text, up to kMaxTellBytes
 //   end       member      the reason, up to kMaxReasonBytes
 //   goodbye   member
 //   refused   rendezvous  u32 StatusCode, text
 //   came      rendezvous  u64 round (0: join, n: its n-th tell), u64 bit r: rank r has come
 //   joined    rendezvous
-//   told      rendezvous  for each rank: u32 bytes, the word
-//   ended     rendezvous  why, up to kMaxEndedBytes
+// told      rendezvous  for each rank: u32 bytes, its text
+// ended     rendezvous  the reason, up to kMaxEndedBytes
 #pragma once
 
 #include <cstddef>
@@ -66,10 +66,10 @@ class MessageReader {
  private:
   size_t limit_;
   std::string buffer_;
-  size_t at_ = 0;  // bytes before it were taken
+  size_t at_ = 0;  // index of the first byte not yet returned
 };
 
-// Payloads with structure. Decoding gives kInvalidArgument for invalid bytes.
+// Payloads with fields. Decoding gives kInvalidArgument for invalid bytes.
 struct JoinPayload {
   std::string secret;
   Place place;
@@ -78,7 +78,7 @@ std::string EncodeJoin(const JoinPayload& join);
 StatusOr<JoinPayload> DecodeJoin(std::string_view payload);
 
 std::string EncodeRefused(const Status& refusal);
-// The refusal; never OK.
+// Returns the refusal; never OK.
 Status DecodeRefused(std::string_view payload);
 
 struct CamePayload {

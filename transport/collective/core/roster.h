@@ -1,5 +1,6 @@
-// The state of a rendezvous without its sockets: who has joined, what the ranks told each other,
-// and why the group ended. Pure: the caller passes messages in and sends what comes out.
+// The state of a rendezvous without its sockets: the ranks that have joined, the texts that they
+// told each other, and why the group ended. Pure: the caller passes messages in and sends the
+// output.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +36,13 @@ class Roster {
   // Ends the group. Only the first reason counts.
   void End(std::string reason);
 
-  // Messages to send, in order; empties the list.
+  // Returns the messages to send, in order, and empties the list.
   std::vector<Output> TakeOutput() { return std::exchange(output_, {}); }
   bool HasOutput() const { return !output_.empty(); }
   // Maximum payload that this connection may send now.
   size_t PayloadLimit(Connection from) const;
   bool IsMember(Connection connection) const { return Find(connection) != nullptr; }
-  // All ranks have joined and said goodbye, or the group has ended.
+  // True once all ranks have joined and said goodbye, or the group has ended.
   bool Over() const;
 
  private:
@@ -51,7 +52,7 @@ class Roster {
     bool joined = false;
     bool gone = false;  // said goodbye
     uint64_t rounds = 0;
-    std::deque<std::string> words;  // told, but not yet by all ranks
+    std::deque<std::string> words;  // texts told, but not yet by all ranks
   };
 
   const Rank* Find(Connection connection) const;
@@ -65,7 +66,7 @@ class Roster {
   bool AllJoined() const;
 
   const std::string secret_;
-  std::vector<Rank> ranks_;  // its size: as the first rank said
+  std::vector<Rank> ranks_;  // as many as the first rank to join said
   std::optional<std::string> end_;
   std::vector<Output> output_;
 };

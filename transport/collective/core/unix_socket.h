@@ -1,6 +1,6 @@
-// Unix stream sockets in the abstract namespace, whose names are no files and vanish with the
-// socket. Everybody on the machine can see and dial them, so peers are checked: the kernel tells
-// their user and process.
+// Unix stream sockets in the abstract namespace: their names are not files and vanish with the
+// socket. Every process on the machine can see and dial them, so peers are checked: the kernel
+// tells their user and process.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace longhaul::collective::internal {
 
 // All sockets are non-blocking and closed on exec.
 StatusOr<UniqueFd> ListenUnix(std::string_view name);
-// kUnavailable: nobody listens there. Waits while the listener's queue is full.
+// Waits while the listener's queue is full. kUnavailable: no process listens there.
 StatusOr<UniqueFd> ConnectUnix(std::string_view name, Deadline deadline);
-// Gives no descriptor if nobody is waiting.
+// Returns an empty descriptor if no connection waits.
 StatusOr<UniqueFd> AcceptUnix(const UniqueFd& listener);
 
 struct PeerProcess {
@@ -30,7 +30,7 @@ PeerProcess PeerOf(const UniqueFd& socket);
 // "its process 4711", or "its process" if the number is unknown.
 std::string NameProcess(int64_t process);
 
-// Wakes a poll: readable from Wake until Clear.
+// Wakes a thread in poll(): the descriptor is readable from Wake until Clear.
 class WakeFd {
  public:
   static StatusOr<WakeFd> Create();

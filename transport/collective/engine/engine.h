@@ -53,13 +53,14 @@ class Engine {
   // `out` may be one of the parts.
   virtual Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                      Queue queue) = 0;
-  // The maximum in place of the sum. NaN if any element is NaN.
+  // Writes the maximum of the parts instead of their sum. NaN if any element is NaN.
   virtual Status Largest(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                          Queue queue) = 0;
   // Sets bytes to zero. `to` and `bytes` must be multiples of 4.
   virtual Status Zero(void* to, size_t bytes, Queue queue) = 0;
 
-  // Queues a read of the 8-byte words at `from` (aligned to 8). Gives a number for Await.
+  // Queues a read of the 8-byte words at `from` (aligned to 8). Returns the read's number for
+  // Await.
   virtual StatusOr<uint64_t> Read(std::span<const void* const> from, Queue queue) = 0;
   // Waits for the words of `read`. Polls `ended` and returns its error. Only the last kReads reads
   // can be awaited.
@@ -69,9 +70,9 @@ class Engine {
   static constexpr uint64_t kReads = 8;
 };
 
-// Runs `work` on a queue of its own and waits for it. Call it for every kernel when a communicator
-// is made: CUDA loads a kernel at its first launch, which may wait for the device, and that
-// deadlocks if the device is in a collective that waits for this rank.
+// Runs `work` on a queue of its own and waits for the queue. Call it for every kernel when a
+// communicator is made: CUDA loads a kernel at its first launch, which may wait for the device, and
+// that deadlocks if the device is in a collective that waits for this rank.
 Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work);
 
 }  // namespace longhaul::collective

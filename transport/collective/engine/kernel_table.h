@@ -37,7 +37,7 @@ struct ExchangePeer {
   void* receive_dev;
   uint64_t receive_most;  // bytes; the exact length if receive_any is 0
   uint32_t receive_any;
-  uint32_t peer;                       // its rank, for `fault`
+  uint32_t peer;                       // the peer's rank, for `fault`
   uint32_t send_lanes, receive_lanes;  // lanes in use; 0: nothing is sent, or received
   uint64_t send_chunk, receive_chunk;  // bytes used in each slot
   std::byte* send_slots;               // [lane][slot]
@@ -57,7 +57,7 @@ struct ExchangeArgs {
   uint32_t kind;        // kind of call, below kKindsOfCall
   uint32_t lanes;       // of the peer with most lanes
   uint32_t slots;       // per lane
-  uint32_t line_words;  // distance of two flags
+  uint32_t line_words;  // distance of two flags in words
   uint64_t slot_bytes;
   const uint64_t* ended;  // not 0: the group has ended, which ends every wait
   uint64_t* fault;        // set to 1 + the rank whose message had an unexpected length

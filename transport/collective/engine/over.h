@@ -42,7 +42,7 @@ class CommunicatorOver : public Communicator {
 
   Communicator& below() { return *below_; }
   Stats& counted() { return stats_; }
-  // Passes a call on unchanged, and counts it as this communicator's.
+  // Passes a call on unchanged, and counts the call as this communicator's.
   template <class Call>
   Status Pass(const Call& call) {
     const Stats before = below_->stats();
@@ -78,7 +78,7 @@ class CommunicatorOver : public Communicator {
   Stats stats_;
 };
 
-// Makes the engine for the memory of `below`. kInvalidArgument: `device` is another one.
+// Makes the engine for the memory of `below`. kInvalidArgument: `below` has another device.
 StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cuda::Device* device);
 
 // Grows `memory` to `bytes`; growing discards its contents. Freeing device memory waits for all

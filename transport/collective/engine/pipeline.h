@@ -1,5 +1,5 @@
 // Runs a large collective in pieces, so that one piece travels while another is encoded or decoded.
-// It uses the caller's queue and a second one, the wire, and keeps both busy.
+// Keeps two queues busy: the caller's, and a second one called the wire.
 //
 //   pipeline.Run(pieces, {{.lag = 0, .wire = false, .run = encode},
 //                         {.lag = 0, .wire = true, .run = exchange},
@@ -7,11 +7,11 @@
 //
 // At tick t every step runs for piece t - lag, in the given order; a step of a piece starts when
 // its previous step has ended. So piece p + 1 travels while piece p is decoded. Two buffers are
-// enough for what pieces need, if the last lag is 1 or 2 and every step with the largest lag is on
-// the caller's queue: steps of pieces p and p + 2 then never overlap.
+// enough if the last lag is 1 or 2 and every step with the largest lag is on the caller's queue:
+// steps of pieces p and p + 2 then never overlap.
 //
 // With one piece, or in host memory, everything runs on the caller's queue. A CUDA graph can record
-// it: the wire's work begins after the queue's and ends before it.
+// a run: the wire's work begins after the queue's work and ends before it.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ class Pipeline {
 
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
-  // For work that the collective does not wait for, and whose launch would delay what all ranks
-  // wait for. Beside runs `work` on a third queue, after everything that `queue` had at Fork. Join
-  // makes `queue` wait for it; call it before the collective ends. In host memory `work` runs at
-  // once.
+  // Fork, Beside and Join are for work that the collective does not wait for, and whose launch
+  // would delay work that all ranks wait for. Beside runs `work` on a third queue, after everything
+  // that `queue` had at Fork. Join makes `queue` wait for the third queue; call it before the
+  // collective ends. In host memory `work` runs at once.
   Status Fork(Queue queue);
   Status Beside(Queue queue, const std::function<Status(Queue queue)>& work);
   Status Join(Queue queue);

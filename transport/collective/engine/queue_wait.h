@@ -13,8 +13,8 @@ namespace longhaul::collective {
 
 struct QueueWait {
   const cuda::Device& device;
-  const cuda::Event& event;    // used by nobody else during the wait
-  Communicator& communicator;  // its end ends the wait; aborted at the deadline
+  const cuda::Event& event;    // nothing else uses it during the wait
+  Communicator& communicator;  // the wait ends when its group ends; aborted at the deadline
   std::string_view what;       // "a collective over NCCL"
   std::function<void()> look;  // polled; may abort the communicator
 };

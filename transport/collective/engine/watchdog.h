@@ -27,7 +27,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   void Arm(absl::Duration limit);
-  // Whether it has expired since Arm.
+  // Returns whether the limit passed since Arm.
   bool Disarm();
 
  private:

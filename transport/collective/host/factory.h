@@ -14,7 +14,7 @@
 namespace longhaul::collective::host {
 
 struct Options {
-  // How long a call waits for other ranks; then it ends the group.
+  // A call waits this long for other ranks, then ends the group.
   absl::Duration call_limit = absl::Minutes(5);
 };
 

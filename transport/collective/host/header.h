@@ -23,7 +23,7 @@ namespace longhaul::collective::host {
 inline constexpr size_t kHelloSecretBytes = 32;
 inline constexpr size_t kHelloBytes = kHelloSecretBytes + 8;
 std::array<std::byte, kHelloBytes> EncodeHello(std::string_view secret, uint32_t rank);
-// Gives the rank. kInvalidArgument: another secret, or no hello.
+// Returns the rank. kInvalidArgument: another secret, or not a hello.
 StatusOr<uint32_t> DecodeHello(std::span<const std::byte, kHelloBytes> bytes,
                                std::string_view secret);
 
@@ -35,7 +35,7 @@ struct Header {
 };
 inline constexpr size_t kHeaderBytes = 40;
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header);
-// kInvalidArgument: no header. The caller checks whether it matches the call.
+// kInvalidArgument: not a header. The caller checks whether the header matches the call.
 StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace longhaul::collective::host

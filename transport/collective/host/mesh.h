@@ -1,9 +1,8 @@
 // A Unix socket between every pair of ranks, and the one operation that all host collectives are
 // made of: send bytes to every other rank while receiving from each.
 //
-// One thread at a time; any thread may end the group. If a rank is lost, others leave as well: the
-// rendezvous' reason takes precedence over a closed socket, so that the lost rank is named.
-// that has left because of it: what the rendezvous says comes before what a closed socket says.
+// One thread at a time; any thread may end the group. If a rank is lost, other ranks leave as well.
+// The rendezvous' reason takes precedence over a closed socket, so that errors name the lost rank.
 #pragma once
 
 #include <array>
@@ -64,12 +63,12 @@ class Mesh {
   Status AcceptHigher(const UniqueFd& listener, std::string_view secret, Deadline deadline);
   void Take(uint32_t rank, UniqueFd fd);
 
-  // One send or receive call each. False: the socket is closed.
+  // Each makes one system call. False: the socket is closed.
   static bool SendSome(Peer& peer, const Transfer& transfer);
   static bool ReceiveSome(Peer& peer, const Transfer& transfer);
   Status CheckHeader(uint32_t rank, const Header& mine, const Transfer& transfer) const;
   Status AwaitSockets(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
-  // Ends the group because of what this rank has seen. Gives the reason that all ranks give.
+  // Ends the group because of an error on this rank. Returns the reason that all ranks report.
   Status Fail(const Status& reason);
   Status PeerClosed(uint32_t rank, const Header& header);
   Status TooLate(const Header& header, std::span<const Transfer> transfers);

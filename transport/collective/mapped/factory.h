@@ -1,5 +1,5 @@
-// Collectives for GPUs of one machine without peer access, through rings in host memory that all of
-// them map. One rank a device; ranks are threads or processes.
+// Collectives for GPUs of one machine without peer access, through rings in host memory that all
+// GPUs map. One rank a device; ranks are threads or processes.
 //
 // A kernel on each GPU writes into its rings and reads from those of the others at the same time,
 // at the rate of the bus (docs/results/collectives.md compares it with NCCL). The host takes no

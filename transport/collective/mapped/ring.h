@@ -1,4 +1,4 @@
-// The layout of a rank's shared memory, and how a message is cut. Pure.
+// The layout of a rank's shared memory, and how a message is cut into chunks. Pure.
 //
 //   page      words of the rank: `ended`, `fault`
 //   channel   one for each other rank, in their order:
@@ -13,12 +13,12 @@
 
 namespace longhaul::collective::mapped {
 
-// Lanes of a large message to the only other rank. A smaller one arrives sooner on half of them.
-// More lanes take more of the GPU from concurrent work and gain nothing.
+// Lanes of a large message to the only other rank. A smaller message uses half of them and arrives
+// sooner. More lanes take more of the GPU from concurrent work and gain nothing.
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kSlots = 4;  // per lane
 inline constexpr uint64_t kSlotBytes = uint64_t{128} << 10;
-// Distance of two words: no two writers share a cache line.
+// Distance of two words in bytes: no two writers share a cache line.
 inline constexpr uint64_t kLineBytes = 128;
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kKinds = 6;  // kinds of calls
@@ -39,7 +39,7 @@ constexpr uint64_t RegionBytes(uint32_t ranks) {
 }
 // Offset of the channel from `rank` to `peer` in the memory of `rank`.
 constexpr uint64_t ChannelAt(uint32_t rank, uint32_t peer) {
-  // Channels in the order of ranks, without one to itself.
+  // Channels are in the order of ranks; a rank has none to itself.
   const uint32_t itself = rank < peer ? 1 : 0;
   return kPageBytes + (peer - itself) * kChannelBytes;
 }

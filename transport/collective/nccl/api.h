@@ -1,5 +1,5 @@
 // The functions of NCCL that this backend calls, loaded at run time: no program links NCCL or needs
-// its headers. Types and constants are those of nccl.h, which NCCL keeps stable; nccl_api_test
+// its headers. Types and constants equal those of nccl.h, which NCCL keeps stable; nccl_api_test
 // compares them with the header if there is one.
 #pragma once
 
@@ -44,14 +44,14 @@ struct Api {
   int (*GroupEnd)();
 };
 
-// 2.28.9
+// "2.28.9"
 std::string VersionText(int version);
 
-// The library stays open to the end of the process. kFailedPrecondition has the error of each of
-// `libraries`.
+// Loads the library, which stays open to the end of the process. kFailedPrecondition has the error
+// of each of `libraries`.
 StatusOr<const Api*> Load(const std::vector<std::string>& libraries);
 
-// OK for kSuccess.
+// Returns OK for kSuccess.
 Status Check(const Api& api, int result, std::string_view what);
 
 }  // namespace longhaul::collective::nccl

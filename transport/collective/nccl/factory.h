@@ -16,7 +16,7 @@
 namespace longhaul::collective::nccl {
 
 struct Options {
-  // Tried in this order, after what the process has already loaded.
+  // Tried in this order, unless the process has already loaded NCCL.
   std::vector<std::string> libraries = {"libnccl.so.2"};
 };
 

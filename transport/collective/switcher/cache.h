@@ -1,4 +1,4 @@
-// Stores probes in a JSON file, with the key in plain words.
+// Stores probes in a JSON file, together with the key in readable form.
 //
 //   <folder>/collectives-<sha256 of the key, 16 digits>.json
 //   {"format": 1, "key": "...", "probes": [{"op": 0, "dtype": 3, "ratios": [1, 1.41],
@@ -21,7 +21,7 @@ inline constexpr int kCacheFormat = 1;
 
 std::string CachePath(const std::string& folder, std::string_view key);
 std::string FormatCache(std::string_view key, std::span<const Probe> probes);
-// `communicators`: how many each probe must cover.
+// `communicators`: the number that each probe must cover.
 StatusOr<std::vector<Probe>> ParseCache(std::string_view text, std::string_view key,
                                         size_t communicators);
 

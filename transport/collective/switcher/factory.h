@@ -16,11 +16,11 @@
 // that it can win again when the data change.
 //
 // All ranks choose alike, from the numbers of all ranks; the slowest rank counts. The parts of an
-// AllToAllV differ between ranks, so it is chosen by what earlier calls moved, and is native until
-// the ranks first agree on that.
+// AllToAllV differ between ranks, so its choice depends on the bytes of earlier calls, and is
+// native until the ranks first agree on them.
 //
-// Alternatives serve sums, gathers and all-to-alls of `dtypes`; all else is native. If the caller
-// adds a lossy alternative (taco), an operation's numbers depend on its size.
+// Alternatives serve sums, gathers and all-to-alls of `dtypes`; all other calls are native. If the
+// caller adds a lossy alternative (taco), an operation's numbers depend on its size.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +50,12 @@ struct Options {
   uint64_t agree_every = 256;
   // Time limit of the probe; large sizes are left out if time runs out.
   absl::Duration probe_limit = absl::Seconds(1);
-  // Folder of probes, one file for each machine and set of options; empty: not stored.
+  // Folder of probes, one file for each machine and set of options. Empty: probes are not stored.
   std::string cache_folder;
   bool reprobe = false;  // ignore stored probes
 };
 
-// What is known about one communicator for one operation.
+// The measured speed of one communicator for one operation.
 struct Line {
   std::string name;
   double start_seconds = 0;     // a
@@ -79,10 +79,10 @@ class Switcher : public Communicator {
  public:
   // Call it on the thread that makes the collective calls.
   virtual std::vector<Decision> decisions() const = 0;
-  // Where the numbers come from: "probed in 0.62 s", "read from <file>".
+  // Tells where the numbers come from: "probed in 0.62 s", "read from <file>".
   virtual std::string origin() const = 0;
 };
-// For people: what is chosen from which size on for each operation, and why.
+// For people: the communicator chosen for each operation and size, and why.
 std::string ToText(const std::vector<Decision>& decisions);
 
 // `device`: of all communicators; null: host memory. All ranks call it with the same alternatives

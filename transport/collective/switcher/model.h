@@ -10,7 +10,7 @@
 
 namespace longhaul::collective::switcher {
 
-// Times of all communicators, the native one first. 0 seconds: it cannot do the call.
+// Times of all communicators, the native one first. 0 seconds: the communicator cannot do the call.
 struct Point {
   uint64_t bytes = 0;
   std::vector<double> seconds;
@@ -43,16 +43,16 @@ Slope SlopeOf(double per_byte, double wire, double ratio);
 // interpolated between sizes; nullopt if it lost at the largest.
 std::optional<double> WinsFrom(std::span<const Point> points, size_t communicator, double margin);
 
-// A communicator, as the choice sees it.
+// A communicator as RangesOf sees it.
 struct Candidate {
   Fit fit;
-  double from = 0;  // not chosen below
+  double from = 0;  // bytes; not chosen below
   bool usable = true;
 };
 // The first candidate is the native one. Each range goes to the fastest candidate; alternatives
 // must be faster by `margin`.
 std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin);
-// The line of the range that contains `bytes`.
+// Returns the line of the range that contains `bytes`.
 size_t Choose(std::span<const Range> ranges, uint64_t bytes);
 
 }  // namespace longhaul::collective::switcher

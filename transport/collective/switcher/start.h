@@ -1,4 +1,4 @@
-// What a switcher knows at its start, from a file or from a probe.
+// The measurements that a switcher starts with, from a file or from a probe.
 #pragma once
 
 #include <memory>

@@ -16,20 +16,20 @@ namespace longhaul::collective::taco {
 class Coder {
  public:
   static constexpr size_t kNoneIsOwn = codec::TacoReduceArgs::kNoneIsOwn;
-  // `engine` outlives it.
+  // `engine` outlives the coder.
   static StatusOr<std::unique_ptr<Coder>> Create(Engine* engine, const codec::taco::Params& params);
   virtual ~Coder() = default;
 
-  // Size of a payload: a multiple of 16; 0 for no elements.
+  // Returns the size of a payload: a multiple of 16; 0 for no elements.
   virtual uint64_t Bytes(uint64_t elements) const = 0;
   // Payloads must begin at multiples of 16.
   virtual Status Encode(const void* in, uint64_t elements, Dtype dtype, std::byte* payload,
                         Queue queue) = 0;
   virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
                         Queue queue) = 0;
-  // Sums the parts, which are payloads, except parts[own], which is uncoded (kNoneIsOwn: all are
+  // Sums the parts, which are payloads, except that parts[own] is uncoded (kNoneIsOwn: all are
   // payloads). With a `payload`: encodes the sum there and writes its decoded value to `out`.
-  // Without: writes the rounded sum.
+  // Without: writes the rounded sum to `out`.
   virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
                         Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;
 };

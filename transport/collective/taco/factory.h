@@ -7,8 +7,8 @@
 //   all-reduce      two shots: every rank encodes the others' parts; the owner of a part sums in
 //                   fp32 in the order of ranks, its own numbers uncoded, and encodes the sum once,
 //                   which all decode. The same bits on all ranks.
-//                   Two ranks need one shot: both gather both codes and sum the decoded numbers.
-//                   As many bytes, one exchange fewer, and nothing is encoded twice.
+// Two ranks need one shot: both gather both codes and sum the decoded numbers. This takes as many
+// bytes but one exchange fewer, and nothing is encoded twice.
 //   reduce-scatter  the first shot; the sum is rounded to the dtype, not encoded
 //   all-gather      encode, exchange, decode; this rank's part as well, so all ranks agree
 //
@@ -34,7 +34,7 @@ struct Options {
   uint32_t block = 256;  // elements that share a scale: 32, 64, 128, 256 or 512
   // Elements of each part that are coded while others travel; 0: all at once.
   uint64_t piece_elements = 0;
-  // Longest time that a device call may block its caller; then it ends the group.
+  // Longest time that a device call may block its caller; after that the group ends.
   absl::Duration call_limit = absl::Minutes(5);
 };
 

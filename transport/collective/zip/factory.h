@@ -45,7 +45,7 @@ struct Options {
   // kStaticFirst, kBounded: room for escapes, as a share of the elements. Normal numbers have 2.5
   // %.
   double escape_share = 0.05;
-  // Longest time that a call may block its caller; then it ends the group.
+  // Longest time that a call may block its caller; after that the group ends.
   absl::Duration call_limit = absl::Minutes(5);
 };
 

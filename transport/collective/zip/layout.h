@@ -1,4 +1,4 @@
-// Where the blobs of one piece of an exchange lie. Pure.
+// The layout of the blobs in one piece of an exchange. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace longhaul::collective::zip {
 
-// What goes to a peer. Peers with equal `blob` get the same blob.
+// A part that goes to a peer. Peers with equal `blob` get the same blob.
 struct Sending {
   const std::byte* data = nullptr;
   uint64_t count = 0;
@@ -33,7 +33,7 @@ inline uint64_t CountAt(uint64_t count, uint64_t piece_elements, uint64_t piece)
   const uint64_t begin = std::min(piece * piece_elements, count);
   return std::min(begin + piece_elements, count) - begin;
 }
-// Counts of this piece; offsets of the first piece, which is the largest.
+// Gives the counts of this piece and the offsets of the first piece, which is the largest.
 template <class Peer>
 Layout LayoutOf(std::span<const Peer> peers, uint64_t piece_elements, uint64_t piece) {
   Layout layout;

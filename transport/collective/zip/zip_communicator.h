@@ -123,8 +123,8 @@ class ZipCommunicator final : public CommunicatorOver {
   static const std::byte* At(const void* data, uint64_t element) {
     return static_cast<const std::byte*>(data) + element * kElementBytes;
   }
-  // Makes room for a piece: for the blobs that it sends and receives, and for coding parts of up to
-  // `elements` at once.
+  // Reserves memory for a piece: for the blobs that it sends and receives, and for coding parts of
+  // up to `elements` at once.
   Status ReserveAll(uint64_t sent_bytes, uint64_t received_bytes, uint64_t elements) {
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * sent_bytes, &sent_));
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * received_bytes, &received_));
@@ -133,22 +133,23 @@ class ZipCommunicator final : public CommunicatorOver {
   }
   bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
 
-  // Elements of an all-reduce's part: a multiple of 16 bytes, so that all parts begin aligned.
+  // Returns the elements of an all-reduce's part: a multiple of 16 bytes, so that all parts begin
+  // aligned.
   uint64_t PartOf(uint64_t count) const {
     constexpr uint64_t kStep = 8;
     return (count + size() * kStep - 1) / (size() * kStep) * kStep;
   }
-  // Bytes of blobs in one exchange, rounded up to 16.
+  // Rounds the bytes of blobs in one exchange up to 16.
   static uint64_t AlignExchanged(uint64_t bytes) {
     constexpr uint64_t kStep = 16;
     return (bytes + kStep - 1) / kStep * kStep;
   }
-  // Bytes for blobs that hold `count` elements together.
+  // Returns the bytes for blobs that hold `count` elements together.
   uint64_t AreaBytes(uint64_t count) const {
     return AlignBlob(MostBytes(count)) + size() * 2 * kBlobAlignment;
   }
 
-  // Rank r's part begins at element first(r) of `out`; this rank's part is `in`.
+  // Gathers parts: rank r's part begins at element first(r) of `out`; this rank's part is `in`.
   template <class First, class SizeOf>
   Status GatherParts(const void* in, void* out, const First& first, const SizeOf& size_of,
                      Queue queue) {
@@ -158,7 +159,7 @@ class ZipCommunicator final : public CommunicatorOver {
     if (size_of(0) == size_of(size() - 1)) return GatherEqual(in, out, size_of(0), own, queue);
     std::vector<Sending> sends(size());
     std::vector<Receiving> receives(size());
-    const uint32_t blob = rank() == 0 ? 1 : 0;  // the first peer's place in the area
+    const uint32_t blob = rank() == 0 ? 1 : 0;  // index of the first peer's blob in the area
     for (uint32_t r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       sends[r] = {static_cast<const std::byte*>(in), size_of(rank()), blob};
@@ -201,16 +202,16 @@ class ZipCommunicator final : public CommunicatorOver {
   struct Extras {
     // Takes each decoded piece. All pieces are decoded to the same addresses, one after the other.
     std::function<Status(uint64_t piece, Queue queue)> finish;
-    // What this rank does with its own part while others travel.
+    // This rank's work on its own part while others travel.
     Work own;
   };
 
-  // Maximum number of elements in a piece.
+  // Returns the maximum number of elements in a piece.
   uint64_t PieceOf(uint64_t count) const {
     if (options_.piece_elements == 0 || engine_->device() == nullptr) return count;
     return std::min(count, options_.piece_elements);
   }
-  // Sends every peer its part, and receives and decodes the others'.
+  // Sends every peer its part; receives and decodes the parts of others.
   Status Move(std::span<const Sending> sends, std::span<const Receiving> receives,
               const Extras& extras, Queue queue);
 
@@ -229,14 +230,14 @@ class ZipCommunicator final : public CommunicatorOver {
     if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
-  // A message whose length is the blob's own size word.
+  // Returns a message whose length is the blob's own size word.
   static SizedBlock Whole(const std::byte* area, uint64_t at, uint64_t elements) {
     if (elements == 0) return {};
     return {at, MostBytes(elements), SizeWord(area + at), codec::kBlobHeaderBytes};
   }
   // Sends whole blobs, whose sizes the host does not know.
   Status SendWhole(const Piece& piece, Queue queue);
-  // Whether the host waits for sizes.
+  // Returns whether the host waits for sizes.
   bool waits() const { return blobs_ == nullptr && options_.exchange != Exchange::kBounded; }
   bool sizes_first() const {
     return blobs_ == nullptr && options_.exchange == Exchange::kSizesFirst;
@@ -251,7 +252,8 @@ class ZipCommunicator final : public CommunicatorOver {
   Blobs* const blobs_;      // null: the communicator below has none
   Op op_ = Op::kAllReduce;  // of the current call
   OwnedMemory sent_, received_, parts_, words_;
-  // A blob did not fit the last all-gather, so the next one sends sizes first. All ranks know it.
+  // True if a blob did not fit the last all-gather: the next one sends sizes first. Equal on all
+  // ranks.
   bool wide_ = false;
 };
 
@@ -260,7 +262,7 @@ struct ZipCommunicator::Piece {
   Layout send, receive;
   std::byte* send_area = nullptr;
   std::byte* receive_area = nullptr;
-  std::span<const Sending> sends;  // the place of each in the area
+  std::span<const Sending> sends;  // `blob` is the index in the area
 
   uint64_t SendAt(uint32_t peer) const { return send.offsets[sends[peer].blob]; }
 };

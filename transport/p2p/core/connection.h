@@ -1,5 +1,5 @@
 // The interface between links and backends (ucx, grpc, relay, loopback). A backend carries whole
-// messages in order over connections. All else is done once, above it: who may open a link, checks,
+// messages in order over connections. Links do all else for every backend: admission, checks,
 // credits, heartbeats, the orderly end.
 //
 // Threads: all calls and all callbacks are on one EventLoop.
@@ -25,11 +25,11 @@ inline constexpr size_t kLanes = 2;
 class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;
-  // A whole message of the peer's Send. Valid during the call. Never runs inside a method of
-  // Connection.
+  // A whole message that the peer passed to Send. Valid during the call. Never runs inside a method
+  // of Connection.
   virtual void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-  // The last call, once; every `done` ran before. kCancelled after Close, else kUnavailable with
-  // the cause, a failed connect included.
+  // The last event, once; every `done` ran before. The reason is kCancelled after Close, else
+  // kUnavailable with the cause, which may be a failed connect.
   virtual void OnClosed(const Status& reason) = 0;
 };
 
@@ -39,20 +39,20 @@ class Connection {
   using SendDone = std::function<void(const Status&)>;
 
   virtual ~Connection() = default;
-  // Sets who gets this connection's events; first called in the accept callback or right after
-  // Connect. The connection releases `events` after OnClosed.
+  // Sets the receiver of this connection's events; first called in the accept callback or right
+  // after Connect. The connection releases `events` after OnClosed.
   virtual void SetEvents(std::shared_ptr<ConnectionEvents> events) = 0;
   // Sends `header` and `payload` as one message. Neither must change until `done`, which runs once,
   // later. After Close: kCancelled.
   virtual void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) = 0;
-  // Drops the connection and all bytes under way; no message comes from it any more. OnClosed may
+  // Drops the connection and all bytes under way; no message arrives after this call. OnClosed may
   // take as long as a handshake that is under way. Idempotent.
   virtual void Close() = 0;
   // "10.77.0.2:41234 <-> 10.77.0.3:40312".
   virtual std::string Describe() const = 0;
 };
 
-// The connections of a backend. They keep themselves in it until their last event.
+// The connections of a backend. Each connection stays in the set until its last event.
 template <class Kind>
 class ConnectionSet {
  public:
@@ -61,14 +61,14 @@ class ConnectionSet {
     all_.erase(connection);
     if (all_.empty()) Forget();
   }
-  // Closes all; `done` runs once, when none is left.
+  // Closes all connections; `done` runs once, when none is left.
   void CloseAll(std::function<void()> done) {
     const auto all = all_;  // a copy: a connection that closes leaves the set
     for (const auto& connection : all) connection->Close();
     on_empty_ = std::move(done);
     if (all_.empty()) Forget();
   }
-  // Waits no longer for those that do not close: runs CloseAll's `done`.
+  // Runs CloseAll's `done` now, and no longer waits for connections that do not close.
   void Forget() {
     if (on_empty_) std::exchange(on_empty_, nullptr)();
   }
@@ -91,15 +91,16 @@ class Backend {
   // Returns at once; the connection's events tell whether the peer is there. kInvalidArgument: not
   // an address.
   virtual StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) = 0;
-  // Where others cannot dial this side: waits at `address`, and gives whoever dials there to
-  // `accept`, until the result is gone. kInvalidArgument: not an address, or this backend listens.
+  // For a side that peers cannot dial: waits at `address`, and gives each peer that dials there to
+  // `accept`, until the result is destroyed. kInvalidArgument: not an address, or this backend
+  // listens.
   virtual StatusOr<std::shared_ptr<void>> WaitAt(const std::string& /*address*/) {
     return absl::InvalidArgumentError(name() + " listens, and waits nowhere else");
   }
-  // Not OK: why this backend carries no links that are not sealed.
+  // Not OK: the reason why this backend carries sealed links only.
   virtual Status CarriesPlainLinks() const { return absl::OkStatus(); }
   // Closes all connections and the listener; calls `done` when nothing of the backend is left.
-  // Once.
+  // Called once.
   virtual void Shutdown(std::function<void()> done) = 0;
 };
 

@@ -41,15 +41,15 @@ struct OpenedLink {
   uint16_t version = 0;
   uint32_t attempt = 0;
   uint32_t peer_credits = 0;
-  Received told{};      // what this side told the peer that it had received
-  Received received{};  // what the peer has received
+  Received told{};      // highest sequences that this side reported to the peer
+  Received received{};  // highest sequences that the peer reported
   std::array<std::shared_ptr<Connection>, kLanes> connections;
   std::string address;  // the dialled address
-  absl::Duration
-      handshake;  // since the first connect, some round trips; zero on the listening side
+  // Time since the first connect, some round trips; zero on the listening side.
+  absl::Duration handshake;
 };
 
-// The sealed connection with which `side` goes on once the proofs of `input` are exchanged. The
+// Returns the sealed connection that `side` uses once the proofs of `input` are exchanged. The
 // side's nonce in `input` is the public half of `own`.
 StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> connection,
                                                   std::string_view secret, Side side,
@@ -66,10 +66,10 @@ struct DialOptions {
   uint32_t credits = 0;
   bool sealed = false;
   MonoTime deadline;
-  // One attempt: connect and four messages. The default allows for one or two lost packets on a
-  // long line. A silent host must not use up the time of the next address.
+  // Time limit of one attempt: connect and four messages. The default allows for one or two lost
+  // packets on a long line. A silent host must not use up the time of the next address.
   absl::Duration attempt_limit = absl::Seconds(3);
-  // Called before each try, for the link that it asks for.
+  // Called before each try; returns the link to ask for.
   std::function<LinkClaim()> claim = &ClaimNewLink;
 };
 
@@ -83,7 +83,7 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   void Start(Backend& backend, const std::string& address, MonoTime limit);
   // Drops the connections; `done` does not run.
   void Cancel();
-  // The listener may have the link by now, even if this attempt fails.
+  // True if the listener may have opened the link, even if this attempt fails.
   bool committed() const { return committed_; }
 
  private:
@@ -120,8 +120,8 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   std::optional<EventLoop::TimerId> timer_;
 };
 
-// Tries address after address, over and over with growing pauses, until one opens, all refuse for
-// good, or the deadline passes.
+// Tries address after address, over and over with growing pauses, until one opens the link, all
+// refuse finally, or the deadline passes.
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   using Done = std::function<void(StatusOr<OpenedLink>)>;
@@ -131,9 +131,9 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   void Readdress(const std::vector<std::string>& addresses);
   // Stops dialling; `done` does not run.
   void Cancel();
-  // The attempt under way may have opened the link at the listener: better wait for it.
+  // True if the attempt under way may have opened the link at the listener: better wait for it.
   bool committed() const { return attempt_ && attempt_->committed(); }
-  // "; 10.77.0.2:41234: no answer", for each address.
+  // Returns "; 10.77.0.2:41234: no answer" for each address.
   std::string Errors() const;
 
  private:
@@ -170,15 +170,16 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // that is expected already.
   void Expect(const LinkKey& key, std::string secret, const LinkOptions& options, MonoTime deadline,
               Done done);
-  // Expects the link no more; its `done` does not run. False if it was not expected.
+  // Stops expecting the link; its `done` does not run. False if the link was not expected.
   bool Cancel(const LinkKey& key);
   // Lets the dialler of an open link come back, any number of times until Release. `received`
-  // returns what this side has received; `done` gets the new connections each time.
+  // returns this side's highest sequences; `done` gets the new connections each time.
   void Hold(const LinkKey& key, uint64_t link_id, std::string secret, const LinkOptions& options,
             std::function<Received()> received, Done done);
   // Ends Hold: the dialler is refused from now on.
   void Release(const LinkKey& key, uint64_t link_id);
-  // Takes a connection that the backend accepted. It is closed unless it proves itself in 5 s.
+  // Takes a connection that the backend accepted. Closes it unless the peer proves itself within 5
+  // s.
   void Accept(std::shared_ptr<Connection> connection);
   // Drops everything; no `done` runs.
   void Shutdown();
@@ -195,7 +196,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     std::optional<EventLoop::TimerId> timer;  // set while the link is expected
     std::function<Received()> received;       // set while the link is open
     uint32_t newest_attempt = 0;
-    OpenedLink half_open;  // the lanes that have proved themselves, of one link id and attempt
+    OpenedLink half_open;  // the lanes with a valid proof, of one link id and attempt
   };
   // Null if the link is neither expected nor open here.
   Place* Find(const LinkKey& key, uint64_t link_id, uint32_t attempt);
@@ -205,7 +206,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   const std::shared_ptr<EventLoop> loop_;
   std::map<LinkKey, Place> expected_;
-  std::map<std::pair<LinkKey, uint64_t>, Place> open_;  // by link id too
+  std::map<std::pair<LinkKey, uint64_t>, Place> open_;  // by key and link id
   std::set<std::shared_ptr<Guest>> guests_;
 };
 

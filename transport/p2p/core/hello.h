@@ -14,13 +14,14 @@
 //
 // A proof is HMAC-SHA-256 with the run's secret over the side's name, the lane, the link's id, the
 // attempt, what each side has received, the key, the versions and both nonces. So neither side
-// shows the secret, and an eavesdropper cannot replay a message to open a link or to take one over.
-// Pure functions.
+// shows the secret, and an eavesdropper cannot replay a message to open or take over a link. Pure
+// functions.
 //
 // Both sides know beforehand whether a link is sealed (sealed_connection.h). The hello says so too,
-// so that a difference gets a message of its own, and the proofs cover it. The nonces of a sealed
-// link are fresh public keys. Its frames are sealed by keys derived from these, the secret and all
-// that the proofs cover. Whoever learns the secret later cannot read earlier frames.
+// so that a difference gets its own error message, and the proofs cover it. The nonces of a sealed
+// link are fresh public keys. Its frames are sealed by keys derived from these nonces, the secret
+// and everything that the proofs cover. An attacker who learns the secret later cannot read earlier
+// frames.
 //
 //   hello                               welcome
 //   offset size  field                  offset size  field
@@ -60,24 +61,25 @@ inline constexpr uint8_t kStageProve = 2;
 struct LinkHello {
   uint8_t stage = kStageIntroduce;
   bool sealed = false;
-  uint16_t version_min = 0, version_max = 0;  // that the dialler speaks
+  uint16_t version_min = 0, version_max = 0;  // versions that the dialler speaks
   LinkKey key;
   uint32_t attempt = 0;   // 0: a new link
-  uint64_t received = 0;  // highest sequence of this lane that the dialler has
+  uint64_t received = 0;  // highest sequence of this lane that the dialler received
   std::string nonce;      // kNonceBytes
   std::string proof;      // kProofBytes; zero in stage 1
 };
 
 struct LinkWelcome {
   uint8_t stage = kStageIntroduce;
-  uint16_t version = 0;   // that both will speak
-  uint64_t received = 0;  // highest sequence of this lane that the listener has; zero in stage 2
-  std::string nonce;      // kNonceBytes; zero in stage 2
-  std::string proof;      // kProofBytes; zero in stage 2
+  uint16_t version = 0;  // the version that both will speak
+  // highest sequence of this lane that the listener received; zero in stage 2
+  uint64_t received = 0;
+  std::string nonce;  // kNonceBytes; zero in stage 2
+  std::string proof;  // kProofBytes; zero in stage 2
 };
 
 struct LinkRefusal {
-  bool retry = false;  // the reason may pass: the link is not expected yet
+  bool retry = false;  // another try may succeed: the link is not expected yet
   absl::StatusCode code = absl::StatusCode::kUnavailable;
   std::string reason;
 };
@@ -85,14 +87,14 @@ struct LinkRefusal {
 std::vector<std::byte> EncodeHello(const LinkHello& hello);
 std::vector<std::byte> EncodeWelcome(const LinkWelcome& welcome);
 std::vector<std::byte> EncodeRefusal(const LinkRefusal& refusal);
-// kInvalidArgument.
+// Decoders return kInvalidArgument for invalid bytes.
 StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload);
 StatusOr<LinkWelcome> DecodeWelcome(std::span<const std::byte> payload);
 StatusOr<LinkRefusal> DecodeRefusal(std::span<const std::byte> payload);
 
 enum class Side : uint8_t { kDialler = 1, kListener = 2 };
 
-// What both sides know once the nonces are exchanged.
+// The values that both sides know once the nonces are exchanged.
 struct ProofInput {
   Lane lane = Lane::kBulk;
   uint64_t link_id = 0;
@@ -104,14 +106,15 @@ struct ProofInput {
   bool sealed = false;
 };
 std::string Prove(std::string_view secret, Side side, const ProofInput& input);
-// The key that seals what `side` sends on a lane. `agreed`: from the two public keys (base/seal.h).
+// Returns the key that seals what `side` sends on a lane. `agreed`: from the two public keys
+// (base/seal.h).
 std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side side,
                       const ProofInput& input);
 
-// The highest version that both speak. kUnimplemented with both ranges.
+// Returns the highest version that both speak. kUnimplemented names both ranges.
 StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b);
 
-// An address as people may see it.
+// Returns the address without its secret part, for people.
 std::string_view WithoutSecret(std::string_view address);
 
 // "run demo-ab12cd epoch 3 edge 0", for people.

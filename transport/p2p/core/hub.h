@@ -1,7 +1,6 @@
-// The part of a transport that lives on its loop: links that are opening, and open links.
-//
-// Threads: all on the loop. No callback runs inside the call that caused it, except for errors of
-// the arguments.
+// The part of a transport that lives on its loop: links that are opening, and open links. Threads:
+// all on the loop. No callback runs inside the call that caused it, except for errors of the
+// arguments.
 #pragma once
 
 #include <functional>
@@ -28,7 +27,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   // Returns where the backend listens.
   StatusOr<std::string> Start();
 
-  // As the methods of Transport (link.h).
+  // The methods of Transport (link.h).
   void Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
               const LinkOptions& options, Deadline deadline, OpenDone done);
   void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
@@ -48,13 +47,14 @@ class Hub : public std::enable_shared_from_this<Hub> {
     LinkOptions options;
     std::vector<std::string> addresses;  // empty: expected, not dialled
     OpenDone done;
-    std::vector<std::shared_ptr<void>> waits = {};  // at options.wait_at
+    // results of Backend::WaitAt for options.wait_at
+    std::vector<std::shared_ptr<void>> waits = {};
   };
   Status Check(const LinkKey& key, const LinkOptions& options) const;
-  // Waits at each address for as long as the result lives. Fails only if it can wait at none.
+  // Waits at each address while the result lives. Fails only if no address can be used.
   StatusOr<std::vector<std::shared_ptr<void>>> WaitAtAny(const std::vector<std::string>& addresses);
   void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
-  // Lets the link dial again, or its dialler come back.
+  // Prepares an open link to dial again, or to take its dialler back.
   void PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* init);
   void CheckEmpty();
 

@@ -1,5 +1,5 @@
-// One link over two connections of a backend, a lane pair. When they break, the dialling side dials
-// again, and the link goes on over a new pair without losing or doubling a frame.
+// One link over two connections of a backend, a lane pair. When the connections break, the dialling
+// side dials again, and the link goes on over a new pair without losing or doubling a frame.
 //
 // A link has a state and, until it ends, a lane pair or none (the link is lost).
 //
@@ -30,8 +30,8 @@
 // Frames of a lane go over its connection. Credits of the bulk lane go over the control connection:
 // behind the other direction's tensors they would arrive a window late.
 //
-// A link that ends tells its peer on the control connection (goodbyes taken, or a refusal with the
-// reason). Else the peer would wait for its return.
+// A link that ends tells its peer on the control connection: goodbyes taken, or a refusal with the
+// reason. Otherwise the peer would wait for the link's return.
 //
 // Threads: the first group of methods from any thread, the rest on the loop (asserted).
 #pragma once
@@ -55,8 +55,8 @@
 
 namespace longhaul::transport::internal {
 
-// Time for the peer's side of an orderly end when nobody waits for it, and for the last message of
-// a link that ends.
+// Time for the peer's side of an orderly end when no caller waits for it, and for the last message
+// of a link that ends.
 inline constexpr absl::Duration kLinkLinger = absl::Milliseconds(200);
 
 class LinkCore : public std::enable_shared_from_this<LinkCore> {
@@ -67,8 +67,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     LinkOptions options;
     std::shared_ptr<LinkHandler> handler;
     OpenedLink opened;
-    // How the dialling side makes new connections, over `dial_over`, which outlives the link. Empty
-    // on the listening side.
+    // Options for new connections of the dialling side, over `dial_over`, which outlives the link.
+    // Empty on the listening side.
     std::optional<DialOptions> redial;
     Backend* dial_over = nullptr;
     std::function<void(LinkCore*)> on_ending;  // the link takes no new connections from now on
@@ -77,7 +77,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   LinkCore(std::shared_ptr<EventLoop> loop, Init init);
 
   void Send(Lane lane, const FrameView& frame, Link::SendDone done);
-  // `drop_waiting`: waiting frames are not sent; also hurries a Close that is under way.
+  // Starts the link's end. `drop_waiting`: waiting frames are not sent; hurries a Close that is
+  // under way, too.
   void Close(Deadline deadline, bool drop_waiting);
   void GrowCredits(uint32_t credits);
   LinkStats stats() const;
@@ -88,7 +89,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   // Takes over the connections' events and starts heartbeats.
   void StartOnLoop();
   Received ReceivedOnLoop() const;
-  // New connections for this link, on either side.
+  // Takes new connections for this link, on either side.
   void ResumeOnLoop(OpenedLink opened);
   // Replaces the addresses that the dialling side redials.
   void ReaddressOnLoop(const std::vector<std::string>& addresses);
@@ -117,8 +118,9 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     Outbox out;
     ReceiveWindow receive;
     bool goodbye_received = false;
-    MonoTime progress_at;  // the last acknowledgement of frames, or when they were first sent
-    int stalls = 0;        // lane pairs in a row given up for lack of progress
+    // time of the last acknowledgement of frames, or when they were first sent
+    MonoTime progress_at;
+    int stalls = 0;  // lane pairs in a row given up for lack of progress
   };
 
   LaneState& lane(Lane l) { return lanes_[static_cast<size_t>(l)]; }
@@ -135,14 +137,15 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void PumpOnLoop();
   void PumpLane(Lane l);
   void SendHeld(Lane l, const Outbox::FramePtr& frame, bool again);
-  // Frames of the link itself: heartbeat, credits, refusal. `about` is the lane that it speaks of.
+  // Sends the link's own frames: heartbeat, credits, refusal. `about` is the lane that the frame
+  // describes.
   void SendOwn(wire::LinkKind kind, Lane about, std::vector<std::byte> payload,
                std::function<void()> done);
   void Transmit(Lane over, const wire::LinkHeader& header, const FrameView& payload,
                 Connection::SendDone done);
   void SendHeartbeat();
   void TellCredits(Lane about);
-  // The frames' `done`s.
+  // Runs each frame's `done`.
   void Finish(const std::vector<Outbox::FramePtr>& frames, const Status& status);
   void TrackCreditWait();
 
@@ -172,11 +175,12 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   // The end (link_life.cc).
   void CloseOnLoop(Deadline deadline, bool drop_waiting);
   void DropWaiting(const Status& reason);
-  // Leaves kOpen; what ends it from here on.
+  // Leaves kOpen; names the events that end the link from here on.
   void StartClosing(const Status& reason, MonoTime limit);
   void ArmCloseTimer(MonoTime time);
   void EndIfAllIsSaid();
-  // `why` is the reason unless Close came first. `tell_peer`: the peer does not know yet.
+  // `why` is the reason unless Close came first. `tell_peer`: the peer does not know the reason
+  // yet.
   void End(const Status& why, bool tell_peer);
   void SayLastWord();
   void FinishIfClosed();
@@ -187,7 +191,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   const uint16_t version_;
   const absl::Duration attempt_limit_;
 
-  // On the loop.
+  // Used on the loop.
   State state_ = State::kOpen;
   Status reason_;
   std::array<LaneState, kLanes> lanes_;
@@ -195,8 +199,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   MonoTime connected_at_;
   size_t connections_open_ = 0;  // of all lane pairs
   Status lost_why_;
-  std::optional<MonoTime>
-      away_since_;  // when the peer was last heard before a break not yet healed
+  // The time when the peer was last heard before a break that is not yet healed.
+  std::optional<MonoTime> away_since_;
   bool suspect_told_ = false;
   uint32_t attempts_ = 0;
   std::shared_ptr<Dialer> dialer_;
@@ -205,9 +209,9 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   std::optional<EventLoop::TimerId> tick_timer_, close_timer_, redial_timer_;
   std::optional<MonoTime> credit_wait_since_;
 
-  mutable std::mutex mutex_;  // all below
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<Submitted> submitted_;
-  // Why Send refuses, once it does.
+  // The reason why Send refuses frames; OK before.
   Status refuse_sends_;
   LinkStats stats_;
   std::string description_;

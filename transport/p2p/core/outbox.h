@@ -1,4 +1,4 @@
-// Outgoing frames of one lane. They wait for credits, are handed to a connection, and are held
+// Outgoing frames of one lane. Frames wait for credits, are handed to a connection, and are kept
 // until the peer acknowledges them, because a new connection may have to send them again. Pure: the
 // caller runs the `done` of returned frames.
 #pragma once
@@ -21,8 +21,8 @@ class Outbox {
     wire::LinkKind kind = wire::LinkKind::kData;
     FrameView view;
     Link::SendDone done;     // empty for a goodbye
-    uint64_t sequence = 0;   // from the first time that it is sent
-    uint32_t under_way = 0;  // connections that still read its bytes
+    uint64_t sequence = 0;   // set when the frame is first sent
+    uint32_t under_way = 0;  // number of connections that still read its bytes
     bool taken = false;      // acknowledged
   };
   using FramePtr = std::shared_ptr<Frame>;
@@ -31,16 +31,16 @@ class Outbox {
   explicit Outbox(uint64_t credits) : window_(credits) {}
 
   void Push(const FrameView& view, Link::SendDone done);
-  // The last frame; needs no credit. Once.
+  // Queues the last frame, which needs no credit. Call it once.
   void PushGoodbye();
   bool ends() const { return ends_; }
 
-  // The next frame to hand to the connection, or null. Frames to send again come first.
+  // Returns the next frame to hand to the connection, or null. Frames to send again come first.
   FramePtr Take();
   // Whether this connection has frames that the peer has not acknowledged.
   bool under_way() const { return resent_ > 0; }
   uint64_t acknowledged() const { return window_.acknowledged(); }
-  // Frames of an earlier connection that Take has not returned again yet.
+  // Number of frames of an earlier connection that Take has not returned again yet.
   size_t to_send_again() const { return sent_.size() - resent_; }
 
   // Takes the peer's acknowledgement and credits. Appends acknowledged frames that no connection
@@ -48,9 +48,9 @@ class Outbox {
   // frame that was never sent.
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits,
                            std::vector<FramePtr>* finished);
-  // Goes on over a new connection whose peer has `received`. As OnAcknowledgement; the rest is to
-  // be sent again. `received` may be less than was acknowledged: acknowledgements came on the old
-  // connection meanwhile.
+  // Goes on over a new connection whose peer has `received`, like OnAcknowledgement; the other
+  // frames will be sent again. `received` may be less than was acknowledged, because
+  // acknowledgements came on the old connection meanwhile.
   Status Resume(uint64_t received, uint32_t credits, std::vector<FramePtr>* finished);
 
   // Drops and returns the frames that were never sent.
@@ -64,7 +64,7 @@ class Outbox {
  private:
   SendWindow window_;
   std::deque<FramePtr> sent_;  // by sequence, without gaps
-  size_t resent_ = 0;          // frames of sent_ that this connection was given
+  size_t resent_ = 0;          // number of frames of sent_ given to this connection
   std::deque<FramePtr> waiting_;
   bool ends_ = false;
 };

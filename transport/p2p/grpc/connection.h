@@ -23,22 +23,22 @@ class GrpcConnection : public internal::Connection,
                        public StreamEvents,
                        public std::enable_shared_from_this<GrpcConnection> {
  public:
-  // What the accepting backend is told of the underlying HTTP/2 connection; empty functions on the
+  // How the accepting backend learns about the underlying HTTP/2 connection; empty functions on the
   // dialling side.
   struct ConnectionEvents {
     std::function<void()> admitted;  // its peer has proved itself
     std::function<void()> closed;
   };
 
-  // The connection enters itself into the table and removes itself.
+  // The connection adds itself to the table and removes itself.
   static std::shared_ptr<GrpcConnection> Start(std::shared_ptr<EventLoop> loop,
                                                std::unique_ptr<Stream> stream,
                                                std::shared_ptr<ConnectionTable> table,
                                                std::string description,
                                                ConnectionEvents connection_events);
 
-  // The first call sets the events of the handshake, in which the peer is a stranger. A second call
-  // means that the peer has proved itself (ConnectionEvents::admitted).
+  // The first call sets the events of the handshake, during which the peer is a stranger. A second
+  // call means that the peer has proved itself (ConnectionEvents::admitted).
   void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
   void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
@@ -59,7 +59,7 @@ class GrpcConnection : public internal::Connection,
                  std::shared_ptr<ConnectionTable> table, std::string description,
                  ConnectionEvents connection_events);
   void WriteNext();
-  // OK: what the stream says at its end is the reason.
+  // OK: the reason is the status with which the stream ends.
   void CloseWith(const Status& reason);
   void EndIfIdle();
 

@@ -1,6 +1,5 @@
-// Links over gRPC: one listening port that may be behind port mapping, HTTP/2, and the credentials
-// of proto/rpc. For open networks and machines behind port mapping. Strangers' bytes on the port do
-// no harm (docs/gotchas/transport.md).
+// Links over gRPC, for open networks and machines behind port mapping: one listening port, HTTP/2,
+// and the credentials of proto/rpc. Bytes from strangers do no harm (docs/gotchas/transport.md).
 #pragma once
 
 #include <memory>
@@ -12,8 +11,8 @@
 namespace longhaul::transport::grpc {
 
 struct GrpcOptions {
-  // Where to listen: "0.0.0.0:7100", "[::]:0"; port 0 takes any free one. Others may reach it at
-  // another address.
+  // The address to listen at: "0.0.0.0:7100", "[::]:0"; port 0 takes any free one. Peers may reach
+  // it at another address.
   std::string bind_address;
 };
 

@@ -11,12 +11,11 @@
 
 namespace longhaul::transport {
 
-// Options of all backends; each reads those that it needs.
+// Options of all backends; each backend reads the ones that it needs.
 struct TransportOptions {
   std::string bind_address;    // where to listen, "10.77.0.2:0"; port 0: any free one
   std::string network_device;  // "eth0"; empty: the one that has the address
-  // Returns host:port of the coordinator that serves now, which carries links as a relay.
-  // Thread-safe.
+  // Returns host:port of the current coordinator, which carries links as a relay. Thread-safe.
   std::function<std::string()> coordinator = {};
 };
 

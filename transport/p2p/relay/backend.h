@@ -10,7 +10,7 @@
 namespace longhaul::transport::relay {
 
 // `own_way`: the relay and ticket where the backend waits for links from Start on, as other
-// backends listen at an address; plain links may pass there, too. Empty (programs): the backend
+// backends listen at an address; plain links may use it, too. Empty (in programs): the backend
 // waits at the relays of the links that are expected, and carries sealed links only.
 std::unique_ptr<internal::Backend> NewBackend(const RelayedOptions& options,
                                               const std::string& own_way = "");

@@ -1,5 +1,6 @@
-// One connection of a link through a relay: TCP to the relay, the greeting (transport/relay/
-// ticket.h), and then frames one behind the other, each a link header and its payload.
+// One connection of a link through a relay: TCP to the relay, the greeting
+// (transport/relay/ticket.h), and then frames one after another, each a link header and its
+// payload.
 //
 // Threads: all on the loop.
 #pragma once
@@ -24,7 +25,7 @@ namespace longhaul::transport::relay {
 
 class RelayedConnection;
 
-// The connections of a backend, and what they share.
+// The connections of a backend, and the resolver that they share.
 struct ConnectionTable {
   std::shared_ptr<Resolver> resolver;
   internal::ConnectionSet<RelayedConnection> connections;
@@ -34,8 +35,8 @@ class RelayedConnection : public internal::Connection,
                           public std::enable_shared_from_this<RelayedConnection> {
  public:
   using Joined = std::function<void(const std::shared_ptr<RelayedConnection>&)>;
-  // Dials at once. `joined` runs once, when the other end is there; it may be empty. The connection
-  // puts itself into the table and out of it.
+  // Dials at once. `joined` runs once, when the relay has joined the other end; it may be empty.
+  // The connection adds itself to the table and removes itself.
   static std::shared_ptr<RelayedConnection> Start(std::shared_ptr<EventLoop> loop,
                                                   std::shared_ptr<ConnectionTable> table,
                                                   const HostPort& address, longhaul::relay::Way way,
@@ -62,10 +63,10 @@ class RelayedConnection : public internal::Connection,
   void OnEvent(uint32_t events);
   void FinishConnect();
   void TakeGreeting();
-  // Takes the relay's word that follows its answer to the greeting.
+  // Takes the RelayWord that follows the answer to the greeting.
   void TakeWord();
   void TakeFrames();
-  // Frames that are whole, out of the buffer. False: it is closed.
+  // Delivers the whole frames in the buffer. False: the connection is closed.
   bool Deliver();
   void Flush();
   void FlushSoon();
@@ -84,10 +85,10 @@ class RelayedConnection : public internal::Connection,
   EventLoop::TimerId greeting_timer_;
   uint32_t watched_ = 0;
   std::shared_ptr<internal::ConnectionEvents> events_;
-  std::string greeting_;           // of the relay, so far
-  std::vector<std::byte> buffer_;  // what has come, [0, held_)
+  std::string greeting_;           // the part of the relay's greeting that has arrived
+  std::vector<std::byte> buffer_;  // received bytes are [0, held_)
   size_t held_ = 0;
-  bool is_garbled_ = false;  // what came is no frame, so nobody knows where the next one begins
+  bool is_garbled_ = false;  // received bytes are not a frame, so the next frame's start is unknown
   std::deque<Waiting> waiting_;
   size_t sent_of_first_ = 0;
   bool flush_posted_ = false;

@@ -1,5 +1,5 @@
-// Links between two sides neither of which can be dialled: both dial a relay (transport/relay),
-// which joins them. An address is a way (transport/relay/ticket.h). Nobody listens here: who
+// Links between two sides that cannot be dialled: both dial a relay (transport/relay), which joins
+// them. An address is a way (transport/relay/ticket.h). This transport does not listen: a side that
 // expects a link waits at LinkOptions::wait_at. The relay is not trusted, so links are sealed.
 #pragma once
 
@@ -13,8 +13,8 @@
 namespace longhaul::transport::relay {
 
 struct RelayedOptions {
-  // host:port of the coordinator at hand, asked for with each way that names no host: such a way is
-  // at the coordinator's. Called on the transport's loop and by who waits; thread-safe.
+  // Returns host:port of the current coordinator, for ways that name no host: such a way is at the
+  // coordinator's host. Called on the transport's loop and by sides that wait; thread-safe.
   std::function<std::string()> coordinator;
 };
 

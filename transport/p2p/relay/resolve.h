@@ -1,4 +1,4 @@
-// The addresses of hosts, without keeping the loop.
+// Looks up the addresses of hosts without blocking the loop.
 #pragma once
 
 #include <netdb.h>
@@ -22,10 +22,10 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// The address to dial among a name server's answers: the first IPv4 address, which Listener prefers
-// as well; without one, the first address.
+// Chooses the address to dial among a name server's answers: the first IPv4 address, which Listener
+// prefers as well; without one, the first address.
 const addrinfo* Preferred(const addrinfo* found);
-// Waits for name servers.
+// Blocks while name servers answer.
 StatusOr<SocketAddress> LookUp(const HostPort& address);
 
 // Threads: all on the loop.
@@ -37,8 +37,8 @@ class Resolver : public std::enable_shared_from_this<Resolver> {
                     std::function<StatusOr<SocketAddress>(const HostPort&)> look_up = &LookUp)
       : loop_(std::move(loop)), look_up_(std::move(look_up)) {}
 
-  // `done` runs later. A name is looked up on a thread of its own, one for all who ask meanwhile;
-  // it may outlive the loop and this, and then `done` does not run.
+  // `done` runs later. Each name is looked up on a thread of its own; calls for the same name
+  // meanwhile share it. The thread may outlive the loop and this object; then `done` does not run.
   void Resolve(const HostPort& address, Done done);
 
  private:

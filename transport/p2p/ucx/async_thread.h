@@ -4,8 +4,8 @@
 // then, and UCX aborts the process if the endpoint has been disconnected meanwhile, or if the
 // socket's descriptor belongs to another endpoint.
 //
-// So an accepted endpoint is made while UCX's thread is held, and an endpoint is closed only after
-// that thread has handled the events that it held.
+// So an endpoint is accepted while UCX's thread is held, and an endpoint is closed only after that
+// thread has handled its held events.
 #pragma once
 
 #include <ucs/sys/event_set.h>
@@ -31,10 +31,10 @@ class AsyncThread {
   AsyncThread(const AsyncThread&) = delete;
   AsyncThread& operator=(const AsyncThread&) = delete;
 
-  // Runs `make` while UCX's thread takes no events, and returns when it has dealt with those that
-  // there were at the end of `make`.
+  // Runs `make` while UCX's thread takes no events. Returns when the thread has handled the events
+  // that existed at the end of `make`.
   void MakeWhileHeld(const std::function<void()>& make);
-  // Returns when UCX's thread has dealt with every event that it held, or has left it to the next
+  // Returns when UCX's thread has handled every event that it held, or has left it to the next
   // ucp_worker_progress.
   void Flush();
 
@@ -44,7 +44,7 @@ class AsyncThread {
 
   const UniqueFd fd_;  // an eventfd that UCX's thread watches
   bool watched_ = false;
-  std::mutex mutex_;  // the three below
+  std::mutex mutex_;  // guards the three members below
   std::condition_variable changed_;
   uint64_t answers_ = 0;
   bool hold_ = false;

@@ -39,7 +39,7 @@ struct ConnectionTable {
 class UcxConnection : public internal::Connection,
                       public std::enable_shared_from_this<UcxConnection> {
  public:
-  // `peer_text` names the peer for people. The connection enters itself into the table and removes
+  // `peer_text` names the peer for people. The connection adds itself to the table and removes
   // itself.
   static std::shared_ptr<UcxConnection> Create(std::shared_ptr<EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
@@ -47,10 +47,10 @@ class UcxConnection : public internal::Connection,
                                                const std::string& own_text,
                                                const std::string& peer_text);
 
-  // Exactly one of these, once. Sends wait until then.
+  // Call exactly one of these, once. Sends wait until then.
   void Connect(const SocketAddress& peer);
   void Accept(ucp_conn_request_h request);
-  // The address could not be found.
+  // Ends the connection because its address could not be found.
   void FailToStart(const Status& reason) { CloseWith(reason); }
 
   void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override {
@@ -60,9 +60,9 @@ class UcxConnection : public internal::Connection,
   void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
   std::string Describe() const override { return description_; }
 
-  // Sends what waited for UCX to return.
+  // Sends the messages that waited for UCX to return.
   void Flush();
-  // From the worker's message callback.
+  // Called by the worker's message callback.
   void Deliver(std::span<const std::byte> header, std::span<const std::byte> payload);
   void CloseWith(const Status& reason);
 
@@ -85,7 +85,7 @@ class UcxConnection : public internal::Connection,
   void Submit(Waiting waiting);
   static void OnSent(void* request, ucs_status_t status, void* user_data);
   void DropOnLoop();
-  // Drops the endpoint once it has shaken hands, which the peer's first message shows. Before, UCX
+  // Drops the endpoint after its handshake, which the peer's first message shows. Before that UCX
   // may abort (async_thread.h).
   void Drop();
   void DropEndpoint();
@@ -98,10 +98,10 @@ class UcxConnection : public internal::Connection,
   const std::string description_;
   std::shared_ptr<internal::ConnectionEvents> events_;
   std::unique_ptr<Endpoint> endpoint_;
-  std::deque<Waiting> waiting_;  // for the endpoint, or for UCX to return
+  std::deque<Waiting> waiting_;  // sends that wait for the endpoint, or for UCX to return
   SocketAddress dialled_;        // size 0: accepted
   bool heard_ = false;
-  bool failed_ = false;  // as UCX says
+  bool failed_ = false;  // UCX reported an error
   std::optional<EventLoop::TimerId> drop_timer_;
   bool dropping_ = false;
   size_t under_way_ = 0;

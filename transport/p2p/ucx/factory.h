@@ -1,5 +1,6 @@
 // Links over UCX Active Messages on TCP, for trusted networks: UCX aborts the process on foreign
-// bytes (docs/gotchas/transport.md), so bind to a private network, a VPN or a cluster's own.
+// bytes (docs/gotchas/transport.md), so bind to a private network, a VPN or a cluster's own
+// network.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// One owner per UCX handle. Children keep their parents alive. All of it on one thread: the loop.
+// One owner per UCX handle. Children keep their parents alive. Threads: all on the loop.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -12,12 +12,12 @@
 
 namespace longhaul::transport::ucx {
 
-// kUnavailable "<what>: <UCX's words>".
+// Returns kUnavailable "<what>: <UCX's text>".
 Status FromUcs(const std::string& what, ucs_status_t status);
 
 class Context {
  public:
-  // TCP over `device` alone, by the rules of docs/gotchas/transport.md.
+  // Uses TCP over `device` alone, by the rules of docs/gotchas/transport.md.
   static StatusOr<std::shared_ptr<Context>> Create(const std::string& device);
   explicit Context(ucp_context_h context) : context_(context) {}
   Context(const Context&) = delete;
@@ -38,7 +38,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { ucp_worker_destroy(worker_); }
   ucp_worker_h get() const { return worker_; }
-  // The descriptor to sleep on.
+  // Returns the descriptor to sleep on.
   StatusOr<int> EventFd() const;
   Status SetMessageHandler(unsigned id, ucp_am_recv_callback_t callback, void* arg);
 
@@ -78,11 +78,11 @@ class Endpoint {
                                                     std::function<void(Status)> on_error);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  // Drops the connection if Close has not; what UCX has under way then ends with the worker.
+  // Drops the connection if Close was not called; UCX's work in progress then ends with the worker.
   ~Endpoint();
   ucp_ep_h get() const { return endpoint_; }
   // Drops the connection: pending sends are cancelled. `done` runs once, here or from progress.
-  // Once.
+  // Call it once.
   void Close(std::function<void()> done);
 
  private:

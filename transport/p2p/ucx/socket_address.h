@@ -20,21 +20,21 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// "10.77.0.2:41234", "[fd00::1]:41234"; host names too, with `resolve` (which may block).
+// Parses "10.77.0.2:41234" or "[fd00::1]:41234"; host names too, with `resolve` (which may block).
 // kInvalidArgument; kUnavailable for a name that does not resolve.
 StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
 std::string ToString(const SocketAddress& address);
 
-// The network interface that has this address: "eth0". kFailedPrecondition names the existing ones
-// where none has it; kInvalidArgument for the wildcard address; kUnavailable while the interface is
-// down (one that was just set up may take a moment).
+// Returns the network interface that has this address: "eth0". kFailedPrecondition names the
+// existing addresses if none matches; kInvalidArgument for the wildcard address; kUnavailable while
+// the interface is down (a new one may take a moment).
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
-// Whether a listener could bind here now. kAlreadyExists for a port in use.
+// Checks whether a listener could bind here now. kAlreadyExists for a port in use.
 Status CheckBind(const SocketAddress& address);
 
-// Connects with a plain socket to learn why a connect fails; at most 500 ms. To be called on the
-// loop after a failure: `done` gets a kUnavailable that says the cause.
+// Connects with a plain socket to learn why a connect fails; takes at most 500 ms. Call it on the
+// loop after a failure: `done` gets a kUnavailable that names the cause.
 void FindConnectError(const std::shared_ptr<EventLoop>& loop, const SocketAddress& address,
                       std::function<void(Status)> done);
 

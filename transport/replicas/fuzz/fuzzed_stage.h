@@ -37,7 +37,7 @@ class FuzzedStage {
     for (uint32_t bucket = 0; bucket < buckets(); ++bucket) Must(reducer_->GiveGradients(bucket));
   }
 
-  // Buckets that are reduced by it are given their parameters.
+  // Takes a message. Gives parameters for the buckets that it completes.
   Status Take(uint32_t from, std::vector<std::byte> message) {
     const Status status = reducer_->Take(from, std::move(message));
     published_.resize(buckets());

@@ -30,9 +30,8 @@ class HostCopies {
   static StatusOr<std::unique_ptr<HostCopies>> Create(const cuda::Device& device);
   virtual ~HostCopies() = default;
 
-  // Copies all and waits for them. kDeadlineExceeded: the device does not answer.
-  // kResourceExhausted: not enough host memory. With several errors, returns one of them. One call
-  // at a time.
+  // Copies all tensors and waits for them. kDeadlineExceeded: the device does not answer.
+  // kResourceExhausted: not enough host memory. Returns one of several errors. One call at a time.
   virtual Status Run(std::span<const Copy> copies) = 0;
 };
 

@@ -14,12 +14,12 @@ namespace longhaul::worker {
 
 c10::Device TorchDevice(const DeviceName& name);
 
-// Waits for the work queued on this thread's current stream, and for no other stream. On the CPU it
-// does nothing.
+// Waits for the work queued on this thread's current stream, and for no other stream. Does nothing
+// on the CPU.
 void AwaitTorch(const c10::Device& device);
 
 // Peak memory that LibTorch took of the device since ForgetPeakMemory, its cache included. 0 on the
-// CPU, where nobody counts.
+// CPU, where LibTorch does not count.
 uint64_t PeakMemoryBytes(const c10::Device& device);
 void ForgetPeakMemory(const c10::Device& device);
 // Memory that LibTorch holds now, its cache included.
@@ -28,7 +28,7 @@ uint64_t MemoryBytes(const c10::Device& device);
 void TrimMemory(const c10::Device& device);
 
 // For a thread that computes on another GPU: gives it a stream of its own on `device`, so that its
-// reads wait for nothing there. What it reads must be complete.
+// reads there wait for no other work. Only complete data may be read.
 void ReadApartFrom(const c10::Device& device);
 
 }  // namespace longhaul::worker

@@ -1,6 +1,6 @@
 // CUDA graphs: GPU work that is recorded once and then replayed with one launch. Forward and
-// backward of a stage are hundreds of short kernels, which take a CPU as long to launch as the GPU
-// to run.
+// backward of a stage are hundreds of short kernels; launching them takes a CPU as long as running
+// them takes the GPU.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,18 +17,18 @@ namespace longhaul::worker {
 class TorchGraph {
  public:
   virtual ~TorchGraph() = default;
-  // Queues the recorded work on this thread's current stream. It reads and writes the same
-  // addresses as when it was recorded.
+  // Queues the recorded work on this thread's current stream. The work uses the same addresses as
+  // when it was recorded.
   virtual void Replay() = 0;
 };
 
 class TorchGraphRecorder {
  public:
-  // The memory pool in which graphs allocate; nothing else uses it. It lives as long as one of its
-  // graphs. When the last graph is gone, or when recording the only one failed, record nothing more
-  // into it. Replaying a graph may overwrite every tensor that had been freed before the graph was
-  // recorded. So if several graphs share a pool, a tensor keeps its contents between replays only
-  // if it was alive while all of them were recorded.
+  // The memory pool in which graphs allocate; nothing else uses it. A pool lives as long as one of
+  // its graphs. When the last graph is gone, or when recording the only one failed, record nothing
+  // more into the pool. Replaying a graph may overwrite every tensor that had been freed before the
+  // graph was recorded. So if several graphs share a pool, a tensor keeps its contents between
+  // replays only if it was alive while all of them were recorded.
   using Memory = c10::MempoolId_t;
 
   virtual ~TorchGraphRecorder() = default;

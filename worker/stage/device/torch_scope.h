@@ -31,13 +31,13 @@ inline void ThrowIfError(Status status) {
   if (!status.ok()) throw StatusError(std::move(status));
 }
 
-// Status of an exception, with the message "<what>: <LibTorch's words>". A StatusError gives its
-// own status; out of memory gives kResourceExhausted; else kInternal. IsDeviceLost holds if this
-// process cannot use its GPU any more.
+// Returns the Status of an exception, with the message "<what>: <LibTorch's text>". A StatusError
+// has its own status; out of memory gives kResourceExhausted; else kInternal. IsDeviceLost is true
+// if this process cannot use its GPU any more.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
-// Gives what `body` returned (a Status or StatusOr; OK if it returns nothing), or the Status of the
-// exception that it threw.
+// Returns the result of `body` (a Status or StatusOr; OK if it returns nothing), or the Status of
+// the exception that it threw.
 template <class Body>
 auto CallTorch(std::string_view what, uint32_t threads, Body&& body) {
   if constexpr (std::is_void_v<decltype(body())>) {

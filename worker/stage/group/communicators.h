@@ -19,9 +19,9 @@ struct RankCommunicators {
   std::shared_ptr<collective::Communicator> forward;   // sums of hidden states
   std::shared_ptr<collective::Communicator> backward;  // sums of their gradients
   bool recordable = true;  // CUDA graphs can record it: no call waits on the host
-  // Counts the bytes of compressed blobs, which `use` does not; null: none are sent.
+  // Counts the bytes of compressed blobs, which `use` does not count; null: none are sent.
   collective::Blobs* blobs = nullptr;
-  // Counts all other bytes of the three communicators, if anybody wants to know (counted.h).
+  // Counts all other bytes of the three communicators (counted.h); null: not counted.
   std::shared_ptr<RankUse> use;
 };
 

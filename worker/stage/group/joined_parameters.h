@@ -19,7 +19,7 @@ namespace longhaul::worker {
 
 class JoinedParameters {
  public:
-  // `shares` outlives it. `threads`: of Join, the calling one included.
+  // `shares` outlives this object. `threads`: number of threads of Join, the calling one included.
   JoinedParameters(const Shares& shares, size_t threads) : shares_(shares), threads_(threads) {}
 
   // Joins the ranks' shares into whole parameters, in the stage's order. `of_ranks`:
@@ -27,7 +27,7 @@ class JoinedParameters {
   // owns the memory, valid until the next Join.
   std::vector<SharedParameter> Join(std::vector<std::vector<SharedParameter>> of_ranks);
   // Writes rank `rank`'s share of the whole values back into the memory that the rank gave to Join.
-  // Ranks may call it at the same time.
+  // Ranks may call it concurrently.
   void Cut(uint32_t rank) const;
 
   uint64_t memory_bytes() const;
@@ -39,7 +39,7 @@ class JoinedParameters {
 
   const Shares& shares_;
   const size_t threads_;
-  std::optional<codec::ThreadPool> pool_;             // since the first Join
+  std::optional<codec::ThreadPool> pool_;             // set by the first Join
   std::map<std::string, Whole, std::less<>> wholes_;  // by the parameter's name
   std::vector<std::vector<SharedParameter>> of_ranks_;
 };

@@ -1,5 +1,5 @@
 // Overlaps a rank's backward exchanges, which run on a stream of their own, with weight gradients,
-// for which nothing in backward waits.
+// on which nothing in backward depends.
 //
 //   overlap.Defer([=] { ... });                                  // a product's weight gradient
 //   at::Tensor sum = overlap.Exchange(device, [&] { ... });      // and all that was deferred
@@ -31,19 +31,19 @@ class Overlap {
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
 
-  // Defers `work` to the next Exchange or RunDeferred. It runs in order, on the stream that is then
-  // current, and must not exchange anything.
+  // Defers `work` to the next Exchange or RunDeferred. Deferred work runs in order, on the stream
+  // that is then current, and must not exchange anything.
   void Defer(std::function<void()> work);
-  // Runs `exchange` and the deferred work, and gives the exchange's result, ready for this thread's
-  // current stream. `exchange` may read what was queued there on `device`; what it allocates
-  // belongs to the exchange's stream.
+  // Runs `exchange` and the deferred work, and returns the exchange's result, ready for this
+  // thread's current stream. `exchange` may read tensors queued there on `device`; its allocations
+  // belong to the exchange's stream.
   at::Tensor Exchange(const c10::Device& device, const std::function<at::Tensor()>& exchange);
   void RunDeferred();
 
  private:
   const bool host_waits_;
   std::vector<std::function<void()>> deferred_;
-  std::optional<c10::Stream> stream_;  // since the first exchange on a GPU
+  std::optional<c10::Stream> stream_;  // set by the first exchange on a GPU
 };
 
 }  // namespace longhaul::worker

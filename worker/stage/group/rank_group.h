@@ -1,4 +1,4 @@
-// What the layers of one rank ask of the other ranks of a tensor-parallel group: exchanges at the
+// The exchanges that a rank's layers make with the other ranks of a tensor-parallel group, at the
 // borders of regions whose matrices are split.
 //
 //   x = group->Begin(x);                                       // before a stage's blocks
@@ -6,12 +6,12 @@
 //   x = x + group->Leave(down(silu(gate(y)) * up(y)));
 //   x = group->End(x);                                         // after them
 //
-// Three kinds of groups differ in what a rank has of the hidden state between regions:
+// Three kinds of groups differ in the hidden state that a rank holds between regions:
 //
 //   plain     all of it (Megatron-LM, Section 3)
 //   sequence  its part of every row's tokens: norms and residuals take 1/t of the memory
-//   partial   the first channels as all others have them, the rest its own (CAAT-Net, Sections 3
-//             and 4): only the shared ones travel
+// partial   some shared channels first, the same on all ranks, then the rank's own ones (CAAT-Net,
+// Sections 3 and 4): only the shared ones travel
 //
 //              forward                                   backward
 //   Begin      sequence: own tokens                      gathers tokens
@@ -24,11 +24,11 @@
 //   OfExperts  plain: gathers tokens                     plain: own tokens
 //   End        as Begin's backward                       as Begin's forward
 //
-// Between ToExperts and OfExperts each rank has its part of every row's tokens, whatever the kind
-// (not partial), and sends them to the ranks that have their experts (SendRows).
+// Between ToExperts and OfExperts each rank has its part of every row's tokens, for every kind
+// except partial, and sends them to the ranks that have their experts (SendRows).
 //
 // While gradients are summed in the backward of Enter and EnterNorm, a rank computes the weight
-// gradients of the products that read what they gave (overlap.h).
+// gradients of the products that read their outputs (overlap.h).
 //
 // Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
 // same order. Errors: StatusError (torch_scope.h), for which the group has ended.
@@ -73,7 +73,7 @@ class RankGroup {
   const Kind& kind() const { return kind_; }
   uint32_t rank() const { return ranks_.exact->rank(); }
   uint32_t size() const { return ranks_.exact->size(); }
-  // OK, or why the group has ended.
+  // Returns OK, or why the group has ended.
   Status status() const { return ranks_.exact->status(); }
   const RankCommunicators& communicators() const { return ranks_; }
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
@@ -89,7 +89,7 @@ class RankGroup {
   at::Tensor ToExperts(const at::Tensor& normed) const;
   at::Tensor OfExperts(const at::Tensor& given) const;
   at::Tensor End(const at::Tensor& x) const;
-  // Which part of the experts this rank has.
+  // Index of the part of the experts that this rank holds.
   uint32_t part_of_experts() const { return rank() / ranks_of_experts(); }
   // Number of ranks with the same experts.
   uint32_t ranks_of_experts() const { return size() / kind_.experts; }
@@ -124,9 +124,9 @@ class RankGroup {
   // A boundary tensor holds the shared channels, then all ranks' own ones.
   at::Tensor OwnChannels(const at::Tensor& boundary) const;
   at::Tensor GatherChannels(Through way, const at::Tensor& own) const;
-  // All-to-all. Of `rows`, (sum of `send`, channels), the first send[0] go to rank 0, the next
-  // send[1] to rank 1, and so on. Gives the received rows, ordered by sender; `receive` says how
-  // many come from each.
+  // All-to-all. The first send[0] of `rows`, (sum of `send`, channels), go to rank 0, the next
+  // send[1] to rank 1, and so on. Returns the received rows, ordered by sender; receive[r] is the
+  // number of rows from rank r.
   at::Tensor SendRows(Through way, const at::Tensor& rows, std::span<const int64_t> send,
                       std::span<const int64_t> receive) const;
 

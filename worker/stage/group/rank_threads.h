@@ -22,7 +22,7 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  // Runs `work` on all threads at the same time, waits for all, and gives their results by rank.
+  // Runs `work` on all threads at the same time, waits for all, and returns their results by rank.
   // One call at a time.
   std::vector<Status> Run(const Work& work);
 

@@ -24,15 +24,15 @@ namespace longhaul::worker {
 
 class SharedReader {
  public:
-  // `shares` and `read` outlive it. One rank at a time calls `read`.
+  // `shares` and `read` outlive this object. One rank at a time calls `read`.
   SharedReader(const Shares& shares, const ReadParameter& read, uint32_t ranks)
       : shares_(shares), read_(read), asked_(ranks) {}
 
-  // Gives a function that reads this rank's share of a parameter. All ranks must ask for the same
+  // Returns a function that reads this rank's share of a parameter. All ranks must read the same
   // parameters in the same order, even if their share is empty. kAborted: another rank ended the
   // reading.
   ReadParameter OfRank(uint32_t rank);
-  // Says that a rank asks for no more, so that no rank waits for it. Thread-safe.
+  // Tells that a rank reads no more parameters, so that no rank waits for it. Thread-safe.
   void End();
 
  private:
@@ -42,9 +42,9 @@ class SharedReader {
   const ReadParameter& read_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<uint64_t> asked_;  // parameters asked for, by rank
-  uint64_t finished_ = 0;        // parameters that all ranks have read
-  size_t served_ = 0;            // ranks that have read the next one
+  std::vector<uint64_t> asked_;  // number of parameters requested, by rank
+  uint64_t finished_ = 0;        // number of parameters that all ranks have read
+  size_t served_ = 0;            // number of ranks that have read the next one
   bool ended_ = false;
   std::unique_ptr<float[]> whole_;
 };

@@ -15,10 +15,10 @@
 
 namespace longhaul::worker {
 
-// A stage's parameters, and which part of each every rank has.
+// A stage's parameters, and every rank's part of each.
 class Shares {
  public:
-  // kInvalidArgument: so many ranks cannot share this model.
+  // kInvalidArgument: the model cannot be split over this number of ranks.
   static StatusOr<Shares> Of(const ModelSpec& spec,
                              const std::vector<model::PlacedParameter>& parameters,
                              const model::Ranks& ranks);
@@ -33,14 +33,14 @@ class Shares {
            std::span<float> share) const;
   void Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
             std::span<float> whole) const;
-  // The whole shape of a parameter of this stage, and its place in the stage's order.
+  // The whole shape of a parameter of this stage, and its index in the stage's order.
   std::vector<int64_t> WholeShape(std::string_view parameter) const;
   size_t PlaceOf(std::string_view parameter) const;
 
  private:
   struct Shared {
     model::Parameter parameter;
-    size_t place = 0;  // in the stage's order
+    size_t place = 0;  // index in the stage's order
     std::vector<model::Share> of_rank;
   };
   // Finds the parameter of an array that is a parameter or its optimizer state

@@ -26,7 +26,7 @@ class Experts {
   Experts(LayerMaker& make, const std::string& prefix, uint32_t count);
 
   // Runs the MLPs. `rows`: (rows, channels), sorted by expert; `counts`: rows of each expert of
-  // this rank. Gives as many rows, in the type of matrix products.
+  // this rank. Returns as many rows, in the type of matrix products.
   at::Tensor operator()(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
 
   // The same matrix (gate, up or down) of every expert.
@@ -34,7 +34,7 @@ class Experts {
     std::vector<Linear> of_experts;
     at::Tensor stack;  // (experts, outputs, inputs) for grouped products; or undefined
     // fp32, shaped as `stack`; the gradients of the weights are views of it. Undefined before the
-    // first.
+    // first gradient.
     mutable at::Tensor gradients;
     void AddToGradients(const at::Tensor& more) const;
   };

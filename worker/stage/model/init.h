@@ -9,12 +9,12 @@
 
 namespace longhaul::worker {
 
-// Fills `values` with normal numbers of mean 0 that depend on (seed, name, position) alone. Pure.
-// Large arrays use up to 16 threads of its own.
+// Fills `values` with normal numbers of mean 0 that depend only on (seed, name, position). Pure.
+// Large arrays use up to 16 threads of the function's own.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
-// The same numbers at the positions of `stretches` only. `values` has as many elements as they have
-// positions.
+// Makes the same numbers at the positions of `stretches` only. `values` has one element for each
+// position.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<const model::Stretch> stretches, std::span<float> values);
 

@@ -31,8 +31,8 @@ struct Parameter {
   bool tied = false;  // as in run/model/parameter.h
   // Another stage or rank holds the same numbers, and counts them in the gradient norm.
   bool counted_elsewhere = false;
-  // Set in a group when ranks hold the same rows and each has a partial sum of their gradient:
-  // which rows of the whole parameter these are.
+  // Set in a group if ranks hold the same rows and each has a partial sum of their gradient: the
+  // rows' position in the whole parameter.
   struct Summed {
     int64_t whole_rows = 0, first_row = 0;
   };
@@ -56,8 +56,8 @@ struct Linear {
   // When the product is a partial sum over ranks, only rank 0 adds the bias, but all ranks have its
   // gradient.
   at::Tensor cast_weight, cast_bias;
-  // The bias applies to the outputs from this one on. Not 0 in a partial group: each rank adds the
-  // bias of its own channels, which are not summed over ranks.
+  // The first output that has a bias. Not 0 in a partial group: each rank adds the bias of its own
+  // channels, which are not summed over ranks.
   int64_t first_biased = 0;
   Adapter adapter;
   // Set in a group for a matrix whose outputs ranks share: the weight gradient is deferred, and
@@ -66,8 +66,8 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// The product that gives logits, in fp32 as the loss needs; else as a Linear without bias. In a
-// group it gives the logits of this rank's share of the vocabulary.
+// The product that makes logits, in fp32 as the loss needs; otherwise like a Linear without bias.
+// In a group it makes the logits of this rank's share of the vocabulary.
 struct Head {
   at::Tensor weight;  // (vocabulary, channels)
   // As Linear's. In bf16 on a GPU it is padded with rows of zeros to a multiple of 8: with GPT-2's
@@ -78,16 +78,16 @@ struct Head {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// The product that gives a router's scores: (rows, channels) to (rows, outputs), in fp32. It saves
-// `x` for backward in the type that it has; else as a Linear without bias.
+// The product that makes a router's scores: (rows, channels) to (rows, outputs), in fp32. Saves `x`
+// for backward in the type of `x`; otherwise like a Linear without bias.
 struct Scorer {
   at::Tensor weight;  // (outputs, channels)
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 // Looks up rows of a table, in fp32. Backward adds to the table's gradient itself; on a GPU only to
-// the rows that were read, in a deterministic order. Must outlive every tensor that it gave. In a
-// group each rank holds a share of the rows, and all ranks get every row.
+// the rows that were read, in a deterministic order. Must outlive every tensor that it returned. In
+// a group each rank holds a share of the rows, and all ranks get every row.
 struct Embedding {
   at::Tensor weight;  // (rows, channels)
   int64_t first_row = 0;
@@ -109,10 +109,10 @@ struct RmsNorm {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Where the first values of parameters come from.
+// The source of parameters' first values.
 struct FirstValues {
   enum class Kind : uint8_t {
-    kSeeded,  // depend on (seed, name) alone, whatever the device
+    kSeeded,  // depend only on (seed, name), whatever the device
     kAny,     // LibTorch's own normal numbers, different each time
     kZeros,   // zeros, until Load sets others
   } kind = Kind::kSeeded;
@@ -136,12 +136,12 @@ class LayerMaker {
   // Uses "<name>.weight" and, if the descriptor has them, "<name>.bias", "<name>.lora_A.weight" and
   // its B. The weight is undefined for an expert that another rank holds.
   Linear MakeLinear(const std::string& name);
-  // The operands of `linears`, all of one shape, as one tensor (matrices, outputs, inputs), behind
-  // each other in memory. Undefined if no grouped product can read them.
+  // Returns the operands of `linears`, all of one shape, as one tensor (matrices, outputs, inputs),
+  // contiguous in memory. Undefined if no grouped product can read them.
   at::Tensor Stack(std::vector<Linear>& linears);
   // Uses "<name>.weight" if the descriptor has it. Else the model is tied and the head uses the
-  // embedding's matrix: `embedding`'s, or a copy of the same name when another stage holds the
-  // embedding.
+  // embedding's matrix: the matrix of `embedding`, or a copy of the same name if another stage
+  // holds the embedding.
   Head MakeHead(const std::string& name, const std::string& embedding_name,
                 const Embedding& embedding);
   // The biases that are added to a router's scores.
@@ -158,8 +158,8 @@ class LayerMaker {
   // Bytes of the frozen parameters.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Sets all published parameters to the values that `read` gives, one parameter at a time. In a
-  // group `read` gives this rank's shares.
+  // Sets all published parameters to values from `read`, one parameter at a time. In a group `read`
+  // returns this rank's shares.
   Status Load(const ReadParameter& read) const;
   // Refreshes the copies that products use. Call it after parameters have changed.
   void RefreshCasts() const;
@@ -185,8 +185,8 @@ class LayerMaker {
   at::Tensor FirstValue(size_t index) const;
   // First values of a frozen parameter, in the type in which it is stored.
   at::Tensor FrozenValue(size_t index) const;
-  // The operand for products: the parameter's own memory in fp32; a copy in bf16, padded with zeros
-  // to `rows` rows. A frozen parameter is stored in that form already.
+  // Returns the operand for products: the parameter's own memory in fp32; a copy in bf16, padded
+  // with zeros to `rows` rows. A frozen parameter is already stored in that form.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
   at::Tensor Cast(const at::Tensor& parameter) { return Cast(parameter, parameter.size(0)); }
   // Rows of the head's operand, padding included, for a matrix of `rows` rows.

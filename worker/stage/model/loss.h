@@ -26,23 +26,24 @@ inline double ShareInMicrobatch(const StageOptions& options) {
 
 class Loss {
  public:
-  // The loss of one slice. Both arguments outlive it.
+  // The loss of one slice. Both arguments outlive this object.
   Loss(const StageOptions& options, const Model& network);
 
   // Sets the targets, as Model::Loss takes them.
   void SetTargets(at::Tensor targets, at::Tensor counted);
-  // `hidden`: (microbatch, tokens, hidden) fp32. Gives the loss, an fp32 scalar.
+  // `hidden`: (microbatch, tokens, hidden) fp32. Returns the loss, an fp32 scalar.
   at::Tensor Forward(const at::Tensor& hidden);
-  // Adds to the parameters' gradients and gives the gradient of `hidden`, which must be Forward's.
-  // `start`: the gradient of the loss. `keep`: what Forward saved stays.
+  // Adds to the parameters' gradients and returns the gradient of `hidden`, which must be the
+  // argument of Forward. `start`: the gradient of the loss. `keep`: keeps the tensors that Forward
+  // saved.
   at::Tensor Backward(const at::Tensor& hidden, const at::Tensor& start, bool keep);
   // Whether Forward saves logits for Backward (unless gradients are off). If not, it saves nothing.
   bool keeps_logits() const { return keeps_logits_; }
 
  private:
-  // One chunk's share of the loss: the tokens from `begin` on.
+  // Returns one chunk's share of the loss: the tokens from `begin` on.
   at::Tensor OfChunk(const at::Tensor& hidden, int64_t begin) const;
-  // The same tokens' rows of `tensor`.
+  // Returns the same tokens' rows of `tensor`.
   at::Tensor RowsOf(const at::Tensor& tensor, int64_t begin) const;
 
   const Model& network_;

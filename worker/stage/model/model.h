@@ -26,7 +26,8 @@ struct KeysAndValues {
 class Past {
  public:
   virtual ~Past() = default;
-  // Appends the current tokens' keys and values of a block; gives those of all tokens so far.
+  // Appends the current tokens' keys and values of a block; returns the keys and values of all
+  // tokens so far.
   virtual KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) = 0;
 };
 
@@ -42,7 +43,7 @@ class Seen final : public Past {
 
 class Model {
  public:
-  // Makes the layers of this stage with initial parameters. The one place that knows all families.
+  // Makes the layers of this stage with initial parameters. Only this function lists all families.
   // `group`: the model holds this rank's shares of the parameters, and `group` outlives it; null: a
   // stage of one rank.
   static std::unique_ptr<Model> Create(const StageOptions& options,
@@ -60,9 +61,9 @@ class Model {
     // Unset: each token attends to itself and all earlier ones.
     std::optional<at::Tensor> mask;
     int64_t first = 0;     // position of the first token in its row
-    Past* past = nullptr;  // null: no earlier tokens, and nobody keeps these
+    Past* past = nullptr;  // null: no earlier tokens, and these are not kept
 
-    // As Past::Extend.
+    // Calls Past::Extend, if there is a past.
     KeysAndValues WithPast(size_t block, const KeysAndValues& new_ones) const {
       return past == nullptr ? new_ones : past->Extend(block, new_ones);
     }
@@ -76,21 +77,21 @@ class Model {
 
   // Runs this stage's blocks [begin, end), counted from 0; before block 0, on the first stage, the
   // embedding. `input`: ids (microbatch, context) int64 for the embedding, else (microbatch,
-  // context, hidden) fp32. Gives the hidden state, fp32.
+  // context, hidden) fp32. Returns the hidden state, fp32.
   at::Tensor RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
                        size_t end) const;
   size_t block_count() const { return block_count_; }
   // Last stage: final norm and head, (..., hidden) to (..., vocabulary), fp32. In a group: this
   // rank's share of the vocabulary.
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
-  // Runs the whole stage. Gives its hidden state; on the last stage the logits.
+  // Runs the whole stage. Returns its hidden state; on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
   // For generation, without gradients. `input`: (rows, tokens) or (rows, tokens, hidden), follows
-  // the tokens in `seen`; one token at a time after the first call. Gives the hidden state; on the
-  // last stage the logits of the last token, (rows, 1, vocabulary).
+  // the tokens in `seen`; one token at a time after the first call. Returns the hidden state; on
+  // the last stage the logits of the last token, (rows, 1, vocabulary).
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
   // Whether a CUDA graph can record the passes: the GPU does the same work for any input, and the
-  // host reads none of it.
+  // host reads no result.
   virtual bool can_be_recorded() const { return true; }
   // Call after parameters have changed, before the next Forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
@@ -99,14 +100,15 @@ class Model {
   // one for each row of `logits`.
   at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
                   const at::Tensor& counted = {}) const;
-  // The undivided sum.
+  // Returns the undivided sum.
   at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
   // Sets all published parameters, in the descriptor's order.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
-  // What the model itself changes at the end of a step (biases that balance experts). Call EndStep
-  // after the optimizer and before RefreshCasts; ForgetStep instead if the step has no update.
+  // Changes that the model itself makes at the end of a step (biases that balance experts). Call
+  // EndStep after the optimizer and before RefreshCasts; ForgetStep instead if the step has no
+  // update.
   virtual void EndStep() const {}
   virtual void ForgetStep() const {}
   // For each block with experts, in order: tokens of each expert in the last step that EndStep
@@ -135,7 +137,7 @@ class Model {
     return group_->Enter(norm(group_->EnterNorm(x)).to(compute_type()));
   }
   at::Tensor Leave(const at::Tensor& part) const;
-  // What goes into experts, and what they gave, in fp32.
+  // Move the experts' inputs, and their outputs in fp32, between ranks (rank_group.h).
   at::Tensor ToExperts(const at::Tensor& normed) const;
   at::Tensor OfExperts(const at::Tensor& given) const;
   // The final norm, before the head.

@@ -27,11 +27,11 @@ namespace longhaul::worker {
 class Mixture {
  public:
   // Makes the mixture of the block whose parameters' names begin with `prefix`. `group`: null, or
-  // it outlives this.
+  // it outlives this object.
   Mixture(LayerMaker& make, const StageOptions& options, const std::string& prefix,
           const RankGroup* group);
-  // (rows, tokens, channels) in the compute type to the same shape in fp32. In a group: a rank's
-  // own tokens (RankGroup::ToExperts).
+  // Turns (rows, tokens, channels) in the compute type into the same shape in fp32. In a group: a
+  // rank's own tokens (RankGroup::ToExperts).
   at::Tensor operator()(const at::Tensor& x) const;
 
   // Ends a step. Its tokens are those of all forwards with gradients.
@@ -55,9 +55,9 @@ class Mixture {
   Scorer router_;
   at::Tensor bias_;  // one bias an expert; undefined if biases do not move
   Experts experts_;
-  Mlp shared_;                                    // the shared expert, if the model has one:
+  Mlp shared_;                                    // the shared expert, if the model has one
   Linear shared_gate_;                            // gate of the shared expert's output for a token
-  mutable std::vector<int64_t> counts_, tokens_;  // this step's, and the last one's
+  mutable std::vector<int64_t> counts_, tokens_;  // the current step's, and the last step's
 };
 
 }  // namespace longhaul::worker

@@ -20,7 +20,7 @@ class Rotary {
   Rotary(const ModelSpec& model, at::Device device);
 
   // Rotates `x`, (rows, tokens, heads, channels), whose first token has position `first`. Computes
-  // in fp32 and gives the type of `x`.
+  // in fp32 and returns the type of `x`.
   at::Tensor Turn(const at::Tensor& x, int64_t first = 0) const;
 
  private:

@@ -1,4 +1,4 @@
-// AdamW with decoupled weight decay. It steps all parameters of a stage, or a part of them.
+// AdamW with decoupled weight decay. Steps all parameters of a stage, or a part of them.
 //
 // The optimizer state is fp32 or bf16. bf16 state is widened to fp32 for the arithmetic of a step,
 // one piece of a parameter at a time, and then rounded up or down at random

@@ -23,9 +23,9 @@
 
 namespace longhaul::worker {
 
-// Gives matrices with the same singular vectors and with singular values of 0.68 to 1.14, by five
+// Returns matrices with the same singular vectors and with singular values of 0.68 to 1.14, by five
 // Newton-Schulz iterations. Values that are tiny beside the largest stay smaller; zeros stay zeros.
-// `matrices`: (matrices, rows, columns), fp32. `compute_type`: type of the products; Muon takes
+// `matrices`: (matrices, rows, columns), fp32. `compute_type`: type of the products; Muon uses
 // kBFloat16 on a GPU, else kFloat.
 at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_type);
 
@@ -35,7 +35,8 @@ class Muon final : public Optimizer {
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
   void MoveTo(const std::vector<Parameter>& parameters) override;
-  // The optimizer state: "momentum" of each matrix in order, then AdamW's of the other parameters.
+  // The optimizer state: "momentum" of each matrix in order, then AdamW's state of the other
+  // parameters.
   const std::vector<Moment>& moments() const override { return moments_; }
 
  private:

@@ -1,9 +1,8 @@
 // The interface of optimizers, which update a stage's parameters once a step: AdamW (adamw.h) and
 // Muon (muon.h).
 //
-// An update depends on (the run file's train section, step, parameter) alone, not on the split of
-// layers or on a resume. On a CPU it repeats to the bit; on a GPU as far as the rest of the stage
-// does.
+// An update depends only on (the run file's train section, step, parameter), not on the split of
+// layers or on a resume. On a CPU it repeats to the bit; on a GPU if the rest of the stage does.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -36,7 +35,7 @@ class Optimizer {
 
   // The parameters that an optimizer steps: all but the biases that balance experts.
   static std::vector<Parameter> SteppedOf(const std::vector<Parameter>& all);
-  // Makes the kind that `train` asks for. `parameters`: from SteppedOf. Keeps references to their
+  // Makes the optimizer that `train` names. `parameters`: from SteppedOf. Keeps references to their
   // values.
   static std::unique_ptr<Optimizer> Create(const TrainSpec& train,
                                            const std::vector<Parameter>& parameters);
@@ -46,12 +45,12 @@ class Optimizer {
   // Gradients stay. `step` counts from 1. Every parameter must have a gradient.
   virtual void Step(uint64_t step, double learning_rate, double gradient_scale) = 0;
 
-  // Steps these parameters from now on, with the existing state. They equal, in name, shape and
-  // order, the parameters that the optimizer was made for.
+  // Steps these parameters from now on, with the existing state. Their names, shapes and order
+  // equal those of the parameters that the optimizer was made for.
   virtual void MoveTo(const std::vector<Parameter>& parameters) = 0;
 
-  // The whole optimizer state, in an order that the parameters decide. Writing the values restores
-  // the optimizer.
+  // Returns the whole optimizer state, in an order that depends on the parameters. Writing the
+  // values restores the optimizer.
   virtual const std::vector<Moment>& moments() const = 0;
 };
 

@@ -28,13 +28,13 @@ class StochasticRounding {
   // `name`: the parameter's.
   StochasticRounding(uint64_t seed, uint64_t step, std::string_view name);
 
-  // How many elements to round at a time: a multiple of 4 whose bits and temporaries take a few MB,
-  // on a GPU some tens.
+  // Number of elements to round at a time: a multiple of 4 whose bits and temporaries take a few
+  // MB, on a GPU some tens of MB.
   static int64_t Piece(const at::Device& device);
 
   // Random bits of elements [begin, begin + count), int32 (count). `begin`: a multiple of 4.
   at::Tensor Bits(int64_t begin, int64_t count, const at::Device& device) const;
-  // As Bits, with LibTorch's operations alone, which GPUs have.
+  // As Bits, with LibTorch's operations only, which also run on GPUs.
   at::Tensor BitsByTensors(int64_t begin, int64_t count, const at::Device& device) const;
 
   // Rounds `from` (fp32, contiguous; overwritten) into `to` (bf16). Infinities stay infinite.

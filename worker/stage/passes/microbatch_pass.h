@@ -32,10 +32,10 @@ struct PassInput {
 class MicrobatchPass {
  public:
   virtual ~MicrobatchPass() = default;
-  // Gives the output, fp32; on the last stage the loss, a scalar.
+  // Returns the output, fp32; on the last stage the loss, a scalar.
   virtual at::Tensor Forward(const PassInput& input) = 0;
-  // Adds to the parameters' gradients and gives the input's gradient, fp32 (undefined on the first
-  // stage). `gradient`: of the output; undefined on the last stage.
+  // Adds to the parameters' gradients and returns the input's gradient, fp32 (undefined on the
+  // first stage). `gradient`: the output's gradient; undefined on the last stage.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
   // As Stage::TellWhatIsFinal, for this pass's Backward.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
@@ -50,21 +50,22 @@ class RecordedMicrobatch;
 // All passes of one stage. CUDA graphs are reused for later microbatches.
 class MicrobatchPasses {
  public:
-  // Both arguments outlive it. On a GPU with `options.graphs`, if the model can be recorded, every
-  // parameter has a gradient from now on, zero at first, whose memory never moves: graphs add to
-  // it. A microbatch's graphs are recorded when more microbatches are in flight than ever before.
+  // Both arguments outlive this object. On a GPU with `options.graphs`, if the model can be
+  // recorded, every parameter has a gradient from now on, zero at first, whose memory never moves,
+  // because graphs add to it. A microbatch's graphs are recorded when more microbatches are in
+  // flight than ever before.
   MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
-  // The pass for slice `index`; the slices of a microbatch are taken in order. Hold the pass until
-  // its Backward, or until it is clear that none comes. The memory of a recorded pass lives as long
-  // as the stage.
+  // Returns the pass for slice `index`; the slices of a microbatch are taken in order. Hold the
+  // pass until its Backward, or until it is clear that none follows. The memory of a recorded pass
+  // lives as long as the stage.
   std::shared_ptr<MicrobatchPass> Take(uint32_t index = 0);
   // Makes `microbatches` graphs now, so that none is recorded during a step. Call it while no
   // microbatch is in flight.
   void Prepare(size_t microbatches);
-  // Forward of slice `index` without a later Backward.
+  // Runs the forward of slice `index` without a later Backward.
   at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
   // Clears the parameters' gradients, after the optimizer has used them.
   void ForgetGradients();
@@ -72,15 +73,15 @@ class MicrobatchPasses {
  private:
   // The microbatch whose slices are being taken or evaluated.
   struct Current {
-    std::shared_ptr<MicrobatchPast> past;          // launched kernel by kernel
-    std::shared_ptr<RecordedMicrobatch> recorded;  // recorded
+    std::shared_ptr<MicrobatchPast> past;          // if kernels are launched one by one
+    std::shared_ptr<RecordedMicrobatch> recorded;  // if passes are recorded
   };
 
   // Runs all kernels once on zeros: libraries allocate on their first call, which a recording does
   // not allow.
   void WarmUp();
   std::shared_ptr<RecordedMicrobatch> Record();
-  // A recorded microbatch that nobody uses; null if all are in use.
+  // Returns a recorded microbatch that is not in use; null if all are in use.
   std::shared_ptr<RecordedMicrobatch> FindIdle() const;
 
   const StageOptions& options_;
@@ -90,9 +91,9 @@ class MicrobatchPasses {
   // other.
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_;
-  // The shapes of what a recorded microbatch keeps of its slices.
+  // The shapes of the tensors that a recorded microbatch keeps of its slices.
   std::shared_ptr<const MicrobatchPast> past_;
-  // A microbatch is in use if anybody else holds it.
+  // A microbatch is in use if it has another owner.
   std::vector<std::shared_ptr<RecordedMicrobatch>> recorded_;
   Current taken_, evaluated_;
 };

@@ -1,6 +1,6 @@
-// What the sequence chunks ("slices") of one microbatch share: keys and values of earlier slices,
-// to which later slices attend, and in backward the gradients of these keys and values. Empty if a
-// microbatch has one slice.
+// The state that the sequence chunks ("slices") of one microbatch share: keys and values of earlier
+// slices, to which later slices attend, and in backward the gradients of these keys and values.
+// Empty if a microbatch has one slice.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -22,8 +22,8 @@ namespace longhaul::worker {
 // gradients here.
 struct MicrobatchPast {
   explicit MicrobatchPast(uint32_t count) : slices(count) {}
-  // Makes one for recorded passes: tensors and gradients keep their memory, and each forward fills
-  // them again. `like`: a microbatch whose slices have all gone forward.
+  // Makes the state for recorded passes: tensors and gradients keep their memory, and each forward
+  // fills them again. `like`: a microbatch whose slices have all gone forward.
   static std::shared_ptr<MicrobatchPast> ThatStays(const MicrobatchPast& like);
 
   const uint32_t slices;
@@ -40,15 +40,15 @@ class SlicePast final : public Past {
       : microbatch_(std::move(microbatch)), index_(index) {}
 
   // Begin: blocks run from now on. BeginAgain: blocks run a second time, for a recomputing
-  // backward; what the first run kept stays.
+  // backward; the keys and values of the first run stay.
   void Begin() { again_ = false; }
   void BeginAgain() { again_ = true; }
 
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
 
-  // Gives what backward starts from, besides the blocks' output: this slice's keys and values in
-  // the graph, and the gradients that later slices gave them. Leaves out blocks that ran without a
-  // graph or before the last call. Drops what was kept of the others, unless `stays`.
+  // Adds the tensors that backward starts from, besides the blocks' output: this slice's keys and
+  // values in the graph, and the gradients that later slices gave them. Leaves out blocks that ran
+  // without a graph or before the last call. Drops the state of the other slices, unless `stays`.
   void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
 
  private:

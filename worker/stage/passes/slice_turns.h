@@ -17,17 +17,17 @@ class SliceTurns {
   // `slices`: sequence chunks of each microbatch.
   explicit SliceTurns(uint32_t slices) : order_(slices) {}
 
-  // Whether the slice may go now. kInvalidArgument names what must, or must not, have come before.
-  // Changes nothing.
+  // Whether the slice may run now. kInvalidArgument names the slice that must, or must not, have
+  // run before. Changes nothing.
   Status CheckForward(Slice slice) const;
   Status CheckBackward(Slice slice) const;
   Status CheckEvaluation(Slice slice) const;
-  // Records that the slice goes; call the check first.
+  // Records that the slice runs; call the check first.
   void TakeForward(Slice slice) { pending_.insert(slice); }
   void TakeBackward(Slice slice);
   void TakeEvaluation(Slice slice) { next_evaluated_ = (slice.index + 1) % order_.slices(); }
 
-  // Whether at least one slice went, and all went forward and backward.
+  // Whether at least one slice ran, and all ran forward and backward.
   bool StepIsDone() const { return pending_.empty() && last_backward_.has_value(); }
   void EndStep();
 

@@ -2,7 +2,7 @@
 // memory.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: kInvalidArgument
-// that says what was expected and what came.
+// that names the expected and the given input.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ namespace longhaul::worker {
 
 class StageInputReader {
  public:
-  // `options` must outlive it.
+  // `options` must outlive this object.
   StageInputReader(const StageOptions* options, at::Device device)
       : options_(options), device_(device) {}
 

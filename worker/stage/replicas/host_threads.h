@@ -1,5 +1,5 @@
-// How many threads compute in host memory between passes: for the exchange between replicas and for
-// the optimizer of shards (shard_optimizer.h).
+// Number of threads that compute in host memory between passes: for the exchange between replicas
+// and for the optimizer of shards (shard_optimizer.h).
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace longhaul::worker {
 
-// The threads of all ranks of the stage, which are idle meanwhile. When the stage computes on GPUs
-// or replays, at least half of the machine's cores, up to eight: other workers may run on the rest.
+// Returns the number of threads of all ranks of the stage, which are idle meanwhile. If the stage
+// computes on GPUs or replays, returns at least half of the machine's cores, up to eight: other
+// workers may run on the rest.
 inline uint32_t HostThreads(const StageOptions& options) {
   constexpr uint32_t kMost = 8;
   const auto ranks = static_cast<uint32_t>(std::max<size_t>(options.ranks.size(), 1));

@@ -1,5 +1,5 @@
-// The codec sdp4bit over LibTorch's tensors, with the kernels of the tensors' device. Replicas
-// compress what they exchange with it.
+// The codec sdp4bit for LibTorch's tensors, with the kernels of the tensors' device. Replicas
+// compress their messages with it.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions, and StatusError (torch_scope.h).
@@ -23,7 +23,7 @@ class Sdp4bitTensors {
   // `gpu`: the tensors' GPU; nullopt: tensors are on the CPU.
   explicit Sdp4bitTensors(std::optional<cuda::Device> gpu) : gpu_(std::move(gpu)) {}
 
-  // As codec/sdp4bit/cpu/kernels.h.
+  // Call the kernels of codec/sdp4bit/cpu/kernels.h, or their CUDA forms.
   void Encode(const at::Tensor& values, uint32_t group, const codec::RoundingNoise* noise,
               uint64_t number, const at::Tensor& section) const;
   void Decode(const at::Tensor& section, uint32_t group, const at::Tensor& out) const;

@@ -1,5 +1,6 @@
 // A stage's parameters and gradients as its data-parallel replicas see them: the stage's own
-// memory, or copies in host memory when the stage computes on a GPU and the host's is asked for.
+// memory, or copies in host memory if the stage computes on a GPU and the caller asks for host
+// memory.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -16,9 +17,9 @@ namespace longhaul::worker {
 
 class SharedMemory {
  public:
-  // Gives all parameters but the biases that balance experts, which the stage moves by itself.
+  // Returns all parameters except the biases that balance experts, which the stage moves by itself.
   std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
-  // Copies the values back into the parameters. Call Read of the same parameters before.
+  // Copies the values back into the parameters. Call Read with the same parameters before.
   void Write(const std::vector<Parameter>& parameters) const;
   // Drops references to the stage's own gradients, so that the stage can free them.
   void ForgetGradients();

@@ -1,7 +1,7 @@
-// The matrix of a tied model, in a stage that holds it for one of its two uses: embedding or head.
-// Another stage holds it for the other use, and both apply the same updates.
+// The matrix of a tied model, in a stage that uses it either as embedding or as head. Another stage
+// holds the matrix for the other use, and both apply the same updates.
 //
-// Threads and errors: as its stage's.
+// Threads and errors: those of its stage.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class TiedMatrix {
  public:
   virtual ~TiedMatrix() = default;
 
-  // The parameter's name. Snapshots have it under this name, and its optimizer state under
-  // "<name>.".
+  // The parameter's name. Snapshots store the parameter under this name, and its optimizer state
+  // under "<name>.".
   virtual const std::string& name() const = 0;
   virtual uint32_t rows() const = 0;
   virtual uint32_t channels() const = 0;

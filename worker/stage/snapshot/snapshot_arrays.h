@@ -16,7 +16,7 @@
 
 namespace longhaul::worker {
 
-// Copies a tensor of any device.
+// Copies a tensor from any device.
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor);
 // Makes an array of a GPU's tensor without its values, and adds the tensor in dense form to
 // `dense`. The caller copies all values later in one go (host_copies.h).
@@ -25,7 +25,7 @@ NamedArray ToCopy(std::string name, const at::Tensor& tensor, std::vector<at::Te
 using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
 ArrayIndex Index(const std::vector<NamedArray>& arrays);
 
-// A tensor, and the array that it will be restored from.
+// A tensor, and the array that restores it.
 struct Restored {
   at::Tensor to;
   const NamedArray* from = nullptr;

@@ -1,8 +1,8 @@
 // Arrays of a checkpoint that data-parallel replicas wrote in pieces. "NAME@FIRST.SUFFIX" holds
-// consecutive elements of "NAME.SUFFIX" from element FIRST on. A reader assembles what it needs,
-// whatever the number of replicas was and is.
+// consecutive elements of "NAME.SUFFIX" from element FIRST on. A reader assembles the elements that
+// it needs, whatever the number of replicas was and is.
 //
-// Pure. Errors: kFailedPrecondition naming what is missing.
+// Pure. Errors: kFailedPrecondition naming the missing array.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace longhaul::worker {
 
-// .master: the owner's fp32 parameter, which the optimizer steps when replicas compute with a
-// rounded copy. .residual: what compression has not sent yet.
+// .master: the owner's fp32 parameter, which the optimizer steps if replicas compute with a rounded
+// copy. .residual: the amount that compression has not sent yet.
 inline constexpr std::string_view kMaster = ".master", kResidual = ".residual";
 
 // WholeName splits "NAME@FIRST.SUFFIX" into "NAME.SUFFIX" and FIRST; a name without '@' is a whole
@@ -29,7 +29,7 @@ std::string PieceName(const std::string& parameter, uint64_t first, std::string_
 
 class ArrayPieces {
  public:
-  // Indexes `arrays`, which must outlive it.
+  // Indexes `arrays`, which must outlive this object.
   explicit ArrayPieces(std::span<const NamedArray> arrays);
 
   bool Has(const std::string& name) const { return by_name_.contains(name); }
@@ -47,8 +47,8 @@ class ArrayPieces {
   bool has_pieces_ = false;
 };
 
-// The snapshot from which one replica alone goes on: optimizer state is whole, and parameters are
-// the owners' values. A snapshot without pieces is returned as it is.
+// Returns the snapshot with which one replica alone can continue: optimizer state is whole, and
+// parameters are the owners' values. A snapshot without pieces is returned unchanged.
 StatusOr<StageSnapshot> WithoutPieces(const StageSnapshot& snapshot);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// The keys of the run file that may be `auto` and that whole plans decide: pipeline.replicas,
-// pipeline.slices, group.tensor and group.expert. Pure.
+// Searches values for keys of the run file that may be `auto` and that only whole plans can decide:
+// pipeline.replicas, pipeline.slices, group.tensor and group.expert. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace longhaul::coordinator {
 
-// The least tokens of a slice: with fewer, what a device does for each call counts, and the plan
-// knows nothing of that.
+// Minimum number of tokens in a slice: with fewer, the device's overhead for each call matters, and
+// the plan does not know it.
 inline constexpr uint32_t kLeastSliceTokens = 64;
-// A step that is longer by this share than the shortest is as good, if it has fewer slices or fewer
-// replicas.
+// A step that is longer than the shortest by at most this share counts as equal, if it has fewer
+// slices or fewer replicas.
 inline constexpr double kAlikeSteps = 0.01;
 
-// The search for the first key that is left open; its requests have it settled and leave the other
-// keys as they are. nullopt: none is open. `request` must outlive the search.
+// Returns the search for the first open key. Its requests settle this key and do not change the
+// other keys. nullopt: no key is open. `request` must outlive the search.
 //
 // - pipeline.replicas: each number that divides the step's microbatches and for which there are
 //   workers (request.workers are candidates, at most candidates_for of them), with the stages that

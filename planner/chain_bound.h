@@ -20,10 +20,10 @@
 
 namespace longhaul::coordinator {
 
-// The bound of chains that do not fit in memory or whose workers may not be neighbours.
+// Bound of chains that do not fit in memory or whose workers cannot be neighbours.
 inline constexpr double kNoChain = std::numeric_limits<double>::infinity();
-// While a bound is joined, each stage that does not fit and each pair that may not be neighbours
-// counts as this many seconds. So a search sees which of two impossible chains is nearer to a
+// While a bound is joined, each stage that does not fit and each pair that cannot be neighbours
+// counts as this many seconds. So a search can tell which of two impossible chains is nearer to a
 // possible one.
 inline constexpr double kImpossibleSeconds = 1e9;
 constexpr bool IsPossible(double seconds) {
@@ -62,13 +62,13 @@ class ChainBound {
     joined.last = lower.last;
     return joined;
   }
-  // Seconds that follow the passes of a whole chain: a tied matrix, the first stage's optimizer.
+  // Seconds after the passes of a whole chain: a tied matrix, the first stage's optimizer.
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
-  // The bound of one chain: its passes, and After().
+  // Bound of one chain: its passes, and After().
   double Of(const PlacedChain& chain) const;
 
   ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
-  // Seconds for one microbatch down a boundary and up again, with all the others behind it.
+  // Seconds for one microbatch down a boundary and up again, followed by all the others.
   double BoundarySeconds(uint32_t upper, uint32_t lower) const {
     const Boundary& between = boundaries_[upper * workers_ + lower];
     return between.round + between.wire;
@@ -89,20 +89,20 @@ class ChainBound {
   std::vector<Boundary> boundaries_;             // [upper * workers + lower]
 };
 
-// The bound of the exchange among replicas: the slowest stage counts. A column is the workers that
-// hold one stage, one of each replica.
+// The bound of the exchange among replicas: the slowest stage counts. A column is the set of
+// workers that hold one stage, one of each replica.
 class ExchangeBound {
  public:
   explicit ExchangeBound(const PlacementProblem& problem);
 
   struct Column {
-    double seconds_per_byte = 0;  // per byte that one replica sends another
+    double seconds_per_byte = 0;  // for each byte that one replica sends another
     double latency = 0;           // the longest, one way
   };
   // The column of two workers.
   Column Between(uint32_t one, uint32_t other) const { return pairs_[one * workers_ + other]; }
-  // `column` of the workers `others`, with one worker more. The slowest pair or interface counts;
-  // an interface carries what goes to all others.
+  // Returns `column` of the workers `others`, with `worker` added. The slowest pair or interface
+  // counts; an interface carries the bytes to all others.
   Column With(const Column& column, std::span<const uint32_t> others, uint32_t worker) const {
     Column all = column;
     all.seconds_per_byte = std::max(all.seconds_per_byte, interfaces_[worker]);
@@ -126,7 +126,7 @@ class ExchangeBound {
  private:
   const PlacementProblem& problem_;
   const size_t workers_;
-  std::vector<Column> pairs_;       // [one * workers + other], the slower way
+  std::vector<Column> pairs_;       // [one * workers + other], the slower direction
   std::vector<double> interfaces_;  // [worker], a byte to each other replica
 };
 

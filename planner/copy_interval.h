@@ -1,4 +1,5 @@
-// How often the stages of a run copy their state to another worker (recovery.every: auto). Pure.
+// Decides how often the stages of a run copy their state to another worker (recovery.every: auto).
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,10 @@ struct CopyInterval {
   std::string reason;
 };
 
-// What the run file says; with `auto` as often as copies cost at most 2 % of a step. Copies are
-// then under way for half of the time. A copy takes as long as the slowest stage needs for its
-// state over the rate that training leaves on its line; the line of a spare is shared by all
-// stages.
+// Returns the run file's interval; with `auto` the shortest one with which copies cost at most 2 %
+// of a step. Copies are then under way for half of the time. A copy takes as long as the slowest
+// stage needs for its state at the rate that training leaves on its line; all stages share the line
+// of a spare.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 
 }  // namespace longhaul::coordinator

@@ -1,4 +1,4 @@
-// The paragraph that `longhaul plan` prints. Pure.
+// Writes the paragraph that `longhaul plan` prints. Pure.
 #pragma once
 
 #include <span>
@@ -8,14 +8,14 @@
 
 namespace longhaul::coordinator {
 
-// For one of several replicas: only what the paragraph on the replicas, their placement and their
-// step leaves to say.
+// For one of several replicas: leaves out what the paragraph on the replicas, their placement and
+// their step says.
 std::string Explain(const PlanRequest& request, const Plan& plan);
 
-// A sentence on workers that share a device, with a space before it; empty where none do.
+// Returns a sentence on workers that share a device, with a space before it; empty if none do.
 std::string SharedText(const RunSpec& spec, std::span<const CandidateWorker> workers);
-// A sentence on the choice of workers and what other choices would take, with a space before it;
-// empty where nothing was chosen.
+// Returns a sentence on the choice of workers and the steps of other choices, with a space before
+// it; empty if there was no choice.
 std::string PlacedText(const PlanRequest& request, const Plan& plan);
 
 }  // namespace longhaul::coordinator

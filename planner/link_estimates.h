@@ -1,4 +1,4 @@
-// Estimates rates and latencies of links that were not measured from links that were. Pure.
+// Estimates rates and latencies of unmeasured links from measured ones. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,19 @@ namespace longhaul::coordinator {
 // Two workers with at most this round trip are in one region.
 inline constexpr absl::Duration kRegionRoundTrip = absl::Milliseconds(10);
 
-// The region of each worker, numbered from 0 in their order. Workers that a chain of short round
-// trips joins are one region. A worker without a known round trip is a region by itself.
+// Returns the region of each worker, numbered from 0 in their order. Workers joined by a chain of
+// short round trips are in one region. A worker without a known round trip is a region by itself.
 std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 
-// Gives every ordered pair the values that it lacks, marked as estimates. A rate is the best one
+// Fills in the missing values of every ordered pair, marked as estimates. A rate is the best one
 // measured from one region to the other, else between regions with a similar round trip. The best
-// counts, not the mean, because a slow interface says nothing of the way between other workers. A
-// latency is the median between the two regions. Values without anything to compare stay unknown.
+// counts, not the mean, because a slow interface does not limit links between other workers. A
+// latency is the median between the two regions. Values without comparable links stay unknown.
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
-// Pairs whose goodput is worth measuring before the plan, the most useful first: each worker with
-// its nearest one; then one pair for each two regions, the nearest regions first, with at most
-// three pairs for each worker. Indices into `workers`; pairs that are measured already are left
-// out.
+// Returns pairs whose goodput is worth measuring before the plan, the most useful first: each
+// worker with its nearest one; then one pair for each two regions, the nearest regions first, with
+// at most three pairs for each worker. Indices into `workers`; measured pairs are left out.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

@@ -7,11 +7,10 @@
 
 namespace longhaul::coordinator {
 
-// Trained parameters of a stage, by the model's descriptor (run/model/family.h); with LoRA these
-// are the adapters alone. `vocabulary` is the tokenizer's, here and below; embedding and head have
-// a row for each of its tokens, or as many as the model says. The first stage has the embedding,
-// the last one the final norm and the head. A tied head is the embedding's matrix; both stages hold
-// it.
+// Trained parameters of a stage, by the model's descriptor (run/model/family.h); with LoRA only the
+// adapters. `vocabulary` is the tokenizer's, here and below; embedding and head have a row for each
+// of its tokens, or as many as the model says. The first stage has the embedding, the last one the
+// final norm and the head. A tied head is the embedding's matrix; both stages hold it.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -24,12 +23,12 @@ uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layer
 // of a block's matrices. Counts numbers, whatever their type.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
-// Bytes of a boundary's tables on one side, where its codec predicts by tokens; else 0.
+// Bytes of a boundary's tables on one side if its codec predicts by tokens; else 0.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
-// Bytes of a stage's state, as a checkpoint, a copy and a snapshot in memory have it: parameters
-// and optimizer state in fp32, and the tables of the boundary below. A replica has its own shard of
-// the optimizer state, of the parameters where the other replicas hold rounded ones, and what it
-// has not sent yet.
+// Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
+// optimizer state in fp32, and the tables of the boundary below. A replica has its own shard of the
+// optimizer state, of the parameters if the other replicas hold rounded ones, and of amounts not
+// sent yet.
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -38,9 +37,9 @@ inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
 struct StageMemory {
   // Memory of the device; in a group, of each rank's device.
-  uint64_t fixed = 0;       // whatever the depth is
+  uint64_t fixed = 0;       // for any depth
   uint64_t per_flight = 0;  // for each microbatch in flight
-  // Memory of a GPU's host; 0 on a CPU, where `fixed` has all.
+  // Memory of a GPU's host; 0 on a CPU, where `fixed` includes it.
   uint64_t host = 0;
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };

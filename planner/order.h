@@ -14,20 +14,20 @@ namespace longhaul::coordinator {
 // True if every rate on the way of the activations is known, by the interfaces or by the pair.
 bool RatesAreKnown(const Plan& plan);
 
-// Takes a plan whose cells have the most depth that they can hold and whose network is set. Sets
-// depth and activation_lead of each cell with a reason in words. Adds to the prediction the step
-// with unlimited depths, and a sentence where the search for depths left something out. Depths keep
-// a margin: messages may take schedule::kUnforeseenDelay longer than measured, and links may be
-// schedule::kUnforeseenRate as fast. Where rates are not known, and in a trial, depths stay at the
-// most. kFailedPrecondition where the run file's order needs more depth than there is; kCancelled
-// once `stop` is requested.
+// Takes a plan whose cells have their maximum depth and whose network is set. Sets depth and
+// activation_lead of each cell with a reason for people. Adds to the prediction the step with
+// unlimited depths, and a sentence if the search for depths left something out. Depths keep a
+// margin: messages may take schedule::kUnforeseenDelay longer than measured, and links may be
+// schedule::kUnforeseenRate as fast. If rates are not known, and in a trial, depths stay at the
+// maximum. kFailedPrecondition if the run file's order needs a larger depth; kCancelled once `stop`
+// is requested.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {},
                    Effort effort = Effort::kWhole);
 
-// Chooses the order of a replica beside a slower one with as many stages, whose order is chosen
-// already: the same leads, and the same depths as far as its cells hold them. This saves a search.
-// With the margins applied, too, its step must be no longer than the slower replica's, or at most
-// schedule::kDepthTolerance longer than with all depth. Otherwise as ChooseOrder.
+// Chooses the order of a replica beside a slower one with as many stages, whose order is already
+// chosen: the same leads, and the same depths as far as its cells allow. This saves a search. With
+// the margins applied, too, its step must not be longer than the slower replica's, or at most
+// schedule::kDepthTolerance longer than with the maximum depth. Otherwise as ChooseOrder.
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                        const std::stop_token& stop = {});
 

@@ -1,5 +1,5 @@
-// Turns a plan and the rates of a network into the input of run/schedule's simulator: for the
-// planner, and for predictions of a plan on other links. Pure.
+// Turns a plan and the rates of a network into the input of run/schedule's simulator, for the
+// planner and for predictions of a plan on other links. Pure.
 //
 //   network = UniformNetwork(plan.assignment, GoodputBytesPerSecond(100'000'000));
 //   cost = PipelineCostOf(plan, spec, network);
@@ -25,7 +25,7 @@ struct InterfaceRates {
   double ingress_bytes_per_second = schedule::kUnlimited;
 };
 
-// Limits of one direction between two workers, beside those of their interfaces.
+// Limits of one direction between two workers, in addition to their interfaces' limits.
 struct FlowRates {
   double bytes_per_second = schedule::kUnlimited;
   absl::Duration latency;  // one way
@@ -34,10 +34,10 @@ struct LinkRates {
   FlowRates forward, backward;
 };
 
-// The network under a plan. The simulator makes a schedule::FluidNetwork of it.
+// The network of a plan. The simulator makes a schedule::FluidNetwork from it.
 struct NetworkRates {
-  std::vector<InterfaceRates> interfaces;  // as Assignment::cells
-  std::vector<LinkRates> links;            // as Assignment::edges
+  std::vector<InterfaceRates> interfaces;  // in the order of Assignment::cells
+  std::vector<LinkRates> links;            // in the order of Assignment::edges
 };
 
 // A network with equal interfaces and latencies.
@@ -47,18 +47,18 @@ NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_secon
 // Converts a rate of a measurement or a plan. 0 means not known and counts as unlimited.
 double BytesPerSecond(double bits_per_second);
 
-// Goodput of TCP on a line of this rate. tc counts frames of 1,514 bytes, of which 1,448 are
+// Goodput of TCP on a line of this rate. tc counts frames of 1,514 bytes, with 1,448 bytes of
 // payload: 95.6 %. 0: not shaped, unlimited.
 double GoodputBytesPerSecond(uint64_t bits_per_second);
 
 // Bytes of an encoded tensor with the headers of its chunks.
 uint64_t WithChunkHeaders(uint64_t bytes);
 
-// The network that the plan's prediction is based on.
+// The network on which the plan's prediction is based.
 NetworkRates NetworkOf(const Plan& plan);
 void SetNetwork(const NetworkRates& network, Plan* plan);
 
-// The rate of one direction of the edge at place `edge` while it has both interfaces to itself.
+// The rate of one direction of the edge with index `edge` while it has both interfaces to itself.
 double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
                            Direction direction);
 

@@ -1,4 +1,4 @@
-// Which of a request's candidates a plan takes, and in which order. Pure.
+// Chooses which of a request's candidates a plan takes, and in which order. Pure.
 #pragma once
 
 #include <optional>
@@ -10,30 +10,31 @@
 
 namespace longhaul::coordinator {
 
-// A choice must gain at least this share over the order of names. Layer times and rates are not
-// measured more exactly.
+// A choice must gain at least this share over the order of names, because layer times and rates are
+// not measured more exactly.
 inline constexpr double kLeastGainOfPlacement = 0.05;
 
-// The candidates of a request as numbers for placement.h: layer times, memory, measured or
-// estimated links, who may talk to whom, what replicas exchange. kFailedPrecondition where a codec
-// of the run file is invalid.
+// Returns the candidates of a request as numbers for placement.h: layer times, memory, measured or
+// estimated links, possible neighbours, and the bytes that replicas exchange. kFailedPrecondition
+// if a codec of the run file is invalid.
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 
 // Takes a request with `candidates_for` set. Returns the request with that many workers in pipeline
 // order, replica by replica, with their layers and a summary of the choice. The first workers by
 // name, in the order of their names, are kept unless another choice is faster by
-// kLeastGainOfPlacement; chosen workers stand in the order of their names unless another order is
-// faster by as much. The first by name are also kept where no choice works: the plan then says what
-// is wrong with them.
+// kLeastGainOfPlacement; chosen workers stay in the order of their names unless another order is
+// faster by as much. The first by name are also kept if no choice works: the plan then names the
+// problem.
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
 
-// The same request without workers that share a GPU with others, as far as `candidates_for` leaves
-// a choice; nullopt: all are needed, or none shares one. The search does not count the cost of a
-// second stage on a GPU, the plan of its result does; so both requests are planned and compared.
+// Returns the same request without workers that share a GPU with others, as far as `candidates_for`
+// allows; nullopt: all are needed, or none shares one. The search does not count the cost of a
+// second stage on a GPU, but the plan of its result does; so both requests are planned and
+// compared.
 std::optional<PlanRequest> WithFewSharers(const PlanRequest& request);
 
-// True if `stages` of the candidates can form a chain of neighbours that can talk to each other, as
-// far as is known. Also true where finding out takes too long.
+// True if `stages` of the candidates can form a chain of neighbours that can reach each other, as
+// far as is known. Also true if the answer would take too long to compute.
 bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candidates,
                  uint32_t stages);
 

@@ -1,6 +1,6 @@
 // Chooses which workers hold the stages of a pipeline or of several replicas of it, in which order,
-// and how many layers each stage has, so that the simulated step is short. Pure; knows numbers, not
-// workers.
+// and how many layers each stage has, so that the simulated step is short. Pure; works on numbers
+// only.
 //
 //   PlacementProblem problem = ...;                 // every candidate, every pair
 //   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));
@@ -30,7 +30,7 @@
 
 namespace longhaul::coordinator {
 
-// Where a stage stands in its chain.
+// The role of a stage in its chain.
 enum class ChainRole : uint8_t { kFirst, kMiddle, kLast, kOnly };
 inline constexpr size_t kChainRoles = 4;
 constexpr ChainRole RoleAt(uint32_t place, uint32_t stages) {
@@ -60,21 +60,21 @@ struct PlaceableWorker {
   double down_encode = 0, down_decode = 0, up_encode = 0, up_decode = 0;
 };
 
-// One worker to another, beside the limits of their interfaces.
+// Limits from one worker to another, in addition to their interfaces' limits.
 struct PairCost {
   double bytes_per_second = schedule::kUnlimited;
   double latency = 0;         // one way
   bool may_be_joined = true;  // may be neighbours; symmetric
-  bool may_hold_tied = true;  // may share a tied matrix, the one as first stage, the other as last
+  bool may_hold_tied = true;  // may share a tied matrix: `from` as first stage, `to` as last one
   bool may_exchange = true;   // may hold the same stage of two replicas; symmetric
 };
 
-// What replicas of a stage send each other once their passes have ended.
+// The bytes that replicas of a stage send each other once their passes have ended.
 struct ExchangeSize {
   // Bytes from one replica to each other one, headers included; by role and by layers less one.
   std::array<std::vector<double>, kChainRoles> bytes;
   uint32_t every = 1;     // steps from one exchange to the next
-  uint32_t messages = 0;  // messages of an exchange that wait for each other
+  uint32_t messages = 0;  // messages of an exchange that follow one another
 };
 
 struct PlacementProblem {
@@ -113,20 +113,20 @@ struct Placement {
   uint32_t descents = 0;    // descents of the local search
 };
 
-// Told the share of a search that is done, 0 to 1, and the shortest bound of a step so far.
+// Called with the share of a search that is done, 0 to 1, and the shortest bound of a step so far.
 using PlacementProgress = std::function<void(double share, double step_seconds)>;
 
 struct PlacementOptions {
   uint64_t seed = 1;
-  // Maximum number of moves judged by the bound. A count and not a time, so that all machines find
-  // the same placement. Small problems take fewer.
+  // Maximum number of moves judged by the bound. A count, not a time, so that all machines find the
+  // same placement. Small problems take fewer.
   uint64_t most_moves = 30'000'000;
   // Maximum work of the simulations, in units of schedule::WorkOf.
   uint64_t most_work = 4'000'000;
   // A short search, for a step to compare with other trials. It begins from greedy starts, which
-  // are good more often than random ones; a longer search does not need them.
+  // are more often good than random ones; a longer search does not need them.
   bool trial = false;
-  // Above 0: only this many descents from random replicas, to compare the search with.
+  // Above 0: makes only this many descents from random replicas, as a baseline for the search.
   uint32_t random_restarts = 0;
   // Maximum number of placements, with all their splits, that are tried one by one.
   double exact_up_to = 300'000;
@@ -134,9 +134,9 @@ struct PlacementOptions {
   std::stop_token stop;
 };
 
-// The best placement found. Its simulated step is never longer than that of NameOrder. The same
-// problem and seed give the same placement. kInvalidArgument for a problem that makes no sense;
-// kFailedPrecondition where no placement is possible; kCancelled once `stop` is requested.
+// Returns the best placement found. Its simulated step is never longer than that of NameOrder. The
+// same problem and seed give the same placement. kInvalidArgument for an invalid problem;
+// kFailedPrecondition if no placement is possible; kCancelled once `stop` is requested.
 StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOptions& options = {});
 
 // The workers in the given order, replica by replica, with layers balanced by the compute of each

@@ -4,7 +4,7 @@
 // Moves of stages act on all replicas at once and take the layers along: swap two stages, move up
 // to three elsewhere, reverse a part, move a layer to another stage. Moves of workers: exchange one
 // with a spare; with several replicas, swap any two, and exchange a part of two replicas' chains. A
-// table of the segments of each chain makes the bound after a move a matter of a few joins
+// table of the segments of each chain reduces the bound after a move to a few joins
 // (chain_bound.h).
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace longhaul::coordinator {
 
-// A move counts only if it gains more than this factor: sums of doubles in another order differ by
-// as much.
+// A move counts only if it gains more than this factor, because sums of doubles in another order
+// differ by as much.
 inline constexpr double kMoveGains = 1 - 1e-9;
 
 class Descent {
@@ -31,13 +31,13 @@ class Descent {
   void Go(uint64_t most_moves);
 
   const PlacedReplicas& replicas() const { return replicas_; }
-  // The bound of a step (BoundOf); kNoChain for a placement that is not possible.
+  // The bound of a step (BoundOf); kNoChain for an impossible placement.
   double bound() const;
   uint64_t moves() const { return moves_; }
 
  private:
-  // Places `begin` to `end` of each chain, both included, in reverse order where `begin` is larger.
-  // Or the stage at `begin` with other layers.
+  // The stages with indices `begin` to `end` of each chain, both included, in reverse order if
+  // `begin` is larger. Or the stage `begin` with other layers.
   struct Piece {
     uint32_t begin = 0, end = 0;
     uint32_t new_layers = 0;  // 0: unchanged
@@ -48,7 +48,7 @@ class Descent {
     std::array<Piece, 5> of;
     size_t count = 0;
     void Add(uint32_t begin, uint32_t end) { of[count++] = {.begin = begin, .end = end}; }
-    // Adds places [begin, end), which may be empty.
+    // Adds indices [begin, end), which may be empty.
     void AddRange(uint32_t begin, uint32_t end) {
       if (begin < end) Add(begin, end - 1);
     }
@@ -70,11 +70,11 @@ class Descent {
     return replicas_[replica].workers[place];
   }
   uint32_t LayersAt(uint32_t place) const { return replicas_.front().layers[place]; }
-  // A worker at a place, in the role of that place.
+  // The segment of a worker at an index, in the role of that index.
   Segment InPlace(uint32_t place, uint32_t worker) const {
     return bound_.Stage(worker, LayersAt(place), bound_.RoleAt(place));
   }
-  // The segments up to a place and from a place on, with the chain's ends in their roles.
+  // The segments up to an index and from an index on, with the chain's ends in their roles.
   const Segment& UpTo(uint32_t replica, uint32_t place) const {
     return up_to_[replica * stages_ + place];
   }
@@ -93,12 +93,12 @@ class Descent {
   double PassesInPieces(uint32_t replica, const Pieces& pieces) const;
   double PassesWith(uint32_t replica, uint32_t place, uint32_t worker) const;
   double PassesSwapped(uint32_t replica, uint32_t one, uint32_t other) const;
-  // Passes of the replica with the other replica's workers in places [begin, end].
+  // Passes of the replica with the other replica's workers at indices [begin, end].
   double PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin, uint32_t end) const;
   Column ColumnWith(uint32_t place, uint32_t replica, uint32_t worker) const;
   void RecountColumn(uint32_t place);
 
-  // The value after a move. kNoChain where it is certainly no better.
+  // The value after a move. kNoChain if it is certainly not better.
   double Judge(const Pieces& pieces);
   struct ChangedChain {
     uint32_t replica = 0;
@@ -108,7 +108,7 @@ class Descent {
     uint32_t place = 0;
     Column column;
   };
-  // Chains and columns that are not given have not changed. A move changes at most two of each.
+  // Chains and columns that are not listed have not changed. A move changes at most two of each.
   double JudgeCells(std::span<const ChangedChain> chains, std::span<const ChangedColumn> columns);
 
   bool Try(const Pieces& pieces);

@@ -1,5 +1,5 @@
 // Makes the plan of a run: which worker holds which layers, how many microbatches each stage keeps
-// in flight, what the links carry, and the predicted step. Pure.
+// in flight, the codecs and bytes of the links, and the predicted step. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace longhaul::coordinator {
 
-// Measured from one worker to another.
+// A measurement from one worker to another.
 struct LinkMeasurement {
   double bits_per_second = 0;  // goodput; 0: unknown
   absl::Duration latency;      // one way
@@ -31,15 +31,15 @@ struct CandidateWorker {
   WorkerId id;
   Incarnation incarnation;
   std::string name;
-  // Memory of the smallest device that the run takes; 0: unknown, taken to suffice.
+  // Memory of the smallest device that the run takes; 0: unknown, assumed to suffice.
   uint64_t memory_bytes = 0;
   bool on_gpu = false;
-  std::string device;              // the device's model in words; empty: unknown
-  uint64_t host_memory_bytes = 0;  // memory of a GPU's host; 0: unknown, taken to suffice
-  // The numbers of the offered devices that are of the same kind as the first one.
+  std::string device;              // the device's model, for people; empty: unknown
+  uint64_t host_memory_bytes = 0;  // memory of a GPU's host; 0: unknown, assumed to suffice
+  // Indices of the offered devices of the same kind as the first one.
   std::vector<uint32_t> devices;
   std::vector<uint64_t> device_memory_bytes;  // one for each of `devices`
-  uint32_t cores = 0;                         // cores of a CPU worker in all; 0: unknown
+  uint32_t cores = 0;                         // total cores of a CPU worker; 0: unknown
   // Known UUIDs of the GPUs that the run takes; other workers may offer the same GPU.
   std::vector<std::string> shared_devices;
   std::vector<Endpoint> endpoints;
@@ -47,31 +47,30 @@ struct CandidateWorker {
   // Goodput of its interface, all links together; 0: unknown, and the rate of its best measured
   // link counts instead.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
-  std::map<WorkerId, LinkMeasurement> to;  // from this worker; empty: nothing was measured
-  // Workers that this one failed to reach, over which transport, and why.
+  std::map<WorkerId, LinkMeasurement> to;  // links from this worker; empty: none was measured
+  // The workers that this one failed to reach, the transport, and the reason.
   std::map<std::pair<WorkerId, TransportKind>, std::string> does_not_reach;
-  // Relays that can carry its links to workers that it does not reach, best first.
+  // Relays that can carry its links to workers that it cannot reach, best first.
   std::vector<Relay> relays;
 };
 
-// The checkpoint that a run goes on from: its step, and the cells that wrote it.
+// The checkpoint that a run resumes from: its step, and the cells that wrote it.
 struct ResumePoint {
   uint64_t step = 0;
   std::vector<Cell> cells;
 };
 
-// The choice of workers and its alternatives. Steps are simulated; 0: that pipeline is not
-// possible.
+// The choice of workers and its alternatives. Steps are simulated; 0: that pipeline is impossible.
 struct PlacementSummary {
   uint32_t candidates = 0;
-  uint32_t left_out = 0;             // more candidates, left out because they share a GPU
-  bool is_exact = false;             // every chain was considered
-  double step_seconds = 0;           // of the chosen chain
-  double name_order_seconds = 0;     // of the same workers in the order of their names
+  uint32_t left_out = 0;          // number of further candidates, left out because they share a GPU
+  bool is_exact = false;          // every chain was considered
+  double step_seconds = 0;        // of the chosen chain
+  double name_order_seconds = 0;  // of the same workers in the order of their names
   double first_by_name_seconds = 0;  // of the first candidates by name
 };
 
-// How much work a plan's searches get.
+// The effort of a plan's searches.
 enum class Effort : uint8_t {
   kWhole,
   kTrial,  // for a step to compare: few orders of workers are tried, depths are not searched
@@ -85,25 +84,25 @@ struct PlanRequest {
   // In pipeline order, replica by replica, one for each cell. With candidates_for or with
   // pipeline.replicas auto: candidates, in the order of their names.
   std::vector<CandidateWorker> workers;
-  // Set on resume. The old split of layers is kept where the same workers stand in the same places
-  // and have the memory; else layers are balanced anew.
+  // Set on resume. The old split of layers is kept if the same workers have the same indices and
+  // enough memory; else layers are balanced anew.
   std::optional<ResumePoint> resume;
-  // What a user assumes of the network instead of measurements (`longhaul plan --rate --delay`).
+  // A user's assumptions about the network, instead of measurements (`longhaul plan --rate
+  // --delay`).
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
-  // Also predict what other codecs would do.
+  // Also predicts steps with other codecs.
   bool with_codec_table = false;
 
   // Set: `workers` are candidates, and the plan takes this many of them, for all replicas together,
-  // in an order that it chooses (place_workers.h). Where pipeline.replicas is auto it takes at most
-  // this many.
+  // in an order that it chooses (place_workers.h). If pipeline.replicas is auto, at most this many.
   std::optional<uint32_t> candidates_for;
   // With candidates_for: neighbours have a measured link, if that is possible.
   bool only_measured = false;
   Effort effort = Effort::kWhole;
-  // The layers of each stage, where they are settled already.
+  // The layers of each stage, if they are already settled.
   std::optional<std::vector<uint32_t>> layers;
-  // How the workers were chosen, where they were.
+  // How the workers were chosen, if they were.
   std::optional<PlacementSummary> placement;
 };
 
@@ -112,14 +111,13 @@ struct PlanRequest {
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                           bool last, uint32_t depth, bool on_gpu = false);
 
-// Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
-// depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
-// that names the bottleneck. A stage of a group takes the time that was measured of all its ranks
-// together, their collectives among it. Keys that are auto are settled by plans for each value
-// (auto_keys.h).
-// kFailedPrecondition where a stage does not fit, with bytes needed and available; kInvalidArgument
-// for more stages than layers; kCancelled once `stop` is requested. The same request has the same
-// plan, however long that takes.
+// Makes the plan: contiguous layers balanced by measured times (exact: dynamic programming over the
+// slowest stage), depth and order of data by the simulator (order.h), codecs by link, prediction,
+// and a paragraph that names the bottleneck. The time of a group's stage was measured for all its
+// ranks together, including their collectives. Keys that are auto are settled by plans for each
+// value (auto_keys.h). kFailedPrecondition if a stage does not fit, with bytes needed and
+// available; kInvalidArgument for more stages than layers; kCancelled once `stop` is requested. The
+// same request gives the same plan, however long the search takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
 // The plan of one replica, whose chain is request.workers, is made in two halves. BeginPlan decides
@@ -127,34 +125,34 @@ StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop 
 // are made slower (sharing.h). FinishPlan chooses the rest.
 struct BegunPlan {
   Plan plan;
-  std::vector<uint32_t> most_depths;  // the most depth that each cell's memory holds
+  std::vector<uint32_t> most_depths;  // maximum depth that each cell's memory holds
 };
 StatusOr<BegunPlan> BeginPlan(const PlanRequest& request);
-// `slower`: the finished plan of a slower replica; this one need not be faster. Null: none.
+// `slower`: the finished plan of a slower replica, so this one need not be faster. Null: none.
 StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower = nullptr,
                           const std::stop_token& stop = {});
-// The layers of each stage that BeginPlan would choose, and its errors.
+// Returns the layers of each stage that BeginPlan would choose, or its errors.
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);
 
 // Checks that every worker has a device for each rank of the run's group. kFailedPrecondition names
-// the first worker with too few devices, and what it offers.
+// the first worker with too few devices, and its devices.
 Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& workers);
 
-// Threads of each rank of a stage: pipeline.threads_per_stage, limited by the cores that a CPU has
-// for its ranks.
+// Returns the threads of each rank of a stage: pipeline.threads_per_stage, limited by the cores
+// that a CPU has for its ranks.
 uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker);
 
-// The transport of a link of this kind: an exception's (links.workers) of either worker, else the
-// run's. Where the exceptions disagree: kFailedPrecondition for neighbours, the run's for other
-// links. kFailedPrecondition where a worker does not listen on it.
+// Returns the transport of a link of this kind: an exception's (links.workers) of either worker,
+// else the run's. If the exceptions disagree: kFailedPrecondition for neighbours, the run's
+// transport for other links. kFailedPrecondition if a worker does not listen on it.
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower,
                                       EdgeKind kind = EdgeKind::kActivations);
 
-// The transport, and the side that dials: the lower worker where it may reach the upper one. Where
+// The transport, and the side that dials: the lower worker if it can reach the upper one. If
 // neither reaches the other, over that transport or over one that faces strangers, a relay that
-// both can use carries the link. kFailedPrecondition where there is no relay, or where links are
-// not encrypted, which relays require.
+// both can use carries the link. kFailedPrecondition if there is no relay, or if links are not
+// encrypted, which relays require.
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;
@@ -165,12 +163,12 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower, EdgeKind kind = EdgeKind::kActivations);
 
 // Checks `links.cache_limit` before the workers are known: with a fixed number of stages by the
-// need of the largest stage, else by the least need of any. kFailedPrecondition with the bytes.
-// Runs with exceptions by worker, and tokenizers other than bytes, are left to MakePlan.
+// need of the largest stage, else by the smallest possible need. kFailedPrecondition with the
+// bytes. Leaves runs with exceptions by worker, and tokenizers other than bytes, to MakePlan.
 Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes);
 
-// The number of stages that each replica of a run gets from `free_workers` workers; nullopt: they
-// are too few.
+// Returns the number of stages that each replica of a run gets from `free_workers` workers;
+// nullopt: there are too few workers.
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers);
 
 }  // namespace longhaul::coordinator

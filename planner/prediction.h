@@ -11,22 +11,22 @@
 
 namespace longhaul::coordinator {
 
-// Rates of a worker's interface: measured, or assumed by the user. Where the interface was not
-// measured, the rate of its best link counts, because links of one interface share it.
+// Returns the rates of a worker's interface: measured, or assumed by the user. If the interface was
+// not measured, the rate of its best link counts, because links of one interface share it.
 InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
-// Rates from one worker to another: measured, or assumed by the user, else by the run file's
-// topology.
+// Returns the rates from one worker to another: measured, or assumed by the user, else by the run
+// file's topology.
 FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
                        const CandidateWorker& to);
-// The network of an assignment, whose cells stand in the order of the request's workers.
+// Returns the network of an assignment, whose cells are in the order of the request's workers.
 NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
-// Sets plan->prediction: step, bound, bottleneck, and where each cell's and edge's time goes.
+// Sets plan->prediction: step, bound, bottleneck, and how each cell and edge spends its time.
 // kCancelled once `stop` is requested, here and below.
 Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
-// Adds to plan->prediction what other codecs on all edges would do, each with its best order and
-// with the most depth that cells can hold (`depths`). The rest of the plan stays as it is.
+// Adds to plan->prediction the steps with other codecs on all edges, each with its best order and
+// with the maximum depth of the cells (`depths`). The rest of the plan does not change.
 Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
                      const std::stop_token& stop, Plan* plan);
 

@@ -16,7 +16,7 @@
 
 namespace longhaul::coordinator {
 
-// MakePlan for spec.replicas.count above 1. The request's workers stand in the order of the cells:
+// MakePlan for spec.replicas.count above 1. The request's workers are in the order of the cells:
 // replica by replica, stage by stage.
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
 
@@ -33,30 +33,30 @@ StatusOr<std::vector<replicas::Layout>> LayoutsOf(const RunSpec& spec,
 
 // The number of replicas of an assignment.
 uint32_t ReplicasOf(const Assignment& assignment);
-// One replica of a plan as a plan of its own: its cells and the edges among them.
+// Returns one replica of a plan as a plan of its own: its cells and the edges among them.
 Plan ReplicaOf(const Plan& plan, uint32_t replica);
 
-// The most bytes that a replica of a stage sends another one in an exchange, without headers.
+// Maximum bytes that a replica of a stage sends another one in an exchange, without headers.
 StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                                  const Roles& roles);
 
-// A step of all replicas, with the plan's network and depths. Where replicas exchange once in
-// several steps, a step has its share of the exchange.
+// A step of all replicas, with the plan's network and depths. If replicas exchange once in several
+// steps, a step has its share of the exchange.
 struct ReplicasStep {
   uint32_t slowest = 0;         // the replica whose passes take longest
   double passes_seconds = 0;    // passes of the slowest replica alone
-  double exchange_seconds = 0;  // by how much the exchange makes a step longer
+  double exchange_seconds = 0;  // how much longer the exchange makes a step
   double step_seconds = 0;
   // As in Prediction. The floor counts the bytes of passes and of the exchange on an interface. In
   // the bound, the exchange of the first stage follows the passes, except that it may overlap with
-  // the last backward; the exchanges of other stages may hide behind passes.
+  // the last backward; the exchanges of other stages may overlap with passes.
   double lower_bound_seconds = 0;
   std::string bottleneck;
   double floor_seconds = 0;
   std::string busiest;
   uint64_t busiest_bytes = 0;
 
-  // Sets the fields of a prediction that are here.
+  // Sets the fields of a prediction that this struct has.
   void Set(Prediction* prediction) const;
 };
 // kCancelled once `stop` is requested.

@@ -23,41 +23,41 @@ struct SeenCell {
   double optimizer_seconds = 0;                      // a step
 };
 struct SeenEdge {
-  // Rates while tensors arrive, headers included. nullopt: too few bytes came.
+  // Rates while tensors arrive, headers included. nullopt: too few bytes arrived.
   std::optional<double> forward_bits_per_second, backward_bits_per_second;
   std::optional<double> round_trip_seconds;
 };
 struct Seen {
-  std::vector<SeenCell> cells;  // as Assignment::cells
-  std::vector<SeenEdge> edges;  // as Assignment::edges
+  std::vector<SeenCell> cells;  // in the order of Assignment::cells
+  std::vector<SeenEdge> edges;  // in the order of Assignment::edges
 };
 
-// The content of a step's reports, one for each cell, in the order of assignment.cells. Impossible
-// values (times that are negative, not finite or longer than a day, rates above 10 Tbit/s) count as
-// not known, or as 0.
+// Returns the content of a step's reports, one for each cell, in the order of assignment.cells.
+// Impossible values (times that are negative, not finite or longer than a day, rates above 10
+// Tbit/s) count as unknown, or as 0.
 Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
             std::span<const std::optional<v1::StepReport>> reports);
 
-// The median of each value by itself, over the steps in which it is known. `steps` has at least one
+// Returns the median of each value over the steps in which it is known. `steps` has at least one
 // step, all of one plan.
 Seen MedianOf(std::span<const Seen> steps);
 
-// True if a compute time or rate differs by more than 20 %, or a round trip by that and by more
-// than the margin of depths (schedule::kUnforeseenDelay each way).
+// True if a compute time or rate differs by more than 20 %, or a round trip by more than 20 % and
+// by more than the margin of depths (schedule::kUnforeseenDelay each way).
 bool Differs(const Seen& some, const Seen& others);
 
 // True for a run of several stages whose depths are chosen by the plan and may change between
 // steps, and whose rates are known.
 bool MayRetune(const RunSpec& spec, const Plan& plan);
 
-// Maximum number of microbatches in flight that a cell's memory holds; all of a step where that is
-// not known.
+// Maximum number of microbatches in flight that a cell's memory holds; all of a step if that is
+// unknown.
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 
-// `plan` with the seen values in each replica, and with the depths and leads that the simulator
-// then chooses within `depth_by_memory`; `retune_reason` says why. nullopt where the step would be
-// less than 5 % shorter: measurements beside training are not more exact. Rates that were not seen
-// stay those of the plan. kCancelled once `stop` is requested.
+// Returns `plan` with the seen values in each replica, and with the depths and leads that the
+// simulator then chooses within `depth_by_memory`; `retune_reason` names the reason. nullopt if the
+// step would be less than 5 % shorter, because measurements during training are not more exact.
+// Rates that were not seen stay those of the plan. kCancelled once `stop` is requested.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop = {});
 

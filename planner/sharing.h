@@ -1,4 +1,4 @@
-// Workers that share a GPU: how much slower their stages compute, and how to choose workers that
+// Workers that share a GPU: computes how much slower their stages are, and chooses workers that
 // share as few GPUs as possible. Pure.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace longhaul::coordinator {
 // Makes the compute of cells that share a GPU slower in the plans of all replicas of a run.
 // `workers` are the workers of these plans, replica by replica. Layers were timed one worker at a
 // time. Stages that compute at the same time are assumed to get equal parts of the GPU; a
-// simulation with the slower stages says how often they do. Plans of replays stay unchanged,
+// simulation with the slower stages shows how often they do. Plans of replays do not change,
 // because replays do not compute. Takes plans whose network is set. kCancelled once `stop` is
 // requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,

@@ -11,9 +11,9 @@ namespace longhaul::coordinator {
 // Time of stage `stage` with `layers` layers, >= 0; nullopt: the stage cannot hold that many.
 using StageTime = std::function<std::optional<double>(uint32_t stage, uint32_t layers)>;
 
-// Layers of each of `stages` stages (at least one each) so that the slowest stage is as fast as
-// possible; among those splits the one with the smallest sum of squares, so that no stage is loaded
-// without need. Dynamic programming, O(stages x layers^2). nullopt: no split is possible.
+// Returns the layers of each of `stages` stages (at least one each) so that the slowest stage is as
+// fast as possible; among those splits the one with the smallest sum of squares, so that no stage
+// is loaded needlessly. Dynamic programming, O(stages x layers^2). nullopt: no split is possible.
 std::optional<std::vector<uint32_t>> BalanceLayers(uint32_t stages, uint32_t layers,
                                                    const StageTime& time);
 

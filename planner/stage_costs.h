@@ -1,5 +1,5 @@
-// Time and memory of a stage on a worker, by the times measured there. Pure; caches sizes, so it is
-// for one thread.
+// Time and memory of a stage on a worker, by the worker's measured times. Pure; caches sizes, so it
+// is for one thread.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ class StageCosts {
   double Forward(const Stage& stage) const;
   double Backward(const Stage& stage) const;
   double Optimizer(const Stage& stage) const;
-  // nullopt: one rank.
+  // nullopt for one rank.
   std::optional<GroupEstimate> EstimateOfGroup(const Stage& stage) const;
 
   const StageMemory& Memory(const Stage& stage) const { return SizeOf(stage).memory; }
-  // Bytes of one kind of memory that a stage needs and that its worker has; 0 available: unknown.
+  // Bytes of one kind of memory that a stage needs and that its worker has; available 0: unknown.
   struct Need {
     uint64_t needed = 0, available = 0;
     bool fits() const { return available == 0 || needed <= available; }
@@ -48,9 +48,9 @@ class StageCosts {
   bool Fits(const Stage& stage, uint32_t depth) const {
     return OfDevice(stage, depth).fits() && OfHost(stage).fits();
   }
-  // The least depth that a stage must hold; `stages_from_here` counts it and all stages below.
+  // The minimum depth that a stage must hold; `stages_from_here` counts it and all stages below.
   uint32_t LeastDepth(uint32_t stages_from_here) const;
-  // The most depth that a stage holds, at least `least`; exactly `least` where the run file leaves
+  // The maximum depth that a stage holds, at least `least`; exactly `least` if the run file leaves
   // no choice.
   uint32_t DepthOf(const Stage& stage, uint32_t least) const;
 
@@ -62,8 +62,8 @@ class StageCosts {
     uint64_t parameters = 0;
   };
   const Size& SizeOf(const Stage& stage) const;
-  // How many times a group's `ends` (the exchanges around a stage's layers) are to be added to the
-  // times of its parts. The times of embedding and head have theirs already: -1 with both.
+  // How many times to add a group's `ends` (the exchanges before and after a stage's layers) to the
+  // times of its parts. The times of embedding and head include theirs: -1 with both.
   int Ends(const Stage& stage) const;
 
   const RunSpec& spec_;

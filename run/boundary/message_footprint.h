@@ -9,8 +9,8 @@
 namespace longhaul {
 
 struct MessageFootprint {
-  uint64_t records = 0;  // exactly
-  uint64_t journal = 0;  // at most: what changes since the oldest checkpoint that is kept
+  uint64_t records = 0;  // exact
+  uint64_t journal = 0;  // maximum: changes since the oldest checkpoint that is kept
   uint64_t total() const { return records + journal; }
   MessageFootprint& operator+=(const MessageFootprint& other) {
     records += other.records;
@@ -19,10 +19,10 @@ struct MessageFootprint {
   }
 };
 
-// For one store (file_store.h) of a run over `windows` windows of training text.
+// Predicts one store (file_store.h) of a run over `windows` windows of training text.
 MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
 
-// The share of the run's visits of samples that are first ones, which are sent whole.
+// The share of the run's visits of samples that are first visits, in which samples are sent whole.
 double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
 
 }  // namespace longhaul

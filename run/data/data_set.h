@@ -53,7 +53,7 @@ struct DataSet {
   friend bool operator==(const DataSet&, const DataSet&) = default;
 };
 
-// Parses dataset.json, which may be hostile. kInvalidArgument names what is wrong.
+// Parses dataset.json, which may be hostile. kInvalidArgument names the fault.
 StatusOr<DataSet> ParseDataSet(std::string_view json);
 
 struct Source {
@@ -64,7 +64,8 @@ struct Source {
   friend bool operator==(const Source&, const Source&) = default;
 };
 
-// What a run reads: at least one source. All have one vocabulary, and all or none have masks.
+// The data sets that a run reads: at least one source. All have one vocabulary, and all or none
+// have masks.
 struct Mixture {
   std::vector<Source> sources;
 
@@ -73,10 +74,10 @@ struct Mixture {
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
-// All reasons why these cannot be read together, with this context, or by documents.
+// Returns all reasons why these cannot be read together, with this context, or by documents.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
 
-// Equal mixtures have equal JSON. Reading foreign bytes: kInvalidArgument.
+// Equal mixtures have equal JSON. kInvalidArgument for foreign bytes.
 std::string ToJson(const Mixture& mixture);
 StatusOr<Mixture> MixtureFromJson(std::string_view json);
 

@@ -1,8 +1,8 @@
 // Maps sequence k of a run to a window of its training tokens. A pure function, so every stage
-// knows the order without talking, and a resumed run goes on exactly where it stopped. Windows are
+// knows the order without messages, and a resumed run goes on exactly where it stopped. Windows are
 // numbered over all training tokens of a run.
 //
-// One thread at a time.
+// Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class SampleOrder {
   virtual uint64_t WindowOf(uint64_t sequence) = 0;
 };
 
-// Every window once in each pass over the data, in an order that (seed, pass) gives.
+// Gives every window once in each pass over the data, in an order that depends on (seed, pass).
 std::unique_ptr<SampleOrder> ShuffledOrder(uint64_t seed, uint64_t windows);
 
 // The range of one source's windows in a mixture.
@@ -28,18 +28,18 @@ struct SourceWindows {
   uint64_t first = 0;       // number of its first window
   uint64_t training = 0;    // windows
   uint64_t validation = 0;  // windows; numbered apart
-  // Length of the source's training list. Tokens after these are for validation, if the source has
-  // no validation list.
+  // Length of the source's training list. If the source has no validation list, later tokens are
+  // for validation.
   uint64_t training_tokens = 0;
 };
-// `validation_share`: cut off the end of sources without a validation list; 0: none.
+// `validation_share`: the share cut off the end of sources without a validation list; 0: none.
 std::vector<SourceWindows> WindowsOfSources(const Mixture& mixture, uint32_t context,
                                             double validation_share);
 
-// Sequences come from sources by weight, exactly in each 1,024. Each source is read in blocks of
-// about a chunk, in an order that (seed, pass) gives, and the windows of as many blocks as fit
-// `memory_bytes` are mixed. A reader in this order thus needs that much memory, and every chunk
-// once a pass.
+// Takes sequences from sources by weight, exactly in each 1,024. Each source is read in blocks of
+// about a chunk, in an order that depends on (seed, pass), and the windows of as many blocks as fit
+// `memory_bytes` are mixed. So a reader in this order needs that much memory, and every chunk once
+// a pass.
 std::unique_ptr<SampleOrder> MixedOrder(const Mixture& mixture, uint32_t context,
                                         double validation_share, uint64_t seed,
                                         uint64_t memory_bytes);

@@ -1,4 +1,4 @@
-// The reference of run files, made of the rows of keys.h.
+// Writes the reference of run files from the rows of keys.h.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
-// The keys of a run file, one row each. The reader, the printer, checks of types and ranges, what a
-// resume may change, what makes workers measure or build anew, the reference page and the JSON
-// Schema all come out of these rows.
+// The keys of a run file, one row each. The rows define reading, printing, checks of types and
+// ranges, the keys that a resume may change, the keys that make workers measure or build anew, the
+// reference page and the JSON Schema.
 //
 // To add a key: a member of RunSpec (run_spec.h) and a row (training_keys.cc or running_keys.cc).
-// What no single key shows, combinations that cannot be, stands in the *_checks.cc.
+// Impossible combinations of keys are checked in *_checks.cc.
 //
 // Pure; the table is made once and is then read by any thread.
 #pragma once
@@ -21,7 +21,7 @@ namespace longhaul::config {
 // A run file while it is read.
 struct Draft {
   RunSpec spec;
-  std::string preset;  // model.preset, which fills in what the file does not say
+  std::string preset;  // model.preset, which fills in omitted keys
 };
 
 // What a change of a key affects; flags.
@@ -33,7 +33,7 @@ enum Affects : unsigned {
   kAll = kTiming | kStage | kModel,
 };
 
-// The type of a key's value, bound to its place in a RunSpec. values.h makes them.
+// The type of a key's value, bound to its member of RunSpec. values.h makes them.
 struct Value {
   // Reads the value into the draft. Null: the key is a section.
   std::function<Field(std::string name, Draft* draft)> field;
@@ -49,7 +49,7 @@ struct Value {
 
 struct KeyNotes {
   std::string unit;
-  std::string otherwise;  // the value where the file leaves the key out, if other keys decide it
+  std::string otherwise;  // the value if the file omits the key and other keys decide it
   // Null: always. A key that does not apply must be left out: it is printed as a comment.
   bool (*applies)(const RunSpec& spec) = nullptr;
   bool required = false;
@@ -75,7 +75,7 @@ std::vector<Key> TrainingKeys();
 // All other rows.
 std::vector<Key> RunningKeys();
 
-// The rows as a tree. A node without children is a key; with children a section.
+// The rows as a tree. A node without children is a key; a node with children is a section.
 struct KeyNode {
   std::string_view name;     // "lr"
   const Key* key = nullptr;  // null: a section without a row
@@ -83,11 +83,12 @@ struct KeyNode {
 };
 const KeyNode& KeyTree();
 
-// The keys whose values are compared one by one: an optional section (replay) counts as one.
+// The keys whose values are compared one by one. An optional section (replay) counts as one key.
 const std::vector<const Key*>& ComparedKeys();
-// The value as a file says it, or "left out".
+// The value as a file has it, or "left out".
 std::string TextOf(const Key& key, const RunSpec& spec);
-// A spec in which all keys have their initial values but those that have one of the `affects`.
+// Returns a spec in which all keys have their initial values, except those that have one of the
+// `affects`.
 RunSpec OnlyWhatAffects(unsigned affects, const RunSpec& spec);
 
 // Reads a run file into `draft`, which must outlive the table.

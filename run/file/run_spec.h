@@ -1,6 +1,5 @@
-// The run file: what a user wants trained, and how. Parsed and checked by the same code in the CLI
+// The run file: what a user wants to train, and how. Parsed and checked by the same code in the CLI
 // (before it dials) and in the coordinator. The keys are rows of keys.h.
-//
 // Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
 // one per line as "file:line:column: what was expected, what came, what to do".
 #pragma once
@@ -24,7 +23,7 @@
 
 namespace longhaul {
 
-// What a run with several replicas does about a lost worker that nobody replaces.
+// What a run with several replicas does if a lost worker is not replaced.
 enum class LostReplica : uint8_t {
   kExact,     // waits for a replacement; losses are those of an unbroken run, bit for bit
   kContinue,  // goes on with the whole replicas, and takes others in when it can
@@ -37,7 +36,7 @@ constexpr std::string_view ToString(LostReplica what) {
 enum class ComputeDtype : uint8_t {
   kFp32,
   kBf16,
-  kAuto,  // bf16 where all workers of the run compute on GPUs, else fp32; a plan says which
+  kAuto,  // bf16 if all workers of the run compute on GPUs, else fp32; the plan has the choice
 };
 constexpr std::string_view ToString(ComputeDtype dtype) {
   return WordOf(dtype, {"fp32", "bf16", "auto"});
@@ -49,16 +48,15 @@ constexpr std::string_view ToString(EncryptKind kind) {
   return WordOf(kind, {"auto", "required", "off"});
 }
 
-// When gradients may leave a stage. An interface that sends activations down and gradients up at
-// once is shared as TCP happens to share it. At 10 Mbit/s that can cost seconds in which the
-// pipeline starves.
+// When gradients may leave a stage. TCP decides how an interface divides its rate between
+// activations down and gradients up. At 10 Mbit/s that can cost seconds in which the pipeline
+// starves.
 enum class SendOrder : uint8_t {
   kAuto,  // the planner chooses how many microbatches activations go ahead of gradients
-  // Gradients wait until all activations of the step but one have come in, so that every interface
-  // does one thing at a time. This is near the lower bound where links are alike, because backward
-  // never waits. It is bad where latency is long beside a transfer, or the first stage's link is
-  // slow. It needs all microbatches of a step in flight in every
-  // stage.
+  // Gradients wait until all activations of the step but one have arrived, so that every interface
+  // does one thing at a time. This is near the lower bound if links are alike, because backward
+  // never waits. It is bad if latency is long compared with a transfer, or if the first stage's
+  // link is slow. It needs all microbatches of a step in flight in every stage.
   kActivationsFirst,
   kAsReady,
 };
@@ -75,8 +73,8 @@ constexpr std::string_view ToString(PlacementKind kind) {
   return WordOf(kind, {"auto", "names"});
 }
 
-// Activations that a stage does not keep, to save memory, and computes again in backward. Results
-// are the same to the bit.
+// The activations that a stage drops to save memory and computes again in backward. Results are the
+// same to the bit.
 enum class Recompute : uint8_t {
   kNone,
   kBlocks,  // each block keeps its input alone; backward holds activations of one block
@@ -110,7 +108,7 @@ constexpr std::string_view ToString(LrScheduleKind kind) {
   return WordOf(kind, {"constant", "cosine", "linear", "wsd"});
 }
 
-// What becomes of a step whose loss or gradient norm is not finite.
+// What happens to a step whose loss or gradient norm is not finite.
 enum class OnNonfinite : uint8_t {
   kStop,  // the run fails
   kSkip,  // no stage updates anything in this step; kMostSkippedInARow
@@ -122,7 +120,7 @@ constexpr std::string_view ToString(OnNonfinite what) {
 // The run fails when more steps than this are skipped in a row.
 inline constexpr uint32_t kMostSkippedInARow = 10;
 
-// Which validations are done a second time with boundaries in fp32.
+// Which validations are repeated with boundaries in fp32.
 enum class CleanValidation : uint8_t {
   kAlways,
   kEnd,  // the one after the last step
@@ -132,11 +130,11 @@ constexpr std::string_view ToString(CleanValidation clean) {
   return WordOf(clean, {"always", "end", "never"});
 }
 
-// What compresses the sums of a group.
+// The compression of a group's sums.
 enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
-  kZip,   // without loss, bf16 alone
+  kZip,   // without loss, only bf16
   kAuto,  // kNone or kZip, whichever a worker measures to be faster
 };
 constexpr std::string_view ToString(GroupCollective what) {
@@ -170,8 +168,8 @@ struct DataSpec {
   std::vector<DataSource> sets;
   std::string tokenizer = "bytes";  // of `text`
   uint64_t seed = 1;
-  // For `sets`: workers without the folders get their files; memory in which a worker keeps what it
-  // reads.
+  // For `sets`: whether workers without the folders get their files; memory in which a worker keeps
+  // chunks that it has read.
   bool upload = true;
   uint64_t memory_bytes = uint64_t{256} << 20;
   // For `sets`, "mask: document": attention, positions and loss stay within documents, which end
@@ -214,7 +212,7 @@ struct LrScheduleSpec {
   uint64_t warmup = 0;       // steps
   double final_ratio = 0.1;  // of lr, at the last step
   double decay = 0.2;        // wsd: share of all steps
-  // wsd: how many of the last steps decay.
+  // wsd: number of steps at the end that decay.
   uint64_t DecaySteps(uint64_t steps) const;
   friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
 };
@@ -255,7 +253,7 @@ struct PipelineSpec {
 struct ReplicasSpec {
   uint32_t count = 1;  // "replicas"
   // "replicas: auto": the first plan chooses the count. Until then the count is 1, and
-  // train.microbatches counts those of all replicas together.
+  // train.microbatches counts the microbatches of all replicas together.
   bool count_auto = false;
   replicas::GradientOptions gradients;                                  // "gradients"
   replicas::ParameterForm parameters = replicas::ParameterForm::kFp32;  // "parameters"
@@ -273,7 +271,7 @@ struct GroupSpec {
   // "tensor: auto", "expert: auto": the first plan chooses the number. Until then it is 1.
   bool tensor_auto = false, expert_auto = false;
   bool sequence = false;  // sequence parallelism between split matrices
-  // Share of the hidden channels that ranks sum and have in common; the others are each rank's own
+  // Share of the hidden channels that ranks sum and share; each rank has its own other channels
   // (CAAT-Net).
   double shared_channels = 1;
   GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
@@ -285,7 +283,7 @@ struct GroupSpec {
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 
-// In place of a codec: the plan chooses one for each link, within links.error.
+// Instead of a codec: the plan chooses one for each link, within links.error.
 inline constexpr std::string_view kAutoCodec = "auto";
 
 inline bool IsAuto(const CodecSpec& codec) {
@@ -318,15 +316,15 @@ struct LinksSpec {
   // plan uses earlier measurements.
   bool measure = true;
   EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
-  // Largest error of codecs that a plan may choose where one is auto (codec/ladder.h).
+  // Largest error of codecs that a plan may choose if one is auto (codec/ladder.h).
   double error = kDefaultCodecError;
-  // Codecs that the first plan chose where one is auto: for each replica, for each boundary. Empty:
-  // no choice yet. Later plans keep them while the number of stages stays.
+  // Codecs that the first plan chose if one is auto: for each replica, for each boundary. Empty:
+  // not chosen yet. Later plans keep them while the number of stages stays the same.
   std::vector<std::vector<CodecPair>> chosen;
 
   bool HasAutoCodecs() const;
-  // The codecs chosen for a replica; a replica that came later has those of the first. Null: none
-  // were chosen for this number of boundaries.
+  // Returns the codecs chosen for a replica; a replica added later has those of the first. Null:
+  // none were chosen for this number of boundaries.
   const std::vector<CodecPair>* ChosenOf(uint32_t replica, size_t boundaries) const;
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
@@ -347,17 +345,17 @@ struct RecoverySpec {
 struct CheckpointSpec {
   uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
   uint32_t keep = 2;
-  // The coordinator keeps a copy of every shard, for when a worker is gone. Shards are sent beside
-  // the training, over the worker's control connection.
+  // The coordinator keeps a copy of every shard, in case a worker is lost. Shards are sent during
+  // training, over the worker's control connection.
   bool keep_copy = false;
   // A checkpoint follows the last step. False: for runs that are only measured.
   bool at_end = true;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 
-// A replay: the real coordinator, schedule, transport and (where asked for) codecs, with compute
-// replaced by sleeping for times that were measured elsewhere. Nothing is learned: a replay has no
-// losses and its checkpoints hold no parameters.
+// A replay: the real coordinator, schedule, transport and (if requested) codecs. Instead of
+// computing, stages sleep for times that were measured elsewhere. A replay does not train: it has
+// no losses, and its checkpoints hold no parameters.
 struct ReplaySpec {
   // Times to encode and decode one boundary tensor, whatever the codec's parameters.
   struct CodecTimes {
@@ -407,10 +405,10 @@ struct RunSpec {
 
   // The same run with `count` replicas. A single replica has no forms of gradients and parameters.
   RunSpec WithReplicas(uint32_t count) const;
-  // The run with the number of replicas that a plan chose where the file says auto. `count` divides
-  // train.microbatches, of which each replica gets its part.
+  // Returns the run with the number of replicas that a plan chose for auto. `count` divides
+  // train.microbatches; each replica gets its part of them.
   RunSpec WithChosenReplicas(uint32_t count) const;
-  // Counts those of all replicas.
+  // Counts the microbatches of all replicas.
   uint64_t MicrobatchesPerStep() const { return uint64_t{replicas.count} * train.microbatches; }
   uint64_t TokensPerStep() const { return replicas.count * TokensOfReplica(); }
   // Tokens of one replica in a step.
@@ -433,14 +431,14 @@ using FindModel = std::function<StatusOr<FoundModel>(const std::string& from)>;
 
 // Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
 // ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
-// line each. Without `find_texts` nobody looks at the texts; without `find_model` the file itself
-// has to say what `model.from` would.
+// line each. Without `find_texts` the texts are not checked; without `find_model` the file itself
+// must have the keys that `model.from` would fill in.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
                                const FindTexts& find_texts = {}, const FindModel& find_model = {});
 
-// An override that says all of a section ("model", "data"), for programs that cannot see the
-// folders that it came from.
+// Returns an override with all keys of a section ("model", "data"), for programs that cannot read
+// the folders that the section came from.
 std::string SectionOverride(std::string_view section, const RunSpec& spec);
 
 // The run file with every key written out; ParseRunSpec of it gives an equal spec. Keys that do not
@@ -449,8 +447,8 @@ std::string SectionOverride(std::string_view section, const RunSpec& spec);
 std::string ToYaml(const RunSpec& spec);
 
 namespace config {
-// The groups that the run file's group may become on workers with `most_ranks` devices: fewer ranks
-// first, then fewer parts of experts. Without "auto" the group itself is the only one.
+// Returns the groups that the run file's group may become on workers with `most_ranks` devices:
+// fewer ranks first, then fewer parts of experts. Without "auto" only the group itself.
 std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks);
 }  // namespace config
 
@@ -460,7 +458,7 @@ std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks);
 StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const std::string& folder);
 
 // Checks that need the size of the data: enough tokens for a training window of `context` + 1 and,
-// where validation is on, for one validation window. All errors at once.
+// if validation is on, for one validation window. All errors at once.
 Status CheckDataSize(const RunSpec& spec, uint64_t tokens);
 
 }  // namespace longhaul

@@ -1,8 +1,8 @@
-// What no single key of a run file shows: values that follow from other keys, and combinations that
-// cannot be. One function a subject; CheckRunSpec calls all checks.
+// Checks and completions that involve several keys of a run file: values that follow from other
+// keys, and impossible combinations. One function a subject; CheckRunSpec calls all checks.
 //
-// Problems go to `reader`, at the place of the key that a user would change. A value that is wrong
-// by itself, or missing, is held against no other.
+// Problems go to `reader`, at the line of the key that a user would change. A value that is invalid
+// by itself, or missing, is not compared with others.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace longhaul::config {
 
-inline constexpr uint32_t kMostRanks = 64;  // that transport/collective serves
+inline constexpr uint32_t kMostRanks = 64;  // maximum of transport/collective
 
-// Fills in what neither the file nor an override says of the model: from the preset, from the
+// Fills in the model's keys that neither the file nor an override has: from the preset, from the
 // folder that model.from names, or from other keys of the family. Call it after all sources, before
-// Reader::RequireAll. Without `find_model` nobody looks at the folder.
+// Reader::RequireAll. Without `find_model` the folder is not read.
 void CompleteModel(const std::string& preset, const FindModel& find_model, Reader& reader,
                    RunSpec* spec);
-// Fills in what the file leaves open of alpha and targets, and which modules "all-linear" are.
-// `model` is complete.
+// Fills in alpha and targets if the file omits them, and the modules of "all-linear". `model` is
+// complete.
 void CompleteLora(Reader& reader, ModelSpec* model);
-// Value of validation.at_start where the file does not say.
+// Value of validation.at_start if the file omits it.
 bool ValidatesAtStartByDefault(const RunSpec& spec);
 
 // Checks all combinations of a complete spec.

@@ -1,5 +1,5 @@
-// The run file's section `topology`: regions of workers, and what lies between them. A local
-// cluster emulates it; nothing else can. Plain data and pure functions.
+// The run file's section `topology`: regions of workers, and the links between them. Only a local
+// cluster emulates it. Plain data and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct TopologyRegion {
   friend bool operator==(const TopologyRegion&, const TopologyRegion&) = default;
 };
 
-// What each worker of one region sends to each of the other, both ways. Pairs of regions without
-// one are as the workers' own links are.
+// The link from each worker of one region to each worker of the other, both ways. Pairs of regions
+// without an entry have the workers' own links.
 struct TopologyLink {
-  std::string one, other;        // names of regions; the same: between the workers inside
-  uint64_t bits_per_second = 0;  // of each pair of workers, each way; 0 = what their links have
+  std::string one, other;        // names of regions; equal names: between the workers inside
+  uint64_t bits_per_second = 0;  // of each pair of workers, each way; 0: their links' rate
   LinkQuality quality;
   friend bool operator==(const TopologyLink&, const TopologyLink&) = default;
 };
@@ -33,8 +33,8 @@ struct TopologySpec {
   friend bool operator==(const TopologySpec&, const TopologySpec&) = default;
 };
 
-// Reads a run file, or a file with `topology:` alone. All errors come at once, as ParseRunSpec's;
-// a run file without a topology is one.
+// Reads a run file, or a file with only `topology:`. All errors come at once, as ParseRunSpec's; a
+// run file without a topology is an error.
 StatusOr<TopologySpec> ParseTopologyFile(std::string_view yaml, std::string_view file_name);
 
 }  // namespace longhaul

@@ -16,8 +16,8 @@
 #include "base/yaml/yaml_text.h"
 #include "run/file/keys.h"
 
-// A function of a RunSpec that gives a member. LH_LORA and LH_REPLAY: a member of a section that a
-// file may leave out, which begins to exist when one of its keys is read.
+// A function of a RunSpec that returns a member. LH_LORA and LH_REPLAY: a member of an optional
+// section, which is created when one of its keys is read.
 #define LH_AT(member)       \
   [](auto& spec) -> auto& { \
     return spec.member;     \
@@ -45,8 +45,8 @@ const T& Begun(const std::optional<T>& section) {
 template <class At>
 using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 
-// `make`: a Field(std::string name, Member* target). The member is looked up when a file says the
-// key: a section may begin to exist by that.
+// `make`: a Field(std::string name, Member* target). The member is looked up when a file has the
+// key, because that may create its section.
 template <class At, class Make, class Text>
 Value Bound(At at, Make make, Text text, std::string schema) {
   Value value;
@@ -97,7 +97,7 @@ Value WholeOrAuto(At at, uint32_t least, uint32_t most) {
       OrAutoSchema(least, most));
 }
 
-// A number from 1, or auto in a member of its own; the number is then 1.
+// A number from 1, or auto in a separate member; then the number is 1.
 template <class At, class AtAuto>
 Value NumberOrAuto(At at, AtAuto is_auto, uint32_t most) {
   Value value = WholeOrAuto(LH_AT(pipeline.stages), 1, most);  // for the schema
@@ -151,7 +151,7 @@ Value Choice(At at, const std::vector<MemberAt<At>>& values) {
       [](const T& value) { return ToString(value); }, WordsSchema(words));
 }
 
-// A bool that a file says by two words.
+// A bool with a word for each value.
 template <class At>
 Value TwoWords(At at, std::string no, std::string yes) {
   return Bound(
@@ -206,7 +206,7 @@ Value Bytes(At at) {
       ExactBytes, R"("type": ["string", "integer"], "minimum": 0)");
 }
 
-// A field of a form of its own: `read` gets the reader, the value, its path and `expected`.
+// A field with its own form: `read` gets the reader, the value, its path and `expected`.
 template <class Read>
 Field Custom(std::string name, std::string expected, Read read) {
   Field field;
@@ -241,8 +241,8 @@ Value Parsed(At at, std::string expected, StatusOr<MemberAt<At>> (*parse)(std::s
       [](const T& value) { return ToString(value); }, R"("type": "string")");
 }
 
-// An item, or a list of items that is not empty. `read_item` appends what it reads; problems go to
-// the reader.
+// An item, or a list of items that is not empty. `read_item` appends each item; problems go to the
+// reader.
 template <class T, class ReadItem>
 Field OneOrList(std::string name, std::string expected, std::vector<T>* target,
                 ReadItem read_item) {
@@ -260,12 +260,12 @@ Field OneOrList(std::string name, std::string expected, std::vector<T>* target,
   return Custom(std::move(name), std::move(expected), read);
 }
 
-// A section that a file may leave out: `at` gives the std::optional.
+// A section that a file may omit: `at` returns the std::optional.
 template <class At>
 Value OptionalSection(At at) {
   Value value;
   value.section = [at](Field* section, Draft* draft) {
-    section->section.clear();  // what it requires depends on whether it is there
+    section->section.clear();  // its required keys depend on whether it exists
     section->read = [at, draft, read = section->read](Reader& reader, const YAML::Node& node,
                                                       const std::string& path) {
       if (!at(draft->spec)) at(draft->spec).emplace();

@@ -1,6 +1,7 @@
-// The schedules that a run file may ask for (pipeline.schedule), one row of traits each. Code that
-// treats one schedule unlike another asks for a trait, never for the kind: a new schedule is a
-// value of the enum and its row here, and run/schedule/policy.cc where no trait says what it does.
+// The schedules that a run file may choose (pipeline.schedule), one row of traits each. Code that
+// treats schedules differently asks for a trait, never for the kind. A new schedule is a value of
+// the enum and its row here, and a change of run/schedule/policy.cc if no trait describes its
+// behaviour.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +25,24 @@ struct ScheduleTraits {
   ScheduleKind kind;
   std::string_view name;  // in run files
   DepthRule depth;
-  std::string_view depth_words = "";  // what a fixed rule comes to, for people
+  std::string_view depth_words = "";  // a fixed rule in words, for people
   // The first backward of a step waits for the last forward.
   bool forwards_first = false;
-  // Activations may go ahead of gradients on the wire (pipeline.send_order). Without: data leave as
-  // they are ready.
+  // Activations may go ahead of gradients on the wire (pipeline.send_order). False: data leave as
+  // soon as they are ready.
   bool orders_data = false;
   // PipeDream-2BW: the passes of a step compute with the parameters from before the last update,
   // so the passes of the next step begin while this one is not done.
   bool overlaps_steps = false;
-  // The schedule that runs the passes of one step alike, and lets no steps overlap.
+  // The schedule with the same passes in one step, but without overlapping steps.
   ScheduleKind without_overlap = kind;
 
-  // What follows from the traits above.
+  // These follow from the traits above.
   constexpr bool searches_depth() const { return depth == DepthRule::kAsLinksNeed; }
   constexpr bool may_hold_whole_step() const {
     return searches_depth() || depth == DepthRule::kWholeStep;
   }
-  // Depths may change between two steps, which steps that overlap do not have.
+  // Depths may change only between two steps, and overlapping steps have no such point.
   constexpr bool may_change_depth() const { return searches_depth() && !overlaps_steps; }
   constexpr uint32_t weight_versions() const { return overlaps_steps ? 2 : 1; }
 };
@@ -81,7 +82,7 @@ constexpr std::string_view ToString(ScheduleKind kind) {
   return TraitsOf(kind).name;
 }
 
-// The depth that a schedule starts from where nobody asks for one. A search goes on from 1.
+// The depth that a schedule begins with if no depth is requested. A search continues from 1.
 constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint32_t microbatches) {
   switch (TraitsOf(kind).depth) {
     case DepthRule::kWholeStep:
@@ -93,7 +94,7 @@ constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint
   }
   return 1;
 }
-// The depth that a schedule runs with where `asked` is asked for.
+// The depth that a schedule uses if `asked` is requested.
 constexpr uint32_t AllowedDepth(ScheduleKind kind, uint32_t asked, uint32_t stages_from_here,
                                 uint32_t microbatches) {
   if (TraitsOf(kind).searches_depth()) return asked;

@@ -1,6 +1,6 @@
-// The transports that carry links between workers, one row of traits each. Code that treats one
-// transport unlike another asks for a trait. A new transport is a value of the enum and its row
-// here, a folder in transport/p2p and its row in transport/p2p/registry/registry.cc.
+// The transports that carry links between workers, one row of traits each. Code that treats
+// transports differently asks for a trait. A new transport is a value of the enum and its row here,
+// a folder in transport/p2p and its row in transport/p2p/registry/registry.cc.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ struct TransportTraits {
   TransportKind kind;
   std::string_view name;   // in run files, flags, plans and hellos
   std::string_view title;  // in sentences for people
-  // Workers listen at an address, and run files may ask for this transport. Without: both ends dial
-  // a relay, and a plan takes this transport for two workers that do not reach each other.
+  // Workers listen at an address, and run files may choose this transport. False: both ends dial a
+  // relay, and a plan uses this transport for two workers that cannot reach each other.
   bool listens = true;
-  // Bytes of strangers on its port do no harm: it may listen at a public address, and others may
+  // Bytes from strangers on its port do no harm: it may listen at a public address, and peers may
   // reach it at another address than its own (port mapping).
   bool faces_strangers = false;
 };
@@ -53,7 +53,7 @@ constexpr bool ListensAtAnAddress(std::string_view transport) {
   return row == nullptr || row->listens;
 }
 
-// What run files may ask for.
+// The transports that run files may choose.
 inline std::vector<TransportKind> ListeningTransports() {
   std::vector<TransportKind> kinds;
   for (const TransportTraits& row : kTransports) {

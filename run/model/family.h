@@ -25,8 +25,8 @@ namespace longhaul::model {
 inline constexpr uint32_t kMostLayers = 4096, kMostHidden = 1u << 17, kMostHeads = 1u << 12;
 inline constexpr uint32_t kMostContext = 1u << 22, kMostVocabulary = 1u << 24;
 
-// A key of the run file's `model` that only some families have. The file may omit all but required
-// keys; the field then has the value given here, or its initial value.
+// A key of the run file's `model` that only some families have. The file may omit all keys except
+// required ones; the field then has the value given here, or its initial value.
 struct WholeKey {
   uint32_t ModelSpec::*field;
   uint32_t most;
@@ -37,7 +37,7 @@ struct RequiredKey {
   uint32_t ModelSpec::*field;
   uint32_t most;                       // the minimum is 1
   std::string_view meaning;            // "the width of its MLP"
-  uint32_t (*usual)(uint32_t hidden);  // what people often choose
+  uint32_t (*usual)(uint32_t hidden);  // a frequent choice
 };
 struct RealKey {
   double ModelSpec::*field;
@@ -60,7 +60,7 @@ struct Key {
 };
 // The field's value as in a run file: "2", "1e-05", "true", "llama3".
 std::string TextOf(const Key& key, const ModelSpec& spec);
-// Sets the field to its value when the file omits it. A required field stays.
+// Sets the field to its value for a file that omits the key. A required field does not change.
 void LeaveOut(const Key& key, ModelSpec* spec);
 
 // An impossible combination of keys: its text, "model.heads: ...", and the key to change.
@@ -72,7 +72,7 @@ struct Problem {
 // The shape of a published model, by its name in `model.preset`.
 struct Preset {
   std::string name;
-  // As published (`vocabulary` included), except `tied`, which the run file decides: over several
+  // As published (`vocabulary` included), except `tied`, which the run file sets: over several
   // stages, tying costs two matrices a step on a link.
   ModelSpec model;
 };
@@ -87,12 +87,12 @@ struct Family {
   ModelFamily id;
   std::string_view name;
   std::vector<Key> keys;
-  // Impossible combinations, given that each key is in range. Empty: the model is possible.
+  // Returns impossible combinations, if each key is in range. Empty: the model is possible.
   std::vector<Problem> (*problems)(const ModelSpec& spec);
   // Parameters of the published model in its order, blocks once, without adapters. A tied model has
   // no matrix for the head.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  // Activations that a block keeps: those between split matrices are split with them, and the
+  // Activations that a block keeps. Activations between split matrices are split with them, and the
   // matrices' inputs are whole on every rank. Sums and norms are whole, or a rank's part of the
   // tokens.
   Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
@@ -118,10 +118,11 @@ const std::vector<Preset>& Presets();
 
 // Null: the family has no key of that name.
 const Key* FindKey(const Family& family, std::string_view name);
-// Each key once, although several families may have it.
+// Returns each key once, although several families may have it.
 std::vector<Key> KeysOfFamilies();
 
-// Impossible combinations of heads, hidden and the family's keys. For any spec with heads > 0.
+// Returns impossible combinations of heads, hidden and the family's keys. For any spec with heads >
+// 0.
 std::vector<Problem> Problems(const ModelSpec& spec);
 
 // A range of a model's layers, as a stage holds it.
@@ -129,13 +130,13 @@ struct Part {
   uint32_t first_layer = 0, layers = 0;
   bool embedding = false, head = false;
 };
-// The parameters of a part with the embedding, the head, both or neither, in the model's order,
-// blocks once. The head of a tied model without the embedding has the embedding's matrix as its
-// last parameter. Adapters follow their module's bias or weight, and all other parameters are then
-// frozen; a tied model's embedding and head are then separate, as neither changes.
+// Returns the parameters of a part with the embedding, the head, both or neither, in the model's
+// order, blocks once. The head of a tied model without the embedding has the embedding's matrix as
+// its last parameter. Adapters follow their module's bias or weight, and all other parameters are
+// then frozen; a tied model's embedding and head are then separate, because neither changes.
 std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows, bool embedding,
                                     bool head);
-// All parameters of a part, in the model's order.
+// Returns all parameters of a part, in the model's order.
 std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows,
                                           const Part& part);
 

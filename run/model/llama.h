@@ -1,5 +1,5 @@
-// What families with Llama's attention share: everything in a block but the MLP. Internal to
-// run/model.
+// The common part of families with Llama's attention: everything in a block but the MLP. Internal
+// to run/model.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace longhaul::model {
 
-// The model's parameters. `mlp` gives those that follow a block's second norm.
+// Returns the model's parameters. `mlp` returns those that follow a block's second norm.
 std::vector<Parameter> ParametersAround(const std::function<std::vector<Parameter>()>& mlp,
                                         const ModelSpec& spec, uint32_t vocabulary_rows);
-// The keys that all of them have.
+// The keys that all these families have.
 std::vector<Key> AttentionKeys();
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
-// What a block keeps, except what its MLP keeps. Includes the MLP's input.
+// The values that a block keeps, except its MLP's. Includes the MLP's input.
 Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 

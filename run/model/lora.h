@@ -2,8 +2,8 @@
 // is a matrix by its published name without ".weight": "model.layers.3.self_attn.q_proj".
 //
 // A (rank, inputs) begins with normal numbers of the same variance as PEFT's uniform ones, and B
-// (outputs, rank) with zeros, so an untrained adapter changes nothing. Their names are the module's
-// with ".lora_A.weight" and ".lora_B.weight".
+// (outputs, rank) with zeros, so an untrained adapter changes nothing. Adapters are named like the
+// module, with ".lora_A.weight" and ".lora_B.weight".
 //
 // Pure, thread-safe.
 #pragma once
@@ -17,14 +17,14 @@
 
 namespace longhaul::model {
 
-// All possible targets: the last parts of modules' names, each once, in the model's order. All
-// together are PEFT's "all-linear".
+// Returns all possible targets: the last parts of modules' names, each once, in the model's order.
+// All together are PEFT's "all-linear".
 std::vector<std::string> TargetsOf(const ModelSpec& spec);
 // Whether `target` names at least one module of a block, by PEFT's rule: the module's name is
 // `target`, or ends with '.' and `target`.
 bool IsModule(const ModelSpec& spec, std::string_view target);
 
-// Gives the published model's parameters, frozen, with the targets' adapters added.
+// Returns the published model's parameters, frozen, with the targets' adapters added.
 std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter> published);
 
 // The adapters of a matrix.

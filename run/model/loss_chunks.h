@@ -1,5 +1,5 @@
-// How the last stage cuts the tokens when it computes its loss, so that the logits of a large
-// vocabulary are never in memory all at once. Stages and plans agree on it here.
+// Cuts the tokens of a loss into chunks, so that the logits of a large vocabulary are never all in
+// memory. Stages and plans both use it.
 //
 // Pure, thread-safe.
 #pragma once
@@ -11,8 +11,8 @@ namespace longhaul::model {
 
 // Maximum size of a chunk's logits in fp32.
 inline constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
-// Every chunk reads and writes the gradient of the head's matrix once. With fewer rows that costs
-// more than the chunk's products.
+// Minimum number of tokens in a chunk. Every chunk reads and writes the gradient of the head's
+// matrix once; with fewer rows that costs more than the chunk's products.
 inline constexpr uint64_t kFewestTokensOfAChunk = 128;
 
 // The tokens of a microbatch, cut into nearly equal chunks.

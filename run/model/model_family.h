@@ -1,5 +1,5 @@
-// The families of models. A new one is a value here with its descriptor, which stands in a file of
-// its own beside gpt.cc.
+// The families of models. A new family is a value here, with its descriptor in a file of its own
+// beside gpt.cc.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace longhaul {
 
 // "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
 // biases; Qwen2.5 is this with `qkv_bias`, Qwen3 with `qk_norm`. "moe": llama with a mixture of
-// experts for an MLP; Mixtral, Qwen2-MoE with `qkv_bias`, Qwen3-MoE with `qk_norm`. What else is
-// known of a family: family.h.
+// experts for an MLP; Mixtral, Qwen2-MoE with `qkv_bias`, Qwen3-MoE with `qk_norm`. family.h
+// describes the families.
 enum class ModelFamily : uint8_t { kGpt, kLlama, kMoe };
 
 namespace model {

@@ -18,8 +18,8 @@ namespace longhaul {
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
 // How a mixture's experts are kept equally busy. "loss": the router learns it from an auxiliary
-// loss. "bias": numbers are added to the scores for choosing experts only; after each step they
-// move towards experts that got too few tokens.
+// loss. "bias": biases are added to the scores only for choosing experts; after each step they rise
+// for experts that got too few tokens.
 enum class Balance : uint8_t { kLoss, kBias, kNone };
 
 std::string_view ToString(ModelFamily family);
@@ -31,7 +31,7 @@ constexpr std::string_view ToString(Balance balance) {
 }
 
 // "train.lora": a matrix W of the target modules computes W x + (alpha / rank) B (A x). Only A and
-// B are trained; the published model's parameters stay as they are (lora.h).
+// B are trained; the published model's parameters do not change (lora.h).
 struct LoraSpec {
   uint32_t rank = 0;
   double alpha = 0;
@@ -42,7 +42,7 @@ struct LoraSpec {
   friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };
 
-// `preset: gpt2-xl` (family.h) fills in what the file does not say.
+// `preset: gpt2-xl` (family.h) fills in keys that the file omits.
 struct ModelSpec {
   ModelFamily family = ModelFamily::kGpt;
   uint32_t layers = 0;   // required

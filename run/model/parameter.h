@@ -28,7 +28,7 @@ struct Initial {
 //   kNothing  every rank has all of it: norms, positions, biases that are added to a summed output
 //   kRows     "column-parallel": each rank computes some outputs, with their biases
 //   kColumns  "row-parallel": each rank reads some inputs; outputs are summed over ranks
-//   kExperts  a rank has all of it or nothing: it is of one expert
+// a rank has all of it or nothing, because it belongs to one expert
 enum class Along : uint8_t { kNothing, kRows, kColumns, kExperts };
 // The smallest unit that is never cut between ranks.
 //   kChannel  one row or column; every rank has equally many
@@ -40,7 +40,7 @@ struct Split {
   Along along = Along::kNothing;
   Unit unit = Unit::kChannel;
   uint32_t stacked = 1;  // matrices stacked in the rows, each shared on its own
-  uint32_t expert = 0;   // kExperts: the expert's number in the block
+  uint32_t expert = 0;   // kExperts: the expert's index in the block
 };
 
 // In names, '#' stands for the block's number in the model.
@@ -54,16 +54,16 @@ struct Parameter {
   Initial initial;
   bool in_product = false;  // cast to the type of matrix products
   Split split;
-  // Every rank that holds it holds all of it, and uses it for its own heads or tokens: each rank's
+  // Every rank that holds it holds all of it, and uses it for its own heads or tokens. Each rank's
   // gradient is then a partial sum over these ranks.
   bool for_own_part = false;
   // A LoRA adapter: no published model has it, so it always begins with `initial`.
   bool adapter = false;
-  // A bias of Balance::kBias: without gradient and optimizer state, as the stage moves it itself,
-  // but in checkpoints. No published model has it.
+  // A bias of Balance::kBias: in checkpoints, but without gradient and optimizer state, because the
+  // stage moves it itself. No published model has it.
   bool balances = false;
-  // Without gradient and optimizer state, and in no checkpoint: read again from the published model
-  // when a stage is made.
+  // Without gradient and optimizer state, and not in checkpoints: read again from the published
+  // model when a stage is made.
   bool frozen = false;
 
   bool is_published() const { return !adapter && !balances; }
@@ -79,7 +79,7 @@ struct Parameter {
 struct PlacedParameter {
   Parameter parameter;
   uint32_t block = 0;
-  // The embedding's part has it as well: count a model's parameters without it.
+  // The embedding's part has it as well: leave it out when counting a model's parameters.
   bool repeated = false;
   std::string Name() const;
   std::string PublishedName() const;

@@ -31,8 +31,8 @@ struct Share {
   uint32_t holders = 1;
 };
 
-// `rank` < `ranks.count`. kInvalidArgument names heads, channels or experts that so many ranks
-// cannot share.
+// `rank` < `ranks.count`. kInvalidArgument names heads, channels or experts that cannot be split
+// over this number of ranks.
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                         const Ranks& ranks);
 

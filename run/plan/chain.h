@@ -1,7 +1,6 @@
-// A pipeline is a chain of stages. This is the only module that derives a neighbour from a number.
-// Code that has an assignment follows its edges instead; these functions are for plans in the
-// making and for the simulator's arrays, in which stage s and boundary b have the places s and b.
-// Pure.
+// A pipeline is a chain of stages. Only this module derives a neighbour from an index. Code with an
+// assignment follows its edges instead; these functions are for unfinished plans and for the
+// simulator's arrays, in which stage s and boundary b have the indices s and b. Pure.
 //
 //   stage 0 --boundary 0-- stage 1 --boundary 1-- stage 2
 #pragma once
@@ -44,20 +43,20 @@ constexpr uint32_t LastStage(uint32_t stages) {
 constexpr uint32_t StagesFrom(uint32_t stage, uint32_t stages) {
   return stages - stage;
 }
-// The place of a cell in an assignment whose replicas have `stages` stages: replica by replica.
+// The index of a cell in an assignment whose replicas have `stages` stages: replica by replica.
 constexpr size_t PlaceOf(const CellId& id, uint32_t stages) {
   return size_t{id.replica} * stages + id.stage;
 }
-// The number of boundaries of the stage that has most: 0, 1 or 2.
+// The maximum number of boundaries of a stage: 0, 1 or 2.
 constexpr uint32_t MostBoundariesOfAStage(uint32_t stages) {
   const uint32_t boundaries = Boundaries(stages);
   return boundaries < 2 ? boundaries : 2;
 }
 
-// All edges of `replicas` replicas, with ids in this order and only their ends set. For each
-// replica: its kActivations edges, then, with `tied` and several stages, one kTied edge from the
-// first stage to the last. After all replicas: the kReplicas edges, stage by stage, between any two
-// replicas, from the lower one to the higher.
+// Returns all edges of `replicas` replicas, with ids in this order and only their ends set. For
+// each replica: its kActivations edges, then, with `tied` and several stages, one kTied edge from
+// the first stage to the last. After all replicas: the kReplicas edges, stage by stage, between any
+// two replicas, from the lower one to the higher.
 std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied = false);
 
 }  // namespace longhaul::chain

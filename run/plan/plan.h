@@ -4,8 +4,8 @@
 //   for (const Edge* edge : assignment.EdgesOf(cell.id, EdgeKind::kActivations)) ...
 //   const Edge* above = assignment.Incoming(cell.id, EdgeKind::kActivations);  // null: first stage
 //
-// Nobody derives a neighbour from a number: chain.h makes the edges, everybody else follows them.
-// Plain data; thread-safe as such. proto/plan_proto.h converts at the borders of a process.
+// Neighbours are never derived from an index: chain.h makes the edges, all other code follows them.
+// Plain data, so thread-safe. proto/plan_proto.h converts at the borders of a process.
 #pragma once
 
 #include <compare>
@@ -30,13 +30,13 @@ struct CellId {
   uint32_t stage = 0;
   friend auto operator<=>(const CellId&, const CellId&) = default;
 };
-std::string ToString(const CellId& id);  // "stage 1"; "stage 1 of replica 2" but for replica 0
-// For a column of a table: "1", or where there are several replicas "2:1", replica and stage.
+std::string ToString(const CellId& id);  // "stage 1"; "stage 1 of replica 2", except for replica 0
+// For a column of a table: "1", or with several replicas "2:1", replica and stage.
 std::string ShortName(const CellId& id, bool of_replicas);
 
 // Numbered as v1::Edge::Kind.
 enum class EdgeKind : uint8_t {
-  kUnknown,      // of a newer version; nobody can carry it out
+  kUnknown,      // from a newer version; this version cannot carry it out
   kActivations,  // activations from `from` to `to`, their gradients back
   kReplicas,     // the same stage of two replicas: gradients are reduced
   kTied,         // embedding and head that share their weights
@@ -54,7 +54,7 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
-// What a cell holds beside its blocks.
+// The parts of the model that a cell holds in addition to its blocks.
 struct Roles {
   bool embedding = false;
   bool head = false;  // norm, head and loss
@@ -69,17 +69,18 @@ struct Group {
 };
 
 // Threads of each rank that shares a cell: `wanted`, limited by `cores`, which all ranks of a CPU
-// share. 0 cores: not known, or a GPU.
+// share. 0 cores: unknown, or a GPU.
 uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores);
 
 // For people: "2 ranks on cpu 0-1", "4 ranks, experts in 2 parts, on cuda 0-3".
 std::string GroupText(const Group& group, std::string_view device_kind,
                       std::span<const uint32_t> devices);
 
-// Where others reach one data transport of a worker.
+// The addresses of one data transport of a worker.
 struct Endpoint {
-  std::string transport;               // a name of run/kinds/transports.h
-  std::vector<std::string> addresses;  // "10.77.0.2:41234"; none: it can dial, nobody can dial it
+  std::string transport;  // a name of run/kinds/transports.h
+  // "10.77.0.2:41234"; empty: the worker can dial, but not be dialled
+  std::vector<std::string> addresses;
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
@@ -101,11 +102,11 @@ struct Cell {
   LayerRange layers;
   Roles roles;
   Group group;
-  std::vector<uint32_t> devices;  // numbers of devices that the worker offers
+  std::vector<uint32_t> devices;  // indices of devices that the worker offers
   Setting setting;
   std::vector<Endpoint> endpoints;  // the worker's, in its order
-  // Reserved for the cell: the predicted peak of memory on its devices; disk for what codecs with
-  // state remember (exact); disk for the undo journal of that (maximum).
+  // Reserved for the cell: the predicted peak of memory on its devices; disk for the records of
+  // codecs with state (exact); disk for the undo journal of these records (maximum).
   uint64_t memory_bytes = 0;
   uint64_t message_record_bytes = 0;
   uint64_t message_journal_bytes = 0;
@@ -115,16 +116,16 @@ struct Cell {
 
 // One direction of an edge.
 struct Flow {
-  // Canonical. Between replicas: the form of gradients, which is no codec.
+  // Canonical. Between replicas: the form of gradients, which is not a codec.
   CodecSpec codec;
   // Mean bytes of an encoded microbatch without frame headers; over a tied edge, of a step.
   uint64_t bytes = 0;
-  // Between the two workers, as the plan took them. 0: nothing is known.
+  // Between the two workers, as assumed by the plan. 0: unknown.
   double bits_per_second = 0;  // goodput
   double latency_seconds = 0;  // one way
 };
 
-// Who carries the bytes of an edge whose ends do not reach each other.
+// The relay of an edge whose ends cannot reach each other.
 struct Relay {
   WorkerId worker;  // empty: the coordinator
   std::string name;
@@ -136,17 +137,17 @@ struct Edge {
   EdgeKind kind = EdgeKind::kActivations;
   CellId from, to;
   std::string transport;  // both workers have an endpoint of it
-  bool to_dials = false;  // else `from` dials; the other one expects
-  Flow forward;           // what `from` sends
-  Flow backward;          // what `to` sends
-  // Where the ends of an edge of transport "relay" meet; they take the first that works.
+  bool to_dials = false;  // else `from` dials; the other end expects the link
+  Flow forward;           // sent by `from`
+  Flow backward;          // sent by `to`
+  // The relays of an edge of transport "relay"; its ends use the first that works.
   std::vector<Relay> relays = {};
 
   const CellId& dialler() const { return to_dials ? to : from; }
   const CellId& dialled() const { return to_dials ? from : to; }
-  // The other end of `cell`, which is one of both.
+  // Returns the other end of the edge. `cell` is one end.
   const CellId& PeerOf(const CellId& cell) const { return cell == from ? to : from; }
-  // What `cell` sends, and what it gets.
+  // The flow that `cell` sends, and the flow that it receives.
   const Flow& SentBy(const CellId& cell) const { return cell == from ? forward : backward; }
   const Flow& SentTo(const CellId& cell) const { return cell == from ? backward : forward; }
 };
@@ -162,17 +163,17 @@ struct DataSet {
   friend bool operator==(const DataSet&, const DataSet&) = default;
 };
 
-// What is decided, and all that a worker needs to know of it.
+// The decisions of a plan, and everything that a worker needs for them.
 struct Assignment {
   RunId run;
   Epoch epoch;
   uint64_t start_step = 0;  // the step of the checkpoint to begin from; 0: from scratch
   std::string run_yaml;     // canonical run file (ToYaml)
-  // Steps from one copy of every stage's state to another worker to the next, beside the run file's
-  // checkpoints. 0: no copies.
+  // Steps between two copies of every stage's state to another worker, in addition to the run
+  // file's checkpoints. 0: no copies.
   uint64_t copy_every = 0;
   // Slices (sequence chunks) of each microbatch: the run file's pipeline.slices, or the plan's
-  // choice where that is auto.
+  // choice if that is auto.
   uint32_t slices = 1;
   // Links between its workers, whatever they carry, are encrypted (transport::LinkOptions::sealed).
   bool sealed = false;
@@ -183,8 +184,7 @@ struct Assignment {
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
 
-  // The place of the cell in `cells` and in other vectors by cell; cells.size(): there is no such
-  // cell.
+  // The cell's index in `cells` and in other vectors by cell; cells.size(): there is no such cell.
   size_t PlaceOf(const CellId& id) const;
   const Cell* Find(const CellId& id) const;
   Cell* Find(const CellId& id);
@@ -192,7 +192,7 @@ struct Assignment {
   Edge* Find(EdgeId id);
   // The edges of this kind that have `cell` at one end.
   std::vector<const Edge*> EdgesOf(const CellId& cell, EdgeKind kind) const;
-  // The edge that ends or begins at `cell`: of kActivations, the way to the stage above or below.
+  // The edge that ends or begins at `cell`. For kActivations: the edge to the stage above or below.
   // Null: there is none.
   const Edge* Incoming(const CellId& cell, EdgeKind kind) const;
   const Edge* Outgoing(const CellId& cell, EdgeKind kind) const;
@@ -205,27 +205,28 @@ struct Assignment {
 // parallel way is named.
 Status CheckAssignment(const Assignment& assignment);
 
-// A cell whose layers ranks share: forward and backward of one microbatch.
+// Estimate for a cell whose layers ranks share: forward and backward of one microbatch.
 struct GroupEstimate {
-  std::string forward_collective, backward_collective;  // in words
-  CollectiveBytes sent;                                 // by all ranks
+  std::string forward_collective, backward_collective;  // for people
+  CollectiveBytes sent;                                 // sent by all ranks
   std::optional<double> collective_seconds;             // nullopt: not known, as on GPUs
   double even_share_seconds = 0;  // one device's time divided evenly among the ranks
   friend bool operator==(const GroupEstimate&, const GroupEstimate&) = default;
 };
 
-// What the planner knew and expects of a cell.
+// The planner's inputs and estimates for a cell.
 struct CellEstimate {
   // From measured layer times, one microbatch; the optimizer, one step.
   double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0;
   uint64_t memory_available_bytes = 0;
-  uint64_t memory_per_flight_bytes = 0;  // of Cell::memory_bytes, for each microbatch of its depth
+  // for each microbatch of its depth; included in Cell::memory_bytes
+  uint64_t memory_per_flight_bytes = 0;
   uint32_t depth_by_memory =
       0;                     // what memory would hold, at most a step's microbatches; 0: not known
-  std::string depth_reason;  // why the depth is what it is: "memory holds 5"
-  // Goodput of the worker's interface as the prediction took it; 0: not known, unlimited.
+  std::string depth_reason;  // reason for the depth: "memory holds 5"
+  // Goodput of the worker's interface used by the prediction; 0: unknown, unlimited.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
-  std::string device_kind;  // of Cell::devices: "cpu", "cuda"; "": not said
+  std::string device_kind;  // of Cell::devices: "cpu", "cuda"; "": unknown
   std::optional<GroupEstimate> group;
 };
 
@@ -237,25 +238,25 @@ struct EdgeEstimate {
   FlowEstimate forward, backward;
 };
 
-// Where a cell's time goes in a simulated step; adds up to the step.
+// How a cell spends a simulated step; the times add up to the step.
 struct PredictedCell {
   double compute_seconds = 0;
-  double codec_seconds = 0;       // idle until what has arrived is decoded
+  double codec_seconds = 0;       // idle until an arrived tensor is decoded
   double wait_above_seconds = 0;  // idle for an activation, or for the final norm
   double wait_below_seconds = 0;  // idle for a gradient
   double optimizer_seconds = 0;
-  double egress_share = 0;  // of what its interface could carry in a step
+  double egress_share = 0;  // share of its interface's capacity in a step
   double ingress_share = 0;
 };
 struct PredictedFlow {
-  double busy_share = 0;  // of the step, with a tensor on its way
-  double rate_share = 0;  // of what the direction could carry alone
+  double busy_share = 0;  // share of the step with a tensor on its way
+  double rate_share = 0;  // share of the direction's capacity when alone
 };
 struct PredictedEdge {
   PredictedFlow forward, backward;
 };
 
-// What another pair of codecs would do for the same run.
+// The predicted step with another pair of codecs for the same run.
 struct CodecPrediction {
   std::string name;  // "none", "bf16", "paper", "default", "gauss", "this run"
   std::string forward_codec, backward_codec;
@@ -264,25 +265,25 @@ struct CodecPrediction {
   double tokens_per_second = 0;
   double lower_bound_seconds = 0;
   std::string bottleneck;
-  bool codec_times_known = false;  // else its codecs count as taking no time
+  bool codec_times_known = false;  // false: its codecs count as taking no time
 };
 
-// What other numbers of ranks and of parts of experts would do for the same run.
+// The predicted step with other numbers of ranks and parts of experts for the same run.
 struct RanksPrediction {
   uint32_t tensor = 1, expert = 1;
   double step_seconds = 0;
-  uint64_t memory_bytes = 0;  // of a device, at the stage that needs the most
-  std::string refused;        // why it cannot be, a sentence; then nothing else is known
+  uint64_t memory_bytes = 0;  // of a device, for the stage that needs the most
+  std::string refused;        // why it is impossible, a sentence; then the other values are unknown
 };
 
-// What other numbers of slices of a microbatch would do for the same run.
+// The predicted step with another number of slices of a microbatch for the same run.
 struct SlicesPrediction {
   uint32_t slices = 1;
   double step_seconds = 0;
   std::string refused;  // as RanksPrediction's
 };
 
-// What other numbers of replicas would do for the same batch.
+// The predicted step with another number of replicas for the same batch.
 struct ReplicasPrediction {
   uint32_t replicas = 1;
   uint32_t stages = 1;      // of each
@@ -294,37 +295,37 @@ struct Prediction {
   double step_seconds = 0;  // simulated
   double lower_bound_seconds = 0;
   std::string bottleneck;  // "egress of stage 1"
-  // The floor: what a step costs where steps follow each other without a gap. It is the time in
-  // which the busiest resource is at work, with the bytes that it carries (0: it computes). The
+  // The floor: the cost of a step if steps follow each other without a gap. It is the time in which
+  // the busiest resource is at work, with the bytes that it carries (0: it computes). The
   // difference to lower_bound_seconds is the pipeline bubble ("fill and drain").
   double floor_seconds = 0;
   std::string busiest;  // as `bottleneck`
   uint64_t busiest_bytes = 0;
   double unlimited_depth_step_seconds = 0;  // if every cell held all microbatches
-  double exchange_seconds = 0;              // of the step, between replicas behind the passes
-  std::vector<PredictedCell> cells;         // as Assignment::cells
-  std::vector<PredictedEdge> edges;         // as Assignment::edges
+  double exchange_seconds = 0;              // part of the step: replicas exchange after the passes
+  std::vector<PredictedCell> cells;         // in the order of Assignment::cells
+  std::vector<PredictedEdge> edges;         // in the order of Assignment::edges
   // Assumed by the user instead of measurements (`longhaul plan --rate --delay`): the rate of every
   // interface each way, and the delay one way.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<double> assumed_delay_seconds;
-  std::string order_reason;              // why data leave in the order they do
+  std::string order_reason;              // reason for the order of data
   std::string cut_short;                 // why the search for depths ended early; "": it did not
   std::vector<CodecPrediction> codecs;   // `longhaul plan` of several stages only
-  std::vector<RanksPrediction> ranks;    // those that were tried where the run file says auto
+  std::vector<RanksPrediction> ranks;    // the numbers tried if the run file says auto
   std::vector<SlicesPrediction> slices;  // likewise
   std::vector<ReplicasPrediction> replicas;  // likewise
 };
 
-// An assignment, what the planner knew, and what it expects. For the planner, the store and people.
+// An assignment, the planner's inputs, and its prediction. For the planner, the store and people.
 struct Plan {
   Assignment assignment;
-  std::vector<CellEstimate> cells;  // as Assignment::cells
-  std::vector<EdgeEstimate> edges;  // as Assignment::edges
+  std::vector<CellEstimate> cells;  // in the order of Assignment::cells
+  std::vector<EdgeEstimate> edges;  // in the order of Assignment::edges
   Prediction prediction;
   std::string explanation;  // a paragraph for people
-  // How often depths and leads were changed while this epoch (attempt) trained. After a change,
-  // settings, times, rates and prediction are the last ones, and `retune_reason` says why.
+  // Number of changes of depths and leads while this epoch (attempt) trained. After a change,
+  // settings, times, rates and prediction are the last ones, and `retune_reason` has the reason.
   uint32_t retunes = 0;
   std::string retune_reason;
 };

@@ -19,12 +19,12 @@ struct Config {
   // Complete: `vocabulary` is the embedding's rows, `context` the longest context.
   ModelSpec model;
   // Sliding window: the maximum number of tokens, itself included, that a token attends to;
-  // nullopt: all. A run whose context is no longer never meets the limit.
+  // nullopt: all. A run whose context is not longer never reaches the limit.
   std::optional<uint32_t> window;
 };
 
 // `json`: the file's text; `file_name`: its name in messages. kInvalidArgument names all problems,
-// a line each; a key that longhaul computes differently, or does not know, is refused by name.
+// a line each. A key that is unknown, or that longhaul computes differently, is refused by name.
 StatusOr<Config> ParseConfig(std::string_view json, std::string_view file_name);
 
 // Number type of an export's tensors.

@@ -1,7 +1,7 @@
 // Reads keys of a config.json and remembers which were read, so that all others can be refused.
 // Collects problems, a line each, for ToStatus.
 //
-// Internal to run/published. One thread at a time.
+// Internal to run/published. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ std::string TextOf(const nlohmann::json& value);
 class ConfigKeys {
  public:
   using Json = nlohmann::json;
-  // Both arguments outlive it. `json` must be an object.
+  // Both arguments outlive this object. `json` must be an object.
   ConfigKeys(const Json& json, std::string_view file_name) : json_(json), file_(file_name) {}
 
   void Fail(std::string_view key, const std::string& problem);
@@ -32,7 +32,7 @@ class ConfigKeys {
   // Whether the key is null, which transformers may treat differently from an absent key.
   bool IsNull(const std::string& key) const;
 
-  // Report missing or wrong values as problems, and then give 1.
+  // Report missing or wrong values as problems, and then return 1.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }
@@ -41,11 +41,11 @@ class ConfigKeys {
   double Real(const std::string& key, double absent) { return RealOf(key, Find(key), absent); }
   double RealOf(const std::string& key, const Json* value, std::optional<double> absent);
   bool Flag(const std::string& key, bool absent);
-  // Checks that the key is absent or has one of these values: only then the model computes as
-  // longhaul does.
+  // Checks that the key is absent or has one of these values, because only then the model computes
+  // as longhaul does.
   void Require(const std::string& key, const std::vector<Json>& allowed);
 
-  // Refuses keys that were not read, except those known to change nothing.
+  // Refuses keys that were not read, except those known to have no effect.
   void RefuseOthers();
   Status ToStatus() const;
 

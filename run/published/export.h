@@ -1,7 +1,7 @@
 // Writes a model as a folder that transformers loads (config.json, tensors, tokenizer), or its LoRA
 // adapters as a folder that PEFT loads.
 //
-// From one thread.
+// Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct Export {
   ExportType type = ExportType::kFp32;
   std::string original_config;   // of the original model; empty: none
   std::vector<SmallFile> files;  // the tokenizer's
-  // More bytes of tensors are split over several files, with an index.
+  // A larger export is split over several files, with an index.
   uint64_t most_file_bytes = uint64_t{5} * 1000 * 1000 * 1000;
 };
 
-// Gives a parameter's values, parameter.shape.elements(), row-major; valid until the next call.
+// Returns a parameter's values, parameter.shape.elements(), row-major; valid until the next call.
 using FindValues =
     std::function<StatusOr<std::span<const float>>(const model::PlacedParameter& parameter)>;
 
@@ -42,7 +42,7 @@ struct AdapterExport {
   std::vector<SmallFile> files;  // the tokenizer's
 };
 
-// Writes adapter_config.json, adapter_model.safetensors and the tokenizer's files. Otherwise as
+// Writes adapter_config.json, adapter_model.safetensors and the tokenizer's files. Otherwise like
 // WriteFolder.
 Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find);
 

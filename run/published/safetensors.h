@@ -1,6 +1,6 @@
 // The safetensors format: 8 bytes of header length (little-endian), a JSON header with tensors and
-// text metadata, and the tensors' bytes without gaps. This parses the table of tensors; the numbers
-// are read where they are needed.
+// text metadata, and the tensors' bytes without gaps. This file parses the table of tensors;
+// numbers are read where they are needed.
 //
 // Pure, thread-safe.
 #pragma once
@@ -34,16 +34,16 @@ struct SafetensorsTable {
 // Bytes of one number of this type; 0: unknown, or smaller than a byte.
 uint32_t BytesOfType(std::string_view type);
 
-// How many bytes from the file's beginning ParseSafetensorsTable needs. `start`: at least the
-// file's first 8 bytes.
+// Returns how many bytes from the file's beginning ParseSafetensorsTable needs. `start`: at least
+// the file's first 8 bytes.
 StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint64_t file_bytes);
 
-// `start`: at least that many bytes, possibly hostile. kInvalidArgument says what is wrong.
+// `start`: at least that many bytes, possibly hostile. kInvalidArgument names the fault.
 StatusOr<SafetensorsTable> ParseSafetensorsTable(std::span<const std::byte> start,
                                                  uint64_t file_bytes);
 
-// Everything before the tensors' bytes in a file. `begin` and `end` of `tensors` are ignored: they
-// follow from types and shapes.
+// Returns everything before the tensors' bytes in a file. Ignores `begin` and `end` of `tensors`,
+// which follow from types and shapes.
 std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors,
                               const SafetensorsMetadata& metadata);
 

@@ -1,6 +1,6 @@
-// The list of a published model's weights: which tensors a Hugging Face folder has, where each one
-// lies, and the hash of its bytes. A stage takes the tensors of its part from the folder if it has
-// it, else by content address.
+// The list of a published model's weights: the tensors of a Hugging Face folder, their positions,
+// and the hashes of their bytes. A stage reads the tensors of its part from the folder if it has
+// the folder, else by content address.
 //
 // Pure, except ReadFolder, HashTensors and ReadTensor. Thread-safe.
 #pragma once
@@ -25,11 +25,11 @@ struct Tensor {
   std::vector<int64_t> shape;
   std::string file;                // in the folder
   uint64_t offset = 0, bytes = 0;  // in that file
-  std::string sha256;              // of the bytes; empty: not known yet
+  std::string sha256;              // hash of the bytes; empty: unknown
   friend bool operator==(const Tensor&, const Tensor&) = default;
-};  // hash of the bytes; empty: not known yet
+};  // DEL
 
-// A small file that belongs to the model, of its tokenizer.
+// A small file of the model's tokenizer.
 struct SmallFile {
   std::string name, contents;
   friend bool operator==(const SmallFile&, const SmallFile&) = default;
@@ -45,8 +45,8 @@ struct Weights {
 };
 
 // Reads config.json, the index and the files' headers, but no tensors. Reports all problems at
-// once: missing files, and tensors that the model lacks, has in another shape or type, or has no
-// place for.
+// once: missing files, and tensors that the model lacks, does not use, or has in another shape or
+// type.
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
 // Computes the hash of every tensor, which reads all files. `progress` is called now and then with
@@ -57,13 +57,13 @@ Status HashTensors(const std::string& folder, Weights* weights,
 // Reads a tensor from a folder. kDataLoss: its hash differs. kNotFound.
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
-// Equal weights have equal JSON. Reading foreign bytes: kInvalidArgument.
+// Equal weights have equal JSON. kInvalidArgument for foreign bytes.
 std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 
-// The tensor with a parameter's values. A tied published model has one tensor for embedding and
-// head; if `model` has them apart, both begin with it. kInvalidArgument: no such tensor, or another
-// shape or type.
+// Returns the tensor with a parameter's values. A tied published model has one tensor for embedding
+// and head; if `model` has them apart, both begin with it. kInvalidArgument: no such tensor, or
+// another shape or type.
 StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
                                  const model::PlacedParameter& parameter);
 
@@ -72,7 +72,7 @@ StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
 void Decode(const Tensor& tensor, std::span<const std::byte> bytes,
             const model::Parameter& parameter, std::span<float> values);
 
-// The reverse of Decode: gives the bytes of a published tensor.
+// The reverse of Decode: returns the bytes of a published tensor.
 std::vector<std::byte> Encode(std::span<const float> values, const model::Parameter& parameter,
                               ExportType type);
 // The parameter's shape as published.

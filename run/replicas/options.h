@@ -1,5 +1,5 @@
-// How data-parallel replicas of a stage send each other gradients and parameters, as a run file
-// says it:
+// The options of a run file for gradients and parameters that data-parallel replicas of a stage
+// send each other:
 //
 // gradients:
 //   none       fp32
@@ -18,7 +18,7 @@
 //   fp32, bf16
 //   difference4  4-bit differences to the parameters that all replicas have
 //
-// Pure. Errors: kInvalidArgument says what is allowed.
+// Pure. Errors: kInvalidArgument names the allowed values.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ enum class ParameterForm : uint8_t { kFp32, kBf16, kDifference4 };
 
 StatusOr<GradientOptions> ParseGradients(std::string_view text);
 StatusOr<ParameterForm> ParseParameters(std::string_view text);
-// Gives every key: "tagc:keep=0.0125,least=65536".
+// Includes every key: "tagc:keep=0.0125,least=65536".
 std::string ToString(const GradientOptions& options);
 std::string_view ToString(ParameterForm form);
 

@@ -1,14 +1,13 @@
-// The lower bound of a step: no schedule is faster.
+// The lower bound of a step: the step of every schedule takes at least as long.
 //
 // Each resource r (a stage's compute, a worker's egress, its ingress, an ordered pair of workers)
 // gives a bound:
 //   (earliest time at which the first slice reaches r) + (slices of a step) x (time of a slice at
 //   r)
 //     + (shortest way from r to the end of the step)
-// The bound of a synchronous step is the largest of them, plus the first stage's optimizer. The
-// middle term is the floor: what a step costs where steps follow each other without a gap. The
-// other two terms are the pipeline bubble, in which r waits. Where steps overlap, the bound is the
-// floor.
+// The bound of a synchronous step is the largest of these, plus the first stage's optimizer. The
+// middle term is the floor: the cost of a step if steps follow each other without a gap. The other
+// two terms are the pipeline bubble, in which r waits. If steps overlap, the bound is the floor.
 #pragma once
 
 #include <string>
@@ -18,8 +17,8 @@
 
 namespace longhaul::schedule {
 
-// The resource with the most work in a step. Its work is the floor under all schedules, also under
-// those that do not let the pipeline run empty between two steps.
+// The resource with the most work in a step. Its work is a floor for all schedules, also those that
+// do not drain the pipeline between two steps.
 struct BusiestResource {
   std::string name;     // as LowerBound::bottleneck
   absl::Duration step;  // time at work in a step; a stage's compute includes its optimizer

@@ -1,5 +1,4 @@
-// What the simulator and the lower bound are told of a pipeline: its stages, its links, its
-// schedule.
+// The input of the simulator and of the lower bound: the stages, links and schedule of a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +22,9 @@ struct StageCost {
   uint32_t depth = 1;  // microbatches
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
-  // Exchanges with the stage's other replicas, once a step. `reduce` takes gradients to their means
-  // while the line is free of tensors, which go first; all of it but `reduce_last` may run beside
-  // the last backward. `gather` takes new parameters to all replicas after the optimizer has
+  // Exchanges with the stage's other replicas, once a step. `reduce` turns gradients into their
+  // means while the line is free of tensors, which go first; all of it but `reduce_last` may run
+  // during the last backward. `gather` sends new parameters to all replicas after the optimizer has
   // stepped. The lower bound leaves these out.
   absl::Duration reduce, reduce_last, gather;
   // Bytes of these exchanges, headers included; only the steady-state floor counts them.
@@ -35,7 +34,7 @@ struct StageCost {
 // One direction of a boundary.
 struct FlowCost {
   double bytes = 0;  // a slice's, headers included; over a tied edge, a step's
-  // The most that this ordered pair of workers gets, beside the interfaces' rates.
+  // Maximum rate of this ordered pair of workers, in addition to the interfaces' rates.
   double bytes_per_second = kUnlimited;
   absl::Duration latency;         // one way
   absl::Duration encode, decode;  // one slice
@@ -51,10 +50,9 @@ struct PipelineCost {
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   uint32_t microbatches = 1;
   uint32_t slices = 1;  // of each microbatch
-  // Share of an interface's rate that is left while several links use it. Below 1 it stands for
+  // Share of an interface's rate that is left while several links use it. A value below 1 models
   // what max-min fairness leaves out: connections that share a queue are served fairly only in the
-  // long run, and bytes that come early do not make up for bytes that come late. The lower bound
-  // leaves it out.
+  // long run, and early bytes do not make up for late ones. The lower bound leaves it out.
   double shared_efficiency = 1;
   std::vector<StageCost> stages;         // at least one
   std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)

@@ -1,5 +1,5 @@
-// The network under a simulated pipeline: concurrent transfers between neighbours share interfaces
-// max-min fairly, and each ordered pair of workers has a cap of its own.
+// The network of a simulated pipeline: concurrent transfers between neighbours share interfaces
+// max-min fairly, and each ordered pair of workers has its own cap.
 //
 // A link direction carries one transfer at a time. Times are seconds on the caller's clock and
 // never go back. Pure; allocates nothing after construction.
@@ -14,7 +14,7 @@
 
 namespace longhaul::schedule {
 
-// The link of one direction of a boundary. A tied matrix has the two links after those of the last
+// The index of one direction of a boundary. A tied matrix has the two links after those of the last
 // boundary.
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {
   return 2 * boundary + (direction == Direction::kForward ? 0 : 1);
@@ -24,20 +24,20 @@ class FluidNetwork {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  // `cost` is one that Simulate() accepts.
+  // `cost` must be one that Simulate() accepts.
   explicit FluidNetwork(const PipelineCost& cost);
   FluidNetwork(const FluidNetwork&) = delete;  // transfers point to interfaces
   FluidNetwork& operator=(const FluidNetwork&) = delete;
 
   // Begins a transfer on an idle link. It gets its share of the network with the next Share().
   void Start(uint32_t link, double bytes, double now);
-  // The link's transfer has left.
+  // Ends the link's transfer, whose last byte has left.
   void End(uint32_t link);
-  // Shares the network anew. Call after all that starts or ends at `now`, before time goes on.
+  // Shares the network anew. Call it after all starts and ends at `now`, before time goes on.
   void Share(double now);
 
   bool busy(uint32_t link) const { return transfers_[link].busy; }
-  // When each link's transfer will have left if nothing changes; kNever for an idle link.
+  // The time at which each link's transfer ends if nothing changes; kNever for an idle link.
   const std::vector<double>& ends() const { return ends_; }
 
  private:
@@ -63,7 +63,7 @@ class FluidNetwork {
   std::vector<Interface> egress_, ingress_;
   std::vector<Transfer> transfers_;  // by link
   std::vector<double> ends_;
-  std::vector<uint32_t> open_;  // of Share()
+  std::vector<uint32_t> open_;  // used by Share()
   double shared_efficiency_ = 1;
   bool changed_ = false;
 };

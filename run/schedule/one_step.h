@@ -1,4 +1,4 @@
-// One step, simulated: the executor's own policies are driven with a virtual clock.
+// Simulates one step: drives the executor's own policies with a virtual clock.
 //
 // A step has the phases that the executor drives: passes, sums of gradients (of a tied matrix; over
 // replicas of the stage), the agreement on the norm, the optimizer, new parameters from replicas.
@@ -8,8 +8,8 @@
 // between neighbours occupies the egress of the sender and the ingress of the receiver; all
 // transfers through an interface share it max-min fairly. Messages of one link direction go in
 // order, several links of one sender at once; a message arrives `latency` after its last byte left.
-// Codecs run beside compute on their own thread, one message at a time per stage. Pure and
-// deterministic; O(stages * microbatches * slices) events of O(stages) each.
+// Codecs run in parallel with compute on their own thread, one message at a time per stage. Pure
+// and deterministic; O(stages * microbatches * slices) events of O(stages) each.
 #pragma once
 
 #include <stop_token>
@@ -20,7 +20,8 @@
 
 namespace longhaul::schedule {
 
-// `cost` is one that Simulate() accepts (simulator.h), and its schedule does not overlap steps.
+// `cost` must be one that Simulate() accepts (simulator.h), with a schedule that does not overlap
+// steps.
 StatusOr<Simulation> SimulateOneStep(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule

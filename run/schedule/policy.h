@@ -1,5 +1,5 @@
-// What a stage does next: the pure scheduling policy that the worker's executor drives with real
-// events and the simulator with virtual ones.
+// Chooses what a stage does next. The worker's executor drives this pure scheduling policy with
+// real events, the simulator with virtual ones.
 //
 // One StagePolicy is one stage's view of one global step (training or validation). It schedules
 // slices of microbatches (base/ids.h); a microbatch may be one slice. Backwards always run in one
@@ -27,17 +27,17 @@ struct PolicyOptions {
   // DepthRule may change it (EffectiveDepth). The policy counts it in slices.
   uint32_t depth = 1;
   // Validation: no backwards. Up to `depth` outputs, but at least kLeastOutputs, wait for the stage
-  // below to take them, whatever the schedule is.
+  // below to take them, under any schedule.
   bool forward_only = false;
-  // The order of data on the wire. Gradient i may leave when activation i + lead - 1 has come in,
+  // The order of data on the wire. Gradient i may leave when activation i + lead - 1 has arrived,
   // or the last one of the step; counted in microbatches. 0: gradients leave as soon as they exist.
   // A stage's interface carries activations down and gradients up; the lead lets activations pass
   // first. No stage above may have less depth than the lead, or the two stages wait for each other.
   uint32_t activation_lead = 0;
 };
 
-// Outputs of a forward-only pass that may always wait for the stage below. Some schedules have less
-// depth than long lines need to stay busy.
+// Outputs of a forward-only pass that may always wait for the stage below, because the depth of
+// some schedules is too small to keep long lines busy.
 inline constexpr uint32_t kLeastOutputs = 4;
 
 // The depth that the schedule allows, given options.depth.
@@ -55,34 +55,34 @@ class StagePolicy {
  public:
   explicit StagePolicy(const PolicyOptions& options);
 
-  // The input of `slice` can be used (decoded activation). The first stage has all its inputs
-  // from the start and is never told.
+  // The input of `slice` can be used (decoded activation). Not called for the first stage, which
+  // has all its inputs from the start.
   void InputReady(Slice slice);
-  // The gradient of the output of `slice` can be used. The last stage makes its own and is never
-  // told.
+  // The gradient of the output of `slice` can be used. Not called for the last stage, which makes
+  // its own.
   void GradientReady(Slice slice);
   // Forward-only: the stage below has taken this output. Outputs are taken in order, after their
-  // forward; MayBeTaken says whether `slice` is next. The last stage is never told.
+  // forward; MayBeTaken says whether `slice` is next. Not called for the last stage.
   void OutputTaken(Slice slice);
   bool MayBeTaken(Slice slice) const;
 
-  // What to run now; nullopt: wait for an event. Changes nothing.
+  // Returns the work to run now; nullopt: wait for an event. Changes nothing.
   std::optional<Work> Next() const;
-  // Call these around running what Next() gave, one piece of work at a time.
+  // Call these before and after running the result of Next(), one piece of work at a time.
   void Begin(const Work& work);
   void End(const Work& work);
 
-  // All forwards and (unless forward_only) all backwards have ended.
+  // True if all forwards and (unless forward_only) all backwards have ended.
   bool Done() const;
-  // Where Next() is nullopt. True: the stage waits for the input of its next forward, and perhaps
-  // for a gradient too. False: for a gradient alone.
+  // Call it if Next() is nullopt. True: the stage waits for the input of its next forward, and
+  // perhaps for a gradient too. False: it waits only for a gradient.
   bool AwaitsInput() const;
   // The number of gradients that may leave, counted from the first in their order; later ones are
-  // held back. Never falls; all of the step once all inputs are ready.
+  // held back. Never falls; equals all of the step once all inputs are ready.
   uint32_t GradientsThatMayLeave() const;
   bool AllForwardsBegun() const { return forwards_begun_ == all_; }
   bool AllBackwardsBegun() const { return backwards_begun_ == all_; }
-  // Microbatches in flight; one whose slices have begun in part counts whole.
+  // Microbatches in flight; a partly begun one counts whole.
   uint32_t in_flight() const { return (SlicesInFlight() + order_.slices() - 1) / order_.slices(); }
   uint32_t depth() const { return depth_; }
 
@@ -96,7 +96,7 @@ class StagePolicy {
   SliceOrder order_;
   uint32_t all_;  // slices of the step; the counters below count slices, too, except depth_
   uint32_t depth_;
-  // Indexed by the slice's place in the order of its direction.
+  // Indexed by the slice's position in the order of its direction.
   std::vector<bool> input_ready_, gradient_ready_;
   uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
   uint32_t backwards_begun_ = 0, backwards_ended_ = 0;

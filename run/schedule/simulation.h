@@ -1,5 +1,5 @@
 // The result of simulating a training step: its time, its lower bound, and how each stage and link
-// spends it.
+// spends the time.
 #pragma once
 
 #include <optional>
@@ -44,7 +44,7 @@ struct Simulation {
   absl::Duration lower_bound;  // as in bound.h, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;
-  BusiestResource busiest;  // the bound less its time is the pipeline bubble
+  BusiestResource busiest;  // lower_bound minus its time is the pipeline bubble
   std::vector<StageUse> stages;
   std::vector<BoundaryUse> boundaries;
   std::optional<BoundaryUse> tied;

@@ -1,5 +1,5 @@
-// Predicts the time of a step, and says where it goes. Pure and deterministic. one_step.h says what
-// is modelled, steps_in_a_row.h how steps that overlap are.
+// Predicts the time of a step and how stages and links spend it. Pure and deterministic. one_step.h
+// describes the model, steps_in_a_row.h the model of overlapping steps.
 #pragma once
 
 #include <stop_token>
@@ -10,9 +10,8 @@
 
 namespace longhaul::schedule {
 
-// kInvalidArgument for an instance that makes no sense (no stages, negative times, sizes differ);
-// kCancelled within milliseconds once `stop` is requested: 64 stages with 65,536 microbatches take
-// minutes.
+// kInvalidArgument for an invalid input (no stages, negative times, sizes differ); kCancelled
+// within milliseconds once `stop` is requested: 64 stages with 65,536 microbatches take minutes.
 StatusOr<Simulation> Simulate(const PipelineCost& cost, const std::stop_token& stop = {});
 
 }  // namespace longhaul::schedule

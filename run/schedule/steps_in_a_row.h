@@ -1,5 +1,5 @@
-// A step that overlaps with others, simulated: some steps in a row as one long step, and what the
-// last of them add to it.
+// Simulates a step that overlaps with others: several steps in a row as one long step, and the time
+// that the last of them add.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace longhaul::schedule {
 // The first steps fill the pipeline; the mean of the counted ones is the time of a step.
 inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
 
-// `cost` is one that Simulate() accepts (simulator.h), and its schedule overlaps steps.
+// `cost` must be one that Simulate() accepts (simulator.h), with a schedule that overlaps steps.
 StatusOr<Simulation> SimulateInARow(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule

@@ -1,5 +1,5 @@
 // Chooses by simulation how many microbatches each stage keeps in flight, and by how many
-// microbatches activations go ahead of gradients. Depths keep a margin for messages that come a
+// microbatches activations go ahead of gradients. Depths keep a margin for messages that arrive a
 // little late. Pure and deterministic.
 #pragma once
 
@@ -15,24 +15,24 @@
 
 namespace longhaul::schedule {
 
-// A step that is longer than that of unlimited depths by this share counts as equal.
+// A step that is longer than with unlimited depths by at most this share counts as equal.
 inline constexpr double kDepthTolerance = 0.01;
-// PipelineCost::shared_efficiency of the second opinion. A choice must not be good only where
-// shared interfaces lose nothing. TCP loses more than this at 10 Mbit/s
+// PipelineCost::shared_efficiency of a second simulation. A choice must be good also if shared
+// interfaces lose some of their rate. TCP loses more than this at 10 Mbit/s
 // (docs/gotchas/transport.md), but not everywhere.
 inline constexpr double kPessimisticEfficiency = 0.95;
-// Messages may take this much longer than measured: threads wait for a core, a proxy stands on the
-// way. Behind a proxy, two stages of 9 ms took twice as long with no microbatch to spare as with
-// one to spare.
+// Messages may take this much longer than measured: threads wait for a core, or a proxy adds delay.
+// Behind a proxy, two stages of 9 ms took twice as long with no microbatch to spare as with one to
+// spare.
 inline constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
 // Links may be this many times as fast as measured: probes last a second or two, and over a long
-// way TCP takes longer to get up to speed. Too few microbatches in flight then leave the link idle:
-// planned for half the rate, eight stages at 25 ms took 2.6 times as long as possible.
+// distance TCP takes longer to reach its rate. Too few microbatches in flight then leave the link
+// idle: planned for half the rate, eight stages at 25 ms took 2.6 times as long as possible.
 inline constexpr double kUnforeseenRate = 4.0 / 3;
 
-// The cost of a simulation in units of (slices of a step) x (stages squared): its events, times the
-// stages that each event looks at. 4,096 units (eight stages, 64 whole microbatches) take one to
-// two milliseconds.
+// The work of a simulation in units of (slices of a step) x (stages squared): its events, times the
+// stages that each event visits. 4,096 units (eight stages, 64 whole microbatches) take one to two
+// milliseconds.
 uint64_t WorkOf(const PipelineCost& cost);
 
 // Budget of one search in units of WorkOf: one to two seconds. A pipeline of 25 stages with 64
@@ -42,8 +42,8 @@ inline constexpr uint64_t kMostWork = 5'000'000;
 struct TuneOptions {
   bool depths = true;            // false: keep the depths of the cost
   std::optional<uint32_t> lead;  // the lead of all stages as far as depths allow; nullopt: the best
-  // Budget in units of WorkOf; when it is spent, the best result so far counts. A limit of time
-  // would give other results on other machines.
+  // Budget in units of WorkOf; when it is spent, the best result so far counts. A time limit would
+  // give other results on other machines.
   uint64_t most_work = kMostWork;
   std::stop_token stop;
 };
@@ -58,30 +58,29 @@ struct Tuning {
   absl::Duration unlimited;  // with a depth of all microbatches and the best lead for it
   uint32_t simulations = 0;  // number of simulations of the search
   // What the search left out because the pipeline is large: a sentence for people, without its full
-  // stop. Empty: nothing.
+  // stop. Empty: nothing was left out.
   std::string cut_short;
 };
 
-// `cost.stages[s].depth` is the most that stage s can hold. The chosen depths are the smallest (the
-// last stage's first) with which a step takes at most kDepthTolerance longer than with unlimited
-// depths; where the depths of `cost` are worse than that, a step takes no longer than with these.
-// All stages have the same lead, as far as depths above allow; among equally good leads the largest
-// is taken. A choice is better if the mean of its steps with and without loss at shared interfaces
-// is shorter. Large pipelines are searched coarsely: one depth for all stages, few leads.
-// kCancelled once `stop` is requested.
+// `cost.stages[s].depth` is the maximum of stage s. The chosen depths are the smallest (the last
+// stage's first) with which a step takes at most kDepthTolerance longer than with unlimited depths;
+// if the depths of `cost` are worse than that, a step takes no longer than with them. All stages
+// have the same lead, as far as depths above allow; among equally good leads the largest is taken.
+// A choice is better if the mean of its steps with and without loss at shared interfaces is
+// shorter. Large pipelines are searched coarsely: one depth for all stages, few leads. kCancelled
+// once `stop` is requested.
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options);
 
-// The same pipeline with every message kUnforeseenDelay longer under way, and with all rates
-// kUnforeseenRate of what they are besides.
+// The same pipeline with messages that take kUnforeseenDelay longer, and with these and all rates
+// multiplied by kUnforeseenRate.
 struct Unforeseen {
   PipelineCost late, late_and_fast;
 };
 Unforeseen UnforeseenOf(const PipelineCost& cost);
 
-// Tunes as plans do. Each depth is the larger one of two searches: with every message
-// kUnforeseenDelay longer under way, and with all rates kUnforeseenRate of what they are besides.
-// Leads and steps (`limited` and `unlimited`, too) are those of these depths on `cost` itself. Each
-// of the three searches may take `most_work`.
+// Tunes as plans do. Each depth is the larger one of two searches, one for each pipeline of
+// Unforeseen. Leads and steps (also `limited` and `unlimited`) are those of these depths on `cost`
+// itself. Each of the three searches may take `most_work`.
 StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options);
 
 }  // namespace longhaul::schedule

@@ -12,8 +12,8 @@
 //       64   32  SHA-256 of the tokens' bytes
 //       96       tokens
 //
-// And the sample order: which window of the file is sequence k of a run. A pure function of (seed,
-// k), so the first and the last stage agree without talking.
+// Also the sample order: which window of the file is sequence k of a run. A pure function of (seed,
+// k), so the first and the last stage agree without messages.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +41,13 @@ struct TokenFileInfo {
 class Tokenizer {
  public:
   static std::vector<std::string> Names();  // all tokenizers
-  // kInvalidArgument names the known ones.
+  // kInvalidArgument names the known tokenizers.
   static StatusOr<std::unique_ptr<Tokenizer>> Create(std::string_view name);
   virtual ~Tokenizer() = default;
   virtual uint32_t vocabulary() const = 0;
-  // How many leading bytes of `text` can be encoded on their own without changing the ids. This
-  // lets files larger than memory be tokenized. `text` is not empty. `is_rest`: it is the rest of
-  // the file; else 0 means that more of the file is needed.
+  // Returns how many leading bytes of `text` can be encoded on their own without changing the ids.
+  // This allows tokenizing files larger than memory. `text` is not empty. `is_rest`: it is the rest
+  // of the file; else 0 means that more of the file is needed.
   virtual size_t PieceSize(std::string_view text, bool is_rest) const = 0;
   // Appends the ids of `text`, one piece, to `tokens`.
   virtual void Encode(std::string_view text, std::vector<uint32_t>* tokens) const = 0;
@@ -70,7 +70,7 @@ class TokenFile {
   // Number of training or validation windows of `context` + 1 tokens (stride `context`).
   uint64_t TrainingWindows(uint32_t context) const;
   uint64_t ValidationWindows(uint32_t context) const;
-  // `context` inputs and `context` targets (the inputs shifted by one) of a window.
+  // Reads `context` inputs and `context` targets (the inputs shifted by one) of a window.
   void ReadTrainingWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
                           std::span<int32_t> targets) const;
   void ReadValidationWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
@@ -87,9 +87,9 @@ class TokenFile {
 // Number of windows of `context` + 1 tokens (stride `context`) in `tokens` tokens.
 uint64_t WindowsOf(uint64_t tokens, uint32_t context);
 
-// The window that sequence `k` of a run reads (k = global microbatch number x microbatch_size +
-// row): a permutation of all windows keyed by (seed, k / windows), so every window comes once in
-// each pass over the data.
+// Returns the window that sequence `k` of a run reads (k = global microbatch index x
+// microbatch_size + row): a permutation of all windows keyed by (seed, k / windows), so every
+// window comes once in each pass over the data.
 uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows);
 
 }  // namespace longhaul

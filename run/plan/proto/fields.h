@@ -1,11 +1,11 @@
-// Copies values to messages and back by one list of fields for both directions:
+// Copies values to messages and back, with one list of fields for both directions:
 //
 //   void Fields(auto&& field, OneOf<Flow> auto& flow) {
 //     field("codec", flow.codec);  // the name in the message, the member
 //
 // A value without a list is a number, a text, a codec, a Strong, a vector or an optional. An
-// optional without a value is a field that is not set. Aborts where a message has no field of a
-// name. Private to this folder.
+// optional without a value is an unset field. Aborts if a message has no field of the given name.
+// Private to this folder.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -24,8 +24,7 @@
 
 namespace longhaul {
 
-// A parameter of this type takes `const Value&` where a message is made, `Value&` where one is
-// read.
+// A parameter of this type is `const Value&` when a message is made, `Value&` when one is read.
 template <class Value, class Listed>
 concept OneOf = std::same_as<std::remove_const_t<Value>, Listed>;
 
@@ -116,7 +115,7 @@ class FromMessage : public FieldsOf {
     Get(field, &value);
     *out = Strong<Tag, Rep>(std::move(value));
   }
-  // A number that this version does not know becomes 0.
+  // A number unknown to this version becomes 0.
   template <class Value>
   requires std::is_enum_v<Value>
   void Get(Field* field, Value* out) const {

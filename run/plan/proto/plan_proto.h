@@ -1,6 +1,6 @@
-// Converts assignments and plans to messages and back, where a process sends or stores them.
-// ToProto and FromProto are inverse to each other. FromProto takes any message; CheckAssignment
-// says whether the result makes sense. Pure; thread-safe.
+// Converts assignments and plans to messages and back, for sending and storing them. ToProto and
+// FromProto are inverse to each other. FromProto accepts any message; CheckAssignment checks
+// whether the result is valid. Pure; thread-safe.
 #pragma once
 
 #include "longhaul/v1/plan.pb.h"
@@ -8,7 +8,7 @@
 
 namespace longhaul {
 
-// CheckpointManifest::format of those that are written.
+// CheckpointManifest::format of newly written manifests.
 inline constexpr uint32_t kManifestFormat = 3;
 
 v1::CollectiveBytes ToProto(const CollectiveBytes& bytes);

@@ -1,4 +1,4 @@
-// The CLI's connection to its coordinator, and the messages when there is none.
+// The CLI's connection to its coordinator, and error messages if there is none.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -27,20 +27,21 @@ struct ClientFlags {
   bool insecure = false;    // --insecure
 };
 
-// A cluster on this machine (`longhaul cluster up`), as far as its coordinator goes.
+// A cluster on this machine (`longhaul cluster up`), as seen by commands that only need its
+// coordinator.
 struct LocalCluster {
   std::string name;
   std::string address;  // of its coordinator
   std::string token_file;
-  std::string credentials_file;  // goes with the cluster
+  std::string credentials_file;  // deleted with the cluster
   bool insecure = false;
 };
 
-// What commands need of the clusters on this machine. Who starts clusters implements it.
+// The functions that commands need for clusters on this machine. deploy implements them.
 struct LocalClusters {
-  // The cluster that is meant where no coordinator is named. Errors say what to do.
+  // Returns the cluster to use if no coordinator is named. Errors say what to do.
   std::function<StatusOr<LocalCluster>()> find;
-  // The cluster whose coordinator has this address.
+  // Returns the cluster whose coordinator has this address.
   std::function<std::optional<LocalCluster>(std::string_view address)> at;
   // Sets the links of a cluster.
   std::function<Status(const std::string& name, const TopologySpec& topology)> apply_topology;
@@ -67,15 +68,15 @@ struct CoordinatorAccess {
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
                                             const LocalClusters& clusters);
 
-// The CLI's connection. Used from one thread. `interrupt` must outlive the client; it cancels the
-// current call, which then returns kCancelled.
+// The CLI's connection. Threads: one. `interrupt` must outlive the client; it cancels the current
+// call, which then returns kCancelled.
 //
 // With several coordinators, the client looks for one that serves before the first call, and again
-// after a call that found none. It does not repeat a call that had begun, as nobody knows whether
-// it was carried out.
+// after a call that found none. It does not repeat a call that had begun, because the call may have
+// been carried out.
 class Client {
  public:
-  // Joins first if there is no certificate yet. Errors: as Explain words them.
+  // Joins first if there is no certificate yet. Explain words the errors.
   static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
@@ -85,9 +86,9 @@ class Client {
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
-  // Waits until the connection is up, at most `limit`. Between calls gRPC hardly works at a
-  // connection, so a caller that retries calls which fail at once may never get through. With
-  // several coordinators it returns at once: the next call dials each anew.
+  // Waits until the connection is up, at most `limit`. Between calls gRPC hardly works on a
+  // connection, so a caller that retries calls which fail at once may never connect. With several
+  // coordinators it returns at once: the next call dials each anew.
   void AwaitConnection(absl::Duration limit);
 
   // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
@@ -124,7 +125,7 @@ class Client {
     return reply;
   }
 
-  // Hands every message of a stream to `each`, which returns whether to go on. OK at the stream's
+  // Passes every message of a stream to `each`, which returns whether to go on. OK at the stream's
   // end, and if `each` ended it.
   template <class Request, class Reply>
   Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(

@@ -19,11 +19,11 @@ struct Scalar {
   float value = 0;
 };
 
-// The record with which a file begins; seconds since 1970.
+// Returns the first record of a file; seconds since 1970.
 std::string FirstRecord(double unix_seconds);
 std::string EventRecord(double unix_seconds, uint64_t step, std::span<const Scalar> scalars);
 
-// All known values of a step.
+// Returns all known values of a step.
 std::vector<Scalar> ScalarsOf(const v1::StepRecord& step);
 
 }  // namespace longhaul::cli

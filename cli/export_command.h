@@ -15,11 +15,12 @@ struct ExportOptions {
   std::string out;    // the folder; must not exist
   // "fp32", "bf16", "fp16" or "auto": the type of the original weights; fp32 for adapters.
   std::string type = "auto";
-  // A run with LoRA: exports the whole model with its adapters merged in; else the adapters alone.
+  // For a run with LoRA: exports the whole model with its adapters merged in; false: only the
+  // adapters.
   bool merged = false;
 };
 
-// Gives the exit code. On failure it leaves no new folder.
+// Returns the exit code. On failure it leaves no new folder.
 StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options);
 
 }  // namespace longhaul::cli

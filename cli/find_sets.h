@@ -1,4 +1,4 @@
-// Finds the data sets that a run file names, and checks that their files are there.
+// Finds the data sets that a run file names, and checks that their files exist.
 #pragma once
 
 #include <string>

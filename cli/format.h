@@ -1,4 +1,4 @@
-// Values of messages as people read them. Pure functions.
+// Formats values of messages for people. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ std::string PercentText(double share);
 std::string GroupedText(double value);
 // Seven digits: enough to see a loss fall.
 std::string LossText(double loss);
-// As LossText; a replay, which has no loss, says so.
+// As LossText; for a replay, which has no loss, a text that says so.
 std::string RunLossText(const v1::RunStatus& run);
-// All digits: two texts are equal if and only if the numbers are.
+// Formats all digits: two texts are equal if and only if the numbers are.
 std::string ExactText(double value);
 // "57/200", or "57" if the end is unknown.
 std::string StepText(const v1::RunStatus& run);
@@ -30,7 +30,7 @@ std::string ReplicasText(const v1::RunStatus& run);
 
 bool HasEnded(const v1::RunStatus& run);
 Style StateStyle(const std::string& state);
-// A sentence on what a person may do about a run in this state; "" if nothing.
+// A sentence on what the user can do about a run in this state; "": nothing.
 std::string Advice(const v1::RunStatus& run);
 
 }  // namespace longhaul::cli

@@ -1,5 +1,5 @@
 // Handles Ctrl-C while a command waits for the coordinator: cancels the current call, and the
-// command says what goes on without the program. A second Ctrl-C ends the program at once.
+// command reports what continues without the program. A second Ctrl-C ends the program at once.
 #pragma once
 
 #include <condition_variable>
@@ -21,14 +21,14 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool fired() const;
-  // Waits at most `limit`. Returns whether the interrupt has come.
+  // Waits at most `limit`. Returns whether the interrupt has occurred.
   bool WaitFor(absl::Duration limit);
-  // Acts as if the signal had come.
+  // Acts as if the signal had arrived.
   void Fire();
 
-  // While a Scope lives, `cancel` runs once when the interrupt comes, on another thread; at once if
-  // it has come already. After the destructor `cancel` does not run and is not running. One Scope
-  // at a time.
+  // While a Scope lives, `cancel` runs once when the interrupt occurs, on another thread; at once
+  // if it has already occurred. After the destructor `cancel` does not run and is not running. One
+  // Scope at a time.
   class Scope {
    public:
     Scope(Interrupt& interrupt, std::function<void()> cancel);

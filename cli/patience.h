@@ -14,7 +14,7 @@ class Patience {
  public:
   explicit Patience(absl::Duration limit) : limit_(limit) {}
 
-  // The coordinator has said something.
+  // The coordinator has sent something.
   void Heard() { lost_.reset(); }
   // A call found no coordinator at `now`. False: that has lasted longer than the limit.
   bool Lasts(MonoTime now) {
@@ -27,7 +27,7 @@ class Patience {
 
  private:
   const absl::Duration limit_;
-  std::optional<MonoTime> lost_;  // since when there is no contact
+  std::optional<MonoTime> lost_;  // when contact was lost
 };
 
 }  // namespace longhaul::cli

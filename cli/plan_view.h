@@ -7,8 +7,8 @@
 
 namespace longhaul::cli {
 
-// Prints stages and their ranks, links, where the predicted step's time goes, other codecs, and
-// what bounds the step. `spec`: the run's.
+// Prints stages and their ranks, links, how the predicted step spends its time, other codecs, and
+// the limit of the step. `spec`: the run's.
 void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec);
 
 }  // namespace longhaul::cli

@@ -16,7 +16,7 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 
-// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
+// Only declared here: files that add options include <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 class Option;
@@ -29,10 +29,10 @@ inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
 inline constexpr int kInterrupted = 130;
 
-// One command that runs. From one thread.
+// One running command. Threads: one.
 class Invocation {
  public:
-  // `terminal` and `clusters` must outlive it.
+  // `terminal` and `clusters` must outlive this object.
   Invocation(const Terminal& terminal, const LocalClusters& clusters, ClientFlags flags, bool json)
       : terminal_(terminal), clusters_(clusters), flags_(std::move(flags)), json_(json) {}
 
@@ -40,7 +40,8 @@ class Invocation {
   const LocalClusters& clusters() const { return clusters_; }
   bool json() const { return json_; }
   Interrupt& interrupt() { return interrupt_; }
-  // Finds the coordinator. The first call makes the connection. The client lives as long as this.
+  // Finds the coordinator. The first call makes the connection. The client lives as long as this
+  // object.
   StatusOr<Client*> Connect();
   // Asks the coordinator: Connect, and Client::Get.
   template <class Service, class Request, class Reply>
@@ -52,7 +53,7 @@ class Invocation {
   // Write to standard output: one document, or one line of a stream.
   void PrintJson(const google::protobuf::Message& message);
   void PrintJsonLine(const google::protobuf::Message& message);
-  // Prints a reply that people read as one text.
+  // Prints a reply that is one text for people.
   int PrintReply(const google::protobuf::Message& message, std::string_view text);
 
  private:
@@ -64,10 +65,10 @@ class Invocation {
   std::unique_ptr<Client> client_;
 };
 
-// Gives the program's exit code, or the error that ended the command.
+// Returns the program's exit code, or the error that ended the command.
 using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
 
-// A command, and what its flags fill in before its body runs.
+// A command, and the options that its flags set before its body runs.
 template <class Options>
 struct CommandAndOptions {
   CLI::App* command;

@@ -12,7 +12,7 @@
 
 namespace longhaul::cli {
 
-// Used from one thread. Tests pass `now`.
+// Threads: one. Tests pass `now`.
 class Progress {
  public:
   Progress(const Terminal& terminal, std::string what, std::function<MonoTime()> now = Now);

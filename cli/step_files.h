@@ -1,5 +1,5 @@
 // Writes a run's steps to files on the user's machine: one JSON object a line, and TensorBoard's
-// event files. The coordinator does not write them, as it may be another machine, and another
+// event files. The coordinator does not write them, because it may be another machine, and another
 // user's.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace longhaul::cli {
 
-// Used from one thread. Files are written from scratch, so the same command gives the same files.
+// Threads: one. Files are written from scratch, so the same command gives the same files.
 class StepFiles {
  public:
   // `lines`: a path. `tensorboard`: a folder, in which the run gets a folder named by its id.
@@ -22,7 +22,7 @@ class StepFiles {
 
   // Call it in the order of steps.
   void Add(const v1::StepRecord& step);
-  // Makes what was added readable, or says why some of it could not be written.
+  // Makes the added steps readable, or returns why some could not be written.
   Status Flush();
   // Paths, for people.
   const std::vector<std::string>& paths() const { return paths_; }

@@ -40,7 +40,7 @@ Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& subm
 // Reads all weights, computes their hashes and puts them into the request. Does nothing without
 // weights. Otherwise as HashData.
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// Puts the model's description and the weights' location into the request, without hashes: for a
+// Puts the model's description and the weights' location into the request, without hashes, for a
 // plan.
 void DescribeModel(Submission& submission);
 // Uploads the data files and hashed weights that the coordinator lacks.

@@ -29,9 +29,10 @@ class Table {
   void AddRow(std::vector<TableCell> cells);
   bool empty() const { return rows_.empty(); }
 
-  // Lines of the aligned table, titles first, at most `width` columns wide (0: unlimited).
+  // Returns the lines of the aligned table, titles first, at most `width` columns wide (0:
+  // unlimited).
   std::vector<std::string> Lines(int width, bool colour) const;
-  // Titles and rows, cells separated by tabs.
+  // Returns titles and rows, cells separated by tabs.
   std::string Plain() const;
   // Prints Lines on a terminal, else Plain.
   void Print(const Terminal& terminal) const;

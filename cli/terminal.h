@@ -1,4 +1,4 @@
-// The output streams, and what the terminal can show.
+// The output streams, and the terminal's capabilities.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ struct WindowSize {
   int rows = 24;
 };
 
-// Results go to `out`, everything else to `err`. Not owned.
+// Results go to `out`, everything else to `err`. Does not own them.
 struct Terminal {
   std::ostream& out;
   std::ostream& err;
@@ -25,13 +25,13 @@ struct Terminal {
   std::function<WindowSize()> size = [] { return WindowSize{}; };
 };
 
-// Standard output and error of this process. No colour if the output is no terminal, NO_COLOR is
+// Standard output and error of this process. No colour if the output is not a terminal, NO_COLOR is
 // set or TERM is "dumb".
 Terminal ProcessTerminal();
 
 // Number of columns of a printable text (one a character).
 int Columns(std::string_view text);
-// The first `columns` columns of `text`.
+// Returns the first `columns` columns of `text`.
 std::string Shortened(std::string_view text, int columns);
 
 enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow };

@@ -8,12 +8,12 @@
 
 namespace longhaul::cli {
 
-// kFailedPrecondition if the run names a topology and `access` is no local cluster of this machine:
-// nothing else can emulate one.
+// kFailedPrecondition if the run names a topology and `access` is not a local cluster of this
+// machine, because only such a cluster can emulate one.
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access);
 
-// Sets the local cluster's links to the run's topology, and says so. Without a topology the links
-// stay as they are.
+// Sets the local cluster's links to the run's topology, and prints that. Without a topology the
+// links do not change.
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
                        const CoordinatorAccess& access, const LocalClusters& clusters);
 

@@ -9,9 +9,9 @@
 
 namespace longhaul::cli {
 
-// Shows the run until it has ended or Ctrl-C comes, which leaves it running. Returns kDone, kFailed
-// (failed or stopped) or kInterrupted. While the coordinator is away it waits, as training goes on
-// without it.
+// Shows the run until it has ended or the user presses Ctrl-C, after which it goes on. Returns
+// kDone, kFailed (failed or stopped) or kInterrupted. While the coordinator is away it waits,
+// because training goes on without it.
 StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run);
 
 }  // namespace longhaul::cli

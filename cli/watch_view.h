@@ -1,4 +1,4 @@
-// A run's state as text. Pure functions.
+// Formats a run's state as text. Pure functions.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool 
 // "2026-11-21T01:30:49.123Z tiny-wan-abc123 running step 57/200 loss 2.43 ...".
 std::string PlainWatchLine(const v1::RunStatus& run, int64_t now_unix_ms);
 
-// Whether `next` has news for the plain output: another step, state, reason or validation.
+// Whether the plain output should show `next`: another step, state, reason or validation.
 bool HasNews(const v1::RunStatus& last, const v1::RunStatus& next);
 
 // Everything about a run, for `longhaul status`.

@@ -17,8 +17,8 @@
 
 namespace longhaul::coordinator {
 
-// Caches answers (and refusals) that many viewers ask for: makes each at most once in `age`.
-// Thread-safe; callers who ask for the same answer wait for each other.
+// Caches answers (and refusals) that many viewers request: makes each at most once in `age`.
+// Thread-safe; concurrent requests for the same answer wait for each other.
 class Remembered {
  public:
   explicit Remembered(absl::Duration age) : age_(age) {}
@@ -43,7 +43,7 @@ class Api {
   static constexpr size_t kEvents = 500;  // maximum in one answer
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
-  // `source` must outlive this.
+  // `source` must outlive this object.
   Api(Source* source, std::string version);
 
   StatusOr<std::string> Overview();
@@ -59,7 +59,7 @@ class Api {
   const std::string version_;
   CurveBook curves_;
   Remembered quick_;  // answers that the state machine gives at once
-  Remembered slow_;   // answers that cost it more, or that ask workers
+  Remembered slow_;   // answers that take longer, or for which workers are asked
 };
 
 }  // namespace longhaul::coordinator

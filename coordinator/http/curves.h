@@ -1,4 +1,4 @@
-// A run's curves over its steps, reduced to as many points as a screen can show.
+// A run's curves over its steps, reduced to the number of points that a screen can show.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +33,13 @@ struct CurveWindow {
   size_t points = kMostPoints;  // at least 4
 };
 
-// The part of a curve inside the window. If it has more than `window.points` points, its steps are
-// cut into equal parts, and each part gives its first minimum and first maximum. The first and the
-// last point always stay. Pure.
+// Returns the part of a curve inside the window. If it has more than `window.points` points, its
+// steps are cut into equal parts, and each part keeps its first minimum and first maximum. The
+// first and the last point always stay. Pure.
 Curve Sample(const Curve& curve, const CurveWindow& window);
 
 // Reads steps from the store, and keeps the curves of the most recently requested runs, so that
-// only new steps are read. Thread-safe; callers who ask for the same run wait for each other.
+// only new steps are read. Thread-safe; concurrent requests for the same run wait for each other.
 class CurveBook {
  public:
   static constexpr size_t kRuns = 8;  // 100,000 steps of a run take about 6 MB
@@ -47,8 +47,8 @@ class CurveBook {
       const RunId& run, uint64_t step, size_t limit)>;
   explicit CurveBook(ReadSteps read) : read_(std::move(read)) {}
 
-  // Curves of the steps behind the run's newest attempt ("epoch"). Leaves out steps that were given
-  // up, until they are trained again, and curves without points. kDataLoss.
+  // Returns curves of the steps that lead to the run's newest attempt ("epoch"). Leaves out
+  // abandoned steps, until they are trained again, and curves without points. kDataLoss.
   StatusOr<std::vector<Curve>> Of(const v1::RunStatus& run, const CurveWindow& window);
 
  private:
@@ -63,12 +63,12 @@ class CurveBook {
   Status ReadOn(const v1::RunStatus& run, Kept* kept) const;
 
   const ReadSteps read_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::map<std::string, std::shared_ptr<Kept>> runs_;
   uint64_t uses_ = 0;
 };
 
-// Values have seven digits:
+// Writes values with seven digits:
 // {"run": ..., "step": ..., "curves": {"loss": {"steps": [...], "values": [...]}, ...}}
 std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curves);
 

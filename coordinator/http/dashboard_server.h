@@ -1,5 +1,5 @@
-// Serves the dashboard over HTTP to this machine alone: one page, its JSON API and a stream of
-// news. It cannot change anything.
+// Serves the dashboard over HTTP to this machine only: one page, its JSON API and a stream of news.
+// Read-only.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace longhaul::coordinator {
 struct DashboardOptions {
   std::string listen;   // host:port of a loopback interface; port 0: any
   std::string reports;  // folder with a folder for each sweep; empty: none
-  std::string version;  // shown
+  std::string version;  // shown on the page
 };
 
-// kFailedPrecondition: other machines could reach the address.
+// kFailedPrecondition if other machines could reach the address.
 Status CheckDashboardAddress(const std::string& listen);
 
 // Thread-safe.
@@ -29,11 +29,11 @@ class DashboardServer {
   static constexpr size_t kStreams = 16;  // maximum, so that other calls are still answered
   static constexpr size_t kWaiting = 32;  // connections; more wait in the kernel
 
-  // Serves when it returns. `source` must outlive it. Errors: as CheckDashboardAddress;
-  // kUnavailable: the address is not available.
+  // The server is ready when it returns. `source` must outlive it. Errors: those of
+  // CheckDashboardAddress; kUnavailable: the address is in use.
   static StatusOr<std::unique_ptr<DashboardServer>> Start(const DashboardOptions& options,
                                                           Source* source);
-  // Waits for what Stop left running.
+  // Waits for threads that were still busy after Stop.
   ~DashboardServer();
 
   // The address that is really bound: "127.0.0.1:8080".

@@ -9,7 +9,7 @@
 namespace longhaul::coordinator {
 
 // `folder` has a folder for each sweep, as `longhaul sweep --out` writes it. Empty: no reports.
-// {"reports": [{"name": ..., "modified_unix_ms": ...}]}, by name. kUnavailable.
+// Returns {"reports": [{"name": ..., "modified_unix_ms": ...}]}, by name. kUnavailable.
 StatusOr<std::string> ReportsJson(const std::string& folder);
 // Reads one report: a regular file, not a symbolic link. kNotFound. kResourceExhausted: above 64
 // MiB.

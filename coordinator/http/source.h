@@ -24,7 +24,7 @@ class Source {
   virtual StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const = 0;
   virtual std::vector<v1::WorkerStatus> Workers() const = 0;
   virtual std::vector<v1::MeasuredLink> Links() const = 0;
-  // The newest `limit` events after `after`, oldest first. `run` empty: of all runs.
+  // Returns the newest `limit` events after `after`, oldest first. `run` empty: events of all runs.
   virtual StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                         size_t limit) const = 0;
   // Steps from `step` on, ascending.

@@ -1,4 +1,4 @@
-// Shows one step of a run as a timeline: what each stage and each codec thread did when.
+// Shows one step of a run as a timeline of each stage and each codec thread.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace longhaul::coordinator {
 
-// JSON (docs/design/formats.md) of the newest step that every stage's trace has. Times are
+// Returns JSON (docs/design/formats.md) of the newest step that every stage's trace has. Times are
 // microseconds after the step's first beginning, on the first stage's clock. "step" is null if
 // there is no such step. Pure.
 std::string TimelineJson(const v1::TraceReply& trace);

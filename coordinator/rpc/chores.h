@@ -1,5 +1,5 @@
-// Long work that the state machine asks for: tokenizing data, and hashing copies of shards. Runs
-// off the shell's loop, on threads that wait for disks.
+// Long work for the state machine: tokenizing data, and hashing copies of shards. Runs off the
+// shell's loop, on threads that may wait for disks.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace longhaul::coordinator {
 
 class Chores {
  public:
-  // `done` runs on one of `threads`. `copies` and `threads` must outlive this; stop `threads`
-  // before destroying this.
+  // `done` runs on one of `threads`. `copies` and `threads` must outlive this object; stop
+  // `threads` before destroying it.
   Chores(DataPreparer preparer, const BlobStore* copies, WorkThreads* threads,
          std::function<void(Event)> done);
 

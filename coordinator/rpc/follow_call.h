@@ -2,7 +2,7 @@
 //
 // gRPC serves all other calls with two threads on a small machine. Each of these may block while it
 // looks up a member or a run, because a change to those holds a lock until the standby has
-// confirmed it. So the standby's confirmation must arrive on another thread.
+// confirmed the change. So the standby's confirmation must arrive on another thread.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -33,7 +33,7 @@ using StandbyServiceBase = v1::StandbyService::WithAsyncMethod_Follow<
 class FollowPort;
 
 // One call, which owns itself until it has ended. Start... and Finish may be called on any thread,
-// with gRPC's rules: one read and one write at a time, nothing after Finish.
+// by gRPC's rules: one read and one write at a time, no call after Finish.
 class FollowCall {
  public:
   // Called on the one thread that serves messages of all calls.
@@ -42,7 +42,7 @@ class FollowCall {
     virtual ~Handler() = default;
     virtual void OnReadDone(bool ok) = 0;
     virtual void OnWriteDone(bool ok) = 0;
-    // After Finish, when no operation is pending. The call is gone when this returns.
+    // Called after Finish, when no operation is pending. The call is destroyed when this returns.
     virtual void OnDone() = 0;
   };
 

@@ -1,7 +1,7 @@
 // The coordinator's side of a standby's stream: sends a copy of the store, then every change, in
-// order. Once the standby has everything, every write to the store waits for its confirmation, so
-// the coordinator never acts on what its standby does not know. A standby that does not keep up is
-// disconnected, and starts again.
+// order. Once the standby has a complete copy, every write to the store waits for its confirmation,
+// so the coordinator never acts on a change that its standby lacks. A standby that does not keep up
+// is disconnected, and starts again.
 //
 // FollowCall's thread calls OnReadDone, OnWriteDone and OnDone, and never waits for the state.
 // Changed, Await and the blobs' methods may be called on any thread. The object keeps itself alive
@@ -34,7 +34,7 @@
 
 namespace longhaul::coordinator {
 
-// What is followed. Everything must outlive the server.
+// The objects that a standby follows. All must outlive the server.
 struct Followed {
   Shell* shell = nullptr;
   Store* store = nullptr;
@@ -51,7 +51,7 @@ class FollowSession : public FollowCall::Handler,
                       public Notifier::Subscriber,
                       public std::enable_shared_from_this<FollowSession> {
  public:
-  // Longest time between two messages of the coordinator.
+  // Longest time between two messages from the coordinator.
   static constexpr absl::Duration kBeat = absl::Seconds(1);
   // A standby that is silent for this long, or takes this long to confirm a change, is
   // disconnected.
@@ -90,25 +90,25 @@ class FollowSession : public FollowCall::Handler,
   void End(const Status& status);
 
   const Followed followed_;
-  FollowCall* const call_;                // until OnDone
-  std::shared_ptr<FollowSession> self_;   // until OnDone
-  std::shared_ptr<Blobs> data_, copies_;  // from Begin
-  v1::FollowerMessage incoming_;          // gRPC's while a read is under way
+  FollowCall* const call_;                // valid until OnDone
+  std::shared_ptr<FollowSession> self_;   // set until OnDone
+  std::shared_ptr<Blobs> data_, copies_;  // set by Begin
+  v1::FollowerMessage incoming_;          // belongs to gRPC while a read is under way
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::string address_;  // from hello
+  std::string address_;  // from the standby's hello
   bool greeted_ = false;
-  std::optional<v1::FollowedMessage> begin_;  // until it is written
+  std::optional<v1::FollowedMessage> begin_;  // set until it is written
   UniqueFd copy_;                             // the copy of the store, until it is sent
   bool begun_ = false;                        // begin_ was set
   std::deque<v1::FollowedMessage> outgoing_;  // to send after the copy
   std::optional<v1::FollowedMessage> writing_;
   size_t outgoing_bytes_ = 0;
-  bool live_ = false;  // it has everything: writes wait for it
+  bool live_ = false;  // the standby has a complete copy: writes wait for it
   uint64_t has_change_ = 0;
   std::set<std::string> workers_;  // ids of the workers that were connected at the last beat
-  std::set<std::pair<int, std::string>> sent_blobs_;  // sent, and not confirmed yet
+  std::set<std::pair<int, std::string>> sent_blobs_;  // sent but not yet confirmed
   MonoTime heard_ = Now();
   std::optional<Status> end_;
   bool finished_ = false;

@@ -1,4 +1,4 @@
-// Decides whether a caller is let in: who it is (GuardedPort), whether it is still a member
+// Decides whether a caller is admitted: its identity (GuardedPort), whether it is still a member
 // (Members), and whether its role has the right (rights.h). Thread-safe.
 #pragma once
 
@@ -21,24 +21,24 @@ struct MayBe {
 
 class Gate {
  public:
-  // All must outlive this. `members`: null without TLS.
+  // All arguments must outlive this object. `members`: null without TLS.
   Gate(GuardedPort* port, const Members* members, const Shell* shell, BlobLists* lists)
       : port_(port), members_(members), shell_(shell), lists_(lists) {}
 
   // Call it first in every call. kUnauthenticated: the coordinator does not know the caller.
   // kPermissionDenied: its role lacks the right.
   StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
-  // Checks again a caller that was let in before. kUnauthenticated: revoked since.
+  // Checks an admitted caller again. kUnauthenticated: revoked since.
   Status StillMember(const Caller& caller) const;
-  // kPermissionDenied: the run is somebody else's.
+  // kPermissionDenied: the run belongs to another user.
   StatusOr<v1::RunStatus> StatusOfOwnRun(const Caller& caller, const std::string& run) const;
-  // The id of a run that the caller may see and stop. Callers that may see all runs get `run`
-  // unchanged.
+  // Returns the id of a run that the caller may see and stop. For callers that may see all runs,
+  // returns `run` unchanged.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
-  // kPermissionDenied unless the caller's role entitles it to this blob. kUnavailable for a worker
+  // kPermissionDenied unless the caller's role has a right to this blob. kUnavailable for a worker
   // without a session, as after a takeover or a restart: it may have a cell.
   StatusOr<MayBe> MayFetch(const Caller& caller, const std::string& sha256) const;
-  // Ends every connection of a member.
+  // Closes every connection of a member.
   void Cut(const std::string& member) { port_->Cut(member); }
 
  private:

@@ -1,5 +1,5 @@
 // MemberService: members join, renew certificates, are listed and are revoked. Without TLS there
-// are no members, and every call says so.
+// are no members, and every call returns an error that says so.
 #pragma once
 
 #include "absl/time/time.h"
@@ -15,7 +15,7 @@ inline constexpr uint32_t kMostTokenUses = 1'000'000;
 
 class MemberServiceImpl : public v1::MemberService::CallbackService {
  public:
-  // All must outlive the server. `authority`, `members`: null without TLS.
+  // All arguments must outlive the server. `authority`, `members`: null without TLS.
   MemberServiceImpl(Gate* gate, const Authority* authority, Members* members,
                     absl::Duration lifetime)
       : gate_(gate), authority_(authority), members_(members), lifetime_(lifetime) {}

@@ -15,10 +15,10 @@
 
 namespace longhaul::coordinator {
 
-// How long a run is shown after its end, so that a scrape sees the end.
+// How long the page shows a run after its end, so that a scrape sees the end.
 inline constexpr absl::Duration kShownAfterEnd = absl::Minutes(15);
 
-// Everything that the page shows, read at one moment.
+// All values of the page, read at one moment.
 struct Reading {
   std::vector<v1::RunStatus> runs;
   std::vector<v1::WorkerStatus> workers;
@@ -31,11 +31,11 @@ struct Reading {
   std::string version;
 };
 
-// Reads what the state machine knows; `state_dir`: the folder of the store, whose size is read.
+// Reads the state machine's values; `state_dir`: the folder of the store, whose size is read.
 Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
              const std::string& version);
 
-// Pure. Shows only links between workers that a run uses: all pairs would be too many.
+// Pure. Shows only links between workers that a run uses, because all pairs would be too many.
 metrics::Page PageOf(const Reading& reading);
 
 }  // namespace longhaul::coordinator

@@ -18,18 +18,18 @@ class Notifier {
     virtual void OnShutdown() = 0;
   };
 
-  // Subscribes until the subscriber is destroyed. After Shutdown() it hears of that at once.
+  // Subscribes until the subscriber is destroyed. After Shutdown(), calls OnShutdown at once.
   void Add(const std::shared_ptr<Subscriber>& subscriber);
-  // Number of live subscribers when last counted.
+  // Returns the number of live subscribers.
   size_t size();
-  // Call it without locks that subscribers take.
+  // Do not call it while holding locks that subscribers take.
   void Notify();
   void Shutdown();
 
  private:
   std::vector<std::shared_ptr<Subscriber>> Live();
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::weak_ptr<Subscriber>> subscribers_;
   bool shut_down_ = false;
 };

@@ -1,11 +1,11 @@
 // Decides which blobs a member may name in a run: blobs of which it uploaded every byte, and blobs
 // that its own runs name. Knowing only the hash of another member's data gives no access, and does
-// not even tell whether the data is here. Admins may name all blobs; so may everybody without
-// encryption.
+// not even reveal whether the data is stored here. Admins may name all blobs; without encryption,
+// all callers may.
 //
-// Uploads are remembered in memory only, for a day after they arrived or were last asked for, which
-// is how long garbage collection keeps them. After a restart of the coordinator a submitter uploads
-// again. Thread-safe.
+// Uploads are kept only in memory, for a day after they arrived or were last requested, as long as
+// garbage collection keeps them. After a restart of the coordinator a submitter uploads again.
+// Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@
 
 namespace longhaul::coordinator {
 
-// The last uploads of each member. Each member has its own limit, so nobody evicts what others have
-// sent.
+// The last uploads of each member. Each member has its own limit, so no member evicts uploads of
+// another.
 class RecentUploads {
  public:
-  static constexpr size_t kMost = 200'000;  // per member; the oldest are forgotten
+  static constexpr size_t kMost = 200'000;  // per member; the oldest are dropped
   explicit RecentUploads(size_t most = kMost) : most_(most) {}
 
   void Add(const std::string& member, const std::string& sha256, MonoTime now);
   bool Has(const std::string& member, const std::string& sha256, MonoTime now) const;
-  // The member relies on a blob: if it is remembered, its day starts again.
+  // The member relies on a blob: if it is listed, its day starts again.
   void Refresh(const std::string& member, const std::string& sha256, MonoTime now);
 
  private:
@@ -56,16 +56,16 @@ class RecentUploads {
 
 class OwnBlobs {
  public:
-  // All must outlive this.
+  // All arguments must outlive this object.
   OwnBlobs(const Shell* shell, BlobLists* lists) : shell_(shell), lists_(lists) {}
 
-  // Whether the caller may name a blob. Valid as long as this object; considers the caller's runs
-  // of now.
+  // Tells whether the caller may name a blob. Valid as long as this object; considers the caller's
+  // current runs.
   using Test = std::function<bool(const std::string& sha256)>;
   Test Of(const Caller& caller) const;
-  // A member has sent all bytes of a blob.
+  // Records that a member has sent all bytes of a blob.
   void Uploaded(const Caller& caller, const std::string& sha256);
-  // A member relies on one of its blobs, which it is about to name.
+  // Records that a member relies on one of its blobs, which it is about to name.
   void Claimed(const Caller& caller, const std::string& sha256);
   BlobLists& lists() const { return *lists_; }
 

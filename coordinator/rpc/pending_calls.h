@@ -1,6 +1,6 @@
 // Calls of the CLI that wait for the state machine. Each is answered exactly once: by Answer, by
-// FailAll, or by whoever Drop returned true to. Thread-safe; callbacks run on the caller's thread,
-// without locks.
+// FailAll, or by the caller that got true from Drop. Thread-safe; callbacks run on the caller's
+// thread, without locks.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Computes plans and retuned plans off the shell's loop, as a search may take seconds. One thread
-// computes one after the other, in the order of requests, except that plans go before retuned
-// plans, because workers are held for a plan.
+// Computes plans and retuned plans off the shell's loop, because a search may take seconds. One
+// thread computes one after the other, in the order of requests, except that plans go before
+// retuned plans, because workers are held for a plan.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@
 
 namespace longhaul::coordinator {
 
-// The functions that compute; tests replace them.
+// The functions that compute plans; tests replace them.
 struct Planner {
   std::function<StatusOr<Plan>(const PlanRequest&, const std::stop_token&)> plan = MakePlan;
   std::function<StatusOr<std::optional<Plan>>(const RunSpec&, const Plan&, const Seen&,
@@ -40,10 +40,10 @@ class PlannerThread {
 
   void Add(command::ComputePlan asked);
   void Add(command::ComputeRetune asked);
-  // Stops the computation soon if it runs; else it never begins.
+  // Stops the computation soon if it is running; otherwise it never begins.
   void Cancel(ComputationId id);
   PlannerUse Use() const;
-  // Cancels everything, for ever. Does not wait.
+  // Cancels all present and later computations. Does not wait.
   void Stop();
 
  private:
@@ -59,7 +59,7 @@ class PlannerThread {
 
   const Planner planner_;
   const std::function<void(Event)> done_;
-  mutable std::mutex mutex_;  // guards the next four
+  mutable std::mutex mutex_;  // guards the four members below
   PlannerUse use_;
   std::condition_variable changed_;
   std::list<Computation> computations_;  // the first one runs

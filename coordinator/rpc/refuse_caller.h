@@ -1,5 +1,5 @@
 // Ends a call without valid credentials: logs it (once a second for each address) and answers late,
-// so that nobody can try tokens at the network's speed.
+// so that attackers cannot try tokens at the network's speed.
 #pragma once
 
 #include <fmt/core.h>
@@ -19,7 +19,7 @@
 namespace longhaul::coordinator {
 
 inline constexpr std::chrono::milliseconds kRefusalDelay{500};
-// Maximum number of refusals that wait; further ones are answered at once.
+// Maximum number of delayed refusals; further ones are answered at once.
 inline constexpr size_t kMaxWaitingRefusals = 1024;
 inline std::atomic<size_t> waiting_refusals{0};
 

@@ -1,4 +1,4 @@
-// The table of who may make which call, and what must belong to the caller. Pure.
+// The table of the roles that may make each call, and of what must belong to the caller. Pure.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ enum class Call : uint8_t {
   kFence,
 };
 
-// What a call is about, which must belong to the caller. Admins are exempt.
+// The thing that a call is about, which must belong to the caller. Admins are exempt.
 enum class Owned : uint8_t {
   kNothing,
   kRun,     // submitted by the caller
@@ -61,12 +61,12 @@ struct Right {
 // The rights of all calls, in the order of enum Call.
 std::span<const Right> Rights();
 const Right& RightOf(Call call);
-// kPermissionDenied: the caller's role lacks the right. A caller without encryption may do
-// everything.
+// kPermissionDenied: the caller's role lacks the right. Without encryption a caller may make all
+// calls.
 Status CheckRole(const Caller& caller, Call call);
 // Whether all runs count as the caller's own: for admins, and without encryption.
 bool MayAll(const Caller& caller);
-// kPermissionDenied: the run is somebody else's.
+// kPermissionDenied: the run belongs to another user.
 Status CheckOwner(const Caller& caller, const v1::RunStatus& run);
 
 }  // namespace longhaul::coordinator

@@ -8,8 +8,8 @@
 
 namespace longhaul::coordinator {
 
-// Sends a blob from `blobs`, or from `copies` if `blobs` lacks it. One of the two may be null: the
-// caller may not look there. The reactor deletes itself when the call is done.
+// Sends a blob from `blobs`, or from `copies` if `blobs` lacks it. One of the two may be null: then
+// the caller has no right to it. The reactor deletes itself when the call is done.
 grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const BlobStore* copies,
                                                   const v1::FetchBlobRequest& request);
 

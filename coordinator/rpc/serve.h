@@ -1,4 +1,4 @@
-// Serves a call of a caller that the gate lets in, and refuses all others.
+// Serves a call of an admitted caller, and refuses all others.
 //
 //   return Serve<grpc::ServerUnaryReactor>(gate_, *context, Call::kInfo, [&](const Caller&) {
 //     reply->set_version(version_);

@@ -36,19 +36,19 @@ struct ServerOptions {
   StateOptions state;
 };
 
-// Makes the authority and the join tokens of ServerOptions in a state directory that nobody serves,
-// as far as they are missing. Says in sentences what it made.
+// Makes the missing authority and join tokens of ServerOptions in a state directory that no
+// coordinator serves. Returns sentences about what it made.
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 
 // Thread-safe after Start.
 class CoordinatorServer {
  public:
-  // Serves when it returns. Writes its address to <state_dir>/address. kFailedPrecondition: the
-  // address needs a token, the directory is in use, the store cannot be used, or another
-  // coordinator commands. kUnavailable: it cannot find out whether another one commands. Else the
-  // errors of GuardedPort::Open.
+  // The server is ready when it returns. Writes its address to <state_dir>/address.
+  // kFailedPrecondition: the address needs a token, the directory is in use, the store cannot be
+  // used, or another coordinator commands. kUnavailable: it cannot find out whether another one
+  // commands. Other errors are those of GuardedPort::Open.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
-  // Stops, and waits for what Stop left running.
+  // Stops, and waits for threads that were still busy after Stop.
   ~CoordinatorServer();
 
   // The address that is really bound: "127.0.0.1:43521".

@@ -1,9 +1,9 @@
 // The shell around the pure state machine: one thread collects events, ticks the state, stores its
-// writes, then carries out its commands, and notifies followers. Work that takes longer than a tick
-// may has threads of its own: for data and shards, and for plans.
+// writes, then carries out its commands, and notifies followers. Work that may take longer than a
+// tick has threads of its own: one set for data and shards, one for plans.
 //
-// Every method may be called on any thread and does not block for long. The shell calls nothing
-// with its locks held. See docs/design/threading.md.
+// Every method may be called on any thread and does not block for long. The shell calls other
+// objects without holding its locks. See docs/design/threading.md.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@
 
 namespace longhaul::coordinator {
 
-// What the coordinator's own work took since its start, and its queues now.
+// What the coordinator's own work took since its start, and the current length of its queues.
 struct ShellUse {
   uint64_t ticks = 0;
   double tick_seconds = 0;    // all ticks, with the store's transactions
@@ -59,24 +59,25 @@ class Shell {
   static constexpr size_t kMaxSessions = 4096;
   static constexpr size_t kMaxPendingCalls = 1024;
 
-  // Reads the store, which must outlive this, as `blobs` and `copies` (of checkpoint shards) must.
+  // Reads the store. `store`, `blobs` and `copies` (of checkpoint shards) must outlive this object.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
                                                  const BlobStore* blobs, const BlobStore* copies,
                                                  DataPreparer preparer, Planner planner = {});
   ~Shell();
-  // Ends the loop, then every stream and waiting call. The state is not told, so after a restart
-  // its workers are just not there yet. False: data was still being prepared at the deadline; the
-  // destructor waits for it.
+  // Ends the loop, then every stream and waiting call. The state gets no events of this, so after a
+  // restart its workers are just not connected yet. False: data was still being prepared at the
+  // deadline; the destructor waits for it.
   bool Stop(Deadline deadline);
-  // Why the loop ended by itself: the store refused a write. Nothing happens after that.
+  // The reason why the loop ended by itself: the store refused a write. After that no event is
+  // processed.
   Status failure() const;
 
   // ---- Workers
   // kResourceExhausted: too many sessions. kUnavailable: stopping.
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
   void Say(SessionId session, v1::WorkerMessage message);
-  // A shard was uploaded; `from`: by whom, as far as known. Call it before the worker gets its
-  // answer, so that the state knows of the shard before the worker reports it.
+  // A shard was uploaded; `from`: the uploader, if known. Call it before the worker gets its
+  // answer, so that the state knows the shard before the worker reports it.
   void CopyStored(std::optional<WorkerId> from, std::string sha256);
   // The session's last call, exactly once.
   void Leave(SessionId session, std::string why, bool for_good = false);
@@ -94,7 +95,7 @@ class Shell {
                              kMaxPendingCalls));
       return id;
     }
-    // Before the event: the loop may answer it at once.
+    // Added before the event, because the loop may answer at once.
     calls.Add(id, std::move(done));
     asked.request = id;
     // Stop() may have answered the call in between; Answer then does nothing.
@@ -119,7 +120,7 @@ class Shell {
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
-  // For uploads, which wait for disks but not for texts that are tokenized. Stopped with the shell.
+  // Threads for uploads, which wait for disks but not for tokenization. Stopped with the shell.
   WorkThreads& upload_threads() { return upload_threads_; }
 
   // Runs `call` on the loop's thread after `delay`; never if the loop has ended.
@@ -129,7 +130,7 @@ class Shell {
   Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
         Planner planner, std::unique_ptr<State> state);
   void Loop();
-  // False: the loop shall end.
+  // False: the loop must end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
   static Status Stopping();
   // False: the shell is stopping, and drops the event.
@@ -155,8 +156,8 @@ class Shell {
              PendingCalls<v1::RemoveRunReply>, PendingCalls<v1::CollectGarbageReply>>
       calls_;
 
-  // Held for a tick and its transaction, so that queries see what the store has.
-  mutable std::mutex state_mutex_;  // guards the next three
+  // Held for a tick and its transaction, so that queries see only stored state.
+  mutable std::mutex state_mutex_;  // guards the three members below
   std::unique_ptr<State> state_;
   uint64_t ticks_ = 0;
   absl::Duration in_ticks_;
@@ -178,7 +179,7 @@ class Shell {
   bool notify_scheduled_ = false;
 
   Chores chores_;
-  WorkThreads disk_threads_;  // destroyed before what runs on them
+  WorkThreads disk_threads_;  // destroyed before the objects that run on them
   WorkThreads upload_threads_;
   PlannerThread planner_;
   std::thread thread_;

@@ -16,7 +16,7 @@ namespace longhaul::coordinator {
 
 class ShellSource : public Source {
  public:
-  // `shell` must outlive this.
+  // `shell` must outlive this object.
   explicit ShellSource(Shell* shell) : shell_(shell) {}
 
   std::vector<v1::RunStatus> Runs() const override {

@@ -12,11 +12,11 @@ namespace longhaul::coordinator {
 
 class StandbyServiceImpl : public StandbyServiceBase {
  public:
-  // All must outlive the server.
+  // All arguments must outlive the server.
   StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
 
   using Context = grpc::CallbackServerContext;
-  // FollowPort passes each call of Follow to this.
+  // FollowPort passes each call of Follow to this function.
   void Accept(FollowCall* call);
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
                                                      const v1::FetchBlobRequest* request) override;

@@ -19,12 +19,13 @@
 
 namespace longhaul::coordinator {
 
-// Sends what `next` gives, message by message, and waits for news when there is none.
+// Sends the results of `next`, message by message, and waits for news if there are none.
 template <class Message>
 class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::Subscriber {
  public:
-  // What to send now. `more`: ask again once it is sent, without waiting for news. `end`: nothing
-  // will follow, or why not. `next` is called by one thread at a time and must not block for long.
+  // What to send now. `more`: call `next` again once it is sent, without waiting for news. `end`:
+  // no message follows; its status ends the stream. One thread at a time calls `next`, which must
+  // not block for long.
   struct Step {
     std::vector<Message> messages;
     bool more = false;
@@ -92,9 +93,9 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
 
   const Next next_;
   std::shared_ptr<FollowStream> self_;
-  std::mutex mutex_;               // guards what follows
-  std::vector<Message> messages_;  // of this step
-  size_t sent_ = 0;                // how many of them
+  std::mutex mutex_;               // guards the members below
+  std::vector<Message> messages_;  // messages of this step
+  size_t sent_ = 0;                // number of messages_ already sent
   bool ask_ = false;
   bool writing_ = false;
   bool finished_ = false;

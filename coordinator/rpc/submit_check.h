@@ -12,9 +12,9 @@
 
 namespace longhaul::coordinator {
 
-// The blobs that a submitter may name. Other blobs look to the submitter as if they did not exist.
+// The blobs that a submitter may name. The submitter cannot tell other blobs from missing ones.
 struct Nameable {
-  bool all = false;  // may name all; `own` is not asked
+  bool all = false;  // may name all blobs; `own` is not called
   std::function<bool(const std::string& sha256)> own;
   BlobLists& lists;
 };

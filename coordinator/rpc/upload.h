@@ -15,18 +15,18 @@
 namespace longhaul::coordinator {
 
 struct UploadRules {
-  // Whether a blob of this hash and size may be uploaded. Empty: all may.
+  // Checks whether a blob of this hash and size may be uploaded. Empty: all may.
   std::function<Status(const std::string& sha256, uint64_t bytes)> may_come = {};
-  // Whether an existing blob need not be sent. Empty: it need not. An existing blob that is sent
-  // anyway is read, hashed and replaced.
+  // Tells whether an existing blob need not be sent. Empty: it need not. An existing blob that is
+  // sent anyway is read, hashed and replaced.
   std::function<bool(const std::string& sha256)> may_skip = {};
-  // All bytes have come and have this hash, or the blob existed and need not be sent. Called on any
-  // thread, before the caller gets its answer.
+  // Called when all bytes have arrived with this hash, or the blob existed and need not be sent.
+  // Runs on any thread, before the caller gets its answer.
   std::function<void(const std::string& sha256)> done = {};
 };
 
-// The reactor of one call; it owns itself. `blobs` and `threads` must outlive the call. The blob is
-// synced on one of `threads`, since that may take seconds.
+// Makes the reactor of one call, which owns itself. `blobs` and `threads` must outlive the call.
+// The blob is synced on one of `threads`, because that may take seconds.
 grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
                                                       UploadRules rules = {});
 

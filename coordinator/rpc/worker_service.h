@@ -12,7 +12,7 @@ namespace longhaul::coordinator {
 
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
-  // All must outlive the server. `copies`: of shards.
+  // All arguments must outlive the server. `copies`: copies of shards.
   WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, const Leadership* leadership,
                     Shell* shell, const BlobStore* blobs, const BlobStore* copies)
       : gate_(gate),

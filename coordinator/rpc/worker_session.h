@@ -62,20 +62,21 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   // Reads on now, or once the loop has caught up and the worker's rate limit allows it.
   void ReadNextLocked();
   void WriteNextLocked();
-  // Ends the stream: drops what waits and cancels a pending write. Only the first call counts.
+  // Ends the stream: drops waiting commands and cancels a pending write. Only the first call
+  // counts.
   void EndLocked(const Status& status);
   void End(const Status& status);
 
   Shell* const shell_;
   const Gate* const gate_;
   const Leadership* const leadership_;
-  grpc::CallbackServerContext* const context_;  // until OnDone
+  grpc::CallbackServerContext* const context_;  // valid until OnDone
   const Caller caller_;
   const std::string host_;
   std::shared_ptr<WorkerSession> self_;
-  v1::WorkerMessage incoming_;  // gRPC's during a read
+  v1::WorkerMessage incoming_;  // belongs to gRPC during a read
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::optional<SessionId> id_;
   std::deque<v1::WorkerCommand> outgoing_;  // if writing_, the front is being written
   bool writing_ = false;

@@ -1,4 +1,4 @@
-// Cuts a change of the store into pieces for the wire, as it may be longer than a message may be.
+// Cuts a change of the store into pieces, because it may be longer than a gRPC message may be.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace longhaul::coordinator {
 
-// Maximum size of a change, and of everything that waits for a standby.
+// Maximum size of a change, and of all messages that wait for a standby.
 inline constexpr size_t kMaxChangeBytes = size_t{256} << 20;
 
 // Cuts into pieces of kChunkBytes; the last may be smaller.
 std::vector<v1::StoreChangePiece> CutChange(const v1::StoreChange& change);
 
-// Joins the pieces of one stream. One thread.
+// Joins the pieces of one stream. Threads: one.
 class ChangeJoiner {
  public:
-  // Gives the change that this piece completes, if it does. kDataLoss: above kMaxChangeBytes, or
-  // not a change.
+  // Returns the change that this piece completes, if any. kDataLoss: above kMaxChangeBytes, or not
+  // a change.
   StatusOr<std::optional<v1::StoreChange>> Add(const v1::StoreChangePiece& piece);
 
  private:

@@ -1,6 +1,6 @@
-// Settles which coordinator commands when two do not follow each other. A coordinator that has
-// taken over tells its predecessor, as soon as that is back, that its term is over. A coordinator
-// that had a standby asks it whether it has taken over.
+// Settles which of two coordinators commands when neither follows the other. A coordinator that has
+// taken over tells its predecessor, as soon as the predecessor is back, that its term is over. A
+// coordinator that had a standby asks the standby whether it has taken over.
 #pragma once
 
 #include <condition_variable>
@@ -15,27 +15,28 @@
 
 namespace longhaul::coordinator {
 
-// Asks the coordinator at `address`, which has this authority, for its term. kFailedPrecondition: a
-// standby is there that has not taken over. Other errors: it cannot be asked, and why.
+// Asks the coordinator at `address`, which has this authority, for its term. kFailedPrecondition:
+// the address belongs to a standby that has not taken over. Other errors: it cannot be asked, and
+// why.
 StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
                            absl::Duration limit);
 
 class Fencer {
  public:
-  // `address`: where this coordinator serves. `leadership` must outlive this.
+  // `address`: where this coordinator serves. `leadership` must outlive this object.
   Fencer(std::string state_dir, std::string address, Authority authority, Leadership* leadership);
   ~Fencer();
 
  private:
   void Loop();
   void AskStandby(const std::string& standby);
-  // OK: the predecessor knows.
+  // OK: the predecessor knows that its term is over.
   Status Tell(const std::string& predecessor);
 
   const std::string state_dir_, address_;
   const Authority authority_;
   Leadership* const leadership_;
-  std::mutex mutex_;  // of closing_
+  std::mutex mutex_;  // guards closing_
   std::condition_variable changed_;
   bool closing_ = false;
   std::thread thread_;

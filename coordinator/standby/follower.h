@@ -1,5 +1,5 @@
-// A standby: follows a coordinator and keeps a copy of everything that it needs to replace it,
-// until it has to take over (takeover.h). It redials for ever.
+// A standby: follows a coordinator and keeps a copy of everything needed to replace it, until it
+// has to take over (takeover.h). It redials for ever.
 //
 // Threads: four of its own. Thread-safe.
 #pragma once
@@ -31,24 +31,25 @@ namespace longhaul::coordinator {
 
 struct FollowerOptions {
   std::string predecessor;  // host:port of the coordinator
-  std::string listen;       // where this one will serve
+  std::string listen;       // where this standby will serve
   std::string state_dir;
   std::string token_file;  // a join token for admins; needed until there is a certificate
   std::string version;
 };
 
-// File of a standby's key and certificate, with which it also calls its predecessor later.
+// The file of a standby's key and certificate. It later also calls its predecessor with them.
 std::string StandbyCredentials(const std::string& state_dir);
 
 class Follower {
  public:
-  // The directory may belong to a coordinator that `predecessor` has replaced, even if it has not
-  // been told. kFailedPrecondition: the directory is unsuitable, or the token is missing.
+  // The directory may belong to a coordinator that `predecessor` has replaced, even if that
+  // coordinator has not been told. kFailedPrecondition: the directory is unsuitable, or the token
+  // is missing.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
-  // When this returns, its port and its directory are free.
+  // When it returns, the port and the directory are free.
   ~Follower();
 
-  // Whether to take over now: the follower has then stopped following.
+  // Whether to take over now. If true, the follower has stopped following.
   bool due() const;
 
  private:
@@ -60,7 +61,7 @@ class Follower {
   void Loop();
   Status EnsureAccess();
   Status EnsurePort(const std::string& authority_pem);
-  // One connection, until it ends.
+  // Serves one connection, until it ends.
   Status Follow();
   Status Take(const v1::FollowedMessage& message, Stream* stream);
   Status TakeBegin(const v1::FollowedMessage::Begin& begin);
@@ -71,38 +72,38 @@ class Follower {
   // False: the stream has ended.
   bool Say(Stream* stream, const v1::FollowerMessage& message);
   void WatchLoop();
-  // The copy misses something: start again over a new connection.
+  // Starts again over a new connection, because the copy misses something.
   void BeginAnew();
   void SetWhole(bool whole);
-  // False when closing.
+  // False if the follower is closing.
   bool Sleep(absl::Duration duration);
 
   const FollowerOptions options_;
-  StateCopy copy_;                  // Loop thread's, except its blobs
-  ChangeJoiner joiner_;             // Loop thread's
-  std::shared_ptr<Access> access_;  // Loop thread's, while nothing is followed
+  StateCopy copy_;                  // used on the Loop thread, except its blobs
+  ChangeJoiner joiner_;             // used on the Loop thread
+  std::shared_ptr<Access> access_;  // used on the Loop thread, while no coordinator is followed
   std::optional<StubOf<v1::StandbyService>> stub_;
   std::mutex write_mutex_;  // held while writing to the stream
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   Contact contact_;
   LeadershipRecord record_;
-  LeadershipRecord written_;  // record_ as in the file
+  LeadershipRecord written_;  // record_ as written to the file
   std::set<Blob> listed_;     // blobs that the coordinator has
-  std::deque<Blob> wanted_;   // listed blobs still to be looked for here, and fetched
+  std::deque<Blob> wanted_;   // listed blobs still to be looked up here, and fetched
   bool all_listed_ = false;
-  grpc::ClientContext* context_ = nullptr;  // of the open stream
-  MonoTime dialled_{};                      // when that began
+  grpc::ClientContext* context_ = nullptr;  // context of the open stream
+  MonoTime dialled_{};                      // when dialling began
   grpc::ClientContext* fetch_context_ = nullptr;
   bool stream_ended_ = false;
   std::string last_trouble_;
-  bool said_gone_ = false;  // since it last followed
+  bool said_gone_ = false;  // logged since it last followed
   bool due_ = false;
   bool closing_ = false;
 
-  std::unique_ptr<WaitingPort> port_;  // since the first authority
-  std::string port_authority_;         // the port's
+  std::unique_ptr<WaitingPort> port_;  // set with the first authority
+  std::string port_authority_;         // authority of port_
   std::thread watch_, thread_;
 };
 

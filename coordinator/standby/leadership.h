@@ -1,8 +1,8 @@
 // Decides which of an installation's coordinators commands. Each takeover begins a new term. A
 // coordinator that learns of a newer term than its own stops commanding, and workers obey the
 // newest term.
-//
-// <state-dir>/leadership.json keeps what must outlive the process (docs/design/formats.md). A state
+// <state-dir>/leadership.json keeps the record beyond the process's end (docs/design/formats.md). A
+// state directory without the file belongs to a coordinator in its first term.
 // directory without the file belongs to a coordinator in its first term.
 #pragma once
 
@@ -19,43 +19,44 @@
 namespace longhaul::coordinator {
 
 enum class LeaderRole : uint8_t {
-  kCoordinator,  // commands, or did when it last ran
+  kCoordinator,  // commands, or did so when it last ran
   kStandby,      // has a copy of another coordinator's state
-  kFenced,       // another coordinator has taken over from it
+  kFenced,       // another coordinator has taken over its runs
 };
 
 struct LeadershipRecord {
   LeaderRole role = LeaderRole::kCoordinator;
-  uint64_t term = 1;  // if fenced: the successor's
-  // The next fields are host:port; empty: nobody.
-  std::string standby;            // coordinator: who followed it last
-  bool standby_is_stale = false;  // and was away too long to take over
-  // standby: whom it follows; coordinator: whom it took over from, until that one knows
+  uint64_t term = 1;  // if fenced: the successor's term
+  // The next fields are host:port; empty: none.
+  std::string standby;            // coordinator: the standby that followed it last
+  bool standby_is_stale = false;  // that standby was away too long to take over
+  // standby: the coordinator that it follows; coordinator: the one that it replaced, until that one
+  // knows
   std::string predecessor;
-  std::string successor;  // fenced: who took over
-  bool whole = false;     // standby: its copy was complete when it wrote this
+  std::string successor;  // fenced: the coordinator that took over
+  bool whole = false;     // standby: its copy was complete when it wrote this record
 
   bool operator==(const LeadershipRecord&) const = default;
 };
 
 std::string ToJson(const LeadershipRecord& record);
-// kDataLoss says what is wrong.
+// kDataLoss names the fault.
 StatusOr<LeadershipRecord> ParseLeadership(std::string_view json);
 StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir);
 Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record);
 
-// By what right a coordinator begins to serve from a state directory.
+// The right by which a coordinator begins to serve from a state directory.
 enum class Claim : uint8_t {
   kOwn,       // it commanded when it last ran
   kTakeover,  // it is a standby, and its coordinator is gone
-  kForce,     // a person says so
+  kForce,     // a person demands it
 };
 
-// The new record of the state directory when a coordinator begins to serve from it at `now`.
-// kFailedPrecondition: this claim is not enough, and what to do.
+// Returns the new record of the state directory when a coordinator begins to serve from it at
+// `now`. kFailedPrecondition: this claim does not suffice; the message says what to do.
 StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim, absl::Time now);
-// A term newer than any that workers may have heard of, for when the records at hand do not tell.
-// `known`: a term that they do tell.
+// Returns a term newer than any that workers may know, if the available records do not tell.
+// `known`: a term in those records.
 uint64_t TermOfForce(uint64_t known, absl::Time now);
 
 // The leadership of a serving coordinator. Thread-safe.
@@ -66,22 +67,22 @@ class Leadership {
 
   uint64_t term() const { return term_; }
   LeadershipRecord record() const;
-  // Another coordinator has a newer term: writes that down, and failure() reports it from now on.
+  // Records that another coordinator has a newer term; failure() reports it from now on.
   // `successor` may be empty if only the term is known.
   void Yield(uint64_t newer_term, const std::string& successor);
-  // Not OK: this coordinator commands no more, and its process should end.
+  // Not OK: this coordinator no longer commands, and its process should end.
   Status failure() const;
-  // NoteStandby: a standby's copy is complete from now on. NoteStandbyGone: it is not any more.
+  // NoteStandby: a standby's copy is complete from now on. NoteStandbyGone: it no longer is.
   void NoteStandby(const std::string& address);
   void NoteStandbyGone();
-  // The standby was away too long to take over.
+  // Records that the standby was away too long to take over.
   void NoteStandbyStale();
-  // Whether a standby has a complete copy; nullopt: none has ever followed this coordinator.
+  // Whether a standby has a complete copy; nullopt: no standby has ever followed this coordinator.
   std::optional<bool> has_standby() const;
-  // How long the last standby with a complete copy has been away; zero if it is there, or there was
-  // none.
+  // How long the last standby with a complete copy has been away; zero if it is connected, or there
+  // was none.
   absl::Duration standby_away() const;
-  // The predecessor has been told that it is one.
+  // Records that the predecessor has been told that its term is over.
   void ForgetPredecessor();
 
  private:
@@ -89,7 +90,7 @@ class Leadership {
 
   const std::string state_dir_;
   const uint64_t term_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   LeadershipRecord record_;
   bool standby_is_there_ = false;
   std::optional<MonoTime> standby_left_;

@@ -1,5 +1,5 @@
 // A standby's state directory while it follows: the copy of the coordinator's store, secrets and
-// blobs. One thread at a time, except blobs().
+// blobs. Threads: one at a time, except blobs().
 #pragma once
 
 #include <array>
@@ -21,20 +21,21 @@ namespace longhaul::coordinator {
 class StateCopy {
  public:
   // Locks the directory, and creates it if needed. kFailedPrecondition: it holds a coordinator's
-  // own runs, which following would replace, unless another coordinator has `taken_over` from it.
+  // own runs, which following would replace, unless another coordinator has `taken_over` these
+  // runs.
   static StatusOr<StateCopy> Open(const std::string& state_dir, bool taken_over);
 
-  // Starts a new copy. The previous store stays until all bytes of the new one have come.
+  // Starts a new copy. The previous store stays until all bytes of the new one have arrived.
   Status Begin(const v1::FollowedMessage::Begin& begin);
   // Appends the next bytes of the store. kDataLoss: more than announced.
   Status Append(std::string_view bytes);
-  // Whether all bytes have come, so that changes can be replayed.
+  // Whether all bytes have arrived, so that changes can be replayed.
   bool complete() const { return database_.has_value(); }
-  // Replays the next change; it is on disk when this returns. kDataLoss: not the next one.
+  // Replays the next change, which is on disk when this returns. kDataLoss: not the next one.
   Status Replay(const v1::StoreChange& change);
   uint64_t last_change() const { return last_change_; }
 
-  // Each of these is thread-safe.
+  // Each store is thread-safe.
   const BlobStore& blobs(v1::BlobFolder folder) const { return *blobs_[folder]; }
 
  private:

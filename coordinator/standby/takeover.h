@@ -1,10 +1,10 @@
 // Decides when a standby takes over. Two machines alone cannot tell a dead coordinator from a cut
-// line, but the coordinator's workers can: a worker dials the standby only when it has lost its
+// line, but the coordinator's workers can: a worker dials the standby only if it has lost its
 // coordinator. So a standby takes over when it hears nothing itself and most of the workers that
 // were connected have come to it.
 //
 // If the workers stay away for long, the coordinator lives and writes records that the standby does
-// not get: its copy is then stale. Pure.
+// not get. Then the standby's copy is stale. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,21 @@ namespace longhaul::coordinator {
 // The coordinator sends a message each second, which renews its lease. After this silence the lease
 // is lost.
 inline constexpr absl::Duration kLease = absl::Seconds(5);
-// A worker that still looks for a coordinator dials the standby at least this often.
+// A worker that looks for a coordinator dials the standby at least this often.
 inline constexpr absl::Duration kWitnessLasts = absl::Seconds(10);
-// A worker notices within 20 s that its coordinator's machine vanished; add time for dialling.
+// Time until workers reach the standby: they notice within 20 s that the coordinator's machine
+// vanished, and then dial.
 inline constexpr absl::Duration kWorkersCome = absl::Seconds(40);
-// A standby unheard by its coordinator for this long will not take over any more: it stops hearing
-// about when it stops being heard, and its copy is stale after kWorkersCome.
+// A standby that its coordinator has not heard for this long will not take over: the two lose
+// contact together, and the standby's copy is stale after kWorkersCome.
 inline constexpr absl::Duration kStandbyIsStale = absl::Seconds(60);
 
-// What a standby knows about its coordinator.
+// A standby's contact with its coordinator.
 struct Contact {
-  bool whole = false;             // the copy had everything when the coordinator last spoke
-  MonoTime heard{};               // when it last spoke
-  std::set<std::string> workers;  // ids of the workers connected then
-  // When each worker last asked the standby for a session, since the coordinator last spoke.
+  bool whole = false;             // the copy was complete when the coordinator last sent a message
+  MonoTime heard{};               // when the coordinator last sent a message
+  std::set<std::string> workers;  // ids of the workers that were connected then
+  // When each worker last asked the standby for a session, since the coordinator's last message.
   std::map<std::string, MonoTime> have_come;
 };
 

@@ -1,6 +1,6 @@
 // The port of a standby that has not taken over. It answers calls with kUnavailable, so that
-// callers try another coordinator, and reports which workers ask for a session. GetTerm gets
-// kFailedPrecondition, which says that the standby has no term (fencer.h).
+// callers try another coordinator, and reports which workers request a session. GetTerm gets
+// kFailedPrecondition, because the standby has no term (fencer.h).
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace longhaul::coordinator {
 
 class WaitingPort {
  public:
-  // `answer`: the error's text. `on_worker` gets the id of each worker that asks for a session, on
-  // any thread, until the destructor has returned. Errors: as GuardedPort::Open.
+  // `answer`: the error's text. `on_worker` gets the id of each worker that requests a session, on
+  // any thread, until the destructor has returned. Errors: those of GuardedPort::Open.
   static StatusOr<std::unique_ptr<WaitingPort>> Open(
       const std::string& address, const Authority& authority, std::string answer,
       std::function<void(const std::string& worker_id)> on_worker);

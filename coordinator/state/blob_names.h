@@ -1,5 +1,5 @@
-// Which blobs of the coordinator's store a run names. Pure. What is not named here, no worker may
-// fetch (rights.cc), and `longhaul gc` deletes (garbage.cc).
+// Lists the blobs of the coordinator's store that a run names. Pure. Workers may not fetch other
+// blobs (rights.cc), and `longhaul gc` deletes them (garbage.cc).
 #pragma once
 
 #include <optional>
@@ -10,7 +10,8 @@
 
 namespace longhaul::coordinator {
 
-// `name(sha256)` for each blob, `list(sha256)` for each that names others; either may be empty.
+// Calls `name(sha256)` for each blob, `list(sha256)` for each blob that names others; either may be
+// empty.
 template <class Name, class List>
 void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
                   const std::optional<DataSet>& data, const Name& name, const List& list) {
@@ -18,7 +19,7 @@ void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
   list(spec.weights.sha256);
   list(spec.data.list_sha256);
   if (!data) return;
-  // For data sets the token file lists their chunks; else it is the text itself and names nothing.
+  // For data sets the token file lists their chunks; else it is the text itself and names no blobs.
   if (spec.data.list_sha256.empty()) {
     name(data->token_file_sha256);
   } else {

@@ -1,5 +1,4 @@
-// What goes out of the state machine: writes for the store, then commands for the shell. Plain
-// data.
+// The output of the state machine: writes for the store, then commands for the shell. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +51,7 @@ struct ToWorker {
   SessionId session;
   v1::WorkerCommand message;
 };
-// Ends the worker's stream after what was sent before.
+// Ends the worker's stream after the messages already sent.
 struct CloseSession {
   SessionId session;
   std::string why;
@@ -63,12 +62,12 @@ struct PrepareData {
   std::vector<v1::DataFile> files;
   std::string tokenizer;
   double validation_share;
-  // Instead of files and a tokenizer: the list of a mixture of data sets (run/data/data_set.h), by
+  // Replaces files and a tokenizer: the list of a mixture of data sets (run/data/data_set.h), by
   // its content address, read in windows of `context` tokens. Empty: none.
   std::string list_sha256 = {};
   uint32_t context = 0;
 };
-// Each takes a while, off the state machine's thread. Answer with PlanComputed, RetuneComputed.
+// Both take a while, off the state machine's thread. Answer with PlanComputed, RetuneComputed.
 struct ComputePlan {
   ComputationId id;
   PlanRequest request;
@@ -91,17 +90,17 @@ struct CheckCopies {
 struct DropCopies {
   std::vector<std::string> sha256;
 };
-// Delete the blobs and copies that are not named here and that nobody has asked about lately, and
-// the step records of these runs but for the newest; answers its caller.
+// Delete the blobs and copies that are not named here and were not requested lately, and the step
+// records of these runs except the newest; answers its caller.
 struct CollectGarbage {
   RequestId request;
   bool dry_run = false;
   std::set<std::string> named;     // blobs that runs name
-  std::vector<std::string> lists;  // blobs that they name and that name others
+  std::vector<std::string> lists;  // blobs that they name and that name other blobs
   std::set<std::string> copies;    // shards of which the coordinator is a holder, or will be
   std::vector<RunId> trimmed;
   uint64_t keep_steps = 0;
-  v1::CollectGarbageReply reply;  // what the state has done already
+  v1::CollectGarbageReply reply;  // work that the state has already done
 };
 // Answers a call of the CLI.
 template <class Message>
@@ -122,7 +121,7 @@ using Command =
 struct TickResult {
   std::vector<Write> writes;
   std::vector<Command> commands;
-  // When tick must be called again though nothing happened.
+  // When tick must be called again, even without an event.
   std::optional<MonoTime> wake_at;
 };
 

@@ -1,4 +1,4 @@
-// What comes into the state machine. Plain data.
+// The input of the state machine. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace longhaul::coordinator {
 
-// Who submits a run, and then owns it.
+// The submitter of a run, who then owns it.
 struct Submitter {
-  std::string name = {};  // of a member; empty: of a coordinator without TLS
-  bool may_all = true;    // go on with the runs of others
+  std::string name = {};  // a member's; empty: a coordinator without TLS
+  bool may_all = true;    // may resume runs of others
 };
 
 // Calls of the CLI have `Reply`, the message that answers them in command::Reply, and `request`,
@@ -37,10 +37,10 @@ struct WorkerSaid {
 struct WorkerLeft {
   SessionId session;
   std::string why;
-  bool for_good = false;  // it is no member any more: nobody waits for it
+  bool for_good = false;  // it is no longer a member: do not wait for it
 };
-// `longhaul submit`. The shell has validated the request with ParseRunSpec; its data blobs are
-// there.
+// `longhaul submit`. The shell has validated the request with ParseRunSpec, and its data blobs
+// exist.
 struct Submitted {
   using Reply = v1::SubmitReply;
   RequestId request = {};
@@ -66,7 +66,7 @@ struct StopAsked {
   std::string run;
   bool now = false;
 };
-// `longhaul replicas`: this many replicas are to train from the next steps on.
+// `longhaul replicas`: the number of replicas that train from the next steps on.
 struct ReplicasAsked {
   using Reply = v1::ReplicasReply;
   RequestId request = {};
@@ -78,8 +78,8 @@ struct DataPrepared {
   RunId run;
   StatusOr<DataSet> data;
 };
-// Answers to command::ComputePlan and command::ComputeRetune. An answer that nobody waits for any
-// more is dropped.
+// Answers to command::ComputePlan and command::ComputeRetune. Answers to cancelled computations are
+// dropped.
 struct PlanComputed {
   ComputationId id;
   StatusOr<Plan> plan;
@@ -95,7 +95,7 @@ struct CheckpointsAsked {
   std::string run;
   bool verify = false;  // all files are hashed first
   // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: the
-  // newest checkpoint that is whole.
+  // newest whole checkpoint.
   std::optional<uint64_t> gather_step = std::nullopt;
 };
 // `longhaul trace`.
@@ -103,7 +103,7 @@ struct TraceAsked {
   using Reply = v1::TraceReply;
   RequestId request = {};
   std::string run;
-  uint32_t steps = 0;  // how many of the last steps; 0: all that are kept
+  uint32_t steps = 0;  // number of last steps; 0: all that are kept
 };
 // `longhaul rm`: a run that has ended is forgotten.
 struct RemoveAsked {
@@ -117,14 +117,14 @@ struct GarbageAsked {
   RequestId request = {};
   v1::CollectGarbageRequest ask;
 };
-// Answer to command::CheckCopies: what is wrong with the copy of each file; empty: it is whole.
+// Answer to command::CheckCopies: the fault in the copy of each file; empty: it is whole.
 struct CopiesChecked {
   uint64_t check;
   std::vector<std::string> problems;
-  // Files that the disk did not let it read, which says nothing of the copy. Empty: none.
+  // Files that the disk could not read, which proves nothing about the copy. Empty: none.
   std::vector<bool> unreadable = {};
 };
-// All bytes of a shard have come to the coordinator, with this hash.
+// All bytes of a shard have arrived at the coordinator, with this hash.
 struct CopyStored {
   std::optional<WorkerId> from;  // nullopt: unknown, as without TLS
   std::string sha256;

@@ -1,4 +1,4 @@
-// What holds after every tick, whatever came in. In all builds.
+// Conditions that hold after every tick, for any input. Checked in all builds.
 #pragma once
 
 namespace longhaul::coordinator {
@@ -22,7 +22,7 @@ struct Invariants {
   const Planning& planning;
   const Queue& queue;
 };
-// Aborts the process where components contradict each other, or themselves.
+// Aborts the process if components contradict each other, or themselves.
 void CheckInvariants(const Invariants& of);
 
 }  // namespace longhaul::coordinator

@@ -8,14 +8,14 @@
 
 namespace longhaul::coordinator {
 
-// Bounds what a broken worker can do to a prediction: an hour for one microbatch of one layer.
+// Limits the effect of a broken worker on a prediction: an hour for one microbatch of one layer.
 bool IsPlausible(const v1::LayerTimes& times);
 
 // For people: "gpt, hidden 256, context 256, microbatches of 1, fp32".
 std::string MeasuredModel(const RunSpec& spec);
 
-// True: a worker's layer times of the run `timed` hold for `other`, too. The two differ at most in
-// keys that do not affect timing (run/file/keys.h).
+// True: a worker's layer times of the run `timed` are valid for `other`, too. The two differ at
+// most in keys that do not affect timing (run/file/keys.h).
 bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other);
 
 }  // namespace longhaul::coordinator

@@ -1,4 +1,4 @@
-// What a run file may change when its run is resumed. Pure.
+// Checks what a run file changes when its run is resumed. Pure.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace longhaul::coordinator {
 
-// kFailedPrecondition with a sentence that names every key that a resumed run must keep and that
-// differs: keys that affect the model (run/file/keys.h), and the contents of the data.
+// kFailedPrecondition with a sentence that names every changed key that a resumed run must keep:
+// keys that affect the model (run/file/keys.h), and the contents of the data.
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
 
-// For a run that is done: kFailedPrecondition unless the file asks for more steps than the run has,
-// and there is a checkpoint to go on from.
+// For a run that is done: kFailedPrecondition unless the file has more steps than the run, and
+// there is a checkpoint to resume from.
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec);
 
 }  // namespace longhaul::coordinator

@@ -1,4 +1,4 @@
-// What the store keeps of a run. Plain data.
+// The store's records of runs. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -35,31 +35,31 @@ constexpr bool HasEnded(RunState state) {
   return state == RunState::kDone || state == RunState::kStopped || state == RunState::kFailed;
 }
 
-// How often a run has begun again by itself after an interruption.
+// The number of times that a run has restarted by itself after an interruption.
 struct Attempts {
-  uint32_t in_a_row = 0;   // without a step that no epoch had finished before
-  uint64_t best_step = 0;  // the newest that any epoch had finished at the last interruption
-  std::string error;       // what a stage reported then; "": it was no stage's error
+  uint32_t in_a_row = 0;   // consecutive ones, without a step that no earlier epoch had finished
+  uint64_t best_step = 0;  // newest step finished by any epoch, at the last interruption
+  std::string error;       // a stage's error report at that time; "": it was not a stage's error
   friend bool operator==(const Attempts&, const Attempts&) = default;
 };
 
-// What the store keeps of a run: everything that a restarted coordinator needs.
+// The store's record of a run: everything that a restarted coordinator needs.
 struct RunRecord {
   RunId id;
   RunSpec spec;
   std::vector<v1::DataFile> data_files;
   RunState state = RunState::kQueued;
   std::string reason;
-  Epoch epoch;  // newest that was ever assigned
+  Epoch epoch;  // newest assigned epoch
   std::string link_secret;
   std::optional<DataSet> data;
   std::optional<Plan> plan;                         // of `epoch`
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
   uint64_t step = 0;                                // last finished by all stages
-  bool stop_asked = false;                          // it ends after the step under way
-  // It stops after the step under way, and goes on from there with another number of replicas.
+  bool stop_asked = false;                          // ends after the current step
+  // Stops after the current step, and continues with another number of replicas.
   bool resize_asked = false;
-  uint32_t replicas_wanted = 0;  // by `longhaul replicas`; 0: as many as the run file says
+  uint32_t replicas_wanted = 0;  // by `longhaul replicas`; 0: the run file's number
   Attempts attempts;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
   std::string owner = {};  // the member that submitted it; empty: without TLS
@@ -69,7 +69,7 @@ struct RunRecord {
   }
 };
 
-// A run of the store that this version cannot read. Its row stays as it is.
+// A run in the store that this version cannot read. Its row does not change.
 struct UnreadableRun {
   RunId id;
   std::string problem;  // a sentence without its full stop

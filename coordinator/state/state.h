@@ -1,19 +1,19 @@
 // The coordinator's logic: a pure state machine. Tick(events, now) -> store writes, commands,
 // replies.
 //
-// No I/O, no threads, no clock, no randomness of its own (ids and secrets come in with the events).
-// Nothing that a worker or user sends makes it crash: what does not fit is refused or dropped and
-// counted. Invariants are checked at the end of every tick in all builds. The shell
-// (coordinator/rpc) does the I/O and whatever takes long: it writes `writes` in one transaction
-// *before* it carries out `commands`, in order.
+// No I/O, no threads, no clock, no randomness of its own (ids and secrets arrive with the events).
+// No message of a worker or user makes it crash: invalid ones are refused, or dropped and counted.
+// Invariants are checked at the end of every tick in all builds. The shell (coordinator/rpc) does
+// the I/O and all long work: it writes `writes` in one transaction *before* it carries out
+// `commands`, in order.
 //
 //   queued -> planning -> preparing -> running -> finishing -> done
 //      any of them -> failed(reason) | stopped
 //   preparing, running, finishing -> recovering -> preparing | queued
 //
 // The transitions are one table (ledger/transitions.h); `longhaul-coordinator --dump-states` draws
-// it. The machine is made of components (state.cc lists them). They share the Ledger, and each
-// keeps what it alone knows. A component uses those of its own folder and of folders to the left:
+// it. The machine consists of components (state.cc lists them). They share the Ledger, and each
+// keeps its private state. A component uses those of its own folder and of folders to the left:
 //
 //   ledger <- workers <- life <- shards <- planning, recovery <- queries <- sessions
 #pragma once
@@ -33,7 +33,7 @@ namespace longhaul::coordinator {
 
 class State {
  public:
-  // `stored` and `next_event_sequence` as the store has them.
+  // `stored` and `next_event_sequence` come from the store.
   State(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence, MonoTime now);
   ~State();
 

@@ -10,11 +10,11 @@ namespace longhaul::coordinator {
 // "a, b, c".
 std::string Join(const std::vector<std::string>& parts);
 
-// What somebody else wrote, as a part of a sentence: on one line, no control characters, at most a
+// Returns foreign text as a part of a sentence: on one line, no control characters, at most a
 // thousand bytes.
 std::string Quoted(std::string_view text);
 
-// As people count: "worker2" before "worker10".
+// Natural order: "worker2" before "worker10".
 bool NaturalLess(std::string_view a, std::string_view b);
 
 }  // namespace longhaul::coordinator

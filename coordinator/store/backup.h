@@ -14,12 +14,12 @@
 
 namespace longhaul::coordinator {
 
-// A copy of the store as of Begin, whatever is written later.
+// A copy of the store at the time of Begin, unaffected by later writes.
 class StoreCopy {
  public:
   // kNotFound: no store.
   static StatusOr<StoreCopy> Begin(const std::string& store);
-  // Writes a new file of mode 0600, which needs no log beside it. Gives the number of runs.
+  // Writes a new file of mode 0600, which needs no log beside it. Returns the number of runs.
   // kDataLoss: the store is damaged.
   StatusOr<uint64_t> WriteTo(const std::string& path);
 
@@ -32,7 +32,7 @@ class StoreCopy {
 
 struct BackedUp {
   uint64_t runs = 0;
-  uint64_t blobs = 0;  // copied now; existing ones are left as they are
+  uint64_t blobs = 0;  // copied now; existing ones do not change
   uint64_t blob_bytes = 0;
 };
 
@@ -41,8 +41,8 @@ struct BackedUp {
 // kFailedPrecondition: the folder is a state directory.
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder, bool with_blobs);
 
-// Restores into a state directory without store and secrets that nobody serves. Checks the backup
-// first: kDataLoss names what is damaged, and nothing is written then.
+// Restores into a state directory without store and secrets that no coordinator serves. Checks the
+// backup first: kDataLoss names the damage, and then nothing is written.
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,5 @@
-// Reads which blobs a run's list names: the chunks of data sets, or the tensors of a published
-// model. It parses the list's format, so a hash that merely occurs in some text is not named.
+// Reads the blobs that a run's list names: the chunks of data sets, or the tensors of a published
+// model. Parses the list's format, so a hash that merely occurs in some text is not named.
 // Thread-safe.
 #pragma once
 
@@ -25,7 +25,7 @@ class BlobLists {
   // Hashes as 64 hexadecimal digits.
   using Names = std::unordered_set<std::string>;
 
-  // `blobs` must outlive this.
+  // `blobs` must outlive this object.
   explicit BlobLists(const BlobStore* blobs) : blobs_(blobs) {}
   // Leaves out data sets on the web, which workers fetch there. kNotFound: no such blob.
   // kInvalidArgument: not a list.

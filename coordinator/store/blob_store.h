@@ -1,8 +1,8 @@
 // Content-addressed files in one folder, each under its SHA-256: data files that users uploaded and
-// token files made of them; in another folder, copies of checkpoint shards. A blob appears whole
+// token files made from them; in another folder, copies of checkpoint shards. A blob appears whole
 // and verified or not at all.
 //
-// Thread-safe, but for BlobUpload and BlobReader: one call at a time.
+// Thread-safe, except BlobUpload and BlobReader: one call at a time.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,8 @@ class BlobReader {
 class BlobFollower {
  public:
   virtual ~BlobFollower() = default;
-  // A blob was added. Returns when the follower has it as well, or when nobody waits for it any
-  // more.
+  // A blob was added. Returns when the follower has it as well, or when its confirmation is no
+  // longer needed.
   virtual void Added(const std::string& sha256, uint64_t bytes) = 0;
   // A blob was removed. Returns at once.
   virtual void Removed(const std::string& sha256) = 0;
@@ -61,7 +61,7 @@ class FollowerOfBlobs {
   std::weak_ptr<BlobFollower> follower_;
 };
 
-// A blob that is being received. Dropped before Finish, it leaves nothing.
+// A blob that is being received. If destroyed before Finish, it leaves nothing.
 class BlobUpload {
  public:
   // Disk space reserved for current uploads and not yet filled, and their number. Shared by a
@@ -76,7 +76,8 @@ class BlobUpload {
   ~BlobUpload();
   // kInvalidArgument: more bytes than announced.
   Status Append(std::string_view bytes);
-  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. The last call, once.
+  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. The last call; call it
+  // once.
   Status Finish();
 
  private:
@@ -87,7 +88,7 @@ class BlobUpload {
   const std::string folder_, sha256_;
   const uint64_t total_bytes_;
   const std::string temporary_;
-  UniqueFd fd_;  // until the blob is in its place
+  UniqueFd fd_;  // set until the blob has its final name
   const std::shared_ptr<Promised> promised_;
   const std::shared_ptr<const FollowerOfBlobs> follower_;
   uint64_t written_ = 0;
@@ -100,7 +101,7 @@ class BlobStore {
   // directory's lock.
   static StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder);
 
-  // `follower` hears of every blob that comes and goes, in place of the previous follower.
+  // `follower` gets every addition and removal of a blob, and replaces the previous follower.
   void SetFollower(std::weak_ptr<BlobFollower> follower) const {
     follower_->Set(std::move(follower));
   }
@@ -108,7 +109,7 @@ class BlobStore {
   bool Has(std::string_view sha256) const;
   // As Has, for a caller that relies on the blob: RemoveUnclaimed keeps it for a while.
   bool Claim(std::string_view sha256) const;
-  // Deletes a blob that neither came nor was claimed within `age`. False: it stays.
+  // Deletes a blob that was neither added nor claimed within `age`. False: it stays.
   StatusOr<bool> RemoveUnclaimed(std::string_view sha256, absl::Duration age) const;
   // Name, size and age of every blob; the age counts from its arrival or last claim.
   struct Entry {
@@ -124,19 +125,19 @@ class BlobStore {
   // Disk space kept free for the coordinator's own records.
   static constexpr uint64_t kKeptFreeBytes = 16 << 20;
   // kInvalidArgument: not a hash. kResourceExhausted: too many uploads, or not enough disk space
-  // for this one beside the current ones.
+  // for this one besides the current ones.
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
   // Hashes the blob. kNotFound, kDataLoss, or why it cannot be read. Deletes a damaged blob here,
   // so that it can be sent again; a follower keeps its own copy.
   Status Check(std::string_view sha256) const;
-  // OK if there is none.
+  // OK if there is no such blob.
   Status Remove(std::string_view sha256) const;
   // kNotFound, kInvalidArgument.
   StatusOr<BlobReader> OpenBlob(std::string_view sha256) const;
 
-  // TemporaryPath names a new file in the folder. Adopt renames a finished file to its hash, which
-  // it gives.
+  // TemporaryPath names a new file in the folder. Adopt renames a finished file to its hash, and
+  // returns the hash.
   std::string TemporaryPath() const;
   StatusOr<std::string> Adopt(const std::string& temporary) const;
 

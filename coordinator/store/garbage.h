@@ -1,4 +1,4 @@
-// Deletes what no run names: blobs, copies of shards, old step records. The state machine's
+// Deletes data that no run names: blobs, copies of shards, old step records. The state machine's
 // decisions before that are in coordinator/state/garbage.cc.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace longhaul::coordinator {
 
-// How long an unnamed blob stays after it came or was claimed (BlobStore::Claim). Submitters upload
-// first, and a large upload takes hours.
+// How long an unnamed blob stays after it was added or claimed (BlobStore::Claim). Submitters
+// upload first, and a large upload takes hours.
 inline constexpr absl::Duration kGarbageAge = absl::Hours(24);
 
 // May take long; any thread. If a list of blobs exists and cannot be read, all blobs stay, and the

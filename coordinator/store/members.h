@@ -1,5 +1,5 @@
 // Members and join tokens, in two tables of the store. Join tokens are stored as the SHA-256 of
-// their secret. A member's name is kept for ever, so that nobody inherits another's runs.
+// their secret. A member's name is kept for ever, so that no later member inherits another's runs.
 //
 // Thread-safe. Queries are answered from memory; changes are on disk when a call returns.
 #pragma once
@@ -22,12 +22,12 @@
 
 namespace longhaul::coordinator {
 
-// Maximum number of stored join tokens; expired ones are forgotten.
+// Maximum number of stored join tokens; expired ones are deleted.
 inline constexpr int64_t kMaxJoinTokens = 10'000;
 inline constexpr size_t kMaxMembers = 100'000;
 inline constexpr int64_t kAnyNumber = -1;
 
-// What a joining member asks for.
+// The request of a joining member.
 struct JoinWish {
   Role role = Role::kUser;
   std::string name;
@@ -37,19 +37,19 @@ struct JoinWish {
 
 class Members {
  public:
-  // `state_dir`: its Store is open. `journal`: the store's; it must outlive this.
+  // `state_dir`: its Store is open. `journal`: the store's; it must outlive this object.
   static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir, Journal* journal);
 
   // `until`: InfiniteFuture means for ever. kResourceExhausted: too many.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
-  // Uses a token once; not once more for a member that it already made with the same key.
-  // kUnauthenticated: no such token, or not any more. kPermissionDenied: it is for another role.
-  // kAlreadyExists: another member has this id. kInvalidArgument: not a valid member.
+  // Uses a token once, but not again for a member that it already made with the same key.
+  // kUnauthenticated: no such token, or it is used up or expired. kPermissionDenied: it is for
+  // another role. kAlreadyExists: another member has this id. kInvalidArgument: not a valid member.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
   Status Renew(const std::string& name, absl::Time until);
-  // kUnauthenticated, with a sentence, unless this member has this role, id and key. Without the
-  // key, whoever has an old copy of the authority could pose as any member.
+  // kUnauthenticated, with a sentence, unless this member has this role, id and key. Without
+  // comparing the key, an attacker with an old copy of the authority could pose as any member.
   Status Check(const Member& member, std::string_view key_sha256) const;
   // kNotFound; kFailedPrecondition: already revoked.
   Status Revoke(const std::string& name, absl::Time now);
@@ -64,7 +64,7 @@ class Members {
   };
   Status Load();
   Status CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now);
-  // Uses the token, and gives the new member's status.
+  // Uses the token, and returns the new member's status.
   StatusOr<v1::MemberStatus> StatusFor(std::string_view secret, const JoinWish& wish,
                                        absl::Time now);
   Status Insert(const v1::MemberStatus& member, const std::string& key_sha256);
@@ -72,7 +72,7 @@ class Members {
   std::string FreeName(const std::string& wished) const;
 
   Journal* const journal_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   sqlite::Database database_;
   std::map<std::string, Row, std::less<>> rows_;  // by name
 };

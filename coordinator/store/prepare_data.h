@@ -12,7 +12,7 @@ namespace longhaul::coordinator {
 
 class DataPreparer {
  public:
-  // `cache_folder` remembers which blob was made from what. `blobs` must outlive this.
+  // `cache_folder` stores which blob was made from which data. `blobs` must outlive this object.
   static StatusOr<DataPreparer> Open(const std::string& cache_folder, const BlobStore* blobs);
 
   // Requests with the same key get the same token file.
@@ -24,7 +24,7 @@ class DataPreparer {
   StatusOr<DataSet> Prepare(const command::PrepareData& request) const;
 
  private:
-  // For data sets, which are tokens already.
+  // For data sets, which are already tokens.
   StatusOr<DataSet> PrepareSets(const command::PrepareData& request) const;
   DataPreparer(std::string cache_folder, const BlobStore* blobs)
       : cache_folder_(std::move(cache_folder)), blobs_(blobs) {}

@@ -30,7 +30,7 @@ inline constexpr std::string_view kSelectRuns =
     "best_step, last_error, owner, resize_asked, replicas_wanted FROM runs ORDER BY rowid";
 
 void BindRun(const RunRecord& record, sqlite::Statement* upsert);
-// kDataLoss names what cannot be read.
+// kDataLoss names the unreadable column.
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
 
 }  // namespace longhaul::coordinator

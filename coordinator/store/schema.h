@@ -1,5 +1,4 @@
-// The tables of the store, and how to open a file that may be anything. Internal to
-// coordinator/store.
+// The tables of the store, and opening a file with unknown contents. Internal to coordinator/store.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,12 @@ namespace longhaul::coordinator {
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
 inline constexpr uint32_t kStoreSchemaVersion = 5;
 
-// The error for a store that cannot be used as it is; kDataLoss.
+// Makes the error (kDataLoss) for a store that cannot be used.
 Status DamagedStore(const std::string& path, std::string_view detail);
 
 // Opens the database at `path`, or makes an empty one. kFailedPrecondition: it has another schema
-// version or belongs to another program. kDataLoss: it is damaged. A store that is refused stays as
-// it is, byte for byte.
+// version or belongs to another program. kDataLoss: it is damaged. A refused store does not change
+// by a byte.
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
 
 }  // namespace longhaul::coordinator

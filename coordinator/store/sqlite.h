@@ -17,7 +17,7 @@
 
 namespace longhaul::coordinator::sqlite {
 
-// Where statements record the changes they make; null: not recorded.
+// Records the changes of statements; null: not recorded.
 struct Recording {
   v1::StoreChange* change = nullptr;
 };
@@ -27,8 +27,8 @@ struct Blob {
   std::string_view bytes;
 };
 
-// A compiled statement. As in SQLite, Bind's positions count from 1 and columns from 0. Must not
-// outlive its Database.
+// A compiled statement. As in SQLite, Bind counts positions from 1, and columns count from 0. Must
+// not outlive its Database.
 class Statement {
  public:
   Statement() = default;
@@ -74,21 +74,21 @@ class Statement {
 
 class Database {
  public:
-  // `flags`: of sqlite3_open_v2.
+  // `flags`: those of sqlite3_open_v2.
   static StatusOr<Database> Open(const std::string& path, int flags);
   Status Execute(const std::string& sql);
   StatusOr<Statement> Prepare(std::string_view sql);
-  // Runs `write` in one transaction. If it fails, nothing is changed.
+  // Runs `write` in one transaction. If it fails, the database does not change.
   Status Transact(absl::FunctionRef<Status()> write);
   // Records changes in `change` until the next call. Null: stops recording.
   void WriteDownIn(v1::StoreChange* change) { recording_->change = change; }
   // Applies, in one transaction, a change that was recorded on another database.
   Status Replay(const v1::StoreChange& change);
-  // The one integer of a one-row query.
+  // Returns the only integer of a one-row query.
   StatusOr<int64_t> QueryInt(std::string_view sql);
   StatusOr<std::string> QueryText(std::string_view sql);
-  // Copies everything, as of one moment, over the contents of `target`. Others may read and write
-  // meanwhile.
+  // Copies the whole database, as of one moment, over the contents of `target`. Other connections
+  // may read and write meanwhile.
   Status CopyTo(Database* target);
   // Whether closing keeps the write-ahead log (else it is merged and removed).
   void KeepLogOnClose(bool keep);

@@ -24,7 +24,7 @@ namespace longhaul::coordinator {
 
 // Log lines of workers kept for each run; the newest stay.
 inline constexpr uint64_t kKeptLogLines = 20'000;
-// Events kept for each run, and for what belongs to no run; the newest stay.
+// Maximum number of events kept for each run, and without a run; the newest stay.
 inline constexpr uint64_t kKeptEvents = 20'000;
 
 class Store {
@@ -34,8 +34,9 @@ class Store {
   static StatusOr<std::unique_ptr<Store>> Open(const std::string& state_dir);
   ~Store();
 
-  // Applies all writes in one transaction, or none. It survives a power loss. Steps and log lines
-  // without a run or event beside them only survive the end of the process.
+  // Applies all writes in one transaction, or none. The transaction survives a power loss. Steps
+  // and log lines without a run or event in the same transaction survive only the end of the
+  // process.
   Status Apply(const std::vector<Write>& writes);
 
   // The journal of all transactions of the store and of Members.

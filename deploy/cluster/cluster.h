@@ -16,24 +16,25 @@
 
 namespace longhaul {
 
-// More than any machine has.
+// Above the number of any machine.
 inline constexpr uint32_t kMaxDevicesPerWorker = 64;
 
 struct ClusterUpOptions {
   std::string name = std::string(kDefaultClusterName);
   uint32_t workers = 4;
   LinkParameters link;  // of every worker
-  // What workers compute on, as ShareDevices reads it.
+  // The workers' devices, in the form of ShareDevices.
   std::string device = "cpu";
   uint32_t devices_per_worker = 1;  // for groups of ranks
   std::optional<TopologySpec> topology;
   std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay
-  // Logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down` removes; a
-  // folder named here is kept, and a later cluster in the same folder goes on with its runs.
+  // Folder for logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down`
+  // removes; a folder named here is kept, and a later cluster in the same folder continues its
+  // runs.
   std::string directory;
   std::string log_level = "info";
   bool insecure = false;  // daemons without TLS, and one token for all
-  // Empty: beside the running program.
+  // Empty: the file beside the running program.
   std::string coordinator_program;
   std::string worker_program;
   std::string relay_program;                    // empty: the running program
@@ -43,18 +44,18 @@ struct ClusterUpOptions {
 // " --name NAME" for commands in messages; "" for the default name.
 std::string NameOption(const std::string& name);
 
-// Brings a cluster up, or leaves nothing behind.
+// Brings a cluster up. On an error it leaves nothing behind.
 StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options);
 
-// Takes a cluster down in any state, with or without its state file. False: there was none.
+// Takes a cluster down in any state, with or without its state file. False: there was no cluster.
 StatusOr<bool> ClusterDown(const std::string& name);
 
-// Changes of a link. Fields that are not set stay.
+// Changes of a link. Fields that are not set do not change.
 struct LinkChange {
   std::string worker;  // its name, or "all"
   // Empty: the worker's link, to and from all others. A worker's name: the path from `worker` to
-  // that worker. The path then has these values instead of the links'; up_bits_per_second counts
-  // beside them.
+  // that worker. The path then has these values instead of the links'; up_bits_per_second applies
+  // in addition to theirs.
   std::string to;
   std::optional<uint64_t> up_bits_per_second;    // 0 = not shaped
   std::optional<uint64_t> down_bits_per_second;  // not with `to`
@@ -63,16 +64,16 @@ struct LinkChange {
   std::optional<double> loss;
   std::optional<bool> connected;  // not with `to`
 };
-// Replaces all paths of a cluster by those of a topology. The workers' own links stay.
+// Replaces all paths of a cluster by those of a topology. The workers' own links do not change.
 // kInvalidArgument if the topology names workers that the cluster does not have.
 Status ApplyTopology(const std::string& name, const TopologySpec& topology);
 
 // Makes all changes at once or none, while runs go on. kInvalidArgument for an impossible one.
 Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes);
 
-// kill -9 of one daemon: "worker2", "coordinator" or "relay".
+// Kills one daemon with SIGKILL: "worker2", "coordinator" or "relay".
 Status KillDaemon(const std::string& name, const std::string& daemon);
-// Starts it again with the same state folder, and waits until it is connected.
+// Starts a killed daemon with the same state folder, and waits until it is connected.
 Status RestartDaemon(const std::string& name, const std::string& daemon, absl::Duration patience);
 
 }  // namespace longhaul

@@ -5,8 +5,7 @@
 
 #include <string>
 
-// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
-// to compile.
+// Only declared here: files that add options include <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 }

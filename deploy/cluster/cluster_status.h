@@ -1,4 +1,4 @@
-// `longhaul cluster status`: what a cluster is doing right now.
+// `longhaul cluster status`: the current state of a cluster.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct WorkerView {
   bool alive = false;
   bool connected = false;
   bool network_there = false;
-  // Unset while the link is not shaped: exact counts come from its shaper.
+  // Unset while the link is not shaped, because its shaper counts exactly.
   std::optional<LinkCounters> uplink;
   std::optional<LinkCounters> downlink;
 };
@@ -27,10 +27,10 @@ struct ClusterView {
   bool coordinator_answers = false;
   bool relay_alive = false;
   std::optional<relay::RelayReport> relay;  // unset: there is no relay, or it does not answer
-  std::vector<WorkerView> workers;          // as in state.workers
+  std::vector<WorkerView> workers;          // in the order of state.workers
 };
 
-// Looks at processes and counters and asks the coordinator (at most 2 s).
+// Reads processes and counters and asks the coordinator (at most 2 s).
 StatusOr<ClusterView> ObserveCluster(const std::string& name);
 
 std::string FormatClusterTable(const ClusterView& view);

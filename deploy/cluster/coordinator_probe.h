@@ -14,10 +14,10 @@
 namespace longhaul {
 
 // Names with process ids. By name alone, a worker that was just killed, and whose session the
-// coordinator still has, would pass for its successor.
+// coordinator still has, could not be told from its successor.
 using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 
-// One connection to a coordinator. From one thread.
+// One connection to a coordinator. Threads: one.
 class CoordinatorProbe {
  public:
   // Does not dial yet.

@@ -1,4 +1,4 @@
-// The daemons of a local cluster: how they are called, started and waited for.
+// The daemons of a local cluster: their command lines, and how they are started and awaited.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr std::string_view kCoordinatorDaemon = "coordinator";
 // kFailedPrecondition if there is no such file.
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name);
 
-// `command` inside a network namespace.
+// Returns `command` inside a network namespace.
 Command InNetwork(const std::string& network, Command command);
 
 // Full command lines, run inside the right namespace by `ip netns exec`, which also gives the
@@ -29,7 +29,7 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
 
 // <directory>/<daemon>.log
 std::string LogPath(const ClusterState& state, std::string_view daemon);
-// An error that says that the daemon has died, with the end of its log.
+// Returns an error that says that the daemon has died, with the end of its log.
 Status DiedError(const ClusterState& state, std::string_view daemon);
 
 // Start a daemon and note its process in `state`, which is not written to disk.
@@ -37,8 +37,8 @@ Status StartCoordinator(ClusterState* state);
 Status StartWorker(const ClusterState& state, ClusterWorkerState* worker);
 
 // Waits until the coordinator answers and `only` (if empty, all workers) is connected. Shows a
-// progress line. An error if a daemon dies (with the end of its log), the deadline passes or the
-// user interrupts.
+// progress line. Returns an error if a daemon dies (with the end of its log), the deadline passes
+// or the user interrupts.
 Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
                           ProgressLine* progress, InterruptGuard* interrupts);
 

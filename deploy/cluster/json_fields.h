@@ -5,8 +5,8 @@
 //     field("y", point.y, 0.0);  // 0.0: where the object has no y
 //   }
 //
-// json(point) and get_to(point) then do the rest. A duration is a number of nanoseconds, and an
-// optional that has no value is null.
+// json(point) and get_to(point) do the rest. A duration is a number of nanoseconds, and an optional
+// without a value is null.
 #pragma once
 
 #include <concepts>

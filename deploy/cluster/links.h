@@ -1,4 +1,4 @@
-// Applies what a cluster's state asks of its links: by tc, and by the relay.
+// Applies the links of a cluster's state: by tc, and by the relay.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ LineShape UplinkShape(const ClusterState& state, uint32_t number);
 LineShape DownlinkShape(const ClusterState& state, uint32_t number);
 relay::RelayConfig RelayConfigOf(const ClusterState& state);
 bool NeedsRelay(const ClusterState& state);
-// kFailedPrecondition if this cluster's kernel cannot do what the links ask for.
+// kFailedPrecondition if this cluster's kernel does not support what the links need.
 Status CheckLinks(const ClusterState& state);
 
 // The socket at which the relay listens.
@@ -28,9 +28,9 @@ std::string RelaySocket(const std::string& cluster);
 Command RelayCommand(const ClusterState& state);
 
 // Changes the network from `before` to `after`, the same cluster with other links. Starts or stops
-// the relay as needed and notes it in `after`. On an error, links and `after` are as `before`.
+// the relay as needed and records it in `after`. On an error, links and `after` are as in `before`.
 Status ApplyLinks(const ClusterState& before, ClusterState* after);
-// Starts the relay of a cluster that needs it, and tells it what to do.
+// Starts the relay of a cluster that needs it, and configures it.
 Status StartRelay(ClusterState* state);
 
 }  // namespace longhaul

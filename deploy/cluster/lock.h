@@ -1,4 +1,4 @@
-// One command at a time changes a cluster.
+// Ensures that one command at a time changes a cluster.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace longhaul {
 
 // Held as long as the object lives; the kernel releases it when the process dies. The lock is a
-// file beside the cluster's state folder. The file goes with the lock.
+// file beside the cluster's state folder, deleted with the lock.
 class ClusterLock {
  public:
   // Waits up to `patience` for another command to finish; then kFailedPrecondition naming it.

@@ -4,20 +4,20 @@
 //   lh-NAME ------- bridge "control" 10.78.K.1 ----------- control 10.78.K.11   not shaped
 //   10.78.K.254     bridge "data"  d1 <- downlink shaped - data    10.77.K.11   uplink shaped
 //
-// The data network is the wide area: only workers are on it, a worker's uplink is shaped on its own
-// interface and its downlink on its port of the bridge. The control network (coordinator, workers,
-// the `longhaul` program on the host) is a path of its own, so that full data links never delay a
+// The data network is the wide area. It connects only workers: a worker's uplink is shaped on its
+// own interface and its downlink on its port of the bridge. The control network (coordinator,
+// workers, the `longhaul` program on the host) is separate, so that full data links never delay a
 // heartbeat. The coordinator listens inside the bridges' namespace, which the host reaches over one
-// veth pair: nothing listens on the host, and its firewall only sees a connection going out.
-// K is the first number of which the host uses no address or route.
+// veth pair: no process listens on the host, and its firewall only sees an outgoing connection. K
+// is the first number of which the host uses no address or route.
 //
 // While a link has delay, jitter or loss and the kernel has no netem, all d1, d2... are off the
 // bridge, and the relay (relay/relay.h), a process in the bridges' namespace, takes its place.
 //
 // Names: namespaces are "lh-NAME-net" and "lh-NAME-w1"..., the host's one interface is "lh-NAME".
-// Everything is found again by these names alone.
+// Later commands find everything by these names.
 //
-// Functions that change something run `ip`, and leave half-made networks to DestroyNetwork.
+// Functions that change something run `ip`, and leave incomplete networks to DestroyNetwork.
 #pragma once
 
 #include <cstdint>
@@ -53,12 +53,12 @@ Interface Downlink(std::string_view cluster, uint32_t number);
 StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json);
 
 // Makes the bridges' namespace with the coordinator's address, and the host's route to it, in a
-// free subnet. Gives the subnet. Two clusters that come up at the same time get different ones.
+// free subnet. Returns the subnet. Two clusters that come up at the same time get different ones.
 StatusOr<uint32_t> CreateBridges(std::string_view cluster);
 // A worker's namespace with both interfaces, not shaped.
 Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number);
 
-// Takes a worker's port off the bridge "data", or puts it back. Neither end is told, as with a
+// Takes a worker's port off the bridge "data", or puts it back. Neither end is notified, as with a
 // broken line.
 Status SetOnBridge(std::string_view cluster, uint32_t number, bool on);
 
@@ -69,7 +69,7 @@ struct NetworkRemains {
   bool empty() const { return networks.empty() && !host_interface; }
 };
 NetworkRemains FindNetwork(std::string_view cluster);
-// Deletes what FindNetwork finds. Goes on after an error and returns the first one.
+// Deletes the results of FindNetwork. Continues after an error and returns the first one.
 Status DestroyNetwork(std::string_view cluster);
 
 }  // namespace longhaul

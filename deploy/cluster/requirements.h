@@ -1,4 +1,4 @@
-// Checks what a local cluster needs of the machine.
+// Checks that the machine can run a local cluster.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Machine {
 
 Machine ThisMachine();
 
-// kFailedPrecondition names everything that is missing, and how to get it.
+// kFailedPrecondition names everything that is missing, and how to install it.
 Status CheckRequirements(const Machine& machine);
 
 }  // namespace longhaul

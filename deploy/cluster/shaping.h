@@ -1,4 +1,4 @@
-// How tc shapes one direction of a link, and how many bytes it let through.
+// How tc shapes one direction of a link, and how many bytes have passed.
 //
 // clang-format off
 //   htb 1:  class 1:1         rate R
@@ -52,7 +52,7 @@ struct LinkCounters {
   uint64_t packets = 0;
   uint64_t dropped_packets = 0;
   uint64_t backlog_bytes = 0;
-  // Unset where acknowledgements are not counted separately (tbf).
+  // Unset if acknowledgements are not counted separately (tbf).
   std::optional<uint64_t> data_bytes;
   std::optional<uint64_t> acknowledgement_bytes;
 };
@@ -60,7 +60,7 @@ struct LinkCounters {
 // The shape of packets to one address.
 struct PathShape {
   std::string to;                // "10.77.0.13"
-  uint64_t bits_per_second = 0;  // at most; 0 = as much as the line has
+  uint64_t bits_per_second = 0;  // maximum; 0 = the line's rate
   LinkQuality quality;           // by netem
   friend bool operator==(const PathShape&, const PathShape&) = default;
 };
@@ -83,15 +83,15 @@ struct LineShape {
 // Commands that change the shape of `interface` from `from` to `to`.
 std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, const LineShape& from,
                                    const LineShape& to);
-// Whether that change resets the counters. It does not if both are shaped, both or none by netem,
+// Whether this change resets the counters. It does not if both are shaped, both or none by netem,
 // and `to` begins with the addresses of `from`.
 bool BeginsAnew(const LineShape& from, const LineShape& to);
 
-// From the output of `tc -s -j qdisc show dev ...`; nullopt if the interface is not shaped.
+// Parses the output of `tc -s -j qdisc show dev ...`; nullopt if the interface is not shaped.
 StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view json, Shaper shaper);
 
-// What this kernel can do, tried on the loopback interface of `network`. kFailedPrecondition if it
-// can shape in neither way.
+// Returns the best way to shape on this kernel, tried on the loopback interface of `network`.
+// kFailedPrecondition if there is none.
 StatusOr<Shaper> ProbeShaper(const std::string& network);
 // OK if the kernel has netem.
 Status ProbeNetem(const std::string& network);

@@ -25,7 +25,7 @@
 
 namespace longhaul {
 
-// The cluster that `cluster` commands mean without --name.
+// The cluster of `cluster` commands without --name.
 inline constexpr std::string_view kDefaultClusterName = "local";
 
 // A process. The start time tells it from a later process with the same id.
@@ -36,9 +36,9 @@ struct ProcessIdentity {
 
 // The parameters of a worker's link to all others.
 struct LinkParameters {
-  uint64_t up_bits_per_second = 0;    // of what it sends; 0 = not shaped
-  uint64_t down_bits_per_second = 0;  // of what it receives; 0 = not shaped
-  // Between two workers the worse of both applies, in each direction.
+  uint64_t up_bits_per_second = 0;    // rate of sending; 0 = not shaped
+  uint64_t down_bits_per_second = 0;  // rate of receiving; 0 = not shaped
+  // Between two workers the worse quality of both applies, in each direction.
   LinkQuality quality;
   friend bool operator==(const LinkParameters&, const LinkParameters&) = default;
 };
@@ -46,17 +46,17 @@ struct LinkParameters {
 // The parameters of the path from one worker to another, if they differ from the links'.
 struct PathParameters {
   std::string from, to;                // names of workers
-  uint64_t bits_per_second = 0;        // at most; 0 = as much as the links have
+  uint64_t bits_per_second = 0;        // maximum; 0 = the links' rate
   std::optional<LinkQuality> quality;  // replaces the links'
   friend bool operator==(const PathParameters&, const PathParameters&) = default;
 };
 
-// Counts of one direction of a link by a qdisc that was removed since.
+// Counts of one direction of a link by a qdisc that has been removed.
 struct CountedBefore {
   uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
 };
 
-// What makes delay, jitter and loss.
+// The emulator of delay, jitter and loss.
 enum class DelayBy : uint8_t { kRelay, kNetem };
 constexpr std::string_view ToString(DelayBy by) {
   return WordOf(by, {"relay", "netem"});
@@ -71,7 +71,7 @@ struct ClusterWorkerState {
   bool link_up = true;
   ProcessIdentity process;
   CountedBefore uplink_before = {};
-  std::string device = "cpu";  // what it computes on, as longhaul-worker is told: "cpu,cpu"
+  std::string device = "cpu";  // device option of longhaul-worker: "cpu,cpu"
 };
 
 struct ClusterState {
@@ -81,7 +81,7 @@ struct ClusterState {
   bool insecure = false;       // its daemons talk without TLS
   std::string directory;       // logs and the daemons' state folders
   bool owns_directory = true;  // `down` removes it
-  bool ready = false;          // `up` got to its end
+  bool ready = false;          // `up` has finished
   std::string shaper;          // how links are shaped: "htb" or "tbf" (shaping.h)
   DelayBy delay_by = DelayBy::kRelay;
   std::string coordinator_program;
@@ -90,9 +90,9 @@ struct ClusterState {
   std::string log_level;
   uint32_t subnet = 0;  // the third byte of its addresses
   ProcessIdentity coordinator;
-  ProcessIdentity relay;  // while some link needs it
+  ProcessIdentity relay;  // set while some link needs it
   std::vector<ClusterWorkerState> workers;
-  // In the order in which they were first asked for. A path is never removed.
+  // In the order in which they were first requested. A path is never removed.
   std::vector<PathParameters> paths;
 };
 
@@ -101,11 +101,11 @@ std::string ClusterRuntimeRoot();
 // <runtime root>/<name>.
 std::string ClusterStateFolder(std::string_view name);
 
-// Makes a folder of mode 0700 that belongs to this user, or takes an existing one.
-// kFailedPrecondition if the folder is somebody else's.
+// Makes a folder of mode 0700 that belongs to this user, or uses an existing one.
+// kFailedPrecondition if the folder belongs to another user.
 Status MakePrivateFolder(const std::string& path);
 
-// The state of a cluster that is up. Without a name: of "local", else of the only cluster.
+// Reads the state of a cluster that is up. Without a name: of "local", else of the only cluster.
 // kNotFound: none, or several, which the message lists. kFailedPrecondition: may not be read.
 // kInvalidArgument: the file is broken. Messages say what to do.
 StatusOr<ClusterState> ReadClusterState(std::string_view name = {});
@@ -113,9 +113,9 @@ Status WriteClusterState(const ClusterState& state);
 // Names of all clusters with a state file, sorted.
 std::vector<std::string> ListClusters();
 
-// The cluster whose coordinator has this address; nullopt: no cluster of this user. A cluster whose
-// coordinator and workers are all gone does not count: a killed cluster leaves its file behind, and
-// a later cluster may have its address.
+// Returns the cluster whose coordinator has this address; nullopt: no cluster of this user. A
+// cluster whose coordinator and workers are all gone does not count: a killed cluster leaves its
+// file behind, and a later cluster may have its address.
 std::optional<ClusterState> ClusterAt(std::string_view coordinator_address);
 
 // For tests: the file's text.

@@ -11,7 +11,7 @@
 namespace longhaul {
 
 // One line on standard error that changes in place on a terminal; elsewhere a line each time the
-// text changes. From one thread.
+// text changes. Threads: one.
 class ProgressLine {
  public:
   ProgressLine();
@@ -26,13 +26,13 @@ class ProgressLine {
   std::string last_;
 };
 
-// While this object lives, SIGINT, SIGTERM and SIGHUP do not end the process but are remembered.
+// While this object lives, SIGINT, SIGTERM and SIGHUP do not end the process but are recorded.
 // Create it before other threads start.
 class InterruptGuard {
  public:
   InterruptGuard();
   ~InterruptGuard();
-  // kCancelled once one of these signals has come.
+  // kCancelled once one of these signals has arrived.
   Status Check();
 
  private:

@@ -23,23 +23,24 @@ struct SweepPoint {
   std::string variant;                 // "": none
   uint32_t repeat = 1;                 // from 1
   std::vector<std::string> overrides;  // changes to the base run that make this point
-  RunSpec spec;                        // unless impossible
-  std::string impossible;              // why it cannot run; "": it can
+  RunSpec spec;                        // set unless the point is impossible
+  std::string impossible;              // why the point cannot run; "": it can
 };
 
 struct SweepPlan {
-  RunSpec base;          // the base run, with the changes that all points have
+  RunSpec base;          // the base run, with the changes of all points
   uint32_t workers = 0;  // of the cluster
   std::vector<SweepPoint> points;
 };
 
 // `base_file` and its text `base_yaml`: the sweep's base run. `more`: changes to it from the
-// command line, after the sweep's own. An error if the base run itself is wrong. A single wrong
-// point says so in `impossible`.
+// command line, after the sweep's own. Returns an error if the base run itself is wrong. A single
+// wrong point has the reason in `impossible`.
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more);
 
-// "100 Mbit/s, 25 ms, paper, 1f1b, repeat 2": what differs among the points of `sweep`.
+// Returns "100 Mbit/s, 25 ms, paper, 1f1b, repeat 2": the properties in which the points of `sweep`
+// differ.
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
 
 }  // namespace longhaul::cli

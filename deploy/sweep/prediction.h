@@ -1,5 +1,5 @@
-// Predicts a point's step from its plan and from the links as the sweep set them. The coordinator's
-// own prediction, in the plan, only knows what it could measure of the links. Pure.
+// Predicts a point's step from its plan and from the sweep's links. The coordinator's own
+// prediction, in the plan, only has the measured values of the links. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct PointPrediction {
   std::string bottleneck;    // "egress of stage 1"
 };
 
-// With all interfaces at this rate (0: unlimited) and all links with this one-way delay.
+// Predicts with all interfaces at this rate (0: unlimited) and all links with this one-way delay.
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay);
 
-// Least time of a step on the network alone: for estimates of a sweep's duration.
+// Returns the minimum time of a step on the network alone, for estimates of a sweep's duration.
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// All that is checked before a sweep starts: the sweep file, its base run, every point, the data.
+// Checks everything before a sweep starts: the sweep file, its base run, every point, the data.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,21 @@ struct PreparedSweep {
   SweepPlan plan;                    // impossible points included
   std::string base_file, base_text;  // the base run
   std::string title;
-  // All that decides what the points are: ("rates", "1gbit, 100mbit"), ("the base run", its text
-  // with all defaults), ("the data", hashes). A sweep goes on only if all of it is the same.
+  // Everything that decides the points: ("rates", "1gbit, 100mbit"), ("the base run", its text with
+  // all defaults), ("the data", hashes). A sweep is continued only if all of it is the same.
   std::vector<std::pair<std::string, std::string>> identity;
 };
 
-// Errors concern the whole sweep, and name everything that is wrong in its file or base run.
-// `device`: what workers compute on, as `cluster up --device` has it.
-// kFailedPrecondition if this machine cannot have a cluster. The terminal shows the progress of
-// reading the data.
+// Errors concern the whole sweep, and name all faults in its file or base run. `device`: the
+// workers' device, as in `cluster up --device`. kFailedPrecondition if this machine cannot run a
+// cluster. The terminal shows the progress of reading the data.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,
                                      const std::string& device);
 
-// What runs the sweep (longhaul_sweep/) reads: a JSON object. Its points have the fields of points
-// in results.json (docs/design/formats.md), and how to run them.
+// Returns the input of the sweep's runner (longhaul_sweep/): a JSON object. Its points have the
+// fields of points in results.json (docs/design/formats.md), and how to run them.
 std::string ToJson(const PreparedSweep& sweep);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// The sweep file: which links, codecs and schedules one run file is tried with.
+// The sweep file: the links, codecs and schedules with which one run file is tried.
 // docs/guide/sweeps.md has an example with every key.
 //
 // Thread-safe (plain data and pure functions). Errors: ParseSweepSpec reports *all* errors of a
@@ -18,7 +18,7 @@
 namespace longhaul {
 
 struct SweepCodecs {
-  std::string name;  // "paper"; of the results' columns
+  std::string name;  // "paper"; in the results' columns
   CodecPair codecs;
   friend bool operator==(const SweepCodecs&, const SweepCodecs&) = default;
 };
@@ -26,14 +26,14 @@ struct SweepCodecs {
 // A named set of changes to the base run, one more dimension: "mbs2" with train.microbatch_size=2.
 struct SweepVariant {
   std::string name;
-  std::vector<std::string> set;  // "train.microbatches=16", as --set has them
+  std::vector<std::string> set;  // "train.microbatches=16", in the form of --set
   friend bool operator==(const SweepVariant&, const SweepVariant&) = default;
 };
 
 struct SweepSpec {
   std::string title;                    // of the report; "": the base run's name
   std::string base;                     // required; a run file, relative to the sweep file's folder
-  std::vector<std::string> set;         // changes to the base run, of every point
+  std::vector<std::string> set;         // changes to the base run, for every point
   std::vector<uint64_t> rates;          // required; bits a second of every link; 0 = not shaped
   std::vector<absl::Duration> delays;   // one way; default none
   absl::Duration jitter;                // of every link that has a delay
@@ -42,7 +42,7 @@ struct SweepSpec {
   std::vector<ScheduleKind> schedules;  // default: the base run's
   std::vector<SweepVariant> variants;   // default: none
   uint32_t repeats = 1;
-  uint32_t warm_up = 2;             // steps at a run's beginning that its step time leaves out
+  uint32_t warm_up = 2;             // first steps of a run that its step time leaves out
   std::optional<uint32_t> workers;  // default: as many as the runs have stages
   friend bool operator==(const SweepSpec&, const SweepSpec&) = default;
 };
@@ -50,7 +50,7 @@ struct SweepSpec {
 // Parses `yaml` (the text of the file called `file_name` in messages). Does not open the base run.
 StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name);
 
-// Exact texts, as in a sweep file: "100mbit", "unlimited"; "25ms", "0ms".
+// Return exact texts, as in a sweep file: "100mbit", "unlimited"; "25ms", "0ms".
 std::string RateText(uint64_t bits_per_second);
 std::string DelayText(absl::Duration delay);
 

@@ -1,5 +1,5 @@
-// The files of the dashboard's page (HTML, styles, scripts), compiled into the program, as the HTTP
-// server gives them to browsers. Constant; thread-safe.
+// The files of the dashboard's page (HTML, styles, scripts), compiled into the program. The HTTP
+// server sends them to browsers. Constant; thread-safe.
 #pragma once
 
 #include "base/web/assets.h"

@@ -1,6 +1,5 @@
-// Workers whose processes keep dying or hanging: how often each was lost for its own fault, and for
-// how long runs do without it. Pure data; not thread-safe. Empty after a restart of the
-// coordinator.
+// Workers whose processes keep dying or hanging: how often each was lost by its own fault, and for
+// how long runs leave it out. Pure data; not thread-safe. Empty after a restart of the coordinator.
 //
 //   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // it is left out now
 //   if (book.LeftOutUntil(id, now)) ...                                    // choose another worker
@@ -19,7 +18,7 @@
 namespace longhaul::coordinator {
 
 struct HealthOptions {
-  // Losses further apart than this have nothing to do with each other.
+  // Losses further apart than this count as unrelated.
   absl::Duration window = absl::Minutes(10);
   // From the second loss in a row on, a worker is left out for `first_pause`, then for twice as
   // long each time, up to `longest_pause`.
@@ -30,33 +29,33 @@ struct HealthOptions {
 class HealthBook {
  public:
   enum class Fault : uint8_t {
-    kDied,  // also: hung, stopped, gone with its machine
+    kDied,  // also: hung, stopped, or its machine is gone
     // Its GPU failed. The worker is left out at once, because such errors recur.
     kDeviceLost,
   };
   struct Verdict {
-    uint32_t losses = 0;    // in a row
-    absl::Duration within;  // since the first of them
+    uint32_t losses = 0;    // consecutive losses
+    absl::Duration within;  // since the first of these losses
     absl::Duration pause;
     MonoTime until;
   };
 
   explicit HealthBook(const HealthOptions& options) : options_(options) {}
 
-  // This process of the worker was lost while it had a part in a run. A process is lost once,
-  // however many say so. nullopt: it may go on at once.
+  // Records that this process of the worker was lost while it had a part in a run. Further reports
+  // of the same process do not count. nullopt: the worker may go on at once.
   std::optional<Verdict> Lost(const WorkerId& id, const Incarnation& incarnation, Fault fault,
                               MonoTime now);
-  // The worker took part in a checkpoint that can no longer be lost: its row of losses begins anew.
-  // A pause under way stays.
+  // The worker took part in a checkpoint that can no longer be lost: its count of losses restarts.
+  // A current pause stays.
   void DidWell(const WorkerId& id);
   void Forget(const WorkerId& id) { workers_.erase(id); }
 
-  // nullopt: it is not left out.
+  // nullopt: the worker is not left out.
   std::optional<MonoTime> LeftOutUntil(const WorkerId& id, MonoTime now) const;
-  // Losses in a row, within the window.
+  // Consecutive losses within the window.
   uint32_t Losses(const WorkerId& id, MonoTime now) const;
-  // When the next worker is not left out any more; MonoTime::max(): there is none.
+  // When the next pause ends; MonoTime::max(): no worker is left out.
   MonoTime NextWake(MonoTime now) const;
 
  private:

@@ -1,5 +1,5 @@
-// What was measured from one worker to another, newest only: goodput and round trips. Pure data;
-// not thread-safe.
+// The newest measurements from one worker to another: goodput and round trips. Pure data; not
+// thread-safe.
 #pragma once
 
 #include <map>
@@ -17,21 +17,21 @@ namespace longhaul::coordinator {
 // One direction of a link.
 struct LinkRecord {
   TransportKind transport = TransportKind::kUcx;
-  double bits_per_second = 0;  // goodput, as it arrived; 0: round trips alone are known
+  double bits_per_second = 0;  // goodput at the receiver; 0: only round trips are known
   absl::Duration round_trip;
   MonoTime at;
 };
 
 class LinkBook {
  public:
-  // Both directions between the ends of a probe, in place of what was known of them.
+  // Records both directions between the ends of a probe, and replaces older values.
   void Note(const Probe& probe, const ProbeResult& result, MonoTime now);
-  // Two workers measure their link anew: the old values are not to be used.
+  // Two workers measure their link anew: drops the old values.
   void Drop(const WorkerId& one, const WorkerId& other);
-  // A worker is another process, is reached elsewhere, or is not known any more.
+  // The worker has a new process or address, or is no longer known.
   void Forget(const WorkerId& id);
 
-  // Null: nothing is known. Valid until the book changes.
+  // Null: not measured. Valid until the book changes.
   const LinkRecord* Find(const WorkerId& from, const WorkerId& to) const;
   // The measured directions between these workers, in their order.
   struct Entry {

@@ -1,6 +1,6 @@
 // Orders the measurements of a future plan's edges into rounds. In a round no worker has two edges,
 // so its interface carries one link at a time. A link that cannot be measured stays unknown to the
-// plan, which is no error.
+// plan; that is not an error.
 //
 //   ProbeRounds rounds(edges);
 //   while (!rounds.IsWaiting() && !rounds.IsOver()) {
@@ -24,7 +24,7 @@
 
 namespace longhaul::coordinator {
 
-// An edge of the plan in the making, with the workers of its cells; or one that it may have.
+// An edge of an unfinished plan, or one that it may have, with the workers of its cells.
 struct ProbeEdge {
   EdgeId id;
   WorkerId from, to;
@@ -34,12 +34,12 @@ struct ProbeEdge {
 
 struct ProbeResult {
   // Both 0: only round trips were measured.
-  double forward_bits_per_second = 0;   // goodput, as it arrived at `to`
-  double backward_bits_per_second = 0;  // and at `from`
+  double forward_bits_per_second = 0;   // goodput at `to`
+  double backward_bits_per_second = 0;  // goodput at `from`
   absl::Duration round_trip;
 };
 
-// Both ends of an edge were asked to measure the link between them.
+// A request to both ends of an edge to measure the link between them.
 struct Probe {
   uint64_t id = 0;
   ProbeEdge edge;
@@ -54,14 +54,14 @@ struct Probe {
     return worker == edge.from ? edge.to : edge.from;
   }
   bool Dials(const WorkerId& worker) const { return to_dials == (worker == edge.to); }
-  // nullopt: the link could not be measured; Problem() says why, in words of the workers.
+  // nullopt: the link could not be measured; Problem() has the reason, in the workers' words.
   std::optional<ProbeResult> Result() const;
   std::string Problem() const;  // "": no answer in time
 };
 
 class ProbeRounds {
  public:
-  ProbeRounds() = default;  // of a plan without edges
+  ProbeRounds() = default;  // for a plan without edges
   // Every edge is in the first round in which both its workers are free.
   explicit ProbeRounds(std::vector<ProbeEdge> edges);
   // All edges of the plan, in the order given.
@@ -72,14 +72,15 @@ class ProbeRounds {
   // Begins the next round and returns its edges; answers count until `until`. Call it only if
   // neither IsWaiting() nor IsOver().
   std::vector<ProbeEdge> Begin(MonoTime until);
-  // Both ends of an edge of this round are asked now. Edges that cannot be asked are left out.
+  // Records that both ends of an edge of this round are asked now. Edges that cannot be asked are
+  // left out.
   const Probe& Add(Probe probe, MonoTime now);
   // Takes the first answer of an end. Impossible rates and times count as a failed measurement.
-  // Null: this worker was not asked, or has answered already.
+  // Null: this worker was not asked, or has already answered.
   const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
   // Measures every edge again, after the probes that are awaited now.
   void Restart() { begun_ = 0; }
-  // Gives up the probes that are late, and returns them.
+  // Gives up late probes, and returns them.
   std::vector<Probe> GiveUp(MonoTime now);
 
   // ---- State ----------------------------------------------------------------------
@@ -87,11 +88,11 @@ class ProbeRounds {
   bool HasBegun() const { return begun_ > 0; }
   bool IsWaiting() const;
   bool IsOver() const { return begun_ == rounds_.size() && !IsWaiting(); }
-  // What `worker` was asked in this round and has not answered.
+  // Returns the probes of this round that `worker` has not answered.
   std::vector<Probe> AwaitedOf(const WorkerId& worker) const;
-  // When the round is given up; MonoTime::max(): nothing is awaited.
+  // Time at which the round is given up; MonoTime::max(): no answer is awaited.
   MonoTime NextWake() const;
-  // Time since the first end was asked. Has a value once; nullopt also if no end was asked.
+  // Time since the first end was asked. Has a value only once; nullopt also if no end was asked.
   std::optional<absl::Duration> TakeDuration(MonoTime now);
 
  private:

@@ -1,6 +1,6 @@
-// Who reaches whom. When a worker comes, others dial each of its addresses, and it dials theirs.
-// Two workers are cut off over a transport when neither reaches the other. The book says so, no
-// plan joins them over that transport, and they are tried again.
+// Which workers reach each other. When a worker connects, others dial each of its addresses, and it
+// dials theirs. Two workers are cut off over a transport if neither reaches the other. Plans then
+// do not join them over that transport, and they are tried again.
 //
 //   ReachBook book(options);
 //   Carry(book.Come(worker, now));       // asks the questions, logs the sentences
@@ -29,8 +29,8 @@ namespace longhaul::coordinator {
 class ReachBook {
  public:
   struct Options {
-    absl::Duration patience;   // an answer that takes longer does not come
-    std::string secret;        // random; the link secret of every check is made of it
+    absl::Duration patience;   // time limit of an answer
+    std::string secret;        // random; the link secret of every check is derived from it
     uint64_t first_check = 1;  // number of the first question
     // How sentences name a worker.
     std::function<std::string(const WorkerId&)> label;
@@ -40,7 +40,7 @@ class ReachBook {
     std::string name;
     std::vector<Endpoint> endpoints;
   };
-  // `dialler` is to dial `dialled` at each of the addresses, and `dialled` to expect that. Both
+  // `dialler` must dial `dialled` at each of the addresses, and `dialled` must expect that. Both
   // are connected.
   struct Question {
     uint64_t check = 0;
@@ -52,56 +52,56 @@ class ReachBook {
   struct News {
     std::vector<Question> questions;
     std::vector<std::string> sentences;  // for people
-    bool has_changed = false;            // what the queries below say
+    bool has_changed = false;            // the results of the queries below
   };
 
   explicit ReachBook(Options options);
 
   // ---- Facts ----------------------------------------------------------------------
 
-  // The worker has a new session. Its open questions are void; what is not known of it and its
-  // peers is asked. A worker that is another process, or is reached elsewhere, is forgotten first.
+  // The worker has a new session. Its open questions are void; unknown relations to its peers are
+  // asked. First forgets a worker that has a new process or other addresses.
   News Come(const Worker& worker, MonoTime now);
-  // The worker has no session; what was found out stays.
+  // The worker has no session; results stay.
   void Leave(const WorkerId& id);
   void Forget(const WorkerId& id);
-  // The answer of `from`. Answers that nobody asked `from` for count for nothing.
+  // Takes the answer of `from`. Answers to questions that `from` was not asked are ignored.
   News Answer(const WorkerId& from, const v1::ReachTried& tried, MonoTime now);
-  // Gives up questions that took too long, asks again about workers that are cut off, and says
-  // which addresses nobody reaches.
+  // Gives up late questions, asks again about workers that are cut off, and reports addresses that
+  // no worker reaches.
   News PassTime(MonoTime now);
 
   // ---- What is known --------------------------------------------------------------
 
   // MonoTime::max(): never.
   MonoTime NextWake() const;
-  // Whether an answer is on its way that decides who dials, or that the two are cut off. The lower
-  // one dials unless it is known not to reach the upper one.
+  // Whether an answer is awaited that decides which side dials, or whether the two are cut off. The
+  // lower one dials unless it is known not to reach the upper one.
   bool IsAsking(const WorkerId& upper, const WorkerId& lower, const std::string& transport) const;
-  // Whom `from` does not reach, and why.
+  // A worker that `from` does not reach, and the reason.
   struct Failure {
     WorkerId to;
     std::string transport;
     std::string problem;
   };
   std::vector<Failure> FailuresOf(const WorkerId& from) const;
-  // How a connected worker stands with the other connected ones.
+  // The relation of a connected worker to the other connected ones.
   struct CutOff {
-    std::string name;  // of the other one
+    std::string name;  // name of the other worker
     std::string transport;
     std::string problem;
-    MonoTime at;  // found so, or asked anew since
+    MonoTime at;  // when this was found, or asked anew
   };
   struct Standing {
-    uint32_t talks_to = 0;        // workers that some transport reaches, and none is cut off
+    uint32_t talks_to = 0;        // workers reachable over some transport and not cut off over any
     std::vector<CutOff> cut_off;  // by name
   };
   Standing StandingOf(const WorkerId& id) const;
-  // Aborts the process where the book contradicts itself.
+  // Aborts the process if the book contradicts itself.
   void CheckInvariants() const;
 
  private:
-  // From one worker to another over one transport; of a pair `from` is the smaller id.
+  // From one worker to another over one transport. For a pair, `from` is the smaller id.
   struct Key {
     WorkerId from, to;
     std::string transport;
@@ -122,7 +122,7 @@ class ReachBook {
     std::vector<std::string> addresses;
     MonoTime until;
   };
-  // Checks are looked up by who is dialled.
+  // Checks are looked up by the dialled worker.
   struct CheckKey {
     WorkerId dialled;
     std::string transport;
@@ -131,7 +131,7 @@ class ReachBook {
   };
   struct Result {
     bool is_reached = false;
-    std::string problem;  // of the addresses that were not reached
+    std::string problem;  // about the addresses that were not reached
     MonoTime at;
   };
   struct Cut {
@@ -139,12 +139,12 @@ class ReachBook {
     MonoTime at;
     std::optional<MonoTime> again_at;  // nullopt: when both workers are connected
   };
-  // What is known of two workers, over any transport and whoever dials.
+  // The relation of two workers, over any transport and direction.
   struct Relation {
     bool is_reached = false;  // over some transport
     bool is_cut = false;      // over some transport
   };
-  // One address of a worker over one transport, as others found it.
+  // One address of a worker over one transport, as other workers found it.
   struct AddressKey {
     WorkerId worker;
     std::string transport;
@@ -152,9 +152,9 @@ class ReachBook {
     friend auto operator<=>(const AddressKey&, const AddressKey&) = default;
   };
   struct Address {
-    bool is_reached = false;  // by somebody
-    bool is_said = false;     // that nobody does
-    // Until the address is reached or said: who has tried in vain.
+    bool is_reached = false;  // by some worker
+    bool is_said = false;     // reported as unreachable
+    // Until the address is reached or reported: the workers that tried in vain.
     std::set<WorkerId> tried_by;
     std::string problem;
   };
@@ -182,11 +182,11 @@ class ReachBook {
   std::map<CheckKey, uint64_t> check_of_;
   std::map<Key, Result> results_;                    // newest
   std::map<Key, Cut> cuts_;                          // by pair
-  std::set<std::pair<MonoTime, Key>> cuts_by_time_;  // those with a time
-  // Every pair of which checks_, results_ or cuts_ has something is here, both ways.
+  std::set<std::pair<MonoTime, Key>> cuts_by_time_;  // cuts with a time
+  // Has every pair of checks_, results_ or cuts_, in both directions.
   std::map<WorkerId, std::map<WorkerId, Relation>> relations_;
   std::map<AddressKey, Address> addresses_;
-  // Dialled workers and transports of checks that ended since time passed last.
+  // Dialled workers and transports of checks that ended since the last PassTime.
   std::set<std::pair<WorkerId, std::string>> ended_;
 };
 

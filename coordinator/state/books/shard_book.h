@@ -1,5 +1,5 @@
-// Shards of checkpoints that somebody was asked to hash: a worker its files, or the coordinator its
-// copies. A worker may also be asked to send copies of its whole shards.
+// Shards of checkpoints that a worker was asked to hash (its files), or the coordinator (its
+// copies). A worker may also be asked to send copies of its whole shards.
 //
 //   for (ShardCheck& check : ChecksOf(manifest, about, connected)) {
 //     id = book.Begin(check, now);                                    // and ask
@@ -30,33 +30,33 @@ namespace longhaul::coordinator {
 
 struct ShardCheck {
   enum class Purpose : uint8_t {
-    kResume,  // a draft waits for it
-    kVerify,  // `longhaul checkpoints --verify` waits for it
-    kCopy,    // another place is to hold them too
+    kResume,  // a draft waits for the answer
+    kVerify,  // `longhaul checkpoints --verify` waits for the answer
+    kCopy,    // another worker or the coordinator needs a copy
   };
   Purpose purpose = Purpose::kResume;
   RequestId request{0};  // kVerify
   RunId run;
-  Epoch epoch;  // the run's when it was asked
+  Epoch epoch;  // the run's epoch when it was asked
   uint64_t step = 0;
   std::optional<WorkerId> worker;  // nullopt: the coordinator's copies
   Incarnation incarnation;
   std::vector<v1::CheckpointFile> files;
-  bool copy = false;           // also send copies of them
-  std::optional<WorkerId> to;  // whom; nullopt: the coordinator
-  // Hashing and sending shards takes long; a worker that says nothing for this long never will.
+  bool copy = false;           // also send copies of the files
+  std::optional<WorkerId> to;  // receiver; nullopt: the coordinator
+  // Hashing and sending shards takes long; a worker that is silent for this long will never answer.
   absl::Duration limit = absl::Minutes(30);
-  MonoTime until;  // the book's
+  MonoTime until;  // set by the book
 };
 
-// The incarnation of a worker that is connected; nullopt: it is not.
+// Returns the incarnation of a connected worker; nullopt: it is not connected.
 using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId&)>;
 
-// ---- Where a file lies. Workers are named by their ids; "" is the coordinator. ----------------
+// ---- Holders of a file. Workers are named by their ids; "" is the coordinator. ----------------
 
-// The holder of this id; nullptr: it does not hold the file.
+// Returns the holder with this id; nullptr: it does not hold the file.
 const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder);
-// The holder has the file, and nothing is known to be wrong with it.
+// Whether the holder has the file, without a known fault.
 bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
 inline bool IsCopied(const v1::CheckpointFile& file) {
   return IsHeldBy(file, "");
@@ -65,22 +65,24 @@ void AddHolder(const std::string& worker_id, const std::string& worker_name,
                v1::CheckpointFile* file);
 void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file);
 
-// ---- Whom to ask. `about` has purpose, request, run, epoch and step of the checks. -----------
+// ---- Checks to begin. `about` has purpose, request, run, epoch and step of the checks.
+// -----------
 
-// The workers in whose stores the files of a checkpoint lie.
+// Returns the workers whose stores have the files of a checkpoint.
 std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
-// Everybody who can be asked hashes what they have: the coordinator first, then each worker.
+// Returns checks in which all holders that can be asked hash their files: the coordinator first,
+// then each worker.
 std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
                                  const ConnectedWorkers& connected);
-// For each file a connected worker that holds it hashes it and sends a copy: the one that wrote it
-// where that is connected.
+// Returns checks in which, for each file, a connected worker that holds it hashes it and sends a
+// copy: the worker that wrote it, if that is connected.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
-// How many replicas wrote the checkpoint.
+// Returns the number of replicas that wrote the checkpoint.
 uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
-// The files of a checkpoint with tensors of this cell, whichever split wrote them, and with tables
-// of its boundaries. `replicas`: of the run that goes on. Where as many with the same split wrote
-// the checkpoint, each goes on with its own part of the state; else all parts are needed.
+// Returns the files of a checkpoint with tensors of this cell, for any split that wrote them, and
+// with tables of its boundaries. `replicas`: the run's new number. If as many with the same split
+// wrote the checkpoint, each goes on with its own part of the state; else all parts are needed.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell, uint32_t replicas = 1);
 // A file that a cell of a new plan needs, and that its worker neither has whole on its own disk nor
@@ -103,9 +105,9 @@ class ShardBook {
   // ---- Checks under way -----------------------------------------------------------
 
   uint64_t Begin(ShardCheck check, MonoTime now);
-  // Null: there is none. Valid until the book changes.
+  // Null: there is no such check. Valid until the book changes.
   const ShardCheck* Find(uint64_t id) const;
-  // Each takes a check out; nullopt where there is none to which this is an answer.
+  // Each takes a check out; nullopt if the answer belongs to no check.
   std::optional<ShardCheck> TakeAnswered(const WorkerId& worker, const Incarnation& incarnation,
                                          const v1::WorkerMessage& message);
   std::optional<ShardCheck> TakeAnsweredByCopies(uint64_t id);
@@ -113,7 +115,7 @@ class ShardBook {
   void DropResumeChecks(const RunId& run);
 
   std::vector<uint64_t> Late(MonoTime now) const;
-  // Checks in which the worker has a part.
+  // Checks that wait for this worker.
   std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
   bool IsCheckingToResume(const RunId& run) const {
     return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kResume);
@@ -123,15 +125,15 @@ class ShardBook {
   bool IsCopying(const RunId& run, std::optional<uint64_t> step = std::nullopt) const {
     return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
   }
-  // Whether some worker was asked to send the coordinator a copy of this content.
-  // `from`: this one, where it is given.
+  // Whether some worker was asked to send the coordinator a copy of this content. `from`: if set,
+  // this worker.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
-  // The checks for which a shard with this content was asked for, to be sent to the coordinator.
+  // Returns the checks that asked for a shard with this content to be sent to the coordinator.
   // `from`: as above. Valid until the book changes.
   std::vector<const ShardCheck*> ExpectingCopy(const std::string& sha256,
                                                const std::optional<WorkerId>& from) const;
-  // The contents of all copies that are expected.
+  // The contents of all expected copies.
   std::vector<std::string> ExpectedCopies() const;
   // MonoTime::max(): never.
   MonoTime NextWake() const;
@@ -140,10 +142,10 @@ class ShardBook {
 
   void BeginVerification(RequestId request);
   bool IsVerifying(RequestId request) const { return verifications_.contains(request); }
-  // A file of a check was found whole. Counts for checks of kVerify alone.
+  // Records that a file of a check is whole. Only checks of kVerify count.
   void NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file);
-  // Ends the verification and says what was found whole; nullopt while checks of it are under way,
-  // or where there is none.
+  // Ends the verification and returns the whole shards; nullopt while its checks are under way, or
+  // if there is no such verification.
   std::optional<VerifiedShards> TakeVerified(RequestId request);
 
  private:

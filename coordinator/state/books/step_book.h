@@ -1,10 +1,10 @@
-// The newest steps that a run has finished, and a comparison of steps that it trained again. A step
-// that is trained again from the same start, on the same devices, must give the same numbers bit
-// for bit.
+// The newest steps that a run has finished, and a comparison with steps that it trained again. A
+// step that is trained again from the same start, on the same devices, must give the same numbers
+// bit for bit.
 //
-// A chain says whether that is promised: a step's `numerics` are made of the step before's and of
-// what its stages report of themselves. Two trainings of a step with equal `numerics` had
-// everything in common since the first step, even where other devices trained in between and their
+// A hash chain shows whether equal numbers are promised: a step's `numerics` are a hash of the
+// previous step's and of its stages' reports. Two trainings of a step with equal `numerics` had
+// everything in common since the first step, even if other devices trained in between and their
 // steps were given up.
 #pragma once
 
@@ -25,32 +25,31 @@ inline constexpr size_t kKeptSteps = 8192;
 // A step that was finished before, by an older epoch.
 struct RepeatedStep {
   v1::StepRecord before;
-  bool promised = false;  // the same numbers
-  // Compared bit for bit; a value that only one of the two has counts as the same.
+  bool promised = false;  // equal numbers are promised
+  // Compared bit for bit; a value that only one of the two has counts as equal.
   bool same_loss = true, same_norm = true;
   std::vector<size_t> other_parts;  // indices of cells whose squared norms differ
 
   bool same() const { return same_loss && same_norm && other_parts.empty(); }
 };
 
-// All that one epoch has trained again.
+// All steps that one epoch has trained again.
 struct RepeatedSteps {
   uint64_t epoch = 0, first = 0, last = 0;
   bool same = true;
-  bool in_order = true;  // no step had stages whose sums are in any order
-  // The largest differences, and the first step that has any.
+  bool in_order = true;  // no step had stages whose sums have no fixed order
+  // The largest differences, and the first step with a difference.
   double loss_difference = 0, norm_difference = 0;
   uint64_t differs_at = 0;
 };
 
 class StepBook {
  public:
-  // The steps of a stored run.
+  // Loads the steps of a stored run.
   void Load(std::span<const v1::StepRecord> rows);
 
-  // Files `row`, a step that its epoch has finished, and sets its numerics from those that its
-  // stages reported (v1::StepReport). Where another epoch had finished this step: how the two
-  // compare.
+  // Files `row`, a step that its epoch has finished, and sets its numerics from its stages' reports
+  // (v1::StepReport). If another epoch had finished this step, returns the comparison.
   std::optional<RepeatedStep> File(v1::StepRecord* row, std::span<const uint64_t> of_stages);
 
   // Returns a value once, when the newest step that an older epoch had finished is repeated.
@@ -59,14 +58,14 @@ class StepBook {
   // Null: the step is not known.
   const v1::StepRecord* Find(uint64_t step) const;
 
-  // No epoch will begin before `step` any more.
+  // No later epoch will begin before `step`.
   void ForgetBefore(uint64_t step);
 
  private:
   uint64_t NumericsOf(const v1::StepRecord& row, std::span<const uint64_t> of_stages) const;
   void Count(const RepeatedStep& repeated, const v1::StepRecord& row);
 
-  // Rows behind the present step are of older epochs.
+  // Rows after the present step belong to older epochs.
   std::map<uint64_t, v1::StepRecord> rows_;
   std::optional<RepeatedSteps> repeated_;  // by the newest epoch
 };

@@ -21,7 +21,7 @@
 
 namespace longhaul::coordinator {
 
-// Cells that have not answered by then are missing.
+// Cells that have not answered after this time are missing.
 inline constexpr absl::Duration kTraceLimit = absl::Seconds(10);
 
 struct Trace {
@@ -32,23 +32,23 @@ struct Trace {
   MonoTime until;
 
   std::vector<CellId> Missing() const;
-  // The answers in the order of their cells, cut to what one reply may have: the oldest steps go
-  // first, the last one of each cell stays. Without missing cells.
+  // Returns the answers in the order of their cells, cut to the limit of one reply: the oldest
+  // steps are dropped first, the last one of each cell stays. Leaves out missing cells.
   v1::TraceReply Reply(const Plan& plan) &&;
 };
 
 class TraceBook {
  public:
-  // kResourceExhausted where too many are under way.
+  // kResourceExhausted if too many traces are under way.
   Status MayBegin() const;
   uint64_t Begin(RequestId request, const RunId& run, Epoch epoch, const std::vector<CellId>& cells,
                  MonoTime now);
-  // The trace that is still under way; null: it was answered or given up. Valid until the book
-  // changes.
+  // Returns the trace if it is still under way; null: it was answered or given up. Valid until the
+  // book changes.
   const Trace* Find(uint64_t id) const;
-  // Notes what a cell says of itself; the newest counts. True: no cell is missing any more.
+  // Takes a cell's answer; the newest counts. True: no cell is missing any more.
   bool Answer(uint64_t id, const CellId& cell, v1::StageTrace trace);
-  // A trace that is under way; it ends.
+  // Ends a trace that is under way, and returns it.
   Trace Take(uint64_t id);
   std::vector<uint64_t> Late(MonoTime now) const;
   // MonoTime::max(): never.

@@ -1,5 +1,5 @@
 // Plans and retunes take too long for a tick: another thread computes them, and an event brings the
-// result. Here they are asked for and cancelled. Results of cancelled computations are dropped.
+// result. This class requests and cancels them. Results of cancelled computations are dropped.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Computations {
     ledger_.Do(std::move(command));
     return id;
   }
-  // The result is no longer needed.
+  // Cancels the computation, because its result is no longer needed.
   void Cancel(std::optional<ComputationId>& computation) {
     if (!computation) return;
     ledger_.Do(command::CancelComputation{*computation});

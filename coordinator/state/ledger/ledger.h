@@ -1,5 +1,5 @@
-// What all components of the state machine share: workers, runs, the time of the tick, and the
-// outbox. A component sends, logs and looks up here; it changes a run's state by Moves alone.
+// The state that all components of the state machine share: workers, runs, the time of the tick,
+// and the outbox. Components send, log and look up here; they change a run's state only by Moves.
 //
 // Pointers to workers are valid until the end of the tick, pointers to runs until a run is removed.
 // Not thread-safe.
@@ -46,8 +46,8 @@ class Ledger {
   int64_t unix_ms() const { return unix_ms_; }
   MonoTime created() const { return created_; }
   const StateOptions& options() const { return options_; }
-  // The first number of a kind of question to workers. It differs from the numbers of an earlier
-  // coordinator process, whose questions workers may still answer.
+  // Returns the first number for a kind of question to workers. It differs from the numbers of an
+  // earlier coordinator process, whose questions workers may still answer.
   uint64_t FirstNumber(std::string_view of_what) const;
 
   // ---- What goes out
@@ -89,7 +89,7 @@ class Ledger {
   const Worker* FindWorker(const WorkerId& id) const;
   Worker* FindWorker(const WorkerId& id);
   Worker* WorkerOf(SessionId session);
-  // The worker that is this very incarnation and connected; null: there is none.
+  // Returns the connected worker with exactly this incarnation; null: there is none.
   Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
   // By name in natural order: "worker2" before "worker10".
   const std::set<Worker*, NameLess>& connected() const { return connected_; }
@@ -105,14 +105,14 @@ class Ledger {
   // Adds a run from the store, as the newest of the ledger.
   Run& Load(RunRecord record);
   Run* FindRun(const RunId& id);
-  // By id, else the newest run of that name. kNotFound: there is none.
+  // Finds a run by id, else the newest run of that name. kNotFound: there is none.
   StatusOr<Run*> RunCalled(std::string_view id_or_name);
   StatusOr<const Run*> RunCalled(std::string_view id_or_name) const;
   std::vector<Run*> RunsInOrder();  // oldest first
   StageRecord* StageOf(Run& run, const Worker& worker);
   uint64_t NextOrder() { return next_order_++; }
 
-  // Aborts the process where workers, sessions and names contradict each other.
+  // Aborts the process if workers, sessions and names contradict each other.
   void CheckInvariants() const;
 
  private:
@@ -128,14 +128,14 @@ class Ledger {
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
-  // How long this process was stopped in all. Time limits leave this out: a stopped process hears
-  // from no worker, which is no fault of the workers.
+  // Total time for which this process was stopped. Time limits leave it out: a stopped process
+  // hears from no worker, and workers are not to blame.
   absl::Duration asleep_;
   MonoTime last_tick_;
-  std::optional<MonoTime> wake_at_;  // what the last tick asked for
+  std::optional<MonoTime> wake_at_;  // requested by the last tick
   bool was_late_ = false;
 
-  // The tick under way.
+  // The current tick.
   TickResult out_;
   MonoTime now_;
   int64_t unix_ms_ = 0;

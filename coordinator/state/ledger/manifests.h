@@ -1,5 +1,4 @@
-// Queries of a checkpoint's manifest: which shards are where, and which are damaged. Pure
-// functions.
+// Queries of a checkpoint's manifest: the holders of shards, and damaged shards. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,11 @@
 
 namespace longhaul::coordinator {
 
-// The workers in whose stores the file lies: "worker b", "worker b or c".
+// Names the workers whose stores have the file: "worker b", "worker b or c".
 std::string HoldersText(const v1::CheckpointFile& file);
 
-// The first shard that is known to be whole nowhere: worker, file, and what is wrong with it.
-// Empty: there is no such shard.
+// Returns the first shard without a known whole copy: worker, file, and fault. Empty: there is no
+// such shard.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
 
 // The file holds parameters; other files hold the state of the optimizer.
@@ -22,19 +21,20 @@ inline bool HoldsParameters(const v1::CheckpointFile& file) {
   return file.name().ends_with(".params.safetensors");
 }
 
-// The checkpoint of this step; null: there is none.
+// Returns the checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// As far as is known, the coordinator has a whole copy of the file, or two workers have one each.
+// True if, as far as is known, the coordinator has a whole copy of the file, or two workers have
+// one each.
 bool IsSafe(const v1::CheckpointFile& file);
 // The step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);
 
-// The newest checkpoint before step `before` that is not known to be damaged.
+// Returns the newest checkpoint before step `before` that is not known to be damaged.
 const v1::CheckpointManifest* NewestWhole(const RunRecord& record,
                                           uint64_t before = std::numeric_limits<uint64_t>::max());
 
-// What a user may do about a run that has ended: "; longhaul submit run.yaml --resume ...".
+// Tells users how to resume an ended run: "; longhaul submit run.yaml --resume ...".
 std::string HowToResume(const RunRecord& record);
 
 }  // namespace longhaul::coordinator

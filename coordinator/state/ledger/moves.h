@@ -1,6 +1,6 @@
-// A run moves from state to state along one table (transitions.h), and nowhere else. Components
-// that keep state of runs listen: each drops the state that belonged to the former state of the
-// run, and does its part of the row's action.
+// A run moves from state to state only by one table (transitions.h). Components that keep state of
+// runs listen: each drops the data of the run's former state, and does its part of the row's
+// action.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ class MoveListener {
   virtual ~MoveListener() = default;
   // The run has just come to the state `row.to`. The event is not logged yet.
   virtual void OnMove(Run& run, const Transition& row) = 0;
-  // The event is logged; what the row's action wants of this component happens now.
+  // Does this component's part of the row's action. The event has been logged.
   virtual void Act(Run& /*run*/, Action /*action*/) {}
-  // The run is removed, with all that is known of it.
+  // The run is removed, with all its data.
   virtual void OnRemove(const RunId& /*id*/) {}
 };
 
-// Whether the epoch of the run is over, and what was reported of it counts no more.
+// Whether the row ends the run's epoch, so that its reports no longer count.
 bool EndsEpoch(const Transition& row);
 
 class Moves {
@@ -31,11 +31,11 @@ class Moves {
   // The listener outlives this. Listeners are called in the order in which they were added.
   void Add(MoveListener* listener) { listeners_.push_back(listener); }
 
-  // The only place where a run's state changes. CHECKs that the table has the row and does its
-  // action. `reason` is what `status` says from now on, `text` what the event adds to it.
+  // Changes a run's state; no other code does. CHECKs that the table has the row and does its
+  // action. `reason` is the text of `status` from now on, `text` is added to the event.
   void Move(Run& run, Trigger trigger, const std::string& reason = "",
             const std::string& text = "");
-  // The run has ended; it is unknown from now on.
+  // Removes an ended run.
   void Remove(const RunId& id);
 
  private:

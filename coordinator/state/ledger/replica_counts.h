@@ -1,4 +1,4 @@
-// How many data-parallel replicas of its pipeline a run trains with, and how many it wants.
+// The number of data-parallel replicas that a run trains with, and the number that it wants.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace longhaul::coordinator {
 // "1 replica", "3 replicas".
 std::string ReplicaText(uint32_t count);
 
-// Replicas that are wanted and do not train.
+// Returns the number of wanted replicas that do not train.
 uint32_t ReplicasMissing(const Run& run);
 
-// Logs that the run's plan has another number of replicas than `before`. `away`: workers that are
-// missing, or "".
+// Logs that the run's plan has another number of replicas than `before`. `away`: the missing
+// workers, or "".
 void LogReplicas(Ledger& ledger, const Run& run, uint32_t before, const std::string& away);
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,5 @@
-// The state of a run that all components of the state machine share. State that one component alone
-// needs is in that component's header. Plain data; private to coordinator/state.
+// The state of a run that several components of the state machine share. State that only one
+// component needs is in that component's header. Plain data; private to coordinator/state.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ struct Run {
   bool dirty = false;        // to be written at the end of the tick
   MonoTime stored_at;        // when it was last marked to be written
   uint64_t sequence = 0;     // the ledger's sequence at its last change
-  std::string waiting;       // queued, recovering: a sentence that says for what
-  // Queued, planning: it goes on from the checkpoint that the user named and from no other.
+  std::string waiting;       // queued, recovering: a sentence that names what the run waits for
+  // Queued, planning: the run resumes only from the checkpoint that the user named.
   bool resume_exactly = false;
-  std::vector<StageRecord> stages;  // of the newest plan; kept when it has ended
+  std::vector<StageRecord> stages;  // of the newest plan; kept after the run's end
   std::vector<std::string> workers_lost;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 
-  // Only for a run with stages, which has a plan.
+  // Only for a run with stages, because they have a plan.
   const Assignment& assignment() const { return record.plan->assignment; }
   StageRecord* Find(const CellId& id) {
     const auto found = std::ranges::find(stages, id, &StageRecord::id);
@@ -38,8 +38,8 @@ struct Run {
   const StageRecord* Find(const CellId& id) const { return const_cast<Run*>(this)->Find(id); }
 };
 
-// How many microbatches all replicas together have read up to `step`: with a record the step of a
-// checkpoint, with a run a step of its present epoch. Later steps read on from there, with any
+// Returns how many microbatches all replicas together have read up to `step`: for a record the step
+// of a checkpoint, for a run a step of its present epoch. Later steps continue from there, with any
 // number of replicas.
 uint64_t MicrobatchesAt(const RunRecord& record, uint64_t step);
 uint64_t MicrobatchesAt(const Run& run, uint64_t step);

@@ -1,5 +1,5 @@
-// What is known of one cell of a run's present epoch. Plain data with two small state machines;
-// private to coordinator/state.
+// The state of one cell of a run's present epoch. Plain data with two small state machines; private
+// to coordinator/state.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,24 @@
 
 namespace longhaul::coordinator {
 
-// How far a stage has come in its epoch.
+// The progress of a stage in its epoch.
 enum class StagePhase : uint8_t {
   kPreparing,  // it builds its model, fetches shards and opens links
   kReady,      // it may be told to start
   kTraining,
   kFinished,  // after the last step of the run
-  kStopped,   // before that, because it was told to stop
+  kStopped,   // before the last step, because it was told to stop
 };
 constexpr std::string_view ToString(StagePhase phase) {
   return WordOf(phase, {"preparing", "ready", "training", "finished", "stopped"});
 }
 
-// Whether the worker of a stage is in touch with the coordinator.
+// The contact between a stage's worker and the coordinator.
 enum class Presence : uint8_t {
-  kAway,      // no session, and nobody waits for one
-  kAttached,  // a session
-  // No session. It is not lost yet: it trains on without the coordinator and keeps its cell for a
-  // while (life/detached.cc).
+  kAway,      // no session, and the coordinator does not wait for one
+  kAttached,  // has a session
+  // No session. The stage is not lost yet: it trains on without the coordinator and keeps its cell
+  // for a while (life/detached.cc).
   kDetached,
 };
 constexpr std::string_view ToString(Presence presence) {
@@ -50,8 +50,8 @@ enum class StageTrigger : uint8_t {
   kEpochEnded,
   kSessionBegan,
   kSessionEnded,
-  kCoordinatorRestarted,  // nobody has come back yet
-  kLost,                  // its worker, or the wait for it, is over
+  kCoordinatorRestarted,  // no worker has come back yet
+  kLost,                  // its worker is gone, or waiting for it has ended
 };
 constexpr std::string_view ToString(StageTrigger trigger) {
   return WordOf(trigger,
@@ -59,7 +59,7 @@ constexpr std::string_view ToString(StageTrigger trigger) {
                  "epoch ended", "session began", "session ended", "coordinator restarted", "lost"});
 }
 
-// One row of the tables. A trigger without a row means nothing in that state.
+// One row of the tables. A trigger without a row is ignored in that state.
 template <class T>
 struct StageTransition {
   T from, to;
@@ -72,24 +72,24 @@ std::span<const StageTransition<Presence>> PresenceTransitions();
 std::string DumpPhases();
 std::string DumpPresences();
 
-// Why and until when a detached stage keeps its cell.
+// The reason for which a detached stage keeps its cell, and the end of that time.
 struct Detachment {
   std::string why;
   MonoTime since;
-  MonoTime until;           // it keeps its cell until then, unless it is seen to be dead before
+  MonoTime until;           // end of the wait, unless the stage is found dead before
   bool by_restart = false;  // the coordinator restarted, and the worker has not come back since
 };
 
 struct StageRecord {
   CellId id;
-  size_t place = 0;                        // in Run::stages, which are as the assignment's cells
+  size_t place = 0;  // index in Run::stages, which has the order of the assignment's cells
   bool is_first = false, is_last = false;  // in the order in which activations pass the stages
   WorkerId worker;
   Incarnation incarnation;
   std::string name;
   StagePhase phase = StagePhase::kPreparing;
   Presence presence = Presence::kAway;
-  std::optional<Detachment> detached;  // where the presence is kDetached
+  std::optional<Detachment> detached;  // set if the presence is kDetached
   uint64_t finished_step = 0;
 
   bool IsReady() const { return phase != StagePhase::kPreparing; }
@@ -97,14 +97,14 @@ struct StageRecord {
   bool HasFinished() const { return phase >= StagePhase::kFinished; }
   bool IsAttached() const { return presence == Presence::kAttached; }
 
-  // The only places where phase and presence change. False: the trigger means nothing now.
+  // The only functions that change phase and presence. False: the trigger is ignored now.
   bool MovePhase(StageTrigger trigger);
   bool MovePresence(StageTrigger trigger);
   // Moves the presence to kDetached.
   void Detach(StageTrigger trigger, Detachment detachment);
 };
 
-// The stages of an epoch that nobody has heard of yet, in the order of its cells.
+// Returns the stages of a new epoch, in the order of its cells; no worker has reported yet.
 std::vector<StageRecord> StagesOf(const Assignment& assignment);
 
 }  // namespace longhaul::coordinator

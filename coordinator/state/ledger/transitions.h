@@ -1,5 +1,5 @@
-// The life of a run as one table. Moves::Move is the only code that changes a run's state, and it
-// does what the row says; a move without a row is a bug.
+// The life of a run as one table. Only Moves::Move changes a run's state, and it does the row's
+// action; a move without a row is a bug.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ enum class Trigger : uint8_t {
   kStageFinished,
   kAllFinished,
   kAllStopped,
-  kEndAsked,   // `stop`: after the step under way
-  kStopAsked,  // `stop --now`, or a stop before there is a step under way
+  kEndAsked,   // `stop`: after the current step
+  kStopAsked,  // `stop --now`, or a stop before the first step
   kFailure,
   kInterrupted,  // a loss or an error that the run may recover from
-  kResized,      // stopped for another number of replicas
+  kResized,      // stopped to change the number of replicas
   kReplaced,     // every cell has a worker again
-  kNobodyThere,  // a cell has no worker, so the run has to be planned anew
+  kNobodyThere,  // a cell has no worker, so the run must be planned anew
   kCoordinatorRestarted,
   kResumed,
 };
@@ -36,7 +36,7 @@ constexpr std::string_view ToString(Trigger trigger) {
                  "replaced", "nobody there", "coordinator restarted", "resumed"});
 }
 
-// What is done after the state has changed.
+// The action after a change of state.
 enum class Action : uint8_t {
   kNone,
   kMeasure,          // reserve the workers; PrepareData; Measure to each
@@ -61,7 +61,7 @@ struct Transition {
 };
 
 std::span<const Transition> Transitions();
-// (from, trigger) names at most one row; nullptr: this trigger means nothing in that state.
+// (from, trigger) names at most one row; nullptr: the trigger is ignored in that state.
 const Transition* FindTransition(RunState from, Trigger trigger);
 
 // A Mermaid state diagram of the table.

@@ -1,4 +1,4 @@
-// Links of running epochs whose ends do not hear each other well.
+// Links of running epochs whose ends have reported lost or suspect connections.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace longhaul::coordinator {
 
 struct LinkTrouble {
-  std::map<CellId, bool> stages;  // who says so; true: its connection is lost, else suspect
-  MonoTime lost_at;               // when the last of them said that its connection is lost
-  double away_seconds = 0;        // the longest time for which a side was without the other
+  std::map<CellId, bool> stages;  // reporting stages; true: its connection is lost, else suspect
+  MonoTime lost_at;               // time of the newest report of a lost connection
+  double away_seconds = 0;        // longest time that one side was without the other
   uint64_t frames_resent = 0;     // by both sides
 };
 
@@ -22,12 +22,12 @@ class LinkTroubles : public MoveListener {
   explicit LinkTroubles(Ledger& ledger) : ledger_(ledger) {}
 
   void OnLink(Run& run, const StageRecord& stage, const v1::LinkEvent& link);
-  // The stage has a new session. Its last report on its links may be out of date, because a later
-  // report may be lost with the connection.
+  // Drops the stage's last reports on its links, because it has a new session: a later report may
+  // have been lost with the old connection.
   void ForgetWordOf(const Run& run, const StageRecord& stage);
 
   bool Any(const Run& run) const { return !of_.Of(run).empty(); }
-  // Null: both ends are well.
+  // Null: neither end reports trouble.
   const LinkTrouble* Find(const Run& run, EdgeId edge) const;
 
   void OnMove(Run& run, const Transition& row) override;

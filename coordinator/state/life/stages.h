@@ -43,7 +43,7 @@ class Stages : public MoveListener {
   // The session has ended. The worker keeps its stage for a while, because training goes on without
   // the coordinator.
   void Detach(Run& run, StageRecord& stage, const std::string& why);
-  // The worker, or its process, is gone for good.
+  // The worker, or its process, is finally gone.
   void OnLost(Run& run, StageRecord& stage, const std::string& why);
   // The coordinator restarted: no worker of the run has come back yet.
   void DetachAll(Run& run);
@@ -60,12 +60,11 @@ class Stages : public MoveListener {
   void BeginIfAllReady(Run& run);
   StatusOr<v1::StopReply> Stop(const event::StopAsked& asked);
   void Reattach(Run& run, StageRecord& stage);
-  // Puts the addresses that the worker reports now into the plan, and tells the workers that dial
-  // them.
+  // Puts the worker's newly reported addresses into the plan, and tells the workers that dial them.
   void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
-  // When a detached stage counts as dead; nullopt: nothing shows that it is dead.
+  // Time at which a detached stage counts as dead; nullopt: nothing shows that it is dead.
   std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;
-  // True: a stage is lost by now, and the run was interrupted for that.
+  // True: a stage is lost by now, and the run was interrupted.
   bool CheckDetached(Run& run);
 
   Ledger& ledger_;

@@ -1,5 +1,5 @@
-// Runs that stand still though all their workers are there and all links are well. A worker sees
-// for itself that a thread of its stage is stuck; this is for what nobody sees.
+// Detects runs that stand still although all their workers are connected and all links are well. A
+// worker detects by itself that a thread of its stage is stuck; this class covers other causes.
 #pragma once
 
 #include "coordinator/state/ledger/ledger.h"
@@ -19,8 +19,8 @@ class Standstill : public MoveListener {
   void NoteProgress(const Run& run) { progressed_at_[run] = ledger_.now(); }
   // Notes the piece of work that a heartbeat names.
   void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
-  // True: the run stood still for too long, and was interrupted for that. Needs no wake-up of its
-  // own, because sessions have one within a heartbeat.
+  // True: the run stood still for too long, and was interrupted. Needs no wake-up of its own,
+  // because sessions wake the state once a heartbeat.
   bool Check(Run& run);
 
   void OnMove(Run& run, const Transition& /*row*/) override { NoteProgress(run); }
@@ -28,7 +28,7 @@ class Standstill : public MoveListener {
 
  private:
   absl::Duration Limit(const Run& run) const;
-  // Something explains the standstill, or shows that work goes on.
+  // Whether something explains the standstill, or shows that work goes on.
   bool IsExcused(const Run& run) const;
 
   Ledger& ledger_;

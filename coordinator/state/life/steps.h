@@ -23,7 +23,7 @@ class Steps : public MoveListener {
   Steps(Ledger& ledger, Failures& failures, Tuning& tuning)
       : ledger_(ledger), failures_(failures), tuning_(tuning) {}
 
-  // The store's newest steps of a run that has not ended.
+  // Loads the store's newest steps of a run that has not ended.
   void Load(const Run& run, std::span<const v1::StepRecord> rows) { of_[run].book.Load(rows); }
 
   // False: the report does not fit the present state of the run, and is ignored.
@@ -42,21 +42,21 @@ class Steps : public MoveListener {
   void OnRemove(const RunId& id) override { of_.Forget(id); }
 
  private:
-  // Reports of one step, by place, until all are in.
+  // Reports of one step, by index of the stage, until all have arrived.
   using Reports = std::vector<std::optional<v1::StepReport>>;
   struct OfRun {
-    StepBook book;  // until the run has ended
+    StepBook book;  // kept until the run has ended
     std::map<uint64_t, Reports> partial;
     std::deque<v1::StepRecord> recent;
     std::map<uint64_t, v1::ValidationReport> validation_early;  // their steps are not finished yet
     std::optional<v1::ValidationReport> validation;
-    Reports last;  // the newest, by place
+    Reports last;  // the newest, by index of the stage
   };
 
   void Finish(Run& run, uint64_t step, const Reports& reports);
   void LogIfSkipped(const Run& run, uint64_t step, const Reports& reports);
-  // Files a step that all stages have finished, and says how it compares where it was trained
-  // before. False: it must have given the same numbers and did not, so the run has failed.
+  // Files a step that all stages have finished, and logs the comparison if it was trained before.
+  // False: it had to give the same numbers and did not, so the run has failed.
   bool File(Run& run, v1::StepRecord* row, const Reports& reports);
   std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
                             const RepeatedStep& repeated) const;

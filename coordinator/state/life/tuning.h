@@ -30,7 +30,7 @@ class Tuning : public MoveListener {
   void Consider(Run& run, std::span<const std::optional<v1::StepReport>> reports);
   void On(event::RetuneComputed& computed);
   void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
-  // Sends the stage the settings that it was asked for and has not confirmed.
+  // Sends the stage the requested settings that it has not confirmed.
   void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
 
   void OnMove(Run& run, const Transition& row) override;
@@ -41,10 +41,10 @@ class Tuning : public MoveListener {
  private:
   struct OfRun {
     std::vector<Seen> steps;         // newest last
-    std::optional<Seen> considered;  // what the plan was considered with last
-    MonoTime not_before;             // the next time
+    std::optional<Seen> considered;  // input of the last consideration
+    MonoTime not_before;             // time of the next consideration
     absl::Duration pause;
-    std::optional<ComputationId> computation;  // whether there is a better plan
+    std::optional<ComputationId> computation;  // search for a better plan
     SettingChange change;
   };
 

@@ -1,4 +1,4 @@
-// A plan in the making: for a run, or for a request that only wants to see it. Plain data.
+// An unfinished plan: for a run, or for a request that only shows the plan. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +24,32 @@ struct Draft {
     Incarnation incarnation;
     std::optional<v1::LayerTimes> times;
   };
-  RunId run;  // or the id that a request to plan brought
+  RunId run;  // or the id in a request to plan
   Epoch epoch;
   RunSpec spec;
   std::vector<v1::DataFile> files;
-  uint64_t resume_step = 0;        // of the checkpoint that it goes on from; 0: from scratch
+  uint64_t resume_step = 0;        // of the checkpoint to resume from; 0: from scratch
   std::vector<Candidate> workers;  // in pipeline order, unless candidates_for is set
-  // Set: the workers are by name, and the plan takes this many of them in an order of its own.
+  // Set: the workers are sorted by name, and the plan takes this many of them in an order that it
+  // chooses.
   std::optional<uint32_t> candidates_for;
   std::optional<DataSet> data;
   MonoTime began;
-  MonoTime measure_until;  // all layer times must be in by then
-  // All else is there, and workers of it are trying to reach each other; not waited for any longer.
+  MonoTime measure_until;  // time limit for all layer times
+  // Everything else is ready, and workers try to reach each other; the wait is limited.
   bool awaits_reach = false;
   MonoTime reach_until;
-  // Only for a request to plan: what the user assumes of the network instead of what was measured.
+  // Only for a request to plan: the user's assumptions about the network, instead of measurements.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
-  // Then the links are measured. Probes that are not answered in time are given up.
+  // For measuring links, after that. Probes that are not answered in time are given up.
   std::string link_secret;
   ProbeRounds probes;
-  // Only where the plan chooses among candidates: which links are measured next, and when no
-  // further round of those that are measured now begins.
+  // Only if the plan chooses among candidates: the links to measure next, and the time after which
+  // no further round of measurements begins.
   LinkSurvey survey;
   std::optional<MonoTime> survey_until;
-  // Last its plan is computed; a plan that is there waits for shards on their way to its workers.
+  // Finally the plan is computed; a finished plan waits for shards on their way to its workers.
   std::optional<ComputationId> computation;
   std::optional<Plan> plan;
 
@@ -58,7 +59,7 @@ struct Draft {
     }
     return nullptr;
   }
-  // The links between its workers are measured, rather than assumed or not asked for.
+  // Whether the links between its workers are measured, not assumed or omitted.
   bool MeasuresLinks() const {
     const bool all_assumed = assumed_line_bits_per_second && assumed_delay;
     return spec.links.measure && !all_assumed;

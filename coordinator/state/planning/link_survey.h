@@ -1,14 +1,14 @@
-// Chooses the links between candidates that are measured for a plan, in this order: round trips of
-// all pairs, which are cheap; goodput of the pairs that tell the most (planner/link_estimates.h);
-// then goodput of unmeasured pairs that a plan would use, until a plan uses measured pairs only.
-// Few candidates measure all their pairs at once.
+// Chooses the links between candidates to measure for a plan, in this order: round trips of all
+// pairs, which are cheap; goodput of the most informative pairs (planner/link_estimates.h); then
+// goodput of unmeasured pairs that a plan would use, until a plan uses only measured pairs. If
+// there are few candidates, all their pairs are measured at once.
 //
 //   while (!(edges = survey.Next(candidates)).empty()) ...      // measure them
 //   plan = ...;
 //   if (!(edges = survey.NotMeasured(plan)).empty()) ...        // measure them, and plan anew
 //
-// The planner prefers links whose estimates are too good. So the last plan uses measured links
-// only: the survey is settled then.
+// The planner prefers links whose estimates are too good. So the last plan may use measured links
+// only: the survey is then settled.
 //
 // Pure data; not thread-safe.
 #pragma once
@@ -27,18 +27,19 @@ namespace longhaul::coordinator {
 
 // Up to this many candidates measure the goodput of every pair.
 inline constexpr size_t kFewCandidates = 4;
-// How many plans are made for one run before the last one. Links of each are measured before the
-// next.
+// Maximum number of plans made for one run before the last one. Links of each are measured before
+// the next.
 inline constexpr uint32_t kMostSurveyedPlans = 4;
 
 class LinkSurvey {
  public:
-  // Links to measure now, by what is known of the candidates' links. Empty: a plan may be made.
+  // Returns links to measure now, given the known links of the candidates. Empty: a plan may be
+  // made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Edges of a plan whose links this survey has not asked for; empty: the plan is good, or the
-  // survey is settled. It is settled after kMostSurveyedPlans.
+  // Returns edges of a plan whose links this survey has not requested; empty: the plan is good, or
+  // the survey is settled. It is settled after kMostSurveyedPlans.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
-  // The next plan is the last one, and is to use nothing but what was asked for.
+  // True: the next plan is the last one, and may use only requested links.
   bool IsSettled() const { return is_settled_; }
   bool HasAsked(const WorkerId& one, const WorkerId& other) const {
     return asked_.contains(Pair(one, other));

@@ -19,7 +19,7 @@ inline std::vector<Edge> EdgesFor(const RunSpec& spec, const std::vector<Worker*
                           spec.model.TrainsTiedMatrix());
 }
 
-// Who is to hold a cell.
+// Returns the worker for a cell.
 inline Worker& WorkerAt(const RunSpec& spec, const std::vector<Worker*>& workers,
                         const CellId& cell) {
   return *workers[chain::PlaceOf(cell, StagesWith(spec, workers))];

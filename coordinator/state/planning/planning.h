@@ -1,6 +1,6 @@
-// Plans in the making: layers and links are measured, shards of the checkpoint are checked and
-// moved, the plan is computed, and the run adopts it. For runs, and for `longhaul plan`, whose
-// drafts are called jobs.
+// Unfinished plans: layers and links are measured, shards of the checkpoint are checked and moved,
+// the plan is computed, and the run adopts it. For runs, and for `longhaul plan`, whose drafts are
+// called jobs.
 #pragma once
 
 #include <functional>
@@ -41,9 +41,9 @@ class Planning : public MoveListener {
   // Reserves the workers.
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
                  std::string link_secret, const Candidates& candidates);
-  // The run is planned by this draft when it moves to that state.
+  // Adds the draft of a run that is about to move to the state planning.
   void Add(Draft draft);
-  // The answer to the request is the plan of this draft.
+  // The request is answered with the plan of this draft.
   void BeginJob(RequestId request, Draft draft);
   // Null: neither a run nor a job of this id is being planned.
   Draft* Find(const RunId& id);
@@ -58,9 +58,9 @@ class Planning : public MoveListener {
   void OnMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
   // A worker of these drafts has a new session.
   void Attach(Worker& worker, Draft& draft);
-  // The same for all jobs. True: `said` is one of them that the worker has a part in.
+  // The same for all jobs. True: `said` is a job in which the worker has a part.
   bool AttachToJobs(Worker& worker, const RunId& said);
-  // The worker is another process, or has another address.
+  // The worker has a new process or address.
   void ForgetLinksOf(const Worker& worker);
   // A worker of the draft has lost its session. `label`: its name when it had one.
   void Lose(const RunId& id, const std::string& label, const std::string& why);
@@ -70,7 +70,7 @@ class Planning : public MoveListener {
   // ---- Time
   void CheckProbes();
   void CheckTimers();
-  // For drafts that wait for workers who try to reach each other.
+  // Continues drafts that wait for workers who try to reach each other.
   void Advance();
   MonoTime NextWake() const;
 
@@ -85,11 +85,12 @@ class Planning : public MoveListener {
   };
 
   void Begin(Draft& draft);
-  // Takes layer times of workers of a resumed run that have timed these very layers before.
+  // Reuses layer times of a resumed run's workers that have timed exactly these layers before.
   void ReuseLayerTimes(Draft& draft);
-  // Logs how long it took, once all are in: where planning is slow, people ask what it waits for.
+  // Logs how long measuring took, once all times have arrived, because users of a slow planning ask
+  // for the reason.
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
-  // Drops a candidate that a plan can do without. False: it cannot.
+  // Drops a candidate that a plan does not need. False: the plan needs it.
   bool Drop(Draft& draft, Worker& worker, const std::string& why);
   void CheckTimer(const RunId& id);
   bool IsTryingReach(const Draft& draft) const;
@@ -103,14 +104,13 @@ class Planning : public MoveListener {
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
 
   // adopt.cc: the run and its checkpoint.
-  // True: the draft's checkpoint is whole. Else an older one is being looked at, or the draft
-  // failed.
+  // True: the draft's checkpoint is whole. Else an older one is being checked, or the draft failed.
   bool SettleOnCheckpoint(Run& run, Draft& draft);
-  // True: every stage of the plan has its shards at hand, on its disk or at the coordinator. Else
-  // they are on their way.
+  // True: every stage of the plan has its shards on its disk or at the coordinator. Else they are
+  // on their way.
   bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void Adopt(Run& run, const Draft& draft, Plan plan);
-  // The choices that the run file left to the plan are the plan's from now on.
+  // Store the plan's choices for keys that the run file left open.
   void SettleGroup(Run& run, const Group& chosen);
   void SettleReplicas(Run& run, uint32_t chosen);
   void SettleCodecs(Run& run, const Assignment& assignment);
@@ -123,7 +123,7 @@ class Planning : public MoveListener {
   Shards& shards_;
   Computations& computations_;
   Probing probing_;
-  std::map<RunId, Job> jobs_;      // by the id that the request brought
+  std::map<RunId, Job> jobs_;      // by the request's id
   std::map<RunId, Draft> drafts_;  // of runs in the state planning
 };
 

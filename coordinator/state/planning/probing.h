@@ -1,6 +1,6 @@
-// Before a plan is made the workers of its edges measure the links between them: goodput both ways,
-// and round trips. ProbeRounds says which edges are measured when; Probing asks both ends and keeps
-// their answers.
+// Before a plan is made, the workers of its edges measure the links between them: goodput both
+// ways, and round trips. ProbeRounds orders the edges; Probing asks both ends and keeps their
+// answers.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ class Probing {
  public:
   Probing(Ledger& ledger, WorkerLinks& links) : ledger_(ledger), links_(links) {}
 
-  // Begins the measurement where that is not done. False: answers are awaited.
+  // Begins missing measurements. False: answers are awaited.
   bool AreMeasured(Draft& draft);
-  // The plan uses links that are to be measured first, after which it is made again.
+  // True: the plan uses links that must be measured first; then it is made again.
   bool SurveyGoesOn(Draft& draft);
-  // An end of a link has answered. False: the answer was not awaited.
+  // Takes the answer of a link's end. False: the answer was not awaited.
   bool OnAnswer(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
-  // The worker has a new session: it hears again what it was asked for.
+  // Repeats the worker's questions, because it has a new session.
   void Repeat(const Worker& worker, const Draft& draft);
-  // Gives up what has not been answered in time.
+  // Gives up probes that were not answered in time.
   void GiveUp(Draft& draft);
-  // The workers of a draft with their devices and the links that were measured.
+  // Returns the workers of a draft with their devices and the measured links.
   std::vector<CandidateWorker> CandidatesOf(const Draft& draft) const;
 
  private:
   void BeginRound(Draft& draft);
   void Send(const Worker& worker, const Draft& draft, const Probe& probe);
-  // Keeps what was measured, or logs that it could not be.
+  // Keeps the result, or logs that the link could not be measured.
   void Note(Draft& draft, const Probe& probe);
   void AddMeasured(const Draft& draft, CandidateWorker* worker) const;
 

@@ -1,5 +1,5 @@
 // Submitted runs wait for workers, first come first served, except that a run whose workers are
-// there overtakes one that still waits for some. `longhaul plan` does not wait.
+// connected overtakes one that still waits for some. `longhaul plan` does not wait.
 #pragma once
 
 #include <cstdint>
@@ -31,27 +31,27 @@ class Queue {
   void On(event::Submitted& submitted);
   void On(event::PlanAsked& asked);
 
-  // Submits again what was held back.
+  // Submits held submissions again.
   void SubmitHeld();
-  // Plans runs for which workers are there.
+  // Plans runs whose workers are connected.
   void Advance();
   // Answers the submissions of this tick.
   void Answer();
   MonoTime NextWake() const;
 
-  // A submission that is held back because some of the workers that it would get are trying to
-  // reach each other.
+  // A submission that is held because some of the workers that it would get are trying to reach
+  // each other.
   struct Held {
     event::Submitted submitted;
     MonoTime until;
   };
   const std::vector<Held>& held() const { return held_; }
-  // The run was submitted in this tick, and its caller has no answer yet.
+  // Whether the run was submitted in this tick and its caller has no answer yet.
   bool Owes(const RunId& run) const;
   void CheckInvariants() const;
 
  private:
-  // Until `until` the submission waits for workers who try to reach each other.
+  // The submission waits until `until` for workers who try to reach each other.
   void Submit(event::Submitted submitted, MonoTime until);
   StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait);
   StatusOr<Run*> ResumeRun(event::Submitted& submitted, bool may_wait,

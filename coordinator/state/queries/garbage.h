@@ -1,5 +1,5 @@
-// `longhaul rm` and `longhaul gc`: runs that are removed, and data that no run needs any more.
-// Nothing of a run that has not ended goes, and no checkpoint that a resume would take.
+// `longhaul rm` and `longhaul gc`: removes runs, and data that no run needs any more. Keeps all
+// data of runs that have not ended, and all checkpoints that a resume would use.
 #pragma once
 
 #include <string>
@@ -29,15 +29,15 @@ class Garbage {
 
   void On(event::RemoveAsked& asked);
   void On(event::GarbageAsked& asked);
-  // The coordinator has restarted: people hear of runs that it cannot read.
+  // Logs the runs that the restarted coordinator cannot read.
   void LogUnreadable();
 
  private:
   StatusOr<v1::RemoveRunReply> Remove(const std::string& id_or_name);
   StatusOr<v1::RemoveRunReply> RemoveUnreadable(const RunId& id);
-  // Nothing is left of the run in the store; connected workers delete their files of it.
+  // Drops all data of the run from the store; connected workers delete their files of it.
   void Forget(const RunId& id, Epoch epoch);
-  // Drops checkpoints that no resume takes.
+  // Drops checkpoints that no resume uses.
   void TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply);
   void NameAll(command::CollectGarbage* collect) const;
 
@@ -46,7 +46,7 @@ class Garbage {
   Shards& shards_;
   const Planning& planning_;
   const Queue& queue_;
-  std::vector<UnreadableRun> unreadable_;  // without those that were removed
+  std::vector<UnreadableRun> unreadable_;  // without the removed ones
 };
 
 }  // namespace longhaul::coordinator

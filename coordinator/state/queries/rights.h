@@ -1,5 +1,5 @@
-// Which blobs runs name. A worker may fetch only those of runs that it has a part in, and an owner
-// only those of his own runs.
+// The blobs that runs name. A worker may fetch only blobs of runs in which it has a part, and an
+// owner only blobs of its own runs.
 #pragma once
 
 #include <set>
@@ -15,27 +15,27 @@ class Ledger;
 struct Run;
 struct Worker;
 
-// How some runs refer to a blob. Its hash may be in a worker's report, so a checkpoint alone gives
-// no right to what somebody else has sent: only to a copy that has come for that checkpoint.
+// How some runs refer to a blob. A worker's report may contain its hash, so a checkpoint gives a
+// right only to a copy that arrived for that checkpoint, not to data that another member sent.
 struct Naming {
-  bool named = false;              // they name it themselves, as data
-  bool copied = false;             // it is a shard of theirs of which the coordinator has a copy
-  std::vector<std::string> lists;  // blobs that they name, and which may name it
-  bool connected = true;           // the worker has a session here; of owners true
+  bool named = false;   // the runs name the blob, as data
+  bool copied = false;  // the blob is a shard of the runs, and the coordinator has a copy
+  std::vector<std::string> lists;  // blobs that the runs name, and which may name the blob
+  bool connected = true;           // the worker has a session here; true for owners
 };
 
-// What the runs of an owner name.
+// The blobs that an owner's runs name.
 struct OwnNames {
   std::set<std::string> blobs;
-  std::set<std::string> lists;  // of `blobs`, which name others
+  std::set<std::string> lists;  // blobs that name other blobs
 };
 
-// The worker is reserved for the run, or has a stage of its newest plan.
+// Whether the worker is reserved for the run, or has a stage of its newest plan.
 bool HoldsCell(const Worker& worker, const Run& run);
 
-// Whether a blob is one that active runs with cells of this worker name.
+// How active runs with cells of this worker refer to a blob.
 Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::string& sha256);
-// Whether a blob is one that runs of this owner name.
+// How runs of this owner refer to a blob.
 Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::string& sha256);
 OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner);
 

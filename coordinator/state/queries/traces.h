@@ -1,5 +1,5 @@
-// `longhaul trace`: the book puts together what every stage did when; here stages are asked and the
-// user is answered.
+// `longhaul trace`: asks stages for their traces and answers the user. The book collects the
+// traces.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class Traces {
 
   void On(event::TraceAsked& asked);
   void OnTrace(const Worker& worker, const v1::WorkerMessage& message);
-  // Gives up traces for which stages have not answered in time.
+  // Gives up traces of stages that have not answered in time.
   void CheckTimers();
   MonoTime NextWake() const { return book_.NextWake(); }
 
  private:
-  // Asks the stages; their answers are the reply.
+  // Asks the stages; their answers become the reply.
   Status Begin(const event::TraceAsked& asked);
   void End(uint64_t id, const Status& why);
 

@@ -1,4 +1,4 @@
-// What people and other parts of the coordinator see of runs and workers, between ticks.
+// The view of runs and workers, between ticks, for users and for other parts of the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -42,22 +42,23 @@ class Views {
   };
   explicit Views(const Sources& of) : of_(of) {}
 
-  // Newest first, without plans; without those that ended before then.
+  // Newest first, without plans; leaves out runs that ended before that time.
   std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
   // With its plan. By id, else the newest of that name.
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Newest measurements between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
-  // The relays that are there now.
+  // Returns the relays that are available now.
   std::vector<v1::RelayStatus> Relays() const;
 
-  // A worker was asked to send a copy of this shard and has not answered yet; `from`: this worker.
+  // Whether a worker was asked to send a copy of this shard and has not answered yet; `from`: this
+  // worker.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
-  // A shard that this worker was asked for has come for its run already.
+  // Whether a shard that this worker was asked for has already arrived for its run.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
-  // rights.h
+  // The functions of rights.h.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
   OwnNames NamesOfOwner(std::string_view owner) const;

@@ -1,8 +1,8 @@
-// A run goes on by itself after a loss: a worker that died, a link that could not be made again, an
-// error of a stage. The first time in place: the next epoch of the same assignment, from the newest
-// whole checkpoint, as soon as every cell has its worker again, or a new process of it; workers
-// that were not hurt keep their models. If that fails, or a worker stays away, the run is planned
-// anew with the workers that are connected.
+// Continues a run after a loss: a worker that died, a link that could not be restored, or an error
+// of a stage. First in place: the next epoch of the same assignment, from the newest whole
+// checkpoint, as soon as every cell has its worker again, or a new process of it; workers that were
+// not affected keep their models. If that fails, or a worker stays away, the run is planned anew
+// with the connected workers.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ class Recovery : public MoveListener {
         tuning_(tuning),
         crews_(crews) {}
 
-  // The coordinator has restarted: every run goes on from what the store has.
+  // Continues every run from the store's state after a restart of the coordinator.
   void Restart();
   void Advance();
-  // Shards did not get to a new worker of a run that recovers.
+  // Shards did not arrive at a new worker of a recovering run.
   void OnMoveFailed(const Run& run, const std::string& failure) { move_failure_[run] = failure; }
 
   void OnMove(Run& run, const Transition& /*row*/) override { move_failure_.Forget(run.record.id); }
@@ -66,7 +66,7 @@ class Recovery : public MoveListener {
   Stages& stages_;
   Tuning& tuning_;
   Crews& crews_;
-  PerRun<std::string> move_failure_;  // ""; the shards did get there, or may yet
+  PerRun<std::string> move_failure_;  // "": the shards arrived, or still may
 };
 
 }  // namespace longhaul::coordinator

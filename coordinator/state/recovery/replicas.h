@@ -1,7 +1,7 @@
-// Replicas come and go between steps. A loss, a return and a user's request are handled alike: the
-// run stops at a whole checkpoint, and its next epoch has another number of replicas (crews.h,
+// Adds and removes replicas between steps. A loss, a return and a user's request are handled alike:
+// the run stops at a whole checkpoint, and its next epoch has another number of replicas (crews.h,
 // planner/resize.h). After a loss this is the newest checkpoint; else one that the run writes for
-// this purpose after the step under way.
+// this purpose after the current step.
 #pragma once
 
 #include "base/status.h"
@@ -27,7 +27,8 @@ class Replicas {
 
  private:
   StatusOr<v1::ReplicasReply> Set(const event::ReplicasAsked& asked);
-  // Newcomers have loaded and timed what they need, so that the others need not wait for them.
+  // Whether new workers have loaded and timed what they need, so that the others need not wait for
+  // them.
   bool AreWarm(const Run& run, const Crew& crew) const;
 
   Ledger& ledger_;

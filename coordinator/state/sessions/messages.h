@@ -1,5 +1,5 @@
-// What workers say goes to the component that it concerns. Messages of another epoch, or of a
-// worker that has no part in the run, are dropped.
+// Passes workers' messages to the components that they concern. Drops messages of another epoch, or
+// of a worker that has no part in the run.
 #pragma once
 
 #include "coordinator/state/events.h"
@@ -19,7 +19,7 @@
 
 namespace longhaul::coordinator {
 
-// The components that messages go to.
+// The components that receive messages.
 struct Receivers {
   Health& health;
   WorkerLinks& links;

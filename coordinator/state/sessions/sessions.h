@@ -1,5 +1,6 @@
-// Workers come, go, and come back. A worker that comes is reserved for the run, or the request to
-// plan, that it has a part in, and hears again what it may have missed.
+// Workers' sessions: they connect, leave, and come back. A worker that connects is reserved for the
+// run, or the request to plan, in which it has a part, and gets again the messages that it may have
+// missed.
 #pragma once
 
 #include <optional>
@@ -38,13 +39,14 @@ class Sessions {
   std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
   void RefuseTwin(const Worker& worker, const event::WorkerJoined& joined);
   void Refuse(SessionId session, const std::string& refusal);
-  // Takes over what the hello says. True: the worker is another process than before.
+  // Takes over the hello. True: the worker has a new process.
   bool Renew(Worker& worker, const event::WorkerJoined& joined);
   void SendWelcome(const Worker& worker);
   void NoteClock(Worker& worker, bool is_new);
-  // Finds what this incarnation is reserved for and repeats what it may have missed.
+  // Finds the run or request that reserves this incarnation, and repeats messages that it may have
+  // missed.
   void Attach(Worker& worker);
-  // The session has ended. `for_good`: and the process.
+  // The session has ended. `for_good`: the process has ended, too.
   void Lose(Worker& worker, const std::string& why, bool for_good = false);
   void ForgetOldWorkers();
   absl::Duration TimeoutOf(const Worker& worker) const;

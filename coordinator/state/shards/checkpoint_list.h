@@ -1,4 +1,4 @@
-// `longhaul checkpoints`: what is known of a run's checkpoints, or what a look at all shards says.
+// `longhaul checkpoints`: lists a run's checkpoints, as known or after checking all shards.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ class CheckpointList {
   void On(event::CheckpointsAsked& asked);
 
  private:
-  // Has the parameters of a checkpoint sent to the coordinator; `step` 0: of the newest whole one.
+  // Makes workers send the parameters of a checkpoint to the coordinator; `step` 0: of the newest
+  // whole one.
   void Gather(const Run& run, RequestId request, uint64_t step);
   // Answers, unless the request waits for checks.
   void AnswerVerified(const Run& run, RequestId request);
-  // `verified`: what was hashed for this reply; nullptr: nothing was asked for.
+  // `verified`: shards hashed for this reply; nullptr: no check was requested.
   v1::CheckpointsReply Render(const Run& run, const VerifiedShards* verified) const;
 
   Ledger& ledger_;

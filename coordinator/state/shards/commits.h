@@ -1,6 +1,6 @@
-// Checkpoints that stages have written. One is committed when every stage has reported its shard. A
-// checkpoint that a stage cannot write (full disk) is skipped: training goes on, and the older ones
-// stay as they are.
+// Commits checkpoints that stages have written, when every stage has reported its shard. A
+// checkpoint that a stage cannot write (full disk) is skipped: training goes on, and older
+// checkpoints stay.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ class Commits : public MoveListener {
   void OnRemove(const RunId& id) override { of_.Forget(id); }
 
  private:
-  // Reports of one checkpoint, by place, until all are in.
+  // Reports of one checkpoint, by index of the stage, until all have arrived.
   using Reports = std::vector<std::optional<v1::ShardReport>>;
   struct OfRun {
     std::map<uint64_t, Reports> partial;
-    std::set<uint64_t> skipped;  // a stage could not write them
+    std::set<uint64_t> skipped;  // steps whose checkpoint a stage could not write
   };
 
   void Commit(Run& run, uint64_t step, const Reports& reports);

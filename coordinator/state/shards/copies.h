@@ -21,15 +21,15 @@ class Copies : public MoveListener {
  public:
   Copies(Ledger& ledger, const WorkerLinks& links, const Spares& spares, Shards& shards);
 
-  // Begins the copies that runs with stages need and that are not under way.
+  // Begins the copies that runs with stages need, unless they are under way.
   void Advance();
-  // Copies to the coordinator, where the run file asks for them.
+  // Copies to the coordinator, if the run file requests it.
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest);
   // The same for the files of a worker that has come back. `copying`: checkpoints whose files it is
-  // sending already.
+  // already sending.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
-  // Drops checkpoints. Keeps the newest ones, as many as the user asked for, the newest of all, the
-  // newest replicated one, the one that is being copied, and the one that the run goes on from.
+  // Drops checkpoints. Keeps the newest ones (the user's number), the newest of all, the newest
+  // replicated one, the one that is being copied, and the one that the run resumes from.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;
@@ -38,18 +38,18 @@ class Copies : public MoveListener {
  private:
   // Begins to copy the newest checkpoint, unless an older one is still being copied.
   void Begin(Run& run);
-  // The worker that is to hold copies of the shards of `source`, which has a stage; null: the
-  // coordinator.
+  // Returns the worker that shall hold copies of the shards of `source`, which has a stage; null:
+  // the coordinator.
   Worker* HolderFor(Run& run, const Worker& source);
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest,
                          const std::string& only_of_worker);
   void AfterCopy(Run& run, const ShardCheck& check, const std::string& failure);
 
   struct OfRun {
-    uint64_t begun = 0;             // up to which step copies were asked for
-    std::optional<MonoTime> again;  // that step is copied again, because some did not get there
-    bool fail = false;              // the last ones did
-    std::string with;               // whom events name as their holders
+    uint64_t begun = 0;             // newest step for which copies were requested
+    std::optional<MonoTime> again;  // time to copy that step again, because some copies failed
+    bool fail = false;              // the last copies failed
+    std::string with;               // the holder's name in events
   };
 
   Ledger& ledger_;

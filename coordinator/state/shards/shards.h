@@ -1,5 +1,5 @@
-// Shards of committed checkpoints: hashed, sent to the coordinator or to other workers, and
-// dropped. A run goes on from a checkpoint only when all of its shards have been hashed.
+// Shards of committed checkpoints: has them hashed, sent to the coordinator or to other workers,
+// and dropped. A run resumes from a checkpoint only when all of its shards have been hashed.
 #pragma once
 
 #include <array>
@@ -23,32 +23,32 @@ class Shards : public MoveListener {
  public:
   Shards(Ledger& ledger, const WorkerLinks& links);
 
-  // Whoever starts checks of one purpose hears of the end of each. `failure`: why it could not be
-  // done, a sentence; "": it was done.
+  // The component that starts checks of one purpose gets the end of each. `failure`: the reason why
+  // it failed, a sentence; "": it succeeded.
   using Done = std::function<void(Run& run, const ShardCheck& check, const std::string& failure)>;
   void WhenDone(ShardCheck::Purpose purpose, Done done);
 
   // ---- Asking
-  // Has everybody who can be asked hash what they have of this checkpoint.
+  // Makes all holders that can be asked hash their files of this checkpoint.
   void Check(const Run& run, const v1::CheckpointManifest& manifest, ShardCheck::Purpose purpose,
              RequestId request = RequestId(0));
-  // Has workers that hold `files` send copies to the coordinator.
+  // Makes workers that hold `files` send copies to the coordinator.
   void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
                     ShardCheck::Purpose purpose, RequestId request = RequestId(0));
-  // Has `source` send files to the worker `to`, or to the coordinator.
+  // Makes `source` send files to the worker `to`, or to the coordinator.
   void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                      const WorkerId& source, const std::optional<WorkerId>& to,
                      std::vector<v1::CheckpointFile> files);
-  // Has shards sent straight to the workers that need them. Where there is no way to one of these,
-  // to the coordinator, for all.
+  // Makes holders send shards directly to the workers that need them. If one of these cannot be
+  // reached, all shards go to the coordinator.
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
 
   // ---- Answers
   void OnChecked(Worker& worker, const v1::WorkerMessage& message);
   void On(event::CopiesChecked& checked);
   void On(event::CopyStored& stored);
-  // The worker has come back: it hears again what it was asked for. The runs and steps whose shards
-  // it is sending.
+  // Repeats the worker's requests, because it has come back. Returns the runs and steps whose
+  // shards it is sending.
   std::set<std::pair<RunId, uint64_t>> Repeat(const Worker& worker);
   // The session of the worker has ended.
   void Lose(const Worker& worker, const std::string& why);
@@ -56,12 +56,12 @@ class Shards : public MoveListener {
   MonoTime NextWake() const { return book_.NextWake(); }
 
   // ---- Dropping
-  // Drops the checkpoints behind the step from which the run goes on.
+  // Drops the checkpoints after the step from which the run resumes.
   void DropAfter(Run& run, uint64_t step);
-  // `manifest` is one of the run's no more.
+  // Drops `manifest`, which no longer belongs to the run.
   void Drop(const Run& run, const v1::CheckpointManifest& manifest);
 
-  // Whether a shard that this worker was asked for has come for its run already.
+  // Whether a shard that this worker was asked for has already arrived for its run.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   const ShardBook& book() const { return book_; }
   ShardBook& book() { return book_; }
@@ -78,7 +78,7 @@ class Shards : public MoveListener {
   void End(const ShardCheck& check, const std::string& failure);
   void GiveUp(uint64_t id, const std::string& why);
   double LineBetween(const Run& run, const Worker& source, const Worker& holder) const;
-  // The coordinator holds this content for a checkpoint of some run.
+  // Whether the coordinator holds this content for a checkpoint of some run.
   bool IsNamedCopy(const std::string& sha256) const;
 
   Ledger& ledger_;

@@ -15,7 +15,7 @@ class Orders : public MoveListener {
   void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
   void SendStart(const Worker& worker, const Run& run);
-  // Sent to the workers of first stages that are connected; the others get it when they come back.
+  // Sends to the connected workers of first stages; the others get the command when they come back.
   void SendStop(const Run& run);
   // Tells the worker that dials this edge the new addresses of the other end.
   void SendReaddress(const Run& run, const Edge& edge);

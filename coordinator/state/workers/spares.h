@@ -1,6 +1,6 @@
-// Spares: connected workers that a run reserves beside those of its stages. They time its layers,
-// which loads and warms all that a stage needs, hold copies of its checkpoints, and take the place
-// of a worker that is lost. Runs in the queue come first.
+// Spares: connected workers that a run reserves in addition to those of its stages. They time its
+// layers, which loads and warms everything that a stage needs, hold copies of its checkpoints, and
+// replace a lost worker. Runs in the queue come first.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ class Spares {
 
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run) const;
-  // As many as the run file asks for, and the workers of replicas that are missing.
+  // The run file's number, plus the workers of missing replicas.
   size_t SparesWanted(const Run& run) const;
-  // "" where as many replicas train as are wanted.
+  // "" if all wanted replicas train.
   std::string WhyFewerReplicas(const Run& run) const;
 
   // Reserves spares for runs that lack some.
   void Advance();
-  // Frees all but `wanted` spares, for example one that was to replace a worker that came back.
+  // Frees all but `wanted` spares, for example one reserved to replace a worker that has come back.
   void ReleaseBeyond(const Run& run, size_t wanted);
   // A spare has timed the layers.
   void OnTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);

@@ -1,5 +1,5 @@
 // Requests to a cluster's relay, over a Unix socket in the cluster's private folder. A connection
-// carries one JSON document there and one back.
+// carries one JSON document in each direction.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct RelayReport {
   uint64_t arrived_packets = 0;  // as the relay sees them: up to 64 KB each
   uint64_t lost_packets = 0;
   uint64_t overflowed_packets = 0;
-  uint64_t missed_packets = 0;   // came faster than the relay took them
+  uint64_t missed_packets = 0;   // arrived faster than the relay read them
   uint64_t refused_packets = 0;  // the receiver's interface had no room
   uint64_t failed_packets = 0;   // could not be sent otherwise: the relay's log says why
   uint64_t held_bytes = 0;
@@ -46,7 +46,7 @@ struct RelayReport {
 
 // The address by which the relay knows worker `number`, from 1: "02:6c:68:00:00:01".
 std::string MacAddress(uint32_t number);
-// 0: not such an address, or a broadcast.
+// Returns 0 for another address, or a broadcast.
 uint32_t NumberOfMac(const uint8_t* address);
 
 std::string ToJson(const RelayConfig& config);
@@ -54,7 +54,7 @@ std::string ToJson(const RelayConfig& config);
 StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
 
 // Asks the relay at `socket_path` for its report, and configures it if `config` is set.
-// kUnavailable: nobody listens or answers. A refusal comes as the relay's own error.
+// kUnavailable: no relay listens or answers. The relay's refusal is returned as its own error.
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline);
 

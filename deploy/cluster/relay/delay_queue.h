@@ -1,7 +1,7 @@
 // Holds the frames in flight between the workers of a cluster: delays them, and drops some. Pure:
 // time is an argument, and randomness comes from a seed.
 //
-// Frames from one worker to another keep their order. With jitter the delay wanders between delay -
+// Frames from one worker to another keep their order. With jitter the delay varies between delay -
 // jitter and delay + jitter around its mean. Consecutive packets take nearly the same time, as
 // behind a queue.
 //
@@ -51,7 +51,7 @@ class HeldBytes {
 
 class DelayQueue {
  public:
-  // `held` outlives it; frames count by their capacities.
+  // `held` outlives this object; frames count by their capacities.
   DelayQueue(uint64_t seed, HeldBytes* held) : chance_(seed), seed_(seed), held_(*held) {}
   DelayQueue(const DelayQueue&) = delete;
   DelayQueue& operator=(const DelayQueue&) = delete;
@@ -65,13 +65,13 @@ class DelayQueue {
   // `arrived` never decreases between two frames of one path.
   void Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived);
 
-  // When the next frame is due; nullopt: nothing is in flight.
+  // Time at which the next frame is due; nullopt: nothing is in flight.
   std::optional<MonoTime> NextRelease() const;
   struct Due {
     uint32_t to = 0;
     Frame frame;
   };
-  // The next frame due at `now`, in order of time.
+  // Returns the next frame due at `now`, in order of time.
   std::optional<Due> Release(MonoTime now);
 
   const QueueCounts& counts() const { return counts_; }

@@ -1,7 +1,7 @@
 // The relay's work, divided among threads by the sending worker. A worker's thread takes frames out
 // of the worker's port, holds them (delay_queue.h) and puts them into the ports of their receivers.
 // Frames from one worker to another keep their order. Threads share only the ports and the room for
-// frames under way.
+// frames in flight.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace longhaul::relay {
 
-// Where frames go; all threads share it. The worker of MacAddress(n + 1) is at ports[n].
+// The destinations of frames, shared by all threads. The worker of MacAddress(n + 1) is at
+// ports[n].
 struct Routes {
   std::vector<std::shared_ptr<PacketPort>> ports;
   std::vector<LinkQuality> paths;  // paths[from * ports + to]
@@ -24,11 +25,11 @@ struct Routes {
 
 struct ForwardCounts {
   QueueCounts queue;
-  uint64_t missed = 0;  // arrived faster than the relay took them
+  uint64_t missed = 0;  // arrived faster than the relay read them
   Unsent unsent;
 };
 
-// The cores of this process, 4 at most: the workers need the same cores.
+// Number of cores of this process, at most 4, because the workers need the same cores.
 uint32_t ForwarderThreads();
 
 class Forwarder;
@@ -46,7 +47,7 @@ class Forwarders {
   // error changes nothing.
   Status Configure(Routes routes);
 
-  // Since the start.
+  // Totals since the start.
   ForwardCounts Counts();
   size_t held_bytes() const { return held_.now(); }
   uint32_t threads() const { return static_cast<uint32_t>(threads_.size()); }

@@ -1,6 +1,6 @@
 // Receives and sends an interface's frames through a packet socket: whole GSO packets with the
 // header that says how to cut them (virtio_net_hdr), so 64 KB cost one copy in and one copy out.
-// One thread receives; any thread may call everything else.
+// One thread receives; any thread may call all other functions.
 #pragma once
 
 #include <atomic>
@@ -37,10 +37,10 @@ struct Unsent {
 
 class PacketPort {
  public:
-  // Opens an interface of this process' network namespace. kFailedPrecondition says what is
-  // missing.
+  // Opens an interface of this process' network namespace. kFailedPrecondition names the missing
+  // part.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
-  // For tests: `socket`, nonblocking and keeping messages apart, stands in for the packet socket.
+  // For tests: `socket`, nonblocking and with message boundaries, replaces the packet socket.
   explicit PacketPort(UniqueFd socket, std::string device = "a test's");
   PacketPort(const PacketPort&) = delete;
   PacketPort& operator=(const PacketPort&) = delete;

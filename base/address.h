@@ -1,4 +1,4 @@
-// Parses "host:port" as flags have it. Pure functions.
+// Parses "host:port" in the form of flags. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ struct HostPort {
   uint16_t port = 0;
 };
 
-// "127.0.0.1:7070", "[::1]:0", "coordinator.example:7070". kInvalidArgument.
+// Parses "127.0.0.1:7070", "[::1]:0" or "coordinator.example:7070". kInvalidArgument.
 StatusOr<HostPort> ParseHostPort(std::string_view text);
-// "127.0.0.1:7070", "[::1]:7070".
+// Returns "127.0.0.1:7070", "[::1]:7070".
 std::string ToString(const HostPort& address);
-// "a:7070,b:7070": one or more different addresses, each as ParseHostPort takes it. Gives them as
+// Parses "a:7070,b:7070": one or more different addresses, each for ParseHostPort. Returns them as
 // written, without surrounding spaces. kInvalidArgument.
 StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text);
-// The address at which a server that listens at `listens` is reached by clients that reach its
-// machine at `host`. Differs from `listens` if it listens on all addresses. Empty: `listens` is no
-// address.
+// Returns the address at which clients reach a server that listens at `listens`, if they reach its
+// machine at `host`. Differs from `listens` if the server listens on all addresses. Empty:
+// `listens` is not an address.
 std::string ReachedAt(std::string_view listens, const std::string& host);
 // Whether only this machine can reach the host: 127.0.0.0/8, ::1 and "localhost".
 bool IsLoopback(std::string_view host);

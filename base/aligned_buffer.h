@@ -20,8 +20,8 @@ class AlignedBuffer {
   std::span<std::byte> span() { return {data_.get(), size_}; }
   std::span<const std::byte> span() const { return {data_.get(), size_}; }
   size_t size() const { return size_; }
-  // Keeps the contents if the buffer is large enough. Else allocates a new one: the contents are
-  // lost.
+  // Keeps the contents if the buffer is large enough. Else allocates a new one and loses the
+  // contents.
   void EnsureSize(size_t size) {
     if (size > size_) *this = AlignedBuffer(size);
   }

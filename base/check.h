@@ -1,5 +1,5 @@
-// LH_CHECK asserts what must hold whatever a user, a peer or the network does. A violation is a bug
-// of this program: the process says what it found and aborts, in all builds.
+// LH_CHECK asserts conditions that must hold for any input of users, peers and the network. A
+// violation is a bug of this program: the process reports it and aborts, in all builds.
 //
 //   LH_CHECK(stages.size() == plan.stages_size(), "run {} has {} stages", id, stages.size());
 //

@@ -55,8 +55,8 @@ inline MonoTime Now() {
                                        .count());
 }
 
-// The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(): that
-// reads the clock every two seconds only, so times after a jump would be wrong.
+// The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(),
+// which reads the clock only every two seconds, so times after a jump would be wrong.
 inline int64_t UnixMsNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())

@@ -1,4 +1,4 @@
-// Parses the device that a program computes on: `--device cpu`, `cuda` (the first GPU) or `cuda:N`.
+// Parses the device for computing: `--device cpu`, `cuda` (the first GPU) or `cuda:N`.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace longhaul {
 
 struct DeviceName {
-  // The GPU's number as the CUDA runtime counts (CUDA_VISIBLE_DEVICES applies). nullopt: the CPU.
+  // The GPU's index in the CUDA runtime (CUDA_VISIBLE_DEVICES applies). nullopt: the CPU.
   std::optional<uint32_t> cuda_index;
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };

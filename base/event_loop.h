@@ -30,7 +30,7 @@ class Poller {
  public:
   virtual ~Poller() = default;
   virtual int fd() const = 0;
-  // True if something was done, so call it again.
+  // True if progress was made: call it again.
   virtual bool Progress() = 0;
   // Call it before sleeping on fd(). False: there is work already; call Progress instead.
   virtual bool Arm() = 0;
@@ -46,8 +46,8 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs `task` on the loop, in the order of the calls. False if the loop has stopped (the task is
-  // dropped then).
+  // Runs `task` on the loop, in the order of the calls. False if the loop has stopped, and drops
+  // the task.
   bool Post(Task task);
   bool InLoop() const { return std::this_thread::get_id() == thread_id_.load(); }
 
@@ -56,7 +56,7 @@ class EventLoop {
 
   // Runs `task` once, at `time` or later.
   TimerId AddTimer(MonoTime time, Task task);
-  // Does nothing if the timer has run.
+  // Does nothing if the timer has already run.
   void CancelTimer(TimerId id) { timers_.erase(id); }
 
   // Calls `callback(epoll events)` whenever `fd` is ready (level-triggered).
@@ -74,8 +74,8 @@ class EventLoop {
   void Stop();
   bool RunTasks();
   void RunTimers();
-  // Progress until idle or for a bounded number of calls, so that a flood leaves room for tasks and
-  // timers. True if there may be more.
+  // Calls Progress until idle or for a bounded number of calls, so that a flood leaves room for
+  // tasks and timers. True if there may be more.
   bool RunPoller();
   void Wait(bool block);
 
@@ -83,7 +83,7 @@ class EventLoop {
   const int wake_fd_;
   std::atomic<std::thread::id> thread_id_;
 
-  std::mutex mutex_;  // guards the three below
+  std::mutex mutex_;  // guards the members below
   std::vector<Task> tasks_;
   bool stop_ = false;
   bool ended_ = false;
@@ -113,17 +113,17 @@ class EventLoopThread {
 };
 
 // A loop without a thread and with a clock that stands still: a simulation runs it, on the thread
-// that made it. Tasks and timers only, no descriptors.
+// that made it. Only tasks and timers, no descriptors.
 class ManualLoop {
  public:
   static StatusOr<std::unique_ptr<ManualLoop>> Create(MonoTime now);
-  // Drops what has not run.
+  // Drops tasks and timers that have not run.
   ~ManualLoop();
   ManualLoop(const ManualLoop&) = delete;
   ManualLoop& operator=(const ManualLoop&) = delete;
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
-  // Runs what is due, then sets the clock to the next timer if that is not after `limit` (true), or
-  // to `limit` (false: nothing is left to do until then).
+  // Runs due tasks and timers, then sets the clock to the next timer if that is not after `limit`
+  // (true), or to `limit` (false: nothing is left to do until then).
   bool Step(MonoTime limit);
 
  private:

@@ -11,10 +11,10 @@
 
 namespace longhaul {
 
-// The whole file. kResourceExhausted if it is larger than `limit_bytes`.
+// Reads the whole file. kResourceExhausted if it is larger than `limit_bytes`.
 StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1ull << 30);
 
-// Writes `path` atomically: a reader sees the old contents or the new ones whole, also after a
+// Writes `path` atomically: a reader sees the whole old or the whole new contents, also after a
 // crash. Uses a temporary name, fsync, rename, fsync of the folder. `mode` as in open(2).
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
 
@@ -22,10 +22,10 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents, unsig
 // its folder. kInvalidArgument naming `what`.
 Status CheckFileName(std::string_view what, std::string_view name);
 
-// Makes the folder and its parents; OK where it exists.
+// Makes the folder and its parents; OK if it exists.
 Status MakeDirectories(const std::string& path);
 
-// fsync of a file or folder by name.
+// Calls fsync for a file or folder by name.
 Status SyncPath(const std::string& path);
 
 // A read-only memory mapping, valid for the life of the object. Move-only. An empty file maps to

@@ -24,7 +24,7 @@ inline constexpr uint16_t F32ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = (bits >> 16) & 0x8000;
-  // Adding 0.5 puts the last bit of a half's subnormals at the last bit of the sum.
+  // Adding 0.5 aligns the last bit of a half's subnormals with the last bit of the sum.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude & 0x3fffffff) + 0.5f) - 0x3f000000;
   const uint32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;

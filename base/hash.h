@@ -26,7 +26,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text) { Update(std::as_bytes(std::span(text))); }
-  // Once.
+  // Call it once.
   std::string HexDigest();
 
  private:

@@ -20,7 +20,8 @@ using WorkerId = Strong<struct WorkerIdTag, std::string>;
 using Incarnation = Strong<struct IncarnationTag, std::string>;
 // Position in the pipeline, 0 = the stage that holds the embedding.
 using StageIndex = Strong<struct StageIndexTag, uint32_t>;
-// Number of an edge of the plan: what two cells of a run send each other (run/plan/plan.h).
+// Number of an edge of the plan, over which two cells of a run send each other data
+// (run/plan/plan.h).
 using EdgeId = Strong<struct EdgeIdTag, uint32_t>;
 
 // Optimizer step. The first one is 1; "step 0" is the untrained model.
@@ -35,7 +36,7 @@ enum class Direction : uint8_t {
 
 // A sequence chunk: consecutive tokens of a microbatch, the unit that stages compute and pass on.
 // Every microbatch has the same number of slices (`pipeline.slices`). A microbatch converts to its
-// first slice, which is the whole microbatch if there is one.
+// first slice, which is the whole microbatch if there is only one.
 struct Slice {
   Microbatch microbatch;
   uint32_t index = 0;  // within the microbatch, in token order
@@ -47,7 +48,7 @@ struct Slice {
 };
 
 // The order of slices: microbatch by microbatch; forward from the first slice to the last, backward
-// from the last to the first, as later tokens attend to earlier ones.
+// from the last to the first, because later tokens attend to earlier ones.
 class SliceOrder {
  public:
   constexpr explicit SliceOrder(uint32_t slices) : slices_(slices) {}

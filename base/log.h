@@ -1,6 +1,6 @@
 // Logging for all programs: time, level and message on standard error, and a copy to a callback.
-// Lines are made printable (base/printable.h) and cut at 16 KiB. Log lines that a peer can cause by
-// base/peer_log.h instead.
+// Lines are made printable (base/printable.h) and cut at 16 KiB. Use base/peer_log.h for lines that
+// a peer can cause.
 //
 //   LogInfo("worker {} of {} has joined", name, count);
 //

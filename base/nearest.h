@@ -1,4 +1,4 @@
-// Suggests the word that a person probably meant.
+// Suggests the word that a user probably meant.
 #pragma once
 
 #include <span>

@@ -7,7 +7,7 @@ template <class... Fs>
 struct Overloaded : Fs... {
   using Fs::operator()...;
 };
-// clang 14 does not deduce it by itself.
+// clang 14 needs this deduction guide.
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 

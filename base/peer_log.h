@@ -1,5 +1,5 @@
-// Log lines that a peer can cause. At most one line a second is written about a peer. The next line
-// says how many were left out: "... (37 more in the last 2 s)".
+// Log lines that a peer can cause. Writes at most one line a second about a peer. The next line has
+// the number of omitted ones: "... (37 more in the last 2 s)".
 //
 //   LogAboutPeer(LogLevel::kWarn, "192.0.2.7", "a worker was refused: ...");
 #pragma once
@@ -17,10 +17,10 @@
 
 namespace longhaul {
 
-// `peer`: a name that the peer cannot choose at will, such as its address without the port.
+// `peer`: a name that the peer cannot choose freely, such as its address without the port.
 // Thread-safe.
 void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message);
-// Writes how many lines were left out about peers that are quiet now. Daemons call it regularly.
+// Writes the number of omitted lines about peers that are quiet now. Daemons call it regularly.
 void LogWhatWasLeftOut();
 
 // The rate limit behind both functions, without log and clock. Not thread-safe.
@@ -30,10 +30,10 @@ class PeerLines {
   // Peers counted separately. Further peers share one line a second.
   static constexpr size_t kMaxPeers = 256;
 
-  // The line to write; nullopt: none.
+  // Returns the line to write; nullopt: none.
   std::optional<std::string> Line(std::string_view peer, std::string_view message, MonoTime now);
-  // One line for each peer with left-out lines and no written line for a second. Forgets quiet
-  // peers.
+  // Returns one line for each peer with omitted lines and no written line for a second. Forgets
+  // quiet peers.
   std::vector<std::string> Overdue(MonoTime now);
 
  private:

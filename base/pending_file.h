@@ -1,6 +1,7 @@
 // A file that is written piece by piece and appears under its name whole or not at all, also after
-// a crash. It has a temporary name until Publish: fsync, rename, fsync of the folder. Destroyed
-// unpublished, it leaves nothing. A killed process leaves "<path>.tmp-<uuid>" (IsPendingFileName).
+// a crash. It has a temporary name until Publish: fsync, rename, fsync of the folder. If destroyed
+// before Publish, it leaves nothing. A killed process leaves "<path>.tmp-<uuid>"
+// (IsPendingFileName).
 //
 // Threads: one at a time. Errors: by errno, naming the file; a full disk is kResourceExhausted.
 #pragma once
@@ -33,7 +34,7 @@ class PendingFile {
   uint64_t size() const { return size_; }
 
   // Makes the bytes durable, as Publish does. To publish several files together, sync all of them
-  // first: after that none can run out of room.
+  // first: then no Publish can fail for lack of space.
   Status Sync();
   Status Publish();
 
@@ -48,7 +49,7 @@ class PendingFile {
   bool published_ = false;
 };
 
-// Whether a killed process left a file of this name.
+// Whether the name is that of a file left by a killed process.
 bool IsPendingFileName(std::string_view file_name);
 
 }  // namespace longhaul

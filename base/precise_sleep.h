@@ -1,4 +1,4 @@
-// Precise sleep, for replays of work whose duration is known.
+// Precise sleep, for replays of work with a known duration.
 #pragma once
 
 #include "base/clock.h"
@@ -6,7 +6,7 @@
 namespace longhaul {
 
 // Returns at `time`, or once the kernel gives the thread a core after that; at once if `time` has
-// passed. Lowers the calling thread's timer slack from the usual 50 us to 1 us, for good.
+// passed. Lowers the calling thread's timer slack from the usual 50 us to 1 us, permanently.
 void SleepPreciselyUntil(MonoTime time);
 
 }  // namespace longhaul

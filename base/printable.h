@@ -1,5 +1,5 @@
-// Makes text of peers (names, logs, messages) fit for a terminal, a log and a sentence. Control
-// characters, characters that turn the direction of writing, and bytes that are not UTF-8 become
+// Makes peers' text (names, logs, messages) fit for a terminal, a log and a sentence. Control
+// characters, characters that change the direction of writing, and bytes that are not UTF-8 become
 // '?'. A tab and the end of a line become a blank. Pure functions.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace longhaul {
 
-// One line. A text longer than `limit` bytes is cut at a whole character and ends in "...".
+// Returns one line. A text longer than `limit` bytes is cut at a whole character and ends in "...".
 std::string Printable(std::string_view text, size_t limit = std::numeric_limits<size_t>::max());
-// The same for text of several lines.
+// The same for a text of several lines.
 std::string PrintableLines(std::string_view text);
 
 }  // namespace longhaul

@@ -9,11 +9,11 @@ namespace longhaul {
 
 class RateLimit {
  public:
-  // Both above zero. The bucket starts full.
+  // Both must be above zero. The bucket starts full.
   RateLimit(double per_second, double burst)
       : per_second_(per_second), burst_(burst), left_(burst) {}
 
-  // Counts one event now. Returns how long to wait before the next one, or zero.
+  // Counts one event. Returns how long to wait before the next one, or zero.
   absl::Duration Take(MonoTime now) {
     if (last_ != MonoTime()) {
       const double seconds = absl::ToDoubleSeconds(now - last_);

@@ -28,8 +28,8 @@ class EphemeralKey {
   EphemeralKey& operator=(EphemeralKey&&) noexcept;
 
   const std::string& public_key() const { return public_key_; }
-  // The 32-byte secret that only the two sides can compute. kInvalidArgument: not a public key, or
-  // one that gives everybody the same result.
+  // Returns the 32-byte secret that only the two sides can compute. kInvalidArgument: not a public
+  // key, or a key with the same result for every peer.
   StatusOr<std::string> Agree(std::string_view peer_public_key) const;
 
  private:

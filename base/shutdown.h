@@ -1,4 +1,4 @@
-// Turns SIGINT and SIGTERM into something to wait for.
+// Waits for SIGINT and SIGTERM instead of letting them end the process.
 #pragma once
 
 #include "absl/time/time.h"
@@ -8,8 +8,8 @@ namespace longhaul {
 // Blocks SIGINT, SIGTERM and SIGPIPE in this thread and in threads that it starts later. Call it
 // first in main().
 void BlockShutdownSignals();
-// Waits for SIGINT or SIGTERM, at most `limit`. Gives the signal's number, or 0 at the limit. One
-// thread only.
+// Waits for SIGINT or SIGTERM, at most `limit`. Returns the signal's number, or 0 at the limit.
+// Threads: one.
 int WaitForShutdownSignal(absl::Duration limit);
 
 }  // namespace longhaul

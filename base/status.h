@@ -1,5 +1,5 @@
 // absl::Status, by which modules of this project report errors. Exceptions of libraries are
-// converted where they enter (FromException). The code tells the caller what to do:
+// converted at the call (FromException). The code tells the caller what to do:
 //
 //   kUnavailable         retry this call
 //   kAborted             the epoch is over; restart above
@@ -9,7 +9,7 @@
 //   kResourceExhausted   a limit was reached; the message names it
 //   kCancelled           the object was closed while the call was waiting
 //
-// A message says what was expected, what came, and what to do.
+// A message names the expected and the actual value, and what to do.
 #pragma once
 
 #ifndef __CUDACC__  // nvcc refuses fmt's constexpr functions; kernels return no statuses
@@ -28,14 +28,15 @@ namespace longhaul {
 using absl::Status;
 using absl::StatusOr;
 
-// The message as std::string_view. In Debian's Abseil absl::string_view is a type of its own, which
-// neither fmt nor std::string_view convert.
+// Returns the message as std::string_view. In Debian's Abseil absl::string_view is a separate type,
+// which neither fmt nor std::string_view convert.
 inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
 #ifndef __CUDACC__
-// InvalidArgument("expected {}, got {}", a, b): a status of that code, with a formatted message.
+// InvalidArgument("expected {}, got {}", a, b): a status with the code of its name, and a formatted
+// message.
 #define LH_STATUS_FUNCTION(code)                                                  \
   template <class... Values>                                                      \
   Status code(fmt::format_string<Values...> text, Values&&... values) {           \
@@ -62,7 +63,7 @@ Status Annotate(const Status& status, std::string_view context);
 // kInternal "<what>: <exception's message>".
 Status FromException(std::string_view what, const std::exception& error);
 
-// A code that fits errno, with "<what>: <strerror>".
+// Returns a status with a code that fits errno, and the message "<what>: <strerror>".
 Status FromErrno(std::string_view what, int error_number);
 
 }  // namespace longhaul

@@ -20,7 +20,7 @@ class Strong {
   friend constexpr auto operator<=>(const Strong&, const Strong&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Strong& s) { return out << s.value_; }
 
-  // The next number of a counter.
+  // Returns the next number of a counter.
   constexpr Strong Next() const { return Strong(static_cast<Rep>(value_ + 1)); }
 
   template <class H>

@@ -7,7 +7,8 @@
 
 namespace longhaul {
 
-// Move-only. Takes a result of open(2) or socket(2). A negative one means that it owns nothing.
+// Move-only. Takes a result of open(2) or socket(2); a negative one means that there is no
+// descriptor.
 class UniqueFd {
  public:
   UniqueFd() = default;

@@ -12,11 +12,11 @@
 
 namespace longhaul {
 
-// "10mbit", "1gbit", "500kbit", "8bit": bits per second, decimal multiples, as tc(8) has them.
+// Parses "10mbit", "1gbit", "500kbit", "8bit": bits per second, decimal multiples, as in tc(8).
 StatusOr<uint64_t> ParseBitsPerSecond(std::string_view text);
-// "64KiB", "2GiB", "10MB", "512": bytes.
+// Parses "64KiB", "2GiB", "10MB", "512": bytes.
 StatusOr<uint64_t> ParseBytes(std::string_view text);
-// "20ms", "1.5s", "2m", "1h"; a bare "0" is zero.
+// Parses "20ms", "1.5s", "2m", "1h"; a bare "0" is zero.
 StatusOr<absl::Duration> ParseDuration(std::string_view text);
 
 std::string FormatBitsPerSecond(double bits_per_second);  // "9.56 Mbit/s"

@@ -1,5 +1,5 @@
-// Threads for work that waits for disks: tokenizing, hashing, fsync. One user's work does not wait
-// for another's as long as a thread is free.
+// Threads for work that waits for disks: tokenizing, hashing, fsync. While a thread is free, one
+// user's work does not wait for another's.
 //
 // Thread-safe.
 #pragma once
@@ -23,7 +23,7 @@ class WorkThreads {
   using Work = std::function<void()>;
 
   explicit WorkThreads(size_t threads);
-  // Waits for work that runs.
+  // Waits for running work.
   ~WorkThreads();
   WorkThreads(const WorkThreads&) = delete;
   WorkThreads& operator=(const WorkThreads&) = delete;
@@ -31,7 +31,7 @@ class WorkThreads {
   // Runs `work` once on one of the threads. Work with the same `key` runs in order, one after the
   // other. If Stop comes first, `dropped` runs instead, on the thread that stops or adds.
   void Add(std::string key, Work work, Work dropped = {});
-  // Drops waiting work. False: some work still ran at the deadline.
+  // Drops waiting work. False: some work was still running at the deadline.
   bool Stop(Deadline deadline);
 
  private:
@@ -42,7 +42,7 @@ class WorkThreads {
   void Run();
   std::list<Item>::iterator NextWithLockHeld();
 
-  std::mutex mutex_;  // guards the next three
+  std::mutex mutex_;  // guards the four members below
   std::condition_variable changed_;
   std::list<Item> waiting_;
   std::set<std::string> running_;  // keys of running work

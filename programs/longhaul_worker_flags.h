@@ -1,4 +1,4 @@
-// Reads and checks the command line of longhaul-worker, before anything is opened.
+// Reads and checks the command line of longhaul-worker, before any file or port is opened.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +46,11 @@ struct WorkerFlags {
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
 
 bool Has(const WorkerFlags& flags, std::string_view transport);
-// The address on which a transport listens. The first transport has the data address, each other
-// one a free port of the same host, unless the flags give it an address.
+// Returns the address on which a transport listens. The first transport has the data address, each
+// other one a free port of the same host, unless the flags give it an address.
 std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport);
-// The first of the transports that faces strangers, so it may be reached at another address. Null:
-// there is none.
+// Returns the first transport that faces strangers, so that it may be reached at another address.
+// Null: there is none.
 const TransportTraits* FirstToFaceStrangers(const WorkerFlags& flags);
 
 }  // namespace longhaul::worker

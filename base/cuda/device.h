@@ -1,10 +1,10 @@
-// One GPU. Every failure is a Status whose sentence names the device, what was tried and what a
-// person can do.
+// One GPU. Every failure is a Status whose sentence names the device, the failed action and what
+// the user can do.
 //
 //   LH_ASSIGN_OR_RETURN(Device device, Device::Open(0));
 //   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
 //
-// Cheap to copy; streams, buffers and events hold a copy. Any thread. Calls that touch the device
+// Cheap to copy; streams, buffers and events hold a copy. Any thread. Calls that use the device
 // make it the calling thread's current device (table.h).
 #pragma once
 
@@ -36,7 +36,7 @@ class Device {
   std::string Describe() const;
 
   // OK for 0, else kInternal "<name>: <what>: <the runtime's text>"; IsDeviceLost (device_lost.h)
-  // where this process cannot use the device any more.
+  // is true if this process cannot use the device any more.
   Status Check(int code, std::string_view what) const;
 
  private:

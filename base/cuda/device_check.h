@@ -1,4 +1,4 @@
-// Tests a GPU, from copy engines to kernels, before anything relies on it.
+// Tests a GPU, from copy engines to kernels, before it is used.
 #pragma once
 
 #include "base/clock.h"
@@ -7,8 +7,8 @@
 
 namespace longhaul::cuda {
 
-// Copies 16 MiB to the device, has a kernel change every word on another stream, copies them back
-// and compares each with what the host computes. Errors: kDataLoss naming the first wrong word,
+// Copies 16 MiB to the device, lets a kernel change every word on another stream, copies them back
+// and compares each with the host's result. Errors: kDataLoss naming the first wrong word,
 // kDeadlineExceeded, or the error of a failed call.
 Status CheckDevice(const Device& device, Deadline deadline);
 

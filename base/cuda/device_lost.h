@@ -11,7 +11,7 @@ namespace longhaul::cuda {
 
 // `code`: the CUDA runtime's.
 bool LosesDevice(int code);
-// `words`: the message of a library that throws, "CUDA error: misaligned address ...".
+// `words`: the message of a library's exception, "CUDA error: misaligned address ...".
 bool LosesDevice(std::string_view words);
 
 // Marks `status` as such an error. Annotate keeps the mark.

@@ -1,4 +1,4 @@
-// Owns an object that one C function makes on a device and another destroys; move-only. For
+// Owns an object that one C function makes on a device and another destroys; move-only. Used by
 // stream.h and memory.h.
 #pragma once
 
@@ -8,7 +8,8 @@ namespace longhaul::cuda {
 
 struct HandleDestroyer {
   int (*destroy)(void* handle);
-  // A failure here belongs to earlier work on the device. Whoever waits for that work is told.
+  // Ignores failures here, because they belong to earlier work on the device. The waiter for that
+  // work gets them.
   void operator()(void* handle) const { static_cast<void>(destroy(handle)); }
 };
 using Handle = std::unique_ptr<void, HandleDestroyer>;

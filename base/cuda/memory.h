@@ -1,4 +1,4 @@
-// Memory that the GPU reaches: device memory, and pinned host memory, which asynchronous copies
+// Memory that the GPU can access: device memory, and pinned host memory, which asynchronous copies
 // need. Move-only. Contents are uninitialised. Freeing memory waits for the device's work.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace longhaul::cuda {
 // Memory of one device, aligned to 256 bytes.
 class DeviceBuffer {
  public:
-  // kResourceExhausted when the device has not that much left. `bytes` > 0.
+  // kResourceExhausted if the device has not enough memory left. `bytes` > 0.
   static StatusOr<DeviceBuffer> Create(const Device& device, size_t bytes);
 
-  // An address on the device: the host must not follow it.
+  // An address on the device: the host must not dereference it.
   void* data_dev() { return memory_.get(); }
   const void* data_dev() const { return memory_.get(); }
   size_t size() const { return size_; }
@@ -31,7 +31,7 @@ class DeviceBuffer {
 // Pinned host memory; any device may copy to and from it.
 class PinnedBuffer {
  public:
-  // kResourceExhausted when the host cannot pin that much. `bytes` > 0.
+  // kResourceExhausted if the host cannot pin so many bytes. `bytes` > 0.
   static StatusOr<PinnedBuffer> Create(const Device& device, size_t bytes);
 
   std::span<std::byte> span() { return {static_cast<std::byte*>(memory_.get()), size_}; }
@@ -46,10 +46,10 @@ class PinnedBuffer {
 };
 
 // Pins host memory of another owner so that one device reads and writes it in place. The memory
-// must outlive this.
+// must outlive this object.
 class MappedMemory {
  public:
-  // kResourceExhausted when the host cannot pin that much. `memory` and `bytes` are whole pages.
+  // kResourceExhausted if the host cannot pin so many bytes. `memory` and `bytes` are whole pages.
   static StatusOr<MappedMemory> Create(const Device& device, void* memory, size_t bytes);
 
   // The address on the device.

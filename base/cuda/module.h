@@ -9,8 +9,8 @@
 
 namespace longhaul::cuda {
 
-// ../lib/liblonghaul_cuda.so, relative to the running program. No search path: a module of another
-// build must not be taken.
+// ../lib/liblonghaul_cuda.so, relative to the running program. There is no search path, because a
+// module of another build must not be loaded.
 std::string DefaultModulePath();
 // For libraries that foreign programs load: the path of the module beside the library (or program)
 // that contains `address`.

@@ -1,5 +1,5 @@
 // The arithmetic of device_check.h, the same on host and device. Every word of the result depends
-// on the word's place, its old value and the seed.
+// on the word's index, its old value and the seed.
 #pragma once
 
 #include <cstdint>

@@ -24,15 +24,15 @@ class Event;
 class Stream {
  public:
   static StatusOr<Stream> Create(const Device& device);
-  // A stream of `device` that somebody else owns and keeps alive.
+  // Returns a stream of `device` that another owner keeps alive.
   static Stream Borrow(const Device& device, void* handle);
 
   const Device& device() const { return device_; }
   // The cudaStream_t.
   void* handle() const { return stream_.get(); }
 
-  // Queues a copy. Returns at once where both sides are device or pinned memory; both must live
-  // until the copy is done.
+  // Queues a copy. Returns at once if both sides are device or pinned memory; both must live until
+  // the copy is done.
   Status Copy(void* to, const void* from, size_t bytes);
   // Work queued from now on runs after the newest record of `event`.
   Status WaitFor(const Event& event);
@@ -50,7 +50,7 @@ class Event {
 
   void* handle() const { return event_.get(); }
 
-  // Marks the end of what is queued on `stream` now.
+  // Marks the end of the work queued on `stream` now.
   Status Record(const Stream& stream);
   // Blocks until the recorded work is done. Returns at once if nothing was recorded.
   // kDeadlineExceeded.

@@ -1,6 +1,6 @@
-// What liblonghaul_cuda.so offers to the programs that open it. Both sides of dlopen compile this
-// header and share no library. Hence plain types, and the CUDA runtime's codes unchanged (0 is
-// success). Programs use device.h, stream.h and memory.h, which wrap it.
+// The functions that liblonghaul_cuda.so offers to the programs that open it. Both sides of dlopen
+// compile this header and share no library, so it has plain types, and the CUDA runtime's codes
+// unchanged (0 is success). Programs use device.h, stream.h and memory.h, which wrap it.
 //
 // Threads: every function may be called from any thread. A function that takes a device leaves it
 // the calling thread's current device.
@@ -20,7 +20,7 @@ namespace longhaul::cuda {
 
 // Changes with DeviceTable: a program refuses a module of another version.
 inline constexpr uint32_t kTableVersion = 11;
-// The least compute capability that the module has code for.
+// The minimum compute capability for which the module has code.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;
 
@@ -34,24 +34,24 @@ struct DeviceInfo {
 
 struct DeviceTable {
   uint32_t version;
-  // 13000 for 13.0: what the module was compiled with.
+  // 13000 for 13.0: the version that the module was compiled with.
   int runtime_version;
   // Never null; the text lives for ever.
   const char* (*error_text)(int code);
-  // 13000 for 13.0: the newest CUDA that the driver serves; 0 where there is no driver.
+  // 13000 for 13.0: the newest CUDA that the driver supports; 0 if there is no driver.
   int (*driver_version)(int* version);
-  // 0 devices is success. Needs a driver that serves runtime_version.
+  // 0 devices is success. Needs a driver that supports runtime_version.
   int (*device_count)(int* count);
   int (*describe)(int device, DeviceInfo* info);
-  // The calling thread's current device, also for libraries that ask CUDA for it.
+  // Sets the calling thread's current device, also for libraries that ask CUDA for it.
   int (*make_current)(int device);
-  // Whether `device` reaches the memory of `other` without the host's.
+  // Whether `device` can access the memory of `other` directly (peer access).
   int (*reaches)(int device, int other, bool* reaches);
 
   // Streams do not wait for the default stream.
   int (*stream_create)(int device, void** stream);
   int (*stream_destroy)(void* stream);
-  // An event that keeps no time is cheaper.
+  // An event without times is cheaper.
   int (*event_create)(int device, bool timed, void** event);
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
@@ -68,10 +68,10 @@ struct DeviceTable {
 
   int (*allocate)(int device, size_t bytes, void** memory);
   int (*free)(void* memory);
-  // Pinned host memory, for copies that do not hold up the caller.
+  // Pinned host memory, for copies that do not block the caller.
   int (*allocate_pinned)(int device, size_t bytes, void** memory);
   int (*free_pinned)(void* memory);
-  // Pins host memory of the caller's and lets `device` reach it, at `memory_dev`.
+  // Pins the caller's host memory and lets `device` access it, at `memory_dev`.
   int (*map)(int device, void* memory, size_t bytes, void** memory_dev);
   int (*unmap)(void* memory);
   // Either side may be device or pinned memory.

@@ -1,5 +1,5 @@
 // Common parts of all programs' command lines: --help, --version, and error messages that name the
-// command and the word that was probably meant.
+// command and suggest the probably intended word.
 //
 //   CLI::App app("...", "longhaul-worker");
 //   SetUpCommandLine(app);
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
+// Only declared here: files that add options include <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 class Error;
@@ -25,12 +25,12 @@ namespace longhaul {
 // Call it before any subcommand is added. The app's name is the program's.
 void SetUpCommandLine(CLI::App& app);
 
-// Says what is wrong with the arguments, for people: "longhaul cluster: unknown command 'upp'; did
-// you mean 'up'?". `app`: the program, whose parse threw `error`.
+// Returns the fault in the arguments, for people: "longhaul cluster: unknown command 'upp'; did you
+// mean 'up'?". `app`: the program, whose parse threw `error`.
 std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
 
-// The first of these flags whose value is no host:port, and why: "--relay: ...". Empty: all are
-// well. A flag with an empty value was not given.
+// Returns the first of these flags whose value is not host:port, and why: "--relay: ...". Empty:
+// all are valid. A flag with an empty value counts as omitted.
 std::string ProblemOfAddresses(
     std::initializer_list<std::pair<std::string_view, std::string_view>> flags);
 

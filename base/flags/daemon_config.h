@@ -6,10 +6,10 @@
 //   log-level: debug                   # --log-level
 //
 // Flags on the command line win. Unknown keys and values that a flag would refuse are errors with
-// file, line and column, all at once: CLI::ConfigError, exit as for any wrong usage.
+// file, line and column, all at once: CLI::ConfigError, which exits as for any wrong usage.
 #pragma once
 
-// Only declared here: whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile.
+// Only declared here: files that add options include <CLI/CLI.hpp>, which takes seconds to compile.
 namespace CLI {
 class App;
 }

@@ -1,5 +1,5 @@
 // One body for two runners. libFuzzer's program of a target (lh_fuzzer, with LONGHAUL_FUZZ) calls
-// the body itself; fuzz_smoke_test has the bodies of all targets and looks them up by name.
+// the body directly; fuzz_smoke_test links the bodies of all targets and finds them by name.
 //
 //   LH_FUZZ_TARGET(codec_npy) {  // the program is codec_npy_fuzz
 //     const auto array = ParseNpy(data, size);
@@ -7,8 +7,8 @@
 //     return array.ok();
 //   }
 //
-// A body gets `data` and `size`, returns whether it took the input (false: refused) and reports a
-// defect by ending the process. The same bytes give the same result. Not for programs.
+// A body gets `data` and `size`, returns whether it accepted the input, and reports a defect by
+// ending the process. The same bytes give the same result. Not for programs.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ class Endpoint {
                                                   std::function<Page()> collect);
   ~Endpoint();
 
-  // With the real port.
+  // Returns the address with the real port.
   const std::string& address() const;
 
  private:

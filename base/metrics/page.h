@@ -1,5 +1,5 @@
-// A page of Prometheus metrics: families of samples, made for each scrape from what the daemon
-// counts anyway. Plain data. The next page simply omits a run or worker that is gone.
+// A page of Prometheus metrics: families of samples, made for each scrape from the daemon's
+// existing counters. Plain data. The next page omits runs and workers that are gone.
 //
 //   std::optional<double> StepOf(const Run& run) { return run.step; }
 //
@@ -55,7 +55,7 @@ inline Family& AddFamily(Page* page, Kind kind, std::string_view name, std::stri
       Family{std::string(name), kind, std::string(help), std::move(label_names), {}});
 }
 
-// Makes a family of every row, with a sample for each thing.
+// Makes a family for every row, with a sample for each thing.
 template <class T>
 void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::string>& label_names,
              const std::vector<Labelled<T>>& things) {

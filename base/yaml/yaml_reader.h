@@ -8,9 +8,10 @@
 //   reader.ReadMap(node, "", table);
 //   LH_RETURN_IF_ERROR(reader.ToStatus());
 //
-// Reading the same table again from another source (an override) overwrites what it names and
-// leaves the rest. Not thread-safe. Fields point to their targets, which must outlive the table.
-// The depth of reading is that of the tables, whatever the aliases of a file refer to.
+// Reading the same table again from another source (an override) overwrites the values that the
+// source names and keeps the others. Not thread-safe. Fields point to their targets, which must
+// outlive the table. The tables limit the depth of reading, whatever the aliases of a file refer
+// to.
 #pragma once
 
 #include <fmt/core.h>
@@ -31,7 +32,7 @@
 
 namespace longhaul::config {
 
-// Where a value stands. `line` and `column` count from 1; line 0: the source has no lines (an
+// The position of a value. `line` and `column` count from 1; line 0: the source has no lines (an
 // override on the command line).
 struct Place {
   std::string source;
@@ -46,7 +47,7 @@ struct Place {
 // An empty document gives a null node.
 StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view source);
 
-// "'abc'", "nothing", "a list", "a mapping": what came, for messages; shortened.
+// Describes a node for messages, shortened: "'abc'", "nothing", "a list", "a mapping".
 std::string Describe(const YAML::Node& node);
 
 class Reader;
@@ -65,27 +66,28 @@ class Reader {
  public:
   explicit Reader(std::string source) : source_(std::move(source)) {}
 
-  // From now on values come from here; `has_lines` false for overrides.
+  // Later values come from this source; `has_lines` is false for overrides.
   void SetSource(std::string source, bool has_lines);
 
   // Reads the mapping `node`, called `path` ("" = the whole document), by `table`. A null node is
   // an empty mapping.
   void ReadMap(const YAML::Node& node, const std::string& path, const Table& table);
-  // After all sources: reports every required key of `table` that no source had.
+  // Call it after all sources: reports every required key of `table` that no source had.
   void RequireAll(const Table& table, const std::string& path = "");
 
   Place PlaceOf(const YAML::Node& node) const;
-  // Where the value `path` was set last, else where its section was, else the first source's start.
+  // Returns the position where the value `path` was set last, else that of its section, else the
+  // first source's start.
   Place PlaceOf(std::string_view path) const;
   bool Has(const std::string& path) const { return places_.contains(path); }
-  // The values of all `paths` can be relied on: no source has a problem with one of them or with a
-  // section around it, and none that is required is missing. Checks of several values ask first.
+  // Whether the values of all `paths` are valid: no source has a problem with one of them or with a
+  // section around it, and no required one is missing. Call it before checks of several values.
   bool Sound(std::initializer_list<std::string_view> paths) const;
-  // `path` has a value although no source says so: it follows from what `from` says, where problems
-  // with it are shown, and is as sound. Nothing where a source says it.
+  // Gives `path` a value that follows from `from`: problems with it are shown at `from`, and it is
+  // valid if `from` is. Does nothing if a source has `path`.
   void Assume(const std::string& path, std::string_view from);
 
-  // What `path` says cannot be relied on, as who made sense of it found.
+  // Marks the value of `path` as invalid, because a later check found a fault.
   void Distrust(const std::string& path) { faulty_.insert(path); }
 
   void Fail(const Place& place, std::string text);
@@ -105,8 +107,8 @@ class Reader {
   bool has_lines_ = true;
   std::string first_source_;
   std::map<std::string, Place, std::less<>> places_;
-  std::set<std::string, std::less<>> faulty_;  // paths with a problem at them or below
-  // Sections that should be mappings and are none: their missing keys are not reported.
+  std::set<std::string, std::less<>> faulty_;  // paths with a problem, and the sections around them
+  // Sections that should be mappings and are not: their missing keys are not reported.
   std::set<std::string, std::less<>> broken_;
   std::vector<Problem> problems_;
 };
@@ -125,18 +127,18 @@ struct RealRange {
   std::string ToString() const;
 };
 Field Real(std::string key, double* target, RealRange range);
-// A number inside `range` from a node, or a problem.
+// Reads a number inside `range` from a node, or reports a problem.
 std::optional<double> ReadReal(Reader& reader, const YAML::Node& node, const std::string& path,
                                const RealRange& range);
 Field Flag(std::string key, bool* target);
-// A text of which `parse` makes the value.
+// A text that `parse` converts to the value.
 template <class T>
 Field Parsed(std::string key, T* target, std::string expected,
              StatusOr<T> (*parse)(std::string_view text));
-// A text; `check` returns what is wrong with it, or "".
+// A text; `check` returns its fault, or "".
 using TextCheck = std::function<std::string(std::string_view)>;
 Field Text(std::string key, std::string* target, std::string expected, TextCheck check);
-// One of a few words.
+// One word of a short list.
 Field OneOf(std::string key, std::string* target, std::vector<std::string> words);
 // "20ms".
 Field DurationField(std::string key, absl::Duration* target, absl::Duration least,
@@ -144,20 +146,20 @@ Field DurationField(std::string key, absl::Duration* target, absl::Duration leas
 // "8GiB".
 Field BytesField(std::string key, uint64_t* target);
 Field Section(std::string key, Table table);
-// One of a few words, each standing for a value; T has a ToString.
+// One word of a short list, each for a value; T has a ToString.
 template <class T>
 Field Choice(std::string key, T* target, std::vector<T> values);
 
 // The words of a message: "one of: a, b".
 std::string ListOf(const std::vector<std::string>& words);
-// What a scalar says; nullopt (and a problem) for nothing, lists and mappings.
+// Returns the text of a scalar; nullopt (and a problem) for nothing, lists and mappings.
 std::optional<std::string> ReadScalar(Reader& reader, const YAML::Node& node,
                                       const std::string& path, std::string_view expected);
-// YAML's way to say that a scalar is a text: quotes.
+// Whether a scalar is quoted, so that YAML reads it as a text.
 bool IsQuoted(const YAML::Node& node);
 
-// What `parse` makes of a scalar; nullopt (and a problem, which says what `parse` says) for what it
-// does not know.
+// Returns the value that `parse` makes from a scalar; nullopt (and a problem with the error of
+// `parse`) if `parse` refuses it.
 template <class T>
 std::optional<T> ReadParsed(Reader& reader, const YAML::Node& node, const std::string& path,
                             std::string_view expected,
@@ -187,7 +189,7 @@ template <class T>
 Field Choice(std::string key, T* target, std::vector<T> values) {
   std::vector<std::string> words;
   for (const T& value : values) words.emplace_back(ToString(value));
-  // The field of words checks; what it read is then looked up.
+  // The field of words checks the text; its value is then looked up.
   Field field = OneOf(std::move(key), nullptr, words);
   field.read = [check = field.read, target, values, words](Reader& reader, const YAML::Node& node,
                                                            const std::string& path) {

@@ -10,7 +10,7 @@
 namespace longhaul::config {
 
 std::string Quote(std::string_view text);
-// In the largest unit that is exact: "20ms".
+// Returns the text in the largest exact unit: "20ms".
 std::string Exact(absl::Duration duration);
 // "8GiB".
 std::string ExactBytes(uint64_t bytes);

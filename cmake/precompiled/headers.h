@@ -1,5 +1,6 @@
-// What most files of the libraries include, precompiled (cmake/LonghaulTargets.cmake). Files
-// include what they use all the same: sanitizer builds and clang-tidy compile them without this.
+// The headers that most files of the libraries include, precompiled (cmake/LonghaulTargets.cmake).
+// Files still include what they use, because sanitizer builds and clang-tidy compile them without
+// this.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The certificate authority of an installation: a P-256 key and its own certificate. Whoever has
-// the key can pose as the coordinator, so it never leaves the state directory. Members are also
-// known by their keys (coordinator/store/members.h).
+// The certificate authority of an installation: a P-256 key and its own certificate. An attacker
+// with the key could pose as the coordinator, so the key never leaves the state directory. Members
+// are also known by their keys (coordinator/store/members.h).
 //
 // Immutable, so any thread may use it. Errors: kInvalidArgument (bytes from outside),
 // kFailedPrecondition (files), kInternal (OpenSSL).
@@ -20,11 +20,11 @@ namespace longhaul {
 inline constexpr char kCoordinatorName[] = "coordinator.longhaul";
 inline constexpr absl::Duration kDefaultLifetime = absl::Hours(24 * 30);
 
-// What a TLS server presents: its key, and its certificate followed by the authority's.
+// The identity of a TLS server: its key, and its certificate followed by the authority's.
 struct ServerIdentity {
   std::string key_pem;
   std::string chain_pem;
-  std::string authority_pem;  // accepts this authority's members
+  std::string authority_pem;  // members of this authority are accepted
 };
 
 class Authority {
@@ -36,11 +36,11 @@ class Authority {
   const std::string& certificate_pem() const { return certificate_pem_; }
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // Gives a certificate for the key of a signing request (PEM) and takes nothing else from the
+  // Returns a certificate for the key of a signing request (PEM) and uses nothing else from the
   // request. kInvalidArgument: it is not signed by its own key, or that key is not P-256.
   StatusOr<std::string> Sign(std::string_view request_pem, const Member& member, absl::Time now,
                              absl::Duration lifetime) const;
-  // A new key and certificate for the coordinator, valid as long as the authority's own.
+  // Makes a new key and certificate for the coordinator, valid as long as the authority's own.
   StatusOr<ServerIdentity> MakeServerIdentity(absl::Time now) const;
 
  private:
@@ -48,7 +48,8 @@ class Authority {
   std::string key_pem_, certificate_pem_, fingerprint_;
 };
 
-// Uses <state_dir>/authority.pem, mode 0600. `made`: whether it had to be made.
+// Uses <state_dir>/authority.pem, mode 0600. `made`: set to whether the file was missing and had to
+// be made.
 StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
 
 }  // namespace longhaul

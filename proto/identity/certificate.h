@@ -1,5 +1,4 @@
-// Parses certificates. Pure. Whether a certificate is valid was decided before: TLS has checked it
-// against the authority.
+// Parses certificates. Pure. TLS has already checked the certificate against the authority.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +17,14 @@ inline constexpr size_t kMaxPemBytes = 16 << 10;
 struct MemberCertificate {
   Member member;
   absl::Time not_before, not_after;
-  std::string key_sha256;  // hash of its key, as RequestedKey gives it
+  std::string key_sha256;  // hash of its key, as RequestedKey returns it
 };
 // Reads the first certificate in `pem`. kInvalidArgument: it is not a member's.
 StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem);
 // SHA-256 of the first certificate of `pem` (DER), 64 hexadecimal digits.
 StatusOr<std::string> Fingerprint(std::string_view pem);
-// SHA-256 of the key for which, and by which, a request is signed. Refuses what Authority::Sign
-// refuses.
+// Returns the SHA-256 of the key that a request is for, and signed by. Refuses the requests that
+// Authority::Sign refuses.
 StatusOr<std::string> RequestedKey(std::string_view request_pem);
 
 }  // namespace longhaul

@@ -29,7 +29,7 @@ std::string ToPem(const Credentials& credentials);
 // kInvalidArgument: a part is missing or damaged, or key and certificate do not match.
 StatusOr<Credentials> ParseCredentials(std::string_view pem);
 
-// kNotFound: no such file. kFailedPrecondition: what the file holds, and what to do.
+// kNotFound: no such file. kFailedPrecondition: the fault in the file, and what to do.
 StatusOr<Credentials> LoadCredentials(const std::string& path);
 Status StoreCredentials(const std::string& path, const Credentials& credentials);
 

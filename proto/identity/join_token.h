@@ -1,4 +1,4 @@
-// A join token: one line of text with which somebody becomes a member.
+// A join token: one line of text for becoming a member.
 //
 //   longhaul1.ROLE.FINGERPRINT.SECRET
 //
@@ -21,8 +21,8 @@ inline constexpr uint32_t kJoinTokenVersion = 1;
 inline constexpr size_t kJoinSecretBytes = 24;
 
 struct JoinToken {
-  // The role of the new member. An admin's token also serves for a worker or a user, as an admin
-  // could make such tokens anyway.
+  // The role of the new member. An admin's token also serves for a worker or a user, because an
+  // admin could make such tokens anyway.
   Role role = Role::kUser;
   std::string fingerprint;  // 64 hexadecimal digits
   std::string secret;       // 48 hexadecimal digits
@@ -33,7 +33,7 @@ struct JoinToken {
 // Makes a token with a new secret.
 JoinToken NewJoinToken(Role role, std::string fingerprint);
 std::string ToString(const JoinToken& token);
-// Whether a text is meant as a join token, complete or not. Plain tokens never look like one.
+// Whether a text is meant as a join token, complete or not. Plain tokens never have this form.
 bool IsJoinToken(std::string_view text);
 // kInvalidArgument; errors never repeat the text.
 StatusOr<JoinToken> ParseJoinToken(std::string_view text);

@@ -28,11 +28,11 @@ using Name = std::unique_ptr<X509_NAME, Free<&X509_NAME_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<&X509_EXTENSION_free>>;
 using Bio = std::unique_ptr<BIO, Free<&BIO_free_all>>;
 
-// kInternal with OpenSSL's newest error; empties its queue.
+// Returns kInternal with OpenSSL's newest error; empties its queue.
 Status Failed(std::string_view what);
 
 StatusOr<Key> NewKey();
-// Read the first object of their kind in a text and skip everything else. kInvalidArgument.
+// Read the first object of their kind in a text and skip all others. kInvalidArgument.
 StatusOr<Key> ReadKey(std::string_view pem);
 StatusOr<Certificate> ReadCertificate(std::string_view pem);
 StatusOr<Request> ReadRequest(std::string_view pem);  // must be signed by its own P-256 key

@@ -1,9 +1,9 @@
 // How a worker, the CLI or a cluster reaches its coordinator: as a member over TLS, or with
 // --insecure without encryption.
 //
-// A coordinator may have a standby, and then there are several addresses. One of them is current:
-// at first the first. When a caller finds that the current coordinator does not serve and says so,
-// the next one becomes current for all users of this Access.
+// A coordinator may have a standby, and then there are several addresses. One of them is current,
+// at the start the first. When a caller reports that the current coordinator does not serve, the
+// next one becomes current for all users of this Access.
 //
 //   AccessOptions options{
 //       .addresses = {"h:7070"}, .token_file = "token", .credentials_file = "me.pem"};
@@ -48,14 +48,14 @@ struct AccessOptions {
   bool insecure = false;
   // The role to join as. Absent: the token's.
   std::optional<Role> role = {};
-  std::string name = {};  // the name that it wishes for
+  std::string name = {};  // the requested name
   std::string worker_id = {};
 };
 
 class Access {
  public:
   // Joins if there are no credentials of the token's authority and role; this blocks for at most
-  // `limit` per coordinator. kUnavailable: nobody answers, try again. kUnauthenticated: a
+  // `limit` per coordinator. kUnavailable: no coordinator answers, try again. kUnauthenticated: a
   // coordinator refuses, or is not the token's. kFailedPrecondition, kInvalidArgument: problems of
   // files and flags.
   static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, absl::Duration limit);
@@ -71,7 +71,7 @@ class Access {
   // Call it before each call starts. Without TLS it adds the token. With `wait` the call waits
   // while the coordinator is down, but only if there is a single coordinator.
   void Prepare(grpc::ClientContext* context, bool wait = true) const;
-  // Grows with every new certificate and every change of the current coordinator: then make
+  // Grows with every new certificate and every change of the current coordinator. After that, make
   // channels anew.
   uint64_t generation() const;
 
@@ -84,8 +84,8 @@ class Access {
   };
   Connection Dial() const;
 
-  // Says that the coordinator that was current at `generation` does not serve: it is down, or is a
-  // standby. The next one becomes current, unless another already is. Does nothing with a single
+  // Reports that the coordinator that was current at `generation` does not serve: it is down, or is
+  // a standby. The next one becomes current, unless another already is. Does nothing with a single
   // coordinator.
   void GoOnFrom(uint64_t generation);
   // Calls `ask` for the current coordinator, and for the next one if that does not serve
@@ -104,12 +104,12 @@ class Access {
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
                                            const Credentials& credentials) const;
   grpc::ClientContext* Until(grpc::ClientContext* context, Deadline deadline) const;
-  // Checks and stores what the coordinator gave; channels are made with it from now on.
+  // Checks and stores the coordinator's credentials; later channels use them.
   Status Keep(const Credentials& given);
 
   const AccessOptions options_;
   std::string token_;         // without TLS
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Credentials credentials_;
   std::optional<MemberCertificate> certificate_;
   size_t at_hand_ = 0;  // index of the current address
@@ -123,7 +123,7 @@ template <class Service>
 class StubOf {
  public:
   explicit StubOf(std::shared_ptr<Access> access) : access_(std::move(access)) {}
-  // Valid as long as somebody holds it.
+  // Valid while a caller holds it.
   std::shared_ptr<typename Service::Stub> Get() {
     const std::lock_guard lock(mutex_);
     if (stub_ == nullptr || dialled_.generation != access_->generation()) {
@@ -132,8 +132,8 @@ class StubOf {
     }
     return stub_;
   }
-  // About the coordinator of the last Get: its address; whether the last attempt to connect failed;
-  // and a way to say that it does not serve.
+  // Functions about the coordinator of the last Get: its address; whether the last attempt to
+  // connect failed; and a report that it does not serve.
   std::string address() const {
     const std::lock_guard lock(mutex_);
     return dialled_.address;

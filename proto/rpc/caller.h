@@ -13,14 +13,15 @@
 namespace longhaul {
 
 struct Caller {
-  // nullopt: the port has no encryption, and its callers may do everything.
+  // nullopt: the port has no encryption, and its callers may make all calls.
   std::optional<Member> member;
   absl::Time until = absl::InfiniteFuture();  // when the certificate expires
   std::string key_sha256 = {};                // hash of the certificate's key
 };
 
-// Says who makes a call over TLS. The handshake has checked the certificate against the authority.
-// kUnauthenticated: there is no certificate, it is not a member's, or it has expired since.
+// Returns the caller's identity from TLS. The handshake has checked the certificate against the
+// authority. kUnauthenticated: there is no certificate, it is not a member's, or it has expired
+// since.
 StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now);
 
 }  // namespace longhaul

@@ -33,7 +33,7 @@ inline constexpr size_t kMaxErrorBytes = 16 << 10;
 // TLS 1.3 only, with a coordinator's identity. A caller may present a certificate, which must be
 // valid and signed by the authority.
 std::shared_ptr<grpc::ServerCredentials> TlsServer(const ServerIdentity& identity);
-// Without encryption: for data links and --insecure.
+// No encryption: for data links and --insecure.
 std::shared_ptr<grpc::ServerCredentials> PlainServer();
 std::shared_ptr<grpc::ChannelCredentials> PlainClient();
 
@@ -41,7 +41,7 @@ std::shared_ptr<grpc::ChannelCredentials> PlainClient();
 // come back as a Status. Call it once, in main().
 void RouteGrpcLog();
 
-// Raises the limit of open files as far as the system allows, as every connection needs one. Call
+// Raises the limit of open files to the system's maximum, because every connection needs one. Call
 // it once, in main().
 void RaiseFileLimit();
 

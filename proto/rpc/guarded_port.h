@@ -9,7 +9,7 @@
 //
 // A connection's first call must fit into kMaxStrangerBytes, together with the TLS handshake and
 // everything streamed before its first answer, because a unary handler only runs when the whole
-// request is there. Clients that send more make a small call first.
+// request has arrived. Clients with larger calls make a small call first.
 #pragma once
 
 #include <grpcpp/server_builder.h>
@@ -30,7 +30,7 @@ namespace longhaul {
 // How callers prove who they are.
 struct PortSecurity {
   std::optional<ServerIdentity> identity;  // TLS and certificates; nullopt: no encryption
-  std::string token;  // without TLS: every caller's token (auth.h); empty: all are let in
+  std::string token;  // without TLS: every caller's token (auth.h); empty: all are admitted
 };
 
 class GuardedPort {
@@ -47,13 +47,13 @@ class GuardedPort {
   GuardedPort(const GuardedPort&) = delete;
   GuardedPort& operator=(const GuardedPort&) = delete;
 
-  // The listening address, with the real port if 0 was asked for. After Open.
+  // The listening address, with the real port if 0 was requested. Call it after Open.
   const std::string& address() const { return address_; }
 
   // ---- Thread-safe
-  // kUnauthenticated, with a sentence, if the caller is not known.
+  // kUnauthenticated, with a sentence, if the caller is unknown.
   StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
-  // Marks this call's connection as known. It is cut when the certificate expires.
+  // Marks this call's connection as known. The port cuts it when the certificate expires.
   void LetIn(const grpc::ServerContextBase& context, const Caller& caller);
   // Cuts every connection of a member, with all calls on it.
   void Cut(const std::string& member);
@@ -62,8 +62,8 @@ class GuardedPort {
   const bool tls_;
   const std::string token_;
   const std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::shared_ptr<EventLoopThread> thread_;  // from Open
-  std::unique_ptr<Listener> listener_;       // on the loop
+  std::shared_ptr<EventLoopThread> thread_;  // set by Open
+  std::unique_ptr<Listener> listener_;       // used on the loop
   std::string address_;
 };
 

@@ -1,5 +1,5 @@
-// The listening port of a gRPC server: accepts connections, hands them to gRPC, and limits
-// strangers, that is connections whose peer has not proved its identity yet.
+// The listening port of a gRPC server: accepts connections, passes them to gRPC, and limits
+// strangers, which are connections whose peer has not proved its identity yet.
 //
 // gRPC's own listener accepts any number of connections, and stops for good when the process runs
 // out of descriptors. gRPC also reads a whole message, even of gigabytes, before it finds the
@@ -7,7 +7,7 @@
 // oldest), each for kStrangerLimit and about kMaxStrangerBytes. It watches and cuts a connection by
 // a second descriptor.
 //
-// Threads: everything on the loop.
+// Threads: all on the loop.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // The listening address, with the real port if 0 was asked for.
+  // The listening address, with the real port if 0 was requested.
   const std::string& address() const { return address_; }
-  // Marks a connection as known. `peer`: as PeerText writes it; ignored if the connection is
+  // Marks a connection as known. `peer`: in the form of PeerText; ignored if the connection is
   // already gone. `member`: the first call decides. `until`: when to cut the connection.
   void Admit(const std::string& peer, const std::string& member = "",
              std::optional<MonoTime> until = std::nullopt);
@@ -85,9 +85,10 @@ class Listener {
   std::optional<EventLoop::TimerId> pause_timer_;
 };
 
-// The peer of a connected socket, as the listener names it; empty: the connection is gone.
+// Returns the peer of a connected socket, in the listener's form; empty: the connection is gone.
 std::string PeerTextOf(int fd);
-// "127.0.0.1:4711", "[fd00::1]:4711" for gRPC's "ipv4:127.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
+// Returns "127.0.0.1:4711", "[fd00::1]:4711" for gRPC's "ipv4:127.0.0.1:4711",
+// "ipv6:%5Bfd00::1%5D:4711".
 std::string PeerText(const std::string& grpc_peer);
 
 }  // namespace longhaul

@@ -9,10 +9,10 @@
 
 namespace longhaul {
 
-// A message longer than kMaxErrorBytes is cut, and says so.
+// A message longer than kMaxErrorBytes is cut, and ends with a note about that.
 grpc::Status ToGrpc(const Status& status);
 
-// "<what>: <message>"; with an empty `what`, the message alone. OK stays OK.
+// Returns "<what>: <message>"; with an empty `what`, only the message. OK stays OK.
 Status FromGrpc(const grpc::Status& status, std::string_view what = {});
 
 }  // namespace longhaul

@@ -1,6 +1,6 @@
-// Messages between two workers that read the same data sets, over a link of their own
-// (worker/epoch/chunk_peers.h). Words travel on the control lane, pieces of chunks on the bulk
-// lane.
+// Messages between two workers that read the same data sets, over a separate link
+// (worker/epoch/chunk_peers.h). Requests and "not here" travel on the control lane, pieces of
+// chunks on the bulk lane.
 //
 //   an ask, 24 bytes                  "not here", 8 bytes      a piece
 //   0   1 byte   1                    0   1 byte   2           0   4 bytes  request
@@ -13,8 +13,8 @@
 //   12  4 bytes  shard of that set
 //   16  8 bytes  chunk of that shard's file
 //
-// The asking side numbers its requests from 0. Sizes and hashes are in the run's list, which both
-// sides have.
+// The requesting side numbers its requests from 0. Sizes and hashes are in the run's list, which
+// both sides have.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct ChunkNotHere {
 using ChunkWord = std::variant<ChunkAsk, ChunkNotHere>;
 
 std::string EncodeChunkWord(const ChunkWord& word);
-// kInvalidArgument: no such word.
+// kInvalidArgument: not such a message.
 StatusOr<ChunkWord> DecodeChunkWord(std::span<const std::byte> bytes);
 
 inline constexpr size_t kChunkPieceHeaderBytes = 4;

@@ -59,11 +59,10 @@ struct LinkHeader {
   uint64_t link_id = 0;
 };
 
-// How the receiver knows that a frame arrived unchanged.
+// How the receiver detects changed frames.
 enum class LinkGuard : uint8_t {
   kChecksum,
-  // encryption shows changes, so there is no checksum, which would reveal something about the
-  // plaintext
+  // encryption detects changes; a checksum would reveal something about the plaintext
   kSeal,
 };
 

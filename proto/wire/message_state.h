@@ -1,6 +1,5 @@
-// What two neighbours tell each other before the first tensor if a codec of their edge remembers
-// samples: digests of what each side remembers. It follows a tensor header of kind kMessageState:
-// 16 bytes, little-endian.
+// The digests that two neighbours exchange before the first tensor if a codec of their edge has
+// state for samples. They follow a tensor header of kind kMessageState: 16 bytes, little-endian.
 //
 //   offset size  field
 //        0    8  forward    digest of the activations' messages, 0 for none

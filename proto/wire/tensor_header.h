@@ -72,7 +72,7 @@ struct TensorHeader {
 uint64_t RunTag(const RunId& run);
 
 void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out);
-// Checks the form only: magic, version, kind, direction, chunk < chunks, consistent ranges. The
+// Checks only the form: magic, version, kind, direction, chunk < chunks, consistent ranges. The
 // caller checks whether the run expects it. kInvalidArgument or kUnimplemented.
 StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes);
 

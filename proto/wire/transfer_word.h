@@ -1,11 +1,10 @@
-// What the receiver of a checkpoint's copy says to its sender (worker/shards/shard_transfers.h), on
-// the control lane. The sender only sends the coded files, on the bulk lane
-// (worker/checkpoint/shard_coding.h).
+// The message from the receiver of a checkpoint's copy to its sender
+// (worker/shards/shard_transfers.h), on the control lane. The sender only sends the coded files, on
+// the bulk lane (worker/checkpoint/shard_coding.h).
 //
-//   8 bytes, little-endian   how far the sender may go, coded and counted over all files; all ones:
-//   every
-//                            file is whole and on the disk
-//   else                     why the copy is not taken, as text
+// 8 bytes, little-endian   how many coded bytes the sender may send, counted over all files;
+// all ones: every file is whole and on the disk
+// else                     why the copy is refused, as text
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@
 
 namespace longhaul::wire {
 
-// Share of the line that a copy takes while training keeps it busy: senders pace themselves by it,
-// and the coordinator's time limits assume it. The rate is assumed for a line that nobody measured.
+// Share of the line that a copy takes while training keeps the line busy: senders pace themselves
+// by it, and the coordinator's time limits assume it. The rate is assumed for an unmeasured line.
 inline constexpr double kLeastCopyShare = 0.02;
 inline constexpr double kAssumedLineBitsPerSecond = 10e6;
 
@@ -45,7 +44,7 @@ inline std::string EncodeTransferWord(const TransferWord& word) {
   return bytes;
 }
 
-// Any bytes are a valid word.
+// Any bytes are a valid message.
 inline TransferWord DecodeTransferWord(std::span<const std::byte> bytes) {
   TransferWord word;
   if (bytes.size() == kTransferWordBytes) {

@@ -1,7 +1,7 @@
 // A codec on the device that holds the tensor: the CPU, or a GPU on PyTorch's current stream.
 //
-// Threads: any. Errors: thrown, as in tensors.h. Nothing here waits for a GPU but ReadHeader and
-// the check that Decode makes where the blob is foreign.
+// Threads: any. Errors: thrown, as in tensors.h. Only ReadHeader, and the check in Decode for
+// foreign blobs, wait for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,10 +25,10 @@ using HeaderBytes = std::array<std::byte, codec::kBlobHeaderBytes>;
 void EncodeTo(const at::Tensor& x, const codec::Shape& shape, const codec::cuda::CudaCodec& codec,
               const codec::Context& context, const at::Tensor& buffer);
 
-// The first bytes of a blob or of what should be one. Waits for the stream.
+// Reads the first bytes of a blob, which may be invalid. Waits for the stream.
 HeaderBytes ReadHeader(const at::Tensor& blob);
-// What EncodeTo writes there, where all blobs of a shape have one length. The count of non-finite
-// tiles, which decoders do not need, is 0.
+// Returns the header that EncodeTo writes, if all blobs of a shape have one length. The count of
+// non-finite tiles, which decoders do not need, is 0.
 HeaderBytes HeaderOfFixedSize(const at::Tensor& x, const codec::Shape& shape,
                               const codec::cuda::CudaCodec& codec);
 
@@ -39,9 +39,10 @@ enum class Origin { kOurs, kForeign };
 void DecodeTo(const at::Tensor& blob, const HeaderBytes& header, const codec::Shape& shape,
               const codec::cuda::CudaCodec& codec, Origin origin, const at::Tensor& out);
 
-// PyTorch's current stream, found without LibTorch's CUDA part, which this library does not link.
+// Returns PyTorch's current stream, found without LibTorch's CUDA part, which this library does not
+// link.
 cuda::Stream CurrentStream(const c10::Device& device);
-// uint8 of one dimension, on the device of `like`.
+// Makes uint8 of one dimension, on the device of `like`.
 at::Tensor NewBytes(size_t count, const at::Tensor& like);
 codec::cuda::DeviceSpan DeviceSpanOf(const at::Tensor& bytes);
 std::span<std::byte> HostSpanOf(const at::Tensor& bytes);

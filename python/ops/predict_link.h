@@ -5,8 +5,8 @@
 //   y = link.transfer(x, ids, True)  # x: microbatches one after the other; ids: on the CPU
 //   link.check()                     # now and then: waits; throws where an end refused a blob
 //
-// Threads: one at a time. Errors: thrown, as in tensors.h. transfer waits for no GPU, but where
-// blobs have no fixed size.
+// Threads: one at a time. Errors: thrown, as in tensors.h. transfer waits for a GPU only if blobs
+// have no fixed size.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,8 +30,9 @@ class PredictLink : public torch::CustomClassHolder {
   PredictLink(const std::string& codec, int64_t vocabulary, const std::vector<int64_t>& shape,
               const std::string& device);
 
-  // `x`: (samples of some messages, tokens, channels). Each message predicts by what the ones
-  // before it have taught, and teaches where `learns`. What the other end sees, in the dtype of x.
+  // Returns the tensor that the other end decodes, in the dtype of x. `x`: (samples of some
+  // messages, tokens, channels). Each message is predicted from the earlier ones, and teaches the
+  // tables if `learns`.
   at::Tensor Transfer(const at::Tensor& x, const at::Tensor& ids, bool learns);
   void Check() const;
   // Bytes of the largest message. All messages of a codec with a fixed size have this length.
@@ -47,7 +48,7 @@ class PredictLink : public torch::CustomClassHolder {
   const codec::Shape shape_;
   const uint32_t vocabulary_;
   const c10::Device device_;
-  bool fixed_size_ = false;  // of the differences
+  bool fixed_size_ = false;  // of the codec of the differences
   at::Tensor workspace_, blob_, fault_;
   std::optional<codec::predict::Tables> sender_, receiver_;                   // on the CPU
   std::optional<codec::cuda::DeviceTables> sender_on_gpu_, receiver_on_gpu_;  // on a GPU

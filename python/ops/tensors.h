@@ -1,8 +1,8 @@
 // PyTorch's tensors as the codecs see them, and the codecs' errors as Python's exceptions.
 //
-// Threads: any. Errors are thrown, for PyTorch's dispatcher is the caller: ValueError for bad
+// Threads: any. Errors are thrown, because PyTorch's dispatcher is the caller: ValueError for bad
 // arguments and bytes, NotImplementedError for blobs of another version, TypeError for dtypes that
-// no codec takes, else RuntimeError.
+// no codec accepts, else RuntimeError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +32,7 @@ codec::Shape ShapeOf(at::IntArrayRef sizes);
 // `direction`: "forward" or "backward". All else of the context is zero.
 codec::Context ContextOf(int64_t seed, std::string_view direction);
 
-// For both kinds of device. Kept for the next call.
+// For both kinds of device. Keeps the codec for the next call.
 std::shared_ptr<const codec::cuda::CudaCodec> FindCodec(std::string_view text);
 
 }  // namespace longhaul::ops

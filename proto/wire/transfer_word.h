@@ -2,9 +2,9 @@
 // (worker/shards/shard_transfers.h), on the control lane. The sender only sends the coded files, on
 // the bulk lane (worker/checkpoint/shard_coding.h).
 //
-// 8 bytes, little-endian   how many coded bytes the sender may send, counted over all files;
-// all ones: every file is whole and on the disk
-// else                     why the copy is refused, as text
+//   8 bytes, little-endian   how many coded bytes the sender may send, counted over all files;
+//                            all ones: every file is whole and on the disk
+//   else                     why the copy is refused, as text
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // certificates against the system's authorities.
 //
 // Thread-safe. Calls block, and return soon after `given_up` is true. Errors:
-// kInvalidArgument     not an address of a web server
+//   kInvalidArgument     not an address of a web server
 //   kNotFound            the server has no such file
 //   kPermissionDenied    it does not give it to us
 //   kUnavailable         no connection, an answer that broke off, a server in trouble: may pass

@@ -1,9 +1,9 @@
 // Decides which of an installation's coordinators commands. Each takeover begins a new term. A
 // coordinator that learns of a newer term than its own stops commanding, and workers obey the
 // newest term.
+//
 // <state-dir>/leadership.json keeps the record beyond the process's end (docs/design/formats.md). A
 // state directory without the file belongs to a coordinator in its first term.
-// directory without the file belongs to a coordinator in its first term.
 #pragma once
 
 #include <cstdint>

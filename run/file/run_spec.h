@@ -1,5 +1,6 @@
 // The run file: what a user wants to train, and how. Parsed and checked by the same code in the CLI
 // (before it dials) and in the coordinator. The keys are rows of keys.h.
+//
 // Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
 // one per line as "file:line:column: what was expected, what came, what to do".
 #pragma once

@@ -28,7 +28,7 @@ struct Initial {
 //   kNothing  every rank has all of it: norms, positions, biases that are added to a summed output
 //   kRows     "column-parallel": each rank computes some outputs, with their biases
 //   kColumns  "row-parallel": each rank reads some inputs; outputs are summed over ranks
-// a rank has all of it or nothing, because it belongs to one expert
+//   kExperts  a rank has all of it or nothing, because it belongs to one expert
 enum class Along : uint8_t { kNothing, kRows, kColumns, kExperts };
 // The smallest unit that is never cut between ranks.
 //   kChannel  one row or column; every rank has equally many

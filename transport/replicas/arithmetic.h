@@ -5,6 +5,7 @@
 // A span of floats points into the arithmetic's memory, which is the host's (host_arithmetic.h) or
 // a GPU's (worker/stage/replicas/torch_arithmetic.h). Only the arithmetic dereferences it. Every
 // implementation gives the same bytes (message.h) and the same finite numbers.
+//
 // Threads: one call at a time. Errors: kInternal and kResourceExhausted on a GPU, none on the host.
 // When a call returns, its results in host memory are complete; its changes are visible to later
 // calls and to GPU work queued later.

@@ -1,8 +1,8 @@
 // A worker's state directory: its owner and its format. One process uses it at a time.
 //
-// lock        locked by that process
-// format      a number; a newer format than this version knows is left untouched
-// worker-id   a UUID, made at the first start
+//   lock        locked by that process
+//   format      a number; a newer format than this version knows is left untouched
+//   worker-id   a UUID, made at the first start
 #pragma once
 
 #include <string>

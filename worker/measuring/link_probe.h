@@ -6,8 +6,8 @@
 //
 //   ping, pong   some round trips, each side's own
 //   ready        this side's round trips are done; when both are, both send zeros on the bulk lane
-// enough       this side has measured its rate; both keep sending until both have enough
-// dry          all data of this side has arrived; when both are dry, the link is closed
+//   enough       this side has measured its rate; both keep sending until both have enough
+//   dry          all data of this side has arrived; when both are dry, the link is closed
 //
 // If only round trips are asked for, a side has enough as soon as both are ready.
 //

@@ -3,9 +3,9 @@
 //
 //   source                                  holder
 //     dials or expects, as commanded         the other
-// <---       number of bytes that may be sent
+//                                 <---       number of bytes that may be sent
 //     the files, coded, in order  --->       (worker/checkpoint/shard_coding.h)
-// <---       more bytes ... ; stored, or the error
+//                                 <---       more bytes ... ; stored, or the error
 //     closes the link, answers
 //
 // A paced transfer sends small pieces while no tensor is in flight at either end, and otherwise

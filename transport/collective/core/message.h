@@ -8,14 +8,14 @@
 //
 //   kind      from        payload
 //   join      member      32 bytes secret, u32 rank, u32 size
-// tell      member      the rank's text, up to kMaxTellBytes
+//   tell      member      the rank's text, up to kMaxTellBytes
 //   end       member      the reason, up to kMaxReasonBytes
 //   goodbye   member
 //   refused   rendezvous  u32 StatusCode, text
 //   came      rendezvous  u64 round (0: join, n: its n-th tell), u64 bit r: rank r has come
 //   joined    rendezvous
-// told      rendezvous  for each rank: u32 bytes, its text
-// ended     rendezvous  the reason, up to kMaxEndedBytes
+//   told      rendezvous  for each rank: u32 bytes, its text
+//   ended     rendezvous  the reason, up to kMaxEndedBytes
 #pragma once
 
 #include <cstddef>

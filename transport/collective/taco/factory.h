@@ -7,8 +7,8 @@
 //   all-reduce      two shots: every rank encodes the others' parts; the owner of a part sums in
 //                   fp32 in the order of ranks, its own numbers uncoded, and encodes the sum once,
 //                   which all decode. The same bits on all ranks.
-// Two ranks need one shot: both gather both codes and sum the decoded numbers. This takes as many
-// bytes but one exchange fewer, and nothing is encoded twice.
+//                   Two ranks need one shot: both gather both codes and sum the decoded numbers.
+//                   This takes as many bytes, one exchange fewer, and nothing is encoded twice.
 //   reduce-scatter  the first shot; the sum is rounded to the dtype, not encoded
 //   all-gather      encode, exchange, decode; this rank's part as well, so all ranks agree
 //

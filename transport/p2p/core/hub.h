@@ -1,6 +1,7 @@
-// The part of a transport that lives on its loop: links that are opening, and open links. Threads:
-// all on the loop. No callback runs inside the call that caused it, except for errors of the
-// arguments.
+// The part of a transport that lives on its loop: links that are opening, and open links.
+//
+// Threads: all on the loop. No callback runs inside the call that caused it, except for errors of
+// the arguments.
 #pragma once
 
 #include <functional>

@@ -13,11 +13,11 @@
 //
 // Losses for any number of ranks agree to rounding, and repeat to the bit if the collectives do.
 // With GroupSpec::shared_channels each number of ranks is a model of its own.
+//
 // Threads: as for a Stage; rank threads are its own. Errors: as for a Stage, and kInvalidArgument
 // for a model that cannot be split over this number of ranks. A rank that fails ends the group: the
 // call returns "rank 1: ..." once all ranks have stopped, within 2 s, and all later calls fail.
 // Make a new stage then.
-// then.
 #pragma once
 
 #include <memory>

@@ -10,8 +10,8 @@
 //
 //   plain     all of it (Megatron-LM, Section 3)
 //   sequence  its part of every row's tokens: norms and residuals take 1/t of the memory
-// partial   some shared channels first, the same on all ranks, then the rank's own ones (CAAT-Net,
-// Sections 3 and 4): only the shared ones travel
+//   partial   some shared channels first, the same on all ranks, then the rank's own ones
+//             (CAAT-Net, Sections 3 and 4): only the shared ones travel
 //
 //              forward                                   backward
 //   Begin      sequence: own tokens                      gathers tokens

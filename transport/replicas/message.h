@@ -19,7 +19,7 @@
 //   2 index       contributor to owner: u32 bits of the largest kept magnitude; u32 flags (1: there
 //                 is a NaN or an infinity, and the bitmap is all zeros); bitmap of the kept
 //                 positions (codec/tagc/select.h)
-//   3 union       owner to contributor: u32 flags (1: somebody has a NaN or an infinity, and no
+//   3 union       owner to contributor: u32 flags (1: a replica has a NaN or an infinity, and no
 //                 sketch follows; 2: the union is the receiver's own index, and there is no
 //                 bitmap); i32 exponent s of fixed-point numbers x 2^s; u32 rows of the sketch's
 //                 tables; u32 seed; u32 count of positions left out; u32 zero; bitmap of all

@@ -1,6 +1,6 @@
 // Structs as JSON objects, written and read by one list of members, a function beside the struct:
 //
-//   void Fields(auto&& field, Like<Point> auto& point) {
+//   void Fields(auto&& field, MaybeConst<Point> auto& point) {
 //     field("x", point.x);
 //     field("y", point.y, 0.0);  // 0.0: where the object has no y
 //   }
@@ -9,18 +9,14 @@
 // without a value is null.
 #pragma once
 
-#include <concepts>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <type_traits>
 
 #include "absl/time/time.h"
+#include "base/maybe_const.h"
 #include "run/file/link_quality.h"
 
 namespace longhaul {
-
-template <class T, class U>
-concept Like = std::same_as<std::remove_const_t<T>, U>;
 
 struct IgnoreField {
   void operator()(const char* /*key*/, auto&&... /*member*/) const {}
@@ -30,7 +26,7 @@ concept HasFields = requires(T& value) {
   Fields(IgnoreField(), value);
 };
 
-void Fields(auto&& field, Like<LinkQuality> auto& quality) {
+void Fields(auto&& field, MaybeConst<LinkQuality> auto& quality) {
   field("delay_ns", quality.delay);
   field("jitter_ns", quality.jitter);
   field("loss", quality.loss);

@@ -21,18 +21,18 @@ namespace longhaul {
 NLOHMANN_JSON_SERIALIZE_ENUM(DelayBy, {{DelayBy::kRelay, ToString(DelayBy::kRelay)},
                                        {DelayBy::kNetem, ToString(DelayBy::kNetem)}})
 
-void Fields(auto&& field, Like<ProcessIdentity> auto& process) {
+void Fields(auto&& field, MaybeConst<ProcessIdentity> auto& process) {
   field("pid", process.pid);
   field("start_ticks", process.start_ticks);
 }
 
-void Fields(auto&& field, Like<LinkParameters> auto& link) {
+void Fields(auto&& field, MaybeConst<LinkParameters> auto& link) {
   field("up_bits_per_second", link.up_bits_per_second);
   field("down_bits_per_second", link.down_bits_per_second);
   field("quality", link.quality);
 }
 
-void Fields(auto&& field, Like<CountedBefore> auto& counted) {
+void Fields(auto&& field, MaybeConst<CountedBefore> auto& counted) {
   field("bytes", counted.bytes);
   field("packets", counted.packets);
   field("dropped_packets", counted.dropped_packets);
@@ -40,14 +40,14 @@ void Fields(auto&& field, Like<CountedBefore> auto& counted) {
   field("acknowledgement_bytes", counted.acknowledgement_bytes);
 }
 
-void Fields(auto&& field, Like<PathParameters> auto& path) {
+void Fields(auto&& field, MaybeConst<PathParameters> auto& path) {
   field("from", path.from);
   field("to", path.to);
   field("bits_per_second", path.bits_per_second);
   field("quality", path.quality);
 }
 
-void Fields(auto&& field, Like<ClusterWorkerState> auto& worker) {
+void Fields(auto&& field, MaybeConst<ClusterWorkerState> auto& worker) {
   field("name", worker.name);
   field("network", worker.network);
   field("data_address", worker.data_address);
@@ -59,7 +59,7 @@ void Fields(auto&& field, Like<ClusterWorkerState> auto& worker) {
   field("device", worker.device, std::string("cpu"));  // of an older version
 }
 
-void Fields(auto&& field, Like<ClusterState> auto& state) {
+void Fields(auto&& field, MaybeConst<ClusterState> auto& state) {
   field("name", state.name);
   field("coordinator_address", state.coordinator_address);
   field("token_file", state.token_file);

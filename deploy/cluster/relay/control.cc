@@ -18,12 +18,12 @@
 
 namespace longhaul::relay {
 
-void Fields(auto&& field, Like<RelayPort> auto& port) {
+void Fields(auto&& field, MaybeConst<RelayPort> auto& port) {
   field("device", port.device);
   field("connected", port.connected);
 }
 
-void Fields(auto&& field, Like<RelayReport> auto& report) {
+void Fields(auto&& field, MaybeConst<RelayReport> auto& report) {
   field("arrived_packets", report.arrived_packets);
   field("lost_packets", report.lost_packets);
   field("overflowed_packets", report.overflowed_packets);

@@ -1,6 +1,6 @@
 // Copies values to messages and back, with one list of fields for both directions:
 //
-//   void Fields(auto&& field, OneOf<Flow> auto& flow) {
+//   void Fields(auto&& field, MaybeConst<Flow> auto& flow) {
 //     field("codec", flow.codec);  // the name in the message, the member
 //
 // A value without a list is a number, a text, a codec, a Strong, a vector or an optional. An
@@ -10,7 +10,6 @@
 
 #include <google/protobuf/message.h>
 
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,14 +18,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/maybe_const.h"
 #include "base/strong.h"
 #include "run/plan/plan.h"
 
 namespace longhaul {
-
-// A parameter of this type is `const Value&` when a message is made, `Value&` when one is read.
-template <class Value, class Listed>
-concept OneOf = std::same_as<std::remove_const_t<Value>, Listed>;
 
 class FieldsOf {
  protected:

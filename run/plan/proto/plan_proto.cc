@@ -7,32 +7,35 @@
 namespace longhaul {
 
 static_assert(static_cast<int>(EdgeKind::kUnknown) == v1::Edge::UNKNOWN);
+static_assert(static_cast<int>(EdgeKind::kActivations) == v1::Edge::ACTIVATIONS);
+static_assert(static_cast<int>(EdgeKind::kReplicas) == v1::Edge::REPLICAS);
+static_assert(static_cast<int>(EdgeKind::kTied) == v1::Edge::TIED);
 static_assert(static_cast<int>(EdgeKind::kState) == v1::Edge::STATE);
 
-// A count that messages of older versions lack: 0 is read as 1.
+// An unset count is read as 1.
 static void OrOne(uint32_t& count) {
   count = std::max(count, 1u);
 }
 static void OrOne(const uint32_t&) {}
 
-static void Fields(auto&& field, OneOf<CollectiveBytes> auto& bytes) {
+static void Fields(auto&& field, MaybeConst<CollectiveBytes> auto& bytes) {
   field("all_reduce", bytes.all_reduce);
   field("all_gather", bytes.all_gather);
   field("reduce_scatter", bytes.reduce_scatter);
   field("all_to_all", bytes.all_to_all);
 }
 
-static void Fields(auto&& field, OneOf<CellId> auto& id) {
+static void Fields(auto&& field, MaybeConst<CellId> auto& id) {
   field("replica", id.replica);
   field("stage", id.stage);
 }
 
-static void Fields(auto&& field, OneOf<Endpoint> auto& endpoint) {
+static void Fields(auto&& field, MaybeConst<Endpoint> auto& endpoint) {
   field("transport", endpoint.transport);
   field("addresses", endpoint.addresses);
 }
 
-static void Fields(auto&& field, OneOf<DataSet> auto& data) {
+static void Fields(auto&& field, MaybeConst<DataSet> auto& data) {
   field("token_file_sha256", data.token_file_sha256);
   field("tokens", data.tokens);
   field("validation_tokens", data.validation_tokens);
@@ -41,7 +44,7 @@ static void Fields(auto&& field, OneOf<DataSet> auto& data) {
   field("text_bytes", data.text_bytes);
 }
 
-static void Fields(auto&& field, OneOf<Cell> auto& cell) {
+static void Fields(auto&& field, MaybeConst<Cell> auto& cell) {
   field("id", cell.id);
   field("worker_id", cell.worker);
   field("incarnation", cell.incarnation);
@@ -62,19 +65,19 @@ static void Fields(auto&& field, OneOf<Cell> auto& cell) {
   field("message_journal_bytes", cell.message_journal_bytes);
 }
 
-static void Fields(auto&& field, OneOf<Flow> auto& flow) {
+static void Fields(auto&& field, MaybeConst<Flow> auto& flow) {
   field("codec", flow.codec);
   field("bytes", flow.bytes);
   field("bits_per_second", flow.bits_per_second);
   field("latency_seconds", flow.latency_seconds);
 }
 
-static void Fields(auto&& field, OneOf<Relay> auto& relay) {
+static void Fields(auto&& field, MaybeConst<Relay> auto& relay) {
   field("worker_id", relay.worker);
   field("name", relay.name);
 }
 
-static void Fields(auto&& field, OneOf<Edge> auto& edge) {
+static void Fields(auto&& field, MaybeConst<Edge> auto& edge) {
   field("id", edge.id);
   field("kind", edge.kind);
   field("from", edge.from);
@@ -86,7 +89,7 @@ static void Fields(auto&& field, OneOf<Edge> auto& edge) {
   field("relays", edge.relays);
 }
 
-static void Fields(auto&& field, OneOf<Assignment> auto& assignment) {
+static void Fields(auto&& field, MaybeConst<Assignment> auto& assignment) {
   field("run_id", assignment.run);
   field("epoch", assignment.epoch);
   field("start_step", assignment.start_step);
@@ -101,7 +104,7 @@ static void Fields(auto&& field, OneOf<Assignment> auto& assignment) {
   field("edges", assignment.edges);
 }
 
-static void Fields(auto&& field, OneOf<GroupEstimate> auto& estimate) {
+static void Fields(auto&& field, MaybeConst<GroupEstimate> auto& estimate) {
   field("forward_collective", estimate.forward_collective);
   field("backward_collective", estimate.backward_collective);
   field("sent", estimate.sent);
@@ -109,7 +112,7 @@ static void Fields(auto&& field, OneOf<GroupEstimate> auto& estimate) {
   field("even_share_seconds", estimate.even_share_seconds);
 }
 
-static void Fields(auto&& field, OneOf<CellEstimate> auto& estimate) {
+static void Fields(auto&& field, MaybeConst<CellEstimate> auto& estimate) {
   field("forward_seconds", estimate.forward_seconds);
   field("backward_seconds", estimate.backward_seconds);
   field("optimizer_seconds", estimate.optimizer_seconds);
@@ -123,17 +126,17 @@ static void Fields(auto&& field, OneOf<CellEstimate> auto& estimate) {
   field("group", estimate.group);
 }
 
-static void Fields(auto&& field, OneOf<FlowEstimate> auto& estimate) {
+static void Fields(auto&& field, MaybeConst<FlowEstimate> auto& estimate) {
   field("encode_seconds", estimate.encode_seconds);
   field("decode_seconds", estimate.decode_seconds);
 }
 
-static void Fields(auto&& field, OneOf<EdgeEstimate> auto& estimate) {
+static void Fields(auto&& field, MaybeConst<EdgeEstimate> auto& estimate) {
   field("forward", estimate.forward);
   field("backward", estimate.backward);
 }
 
-static void Fields(auto&& field, OneOf<PredictedCell> auto& cell) {
+static void Fields(auto&& field, MaybeConst<PredictedCell> auto& cell) {
   field("compute_seconds", cell.compute_seconds);
   field("codec_seconds", cell.codec_seconds);
   field("wait_above_seconds", cell.wait_above_seconds);
@@ -143,17 +146,17 @@ static void Fields(auto&& field, OneOf<PredictedCell> auto& cell) {
   field("ingress_share", cell.ingress_share);
 }
 
-static void Fields(auto&& field, OneOf<PredictedFlow> auto& flow) {
+static void Fields(auto&& field, MaybeConst<PredictedFlow> auto& flow) {
   field("busy_share", flow.busy_share);
   field("rate_share", flow.rate_share);
 }
 
-static void Fields(auto&& field, OneOf<PredictedEdge> auto& edge) {
+static void Fields(auto&& field, MaybeConst<PredictedEdge> auto& edge) {
   field("forward", edge.forward);
   field("backward", edge.backward);
 }
 
-static void Fields(auto&& field, OneOf<CodecPrediction> auto& row) {
+static void Fields(auto&& field, MaybeConst<CodecPrediction> auto& row) {
   field("name", row.name);
   field("forward_codec", row.forward_codec);
   field("backward_codec", row.backward_codec);
@@ -166,7 +169,7 @@ static void Fields(auto&& field, OneOf<CodecPrediction> auto& row) {
   field("codec_times_known", row.codec_times_known);
 }
 
-static void Fields(auto&& field, OneOf<RanksPrediction> auto& row) {
+static void Fields(auto&& field, MaybeConst<RanksPrediction> auto& row) {
   field("tensor", row.tensor);
   field("expert", row.expert);
   OrOne(row.expert);
@@ -175,20 +178,20 @@ static void Fields(auto&& field, OneOf<RanksPrediction> auto& row) {
   field("refused", row.refused);
 }
 
-static void Fields(auto&& field, OneOf<SlicesPrediction> auto& row) {
+static void Fields(auto&& field, MaybeConst<SlicesPrediction> auto& row) {
   field("slices", row.slices);
   field("step_seconds", row.step_seconds);
   field("refused", row.refused);
 }
 
-static void Fields(auto&& field, OneOf<ReplicasPrediction> auto& row) {
+static void Fields(auto&& field, MaybeConst<ReplicasPrediction> auto& row) {
   field("replicas", row.replicas);
   field("stages", row.stages);
   field("step_seconds", row.step_seconds);
   field("refused", row.refused);
 }
 
-static void Fields(auto&& field, OneOf<Prediction> auto& prediction) {
+static void Fields(auto&& field, MaybeConst<Prediction> auto& prediction) {
   field("step_seconds", prediction.step_seconds);
   field("lower_bound_seconds", prediction.lower_bound_seconds);
   field("bottleneck", prediction.bottleneck);
@@ -209,7 +212,7 @@ static void Fields(auto&& field, OneOf<Prediction> auto& prediction) {
   field("replicas", prediction.replicas);
 }
 
-static void Fields(auto&& field, OneOf<Plan> auto& plan) {
+static void Fields(auto&& field, MaybeConst<Plan> auto& plan) {
   field("assignment", plan.assignment);
   field("cells", plan.cells);
   field("edges", plan.edges);

@@ -1,131 +1,26 @@
-// A port against a link that hands every frame over: what arrives, and what is refused.
+// A port against a link that hands every frame over: what arrives.
 #include "worker/pipeline/boundary_port.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cmath>
 #include <cstring>
-#include <deque>
 #include <filesystem>
-#include <future>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
-#include "codec/registry.h"
 #include "codec/tool/npy.h"
 #include "proto/wire/link_header.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/worker/pipeline/boundary_port_harness.h"
 #include "worker/pipeline/boundary_tables.h"
 
 namespace longhaul::worker {
 namespace {
-
-constexpr codec::Shape kShape{1, 192, 128};  // 98,304 bytes as fp32: two chunks
-const LinkCredits kPlanned(1e3, absl::Seconds(10), 393'216);
-
-// Keeps what is sent. Completes every send at once.
-class RecordingLink : public transport::Link {
- public:
-  const transport::LinkKey& key() const override { return key_; }
-  void Send(transport::Lane lane, const transport::FrameView& frame, SendDone done) override {
-    std::vector<std::byte> bytes(frame.header.begin(), frame.header.end());
-    bytes.insert(bytes.end(), frame.body.begin(), frame.body.end());
-    {
-      const std::lock_guard lock(mutex_);
-      frames_.emplace_back(lane, std::move(bytes));
-    }
-    done(absl::OkStatus());
-  }
-  void Close(Deadline) override {}
-  void GrowCredits(uint32_t count) override { credits.push_back(count); }
-  transport::LinkStats stats() const override { return {}; }
-  std::string Describe() const override { return "recording"; }
-
-  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> Take() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(frames_, {});
-  }
-
-  std::vector<uint32_t> credits;  // that were asked for
-
- private:
-  transport::LinkKey key_{RunId("run"), Epoch(1), EdgeId(0)};
-  std::mutex mutex_;
-  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> frames_;
-};
-
-class BoundaryPortTest : public ::testing::Test {
- protected:
-  std::shared_ptr<BoundaryPort> Make(bool upstream) { return Make(upstream, 1, events_); }
-  std::shared_ptr<BoundaryPort> Make(bool upstream, uint64_t epoch,
-                                     const std::shared_ptr<EventQueue>& events) {
-    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-    return BoundaryPort::Create({.run = RunId("run"),
-                                 .epoch = Epoch(epoch),
-                                 .edge = EdgeId(0),
-                                 .peer = {.replica = replica_, .stage = upstream ? 0u : 1u},
-                                 .upstream = upstream,
-                                 .shape = shape_,
-                                 .microbatches = 2,
-                                 .validation_microbatches = 1,
-                                 .send_codec = codec,
-                                 .receive_codec = codec,
-                                 .credits = kPlanned},
-                                &codec_thread_, events);
-  }
-
-  // The frames of stage 0 sending `microbatch` of step 1.
-  std::vector<std::vector<std::byte>> FramesOf(uint32_t microbatch, uint64_t epoch = 1) {
-    // What the sender hears of itself is none of the receiver's business.
-    const auto sender = Make(/*upstream=*/false, epoch, std::make_shared<EventQueue>());
-    const auto link = std::make_shared<RecordingLink>();
-    sender->Attach(link);
-    auto values = std::make_shared<std::vector<float>>(shape_.elements());
-    for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) + microbatch;
-    sender->SendTensor({Step(1)}, Microbatch(microbatch),
-                       {{values->data(), codec::Dtype::kF32, shape_}, values});
-    Drain();
-    std::vector<std::vector<std::byte>> frames;
-    for (auto& [lane, bytes] : link->Take()) {
-      EXPECT_EQ(lane, transport::Lane::kBulk);
-      frames.push_back(std::move(bytes));
-    }
-    return frames;
-  }
-
-  // Until the codec thread has done what was posted before.
-  void Drain() {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-    codec_thread_.Post([&] {
-      const std::lock_guard lock(mutex);
-      done = true;
-      changed.notify_all();
-    });
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return done; });
-  }
-
-  void ExpectFailure(const std::string& text) {
-    const auto events = events_->TakeAll();
-    ASSERT_EQ(events.size(), 1u);
-    const auto* failed = std::get_if<Failed>(&events.front());
-    ASSERT_NE(failed, nullptr);
-    EXPECT_NE(Message(failed->reason).find(text), std::string::npos) << failed->reason;
-  }
-
-  codec::Shape shape_ = kShape;
-  uint32_t replica_ = 0;
-  CodecThread codec_thread_;
-  std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
-};
 
 TEST_F(BoundaryPortTest, ATensorArrivesWholeAndEqual) {
   const auto frames = FramesOf(0);
@@ -401,124 +296,6 @@ TEST_F(BoundaryPortTest, TablesThatThePeerDoesNotHaveAreForgottenAheadOfItsTenso
   const auto* arrived = std::get_if<TensorArrived>(&events.front());
   ASSERT_NE(arrived, nullptr) << std::get_if<Failed>(&events.front())->reason;
   EXPECT_EQ(*arrived->tensor.token_ids, std::vector<uint32_t>(4, 3));
-}
-
-// The port of a tied edge sends pieces of a gradient and digests, and no step messages.
-class TiedPortTest : public BoundaryPortTest {
- protected:
-  std::shared_ptr<BoundaryPort> MakeTied(bool upstream, EdgeKind kind = EdgeKind::kTied) {
-    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-    return BoundaryPort::Create({.run = RunId("run"),
-                                 .epoch = Epoch(1),
-                                 .edge = EdgeId(0),
-                                 .kind = kind,
-                                 .upstream = upstream,
-                                 .shape = shape_,
-                                 .microbatches = 3,
-                                 .send_codec = codec,
-                                 .receive_codec = codec},
-                                &codec_thread_, events_);
-  }
-};
-
-TEST_F(TiedPortTest, SaysWhenAPieceIsTakenAndWhatCame) {
-  const auto sender = MakeTied(/*upstream=*/true), receiver = MakeTied(/*upstream=*/false);
-  const auto link = std::make_shared<RecordingLink>();
-  sender->Attach(link);
-  auto values = std::make_shared<std::vector<float>>(kShape.elements(), 0.5f);
-  for (uint32_t piece = 0; piece < 2; ++piece) {
-    sender->SendTensor(Pass{Step(4)}, Microbatch(piece),
-                       {{values->data(), codec::Dtype::kF32, kShape}, values});
-  }
-  Drain();
-  auto events = events_->TakeAll();
-  ASSERT_EQ(events.size(), 2u);
-  for (const PipelineEvent& event : events) {
-    EXPECT_TRUE(std::holds_alternative<PieceTaken>(event));
-  }
-  sender->SendMatrixDigest(Step(4), 0x123456789abcdef0);
-  for (const auto& [lane, frame] : link->Take()) receiver->OnFrame(lane, frame);
-  Drain();
-  events = events_->TakeAll();
-  ASSERT_EQ(events.size(), 3u);
-  uint32_t pieces = 0;
-  for (const PipelineEvent& event : events) {
-    if (const auto* digest = std::get_if<DigestArrived>(&event)) {
-      EXPECT_EQ(digest->step, Step(4));
-      EXPECT_EQ(digest->digest, 0x123456789abcdef0u);
-      continue;
-    }
-    const auto& arrived = std::get<TensorArrived>(event);
-    EXPECT_EQ(arrived.over, EdgeKind::kTied);
-    EXPECT_EQ(arrived.slice, Microbatch(pieces++));
-  }
-  EXPECT_EQ(pieces, 2u);
-}
-
-TEST_F(TiedPortTest, RefusesMessagesOfTheOtherKind) {
-  for (const bool tied : {false, true}) {
-    const auto sender =
-        MakeTied(/*upstream=*/true, tied ? EdgeKind::kTied : EdgeKind::kActivations);
-    const auto receiver =
-        MakeTied(/*upstream=*/false, tied ? EdgeKind::kActivations : EdgeKind::kTied);
-    const auto link = std::make_shared<RecordingLink>();
-    sender->Attach(link);
-    if (tied) {
-      sender->SendMatrixDigest(Step(1), 7);
-    } else {
-      sender->SendStepMessage(wire::TensorKind::kNormUp, Step(1), {});
-    }
-    for (const auto& [lane, frame] : link->Take()) receiver->OnFrame(lane, frame);
-    ExpectFailure(tied ? "over an edge of activations" : "over an edge of tied");
-  }
-}
-
-TEST_F(BoundaryPortTest, AnotherEpochIsDropped) {
-  const auto receiver = Make(/*upstream=*/true);
-  for (const auto& frame : FramesOf(0, /*epoch=*/2))
-    receiver->OnFrame(transport::Lane::kBulk, frame);
-  Drain();
-  EXPECT_TRUE(events_->TakeAll().empty());
-  EXPECT_EQ(receiver->frames_received(), 2u);
-}
-
-TEST_F(BoundaryPortTest, RefusesAGapInTheMicrobatches) {
-  const auto receiver = Make(/*upstream=*/true);
-  receiver->OnFrame(transport::Lane::kBulk, FramesOf(1).front());
-  ExpectFailure("not the one that follows");
-}
-
-TEST_F(BoundaryPortTest, RefusesAChunkThatDoesNotContinue) {
-  const auto frames = FramesOf(0);
-  const auto receiver = Make(/*upstream=*/true);
-  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
-  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
-  ExpectFailure("does not continue");
-}
-
-TEST_F(BoundaryPortTest, RefusesTruncatedFramesOfEveryLength) {
-  const auto frame = FramesOf(0).front();
-  for (size_t size = 0; size < frame.size(); size += size < 128 ? 1 : 4096) {
-    const auto receiver = Make(/*upstream=*/true);
-    receiver->OnFrame(transport::Lane::kBulk, std::span(frame).first(size));
-    const auto events = events_->TakeAll();
-    ASSERT_EQ(events.size(), 1u) << size;
-    EXPECT_NE(std::get_if<Failed>(&events.front()), nullptr) << size;
-  }
-}
-
-TEST_F(BoundaryPortTest, RefusesTheWrongDirection) {
-  const auto receiver = Make(/*upstream=*/false);
-  receiver->OnFrame(transport::Lane::kBulk, FramesOf(0).front());
-  ExpectFailure("expected edge 0 backward");
-}
-
-TEST_F(BoundaryPortTest, RefusesATensorOfAnotherReplica) {
-  const auto frames = FramesOf(0);
-  replica_ = 1;
-  const auto receiver = Make(/*upstream=*/true);
-  receiver->OnFrame(transport::Lane::kBulk, frames.front());
-  ExpectFailure("expected whole tensors of replica 1");
 }
 
 TEST_F(BoundaryPortTest, StepMessagesGoTheirWay) {

@@ -14,7 +14,8 @@ class Mixture(nn.Module):
         if spec.get("balance", "loss") == "loss":
             self.factor = spec.get("balance_loss", 1e-3) * spec["experts"] / spec["layers"]
         self.gate = nn.Linear(hidden, spec["experts"], bias=False)
-        self.experts = nn.ModuleList(torch_llama.Mlp(hidden, spec["expert_intermediate"]) for _ in range(spec["experts"]))
+        self.experts = nn.ModuleList(
+            torch_llama.Mlp(hidden, spec["expert_intermediate"]) for _ in range(spec["experts"]))
         self.shared_expert = torch_llama.Mlp(hidden, shared) if shared else None
         self.shared_expert_gate = nn.Linear(hidden, 1, bias=False) if shared else None
         self.auxiliary = 0.0

@@ -57,8 +57,8 @@ class EdgePort : public transport::LinkHandler {
     uint32_t replica = 0;  // replica of this end
     Direction sends = Direction::kForward;
     uint32_t credits = transport::kDefaultCredits;  // given to the peer when the link opens
-    TrafficWatch* traffic =
-        nullptr;  // learns when tensors are in flight; outlives the port; or null
+    // Learns when tensors are in flight. It outlives the port. May be null.
+    TrafficWatch* traffic = nullptr;
     std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
   };
 

@@ -148,7 +148,8 @@ TEST_P(LossInChunks, HasTheLossAndTheGradientsOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Stages, LossInChunks,
                          ::testing::Values(LossCase{ModelFamily::kGpt, false, true},
                                            LossCase{ModelFamily::kGpt, true, false},
-                                           LossCase{ModelFamily::kLlama, true, true}),
+                                           LossCase{ModelFamily::kLlama, true, true},
+                                           LossCase{ModelFamily::kLlama, false, false}),
                          [](const auto& test) {
                            return fmt::format("{}{}{}", ToString(test.param.family),
                                               test.param.masked ? "Masked" : "",

@@ -55,8 +55,6 @@ passed=0
 failed=0
 skipped=0
 
-# A part returns what failed before its tests could begin: `set -e` does not hold in it.
-
 # count STATUS: one test more, by its exit code.
 count() {
   case "$1" in
@@ -66,6 +64,7 @@ count() {
   esac
 }
 
+# build PRESET TARGETS...: a part returns where this fails, because `set -e` does not hold in a part.
 build() {
   printf -- '-- building %s (%s s so far)\n' "$1" "$SECONDS"
   cmake --preset "$1" | grep -- '^-- CUDA: ' || true # whether GPU code is compiled, and why not
@@ -112,20 +111,23 @@ part_release() {
 
 # gRPC, LibTorch and UCX are not instrumented: tests/support/*.supp name what is theirs.
 # allocator_may_return_null: torch_scope_test asks for more memory than there is, to see the refusal.
+readonly ASAN=detect_leaks=1:allocator_may_return_null=1
+readonly LSAN=suppressions=$PWD/tests/support/lsan.supp
+
 part_asan-ubsan() {
+  local -x ASAN_OPTIONS=$ASAN LSAN_OPTIONS=$LSAN
   build asan-ubsan all full || return
-  ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 \
-    LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp \
-    run_tests asan-ubsan --label-regex 'unit|multiprocess' \
+  run_tests asan-ubsan --label-regex 'unit|multiprocess' \
     --exclude-regex '^(faults_clock_steps_test|abuse_test)$' # another library first; a process that must stay small
 }
 
 # UCX patches libc's mmap when it is loaded, which ThreadSanitizer does not survive. gRPC is not built for it, so
 # its hand-overs look like races; so do those of whole daemons, which talk by gRPC.
 part_tsan() {
+  local -x TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1
+  local -x UCX_MEM_EVENTS=n
   build tsan all full || return
-  TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1 \
-    UCX_MEM_EVENTS=n run_tests tsan --label-regex unit --label-exclude grpc
+  run_tests tsan --label-regex unit --label-exclude grpc
 }
 
 # fuzz_for SECONDS PROGRAM CORPUS: with the kept seeds and words of CORPUS; what is found on the way goes into
@@ -140,6 +142,7 @@ fuzz_for() {
 }
 
 part_fuzz() {
+  local -x ASAN_OPTIONS=$ASAN LSAN_OPTIONS=$LSAN
   build fuzz fuzzers || return
   # A planted defect. Where a fuzzer does not find that, it finds no other.
   if fuzz_for 60 fuzz_canary canary >build/fuzz/canary.log 2>&1 ||
@@ -151,7 +154,7 @@ part_fuzz() {
     count 0
   fi
   # One to a core. Each leaves its log and its exit code.
-  local fuzzer name running=0
+  local fuzzer name status running=0
   for fuzzer in build/fuzz/bin/*_fuzz; do
     name=$(basename "$fuzzer")
     (
@@ -181,16 +184,16 @@ part_mutations() {
 if [ "$setup" = 1 ]; then
   if [ "$full" = 1 ]; then deploy/setup.sh --data --test --dev; else deploy/setup.sh --data --test; fi
 fi
-[ -n "${wanted[*]}" ] && mkdir -p build/parts
+mkdir -p build/parts
 commit=$(git describe --always --dirty 2>/dev/null || echo "no checkout")
 [ "$full" = 1 ] || rm -f build/parts/*
-bad=0
+all_passed=0 all_failed=0 all_skipped=0
 for part in "${wanted[@]}"; do
   printf '\n== %s (%s s so far)\n' "$part" "$SECONDS"
   began=$SECONDS passed=0 failed=0 skipped=0
   # A part that cannot be built fails, and the next one runs.
   "part_$part" || count 1
-  [ "$failed" = 0 ] || bad=1
+  all_passed=$((all_passed + passed)) all_failed=$((all_failed + failed)) all_skipped=$((all_skipped + skipped))
   printf '%-12s %6d s  %4d passed, %d failed, %d skipped  (%s)\n' "$part" $((SECONDS - began)) "$passed" "$failed" \
     "$skipped" "$commit" >"build/parts/$part"
 done
@@ -200,4 +203,5 @@ echo "Why a test was skipped stands in build/*/Testing/Temporary/LastTest.log."
 for part in "${PARTS[@]}"; do
   [ ! -e "build/parts/$part" ] || cat "build/parts/$part"
 done | tee build/test_run.txt
-exit "$bad"
+printf '%d passed, %d failed, %d skipped\n' "$all_passed" "$all_failed" "$all_skipped"
+[ "$all_failed" = 0 ]

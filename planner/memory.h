@@ -27,8 +27,8 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
 // optimizer state in fp32, and the tables of the boundary below. A replica has its own shard of the
-// optimizer state, of the parameters if the other replicas hold rounded ones, and of amounts not
-// sent yet.
+// optimizer state, of the parameters if the other replicas hold rounded ones, and the amounts that
+// it has not sent yet.
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 

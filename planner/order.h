@@ -18,9 +18,9 @@ bool RatesAreKnown(const Plan& plan);
 // activation_lead of each cell with a reason for people. Adds to the prediction the step with
 // unlimited depths, and a sentence if the search for depths left something out. Depths keep a
 // margin: messages may take schedule::kUnforeseenDelay longer than measured, and links may be
-// schedule::kUnforeseenRate as fast. If rates are not known, and in a trial, depths stay at the
-// maximum. kFailedPrecondition if the run file's order needs a larger depth; kCancelled once `stop`
-// is requested.
+// schedule::kUnforeseenRate times as fast. If rates are not known, and in a trial, depths stay at
+// the maximum. kFailedPrecondition if the run file's order needs a larger depth; kCancelled once
+// `stop` is requested.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {},
                    Effort effort = Effort::kWhole);
 

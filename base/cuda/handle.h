@@ -8,8 +8,8 @@ namespace longhaul::cuda {
 
 struct HandleDestroyer {
   int (*destroy)(void* handle);
-  // Ignores failures here, because they belong to earlier work on the device. The waiter for that
-  // work gets them.
+  // Ignores a failure, because it belongs to earlier work on the device. The call that waits for
+  // that work returns the error.
   void operator()(void* handle) const { static_cast<void>(destroy(handle)); }
 };
 using Handle = std::unique_ptr<void, HandleDestroyer>;

@@ -29,8 +29,8 @@ void SetUpCommandLine(CLI::App& app);
 // mean 'up'?". `app`: the program, whose parse threw `error`.
 std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
 
-// Returns the first of these flags whose value is not host:port, and why: "--relay: ...". Empty:
-// all are valid. A flag with an empty value counts as omitted.
+// Checks that the values of `flags` (name, value) are host:port. Returns the first problem with its
+// flag, "--relay: ..."; empty: all values are valid. A flag with an empty value counts as omitted.
 std::string ProblemOfAddresses(
     std::initializer_list<std::pair<std::string_view, std::string_view>> flags);
 

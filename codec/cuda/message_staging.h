@@ -41,8 +41,8 @@ class MessageStaging {
   Status Check(std::span<const std::byte> blob) const;
   // Queues the copies back.
   Status Fetch(longhaul::cuda::Stream* stream);
-  // Writes the records of samples that the blob stores to the store. `context`: the argument of
-  // Load.
+  // Copies to the store the records of those samples that the blob marks as stored. `context`: the
+  // argument of Load.
   Status Remember(const Context& context, std::span<const std::byte> blob);
 
  private:

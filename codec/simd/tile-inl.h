@@ -111,7 +111,7 @@ HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) 
 // --- Magnitudes ------------------------------------------------------------------
 
 // Returns the bits of each tile's largest magnitude; >= kF32Infinity iff an element is not finite;
-// 0 for elements without a tile.
+// 0 for places of the batch without a tile.
 template <size_t kTile>
 HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>* largest) {
   constexpr size_t kVecs = kTile / kLanes;
@@ -130,7 +130,7 @@ HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>
   std::memcpy(largest->at, folded.at, sizeof(largest->at));
 }
 
-// Returns the largest of the finite ones.
+// Returns the bits of the largest finite magnitude of all tiles.
 HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
   int32_t found = 0;
   for (const int32_t bits : largest.at) {

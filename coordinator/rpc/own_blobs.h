@@ -3,9 +3,9 @@
 // not even reveal whether the data is stored here. Admins may name all blobs; without encryption,
 // all callers may.
 //
-// Uploads are kept only in memory, for a day after they arrived or were last requested, as long as
-// garbage collection keeps them. After a restart of the coordinator a submitter uploads again.
-// Thread-safe.
+// The list of uploads is kept only in memory. An upload stays in it for a day after it arrived or
+// was last requested, as long as garbage collection keeps the blob. After a restart of the
+// coordinator a submitter uploads again. Thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -24,7 +24,7 @@ namespace longhaul::coordinator {
 
 // Log lines of workers kept for each run; the newest stay.
 inline constexpr uint64_t kKeptLogLines = 20'000;
-// Maximum number of events kept for each run, and without a run; the newest stay.
+// Maximum number of events kept for each run, and of events that belong to no run; the newest stay.
 inline constexpr uint64_t kKeptEvents = 20'000;
 
 class Store {

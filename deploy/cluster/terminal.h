@@ -32,7 +32,7 @@ class InterruptGuard {
  public:
   InterruptGuard();
   ~InterruptGuard();
-  // kCancelled once one of these signals has arrived.
+  // Returns kCancelled once SIGINT, SIGTERM or SIGHUP has arrived, else OK.
   Status Check();
 
  private:

@@ -77,7 +77,7 @@ struct Mixture {
 // Returns all reasons why these cannot be read together, with this context, or by documents.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
 
-// Equal mixtures have equal JSON. kInvalidArgument for foreign bytes.
+// Equal mixtures have equal JSON. MixtureFromJson: kInvalidArgument for foreign bytes.
 std::string ToJson(const Mixture& mixture);
 StatusOr<Mixture> MixtureFromJson(std::string_view json);
 

@@ -37,7 +37,7 @@ constexpr std::string_view ToString(LostReplica what) {
 enum class ComputeDtype : uint8_t {
   kFp32,
   kBf16,
-  kAuto,  // bf16 if all workers of the run compute on GPUs, else fp32; the plan has the choice
+  kAuto,  // bf16 if all workers of the run compute on GPUs, else fp32; a plan names the type
 };
 constexpr std::string_view ToString(ComputeDtype dtype) {
   return WordOf(dtype, {"fp32", "bf16", "auto"});

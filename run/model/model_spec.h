@@ -19,7 +19,7 @@ enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
 // How a mixture's experts are kept equally busy. "loss": the router learns it from an auxiliary
 // loss. "bias": biases are added to the scores only for choosing experts; after each step they rise
-// for experts that got too few tokens.
+// for experts that got too few tokens, and fall for experts that got too many.
 enum class Balance : uint8_t { kLoss, kBias, kNone };
 
 std::string_view ToString(ModelFamily family);

@@ -32,7 +32,8 @@ class ConfigKeys {
   // Whether the key is null, which transformers may treat differently from an absent key.
   bool IsNull(const std::string& key) const;
 
-  // Report missing or wrong values as problems, and then return 1.
+  // Whole, WholeOf, Real, RealOf and Flag read a value. They report a missing or wrong value as a
+  // problem; the number is then 1.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }
@@ -41,8 +42,8 @@ class ConfigKeys {
   double Real(const std::string& key, double absent) { return RealOf(key, Find(key), absent); }
   double RealOf(const std::string& key, const Json* value, std::optional<double> absent);
   bool Flag(const std::string& key, bool absent);
-  // Checks that the key is absent or has one of these values, because only then the model computes
-  // as longhaul does.
+  // Reports a problem unless the key is absent or has one of the `allowed` values. With any other
+  // value the model computes differently from longhaul.
   void Require(const std::string& key, const std::vector<Json>& allowed);
 
   // Refuses keys that were not read, except those known to have no effect.

@@ -22,7 +22,7 @@ struct Export {
   ExportType type = ExportType::kFp32;
   std::string original_config;   // of the original model; empty: none
   std::vector<SmallFile> files;  // the tokenizer's
-  // A larger export is split over several files, with an index.
+  // If the tensors have more bytes, the export is split over several files, with an index.
   uint64_t most_file_bytes = uint64_t{5} * 1000 * 1000 * 1000;
 };
 

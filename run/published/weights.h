@@ -27,7 +27,7 @@ struct Tensor {
   uint64_t offset = 0, bytes = 0;  // in that file
   std::string sha256;              // hash of the bytes; empty: unknown
   friend bool operator==(const Tensor&, const Tensor&) = default;
-};  // DEL
+};
 
 // A small file of the model's tokenizer.
 struct SmallFile {
@@ -57,7 +57,7 @@ Status HashTensors(const std::string& folder, Weights* weights,
 // Reads a tensor from a folder. kDataLoss: its hash differs. kNotFound.
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
-// Equal weights have equal JSON. kInvalidArgument for foreign bytes.
+// Equal weights have equal JSON. FromJson returns kInvalidArgument for foreign bytes.
 std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 

@@ -71,16 +71,17 @@ struct Tuning {
 // once `stop` is requested.
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options);
 
-// The same pipeline with messages that take kUnforeseenDelay longer, and with these and all rates
-// multiplied by kUnforeseenRate.
+// The pipeline of `cost` under other conditions. `late`: messages take kUnforeseenDelay longer.
+// `late_and_fast`: messages take as much longer, and all rates are multiplied by kUnforeseenRate.
 struct Unforeseen {
   PipelineCost late, late_and_fast;
 };
 Unforeseen UnforeseenOf(const PipelineCost& cost);
 
-// Tunes as plans do. Each depth is the larger one of two searches, one for each pipeline of
-// Unforeseen. Leads and steps (also `limited` and `unlimited`) are those of these depths on `cost`
-// itself. Each of the three searches may take `most_work`.
+// Tunes with a margin, for plans. Two searches tune the two pipelines of Unforeseen; each stage
+// gets the larger of its two depths. A third search on `cost` itself keeps these depths and finds
+// the leads and all steps (also `limited` and `unlimited`). Each of the three searches may take
+// `most_work`.
 StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options);
 
 }  // namespace longhaul::schedule

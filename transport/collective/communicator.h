@@ -80,9 +80,9 @@ struct Stats {
   uint64_t all_sent_bytes() const { return sent_bytes + blob_bytes; }
 };
 
-// A message of `base` plus the 8-byte word at `size` bytes, but at most `most`. Only the device
-// knows the length: `size` is in device memory and is read when the queue reaches the call. `size`
-// null: the length is `most`.
+// A message whose length only the device knows: `base` plus the value of the 8-byte word at `size`,
+// at most `most`, all in bytes. `size` is in device memory; the word is read when the queue reaches
+// the call. `size` null: the length is `most`.
 struct SizedBlock {
   uint64_t offset = 0, most = 0;
   const void* size = nullptr;
@@ -110,7 +110,7 @@ class Blobs {
 
 class Communicator {
  public:
-  // The group goes on if all ranks have made the same calls. Does not wait for the queue.
+  // The group goes on if all ranks have made the same calls. Waits at most for calls in the queue.
   virtual ~Communicator() = default;
 
   virtual uint32_t rank() const = 0;

@@ -4,8 +4,8 @@
 //
 // The owner's own gradients need no bytes, so they are summed completely. The union covers the
 // other replicas only; with two replicas it is the contributor's own index. Numbers in sketches are
-// fixed-point with one exponent for the shard, so their sums are exact. Residuals keep all numbers
-// that were not kept, and the rounding of fixed point, at most 2^-30 x replicas of the largest
+// fixed-point with one exponent for the shard, so their sums are exact. Residuals hold all numbers
+// that were not sent, and the rounding of fixed point, at most 2^-30 x replicas of the largest
 // number.
 //
 // Threads: none of its own. Errors: kInvalidArgument for a peer's bytes; errors of the arithmetic.

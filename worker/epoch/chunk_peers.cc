@@ -215,7 +215,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     }
     if (!taken.ok()) Break(std::string(Message(taken)));
   }
-  // With the lock held.
+  // Handles a frame of the peer. The caller holds mutex_.
   Status Take(Lane lane, std::span<const std::byte> payload) {
     if (lane == Lane::kBulk) {
       LH_ASSIGN_OR_RETURN(const wire::ChunkPiece piece, wire::DecodeChunkPiece(payload));
@@ -248,7 +248,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
       if (link) link->Close(Deadline::After(absl::ZeroDuration()));
     }
   }
-  // With the lock held. Null: there is none.
+  // Returns the first open link; null: no link is open. The caller holds mutex_.
   std::shared_ptr<Link> OpenLink() const {
     const auto open =
         std::ranges::find_if(links_, [](const auto& link) { return link != nullptr; });

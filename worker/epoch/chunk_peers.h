@@ -8,7 +8,7 @@
 //
 // Only chunks of the run's list can be named. Answers are checked against the list's size and
 // SHA-256. Each side has at most kMostAsks open requests, answered one after the other. A peer that
-// is silent for kSilence during a request is not asked for kSilentFor. A peer that breaks the
+// is silent for `silence` during a request is not asked for kSilentFor. A peer that breaks the
 // protocol or sends wrong bytes is not asked again in this attempt.
 //
 // Thread-safe. One thread a pair answers requests.
@@ -37,7 +37,7 @@ struct ChunkPeersOptions {
   bool sealed = false;  // links are encrypted
   absl::Duration peer_timeout = absl::Seconds(10);
   std::vector<ChunkPair> pairs;
-  // Time without an answer; tests shorten it.
+  // A peer that sends nothing for this time during a request counts as silent. Tests shorten it.
   absl::Duration silence = absl::Seconds(20);
 };
 

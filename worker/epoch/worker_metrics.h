@@ -67,8 +67,8 @@ class WorkerMetrics {
     uint64_t checkpoints = 0, checkpoint_problems = 0, checkpoint_step = 0;
   };
   void NoteStep(const v1::StepReport& report);
-  // The caller holds mutex_. `cell`: the stage's labels. `is_of_run`: whether the totals belong to
-  // the stage's run.
+  // The caller of AddStage and AddLinks holds mutex_. `cell`: the stage's labels. `is_of_run`:
+  // whether the totals belong to the stage's run.
   void AddStage(metrics::Page* page, const std::optional<StageReading>& stage) const;
   void AddLinks(metrics::Page* page, const std::vector<LinkReading>& links,
                 const std::vector<std::string>& cell, bool is_of_run) const;

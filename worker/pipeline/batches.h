@@ -35,7 +35,7 @@ struct SampleOrder {
   // The replica that reads, and the number of replicas. A step reads the microbatches of replica 0,
   // then of replica 1, and so on; one replica with as many microbatches in total reads the same.
   uint32_t replica = 0, replicas = 1;
-  ReadSoFar before = {};  // microbatches read before these replicas
+  ReadSoFar before = {};  // steps and microbatches before these replicas
 
   // Returns the index of the first microbatch of the step (FirstOfAll), or of this replica in the
   // step, counted over the run.
@@ -78,7 +78,7 @@ class Batches {
  private:
   // Number of microbatches in the pass.
   uint32_t MicrobatchesOf(const Pass& pass) const;
-  // `microbatch`: index over this replica, in training.
+  // `microbatch`: in training, its index in this replica's part of the step.
   uint64_t WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const;
   Status Count(const Pass& pass);
   void Expect(const Pass& pass);

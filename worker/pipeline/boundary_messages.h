@@ -36,8 +36,8 @@ struct BoundaryMessagesOptions {
   bool upstream = false;                   // the peer is the stage before
   const data::Mixture* mixture = nullptr;  // the run's data sets, not stored; null: a token file
   uint64_t windows = 0;                    // windows of the training text
-  ReadSoFar before = {};                   // microbatches read before these replicas
-  const codec::Codec* forward = nullptr;   // does not own it
+  ReadSoFar before = {};                   // steps and microbatches before these replicas
+  const codec::Codec* forward = nullptr;   // not stored
   const codec::Codec* backward = nullptr;
 };
 

@@ -235,8 +235,8 @@ class NetworkStage final : public Stage {
     });
   }
   Status Restore(const StageSnapshot& snapshot) override {
-    // With shares_step the parameters are what passes compute with, so pieces stay in the replicas'
-    // optimizer.
+    // A stage with its own optimizer needs whole arrays. With shares_step the stage restores only
+    // the values that passes compute with; the replicas' optimizer restores the pieces.
     if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
       LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
       return Restore(whole);

@@ -209,10 +209,10 @@ class Stage {
     static_cast<void>(final);
     return false;
   }
-  // Takes the values that the replicas wrote, and clears the gradients.
+  // Takes the values that the caller wrote to SharedParameters, and clears the gradients.
   virtual Status EndSharedStep(Step step);
-  // Takes the values that the replicas wrote between two steps. For stages with an optimizer of
-  // their own.
+  // Takes the values that the caller wrote to SharedParameters between two steps. For stages with
+  // an optimizer of their own.
   virtual Status TakeSharedValues();
 
   // --- When consecutive steps overlap. Passes of the next step compute with other parameters, so a

@@ -43,7 +43,8 @@ struct PredictArgs {
   uint32_t decodes;
 };
 
-// Arrays of two numbers a token: the first for tokens, the second for pairs.
+// Offsets of arrays. `repeats` and `counts` have two numbers a token: first one for each of the
+// tensor's tokens, then one for each of its pairs.
 struct PredictScratch {
   constexpr explicit PredictScratch(uint64_t tokens)
       : repeats(64),
@@ -51,7 +52,8 @@ struct PredictScratch {
         teaches(counts + 8 * tokens),
         end(teaches + 4 * tokens) {}
   uint64_t fault = 0;  // uint32
-  // uint32: number of tokens with this row, with kPredictAgain if an earlier token has it
+  // uint32: number of the tensor's tokens (or pairs) with this row, with kPredictAgain if an
+  // earlier one has it.
   uint64_t repeats;
   uint64_t counts;   // uint32: occurrences of that row so far
   uint64_t teaches;  // uint32, one a token
@@ -69,7 +71,8 @@ struct PredictKernels {
   // Runs before the other codec's encoder or decoder: the front, the differences, and which tokens
   // share a row.
   int (*begin)(int device, const PredictArgs* args, void* stream);
-  // Runs after the other codec: the decoded values, and the updates of rows with one token.
+  // Runs after the other codec: the decoded values, and the updates of rows that only one of the
+  // tensor's tokens has.
   int (*finish)(int device, const PredictArgs* args, void* stream);
   // Runs last: the updates of the other rows.
   int (*learn)(int device, const PredictArgs* args, void* stream);

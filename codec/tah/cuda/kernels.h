@@ -49,7 +49,7 @@ struct TahScratch {
         end(entropies + 4 * samples * allocs) {}
   static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
   static constexpr uint64_t Runs(uint64_t allocs) { return (allocs + kTahRun - 1) / kTahRun; }
-  // The first 8 bytes: the part of the work that was taken.
+  // The first 8 bytes count the work items that blocks have taken.
   uint64_t done;              // uint32, three a sample
   uint64_t maxima;            // as above
   uint64_t candidate_counts;  // uint32, one a sample
@@ -59,10 +59,11 @@ struct TahScratch {
   uint64_t thresholds;  // uint64, one a sample: 4 bits at this sort key and below
   uint64_t bins;        // ThresholdBin, one a sample
   uint64_t guesses;     // TahGuess, one a sample
-  uint64_t candidates;  // uint64, room for all: sort keys of the tiles in bins near the threshold
-  uint64_t guessed;     // GuessedRun, one a run
-  uint64_t fourths;     // uint64, one an allocation tile: its fourth plane, where it was guessed
-  uint64_t entropies;   // float, one an allocation tile
+  // uint64, room for all: sort keys of allocation tiles in bins near the threshold
+  uint64_t candidates;
+  uint64_t guessed;    // GuessedRun, one a run
+  uint64_t fourths;    // uint64, one an allocation tile: its fourth plane, where it was guessed
+  uint64_t entropies;  // float, one an allocation tile
   uint64_t end;
 };
 inline uint64_t TahScratchBytes(uint32_t samples, uint64_t allocs) {

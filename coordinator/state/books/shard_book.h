@@ -65,8 +65,7 @@ void AddHolder(const std::string& worker_id, const std::string& worker_name,
                v1::CheckpointFile* file);
 void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file);
 
-// ---- Checks to begin. `about` has purpose, request, run, epoch and step of the checks.
-// -----------
+// ---- Checks to begin. `about` has purpose, request, run, epoch and step of the checks. --------
 
 // Returns the workers whose stores have the files of a checkpoint.
 std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);

@@ -29,7 +29,7 @@ struct Run {
   std::vector<std::string> workers_lost;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 
-  // Only for a run with stages, because they have a plan.
+  // Only for a run with stages, because such a run has a plan.
   const Assignment& assignment() const { return record.plan->assignment; }
   StageRecord* Find(const CellId& id) {
     const auto found = std::ranges::find(stages, id, &StageRecord::id);

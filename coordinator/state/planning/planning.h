@@ -87,8 +87,8 @@ class Planning : public MoveListener {
   void Begin(Draft& draft);
   // Reuses layer times of a resumed run's workers that have timed exactly these layers before.
   void ReuseLayerTimes(Draft& draft);
-  // Logs how long measuring took, once all times have arrived, because users of a slow planning ask
-  // for the reason.
+  // Logs how long measuring took, once all times have arrived, so that users see why planning was
+  // slow.
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
   // Drops a candidate that a plan does not need. False: the plan needs it.
   bool Drop(Draft& draft, Worker& worker, const std::string& why);

@@ -39,8 +39,8 @@ class Shards : public MoveListener {
   void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                      const WorkerId& source, const std::optional<WorkerId>& to,
                      std::vector<v1::CheckpointFile> files);
-  // Makes holders send shards directly to the workers that need them. If one of these cannot be
-  // reached, all shards go to the coordinator.
+  // Makes a connected holder of each shard send it directly to the worker that needs it. If the two
+  // cannot reach each other, the holder sends the shard to the coordinator, once for all workers.
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
 
   // ---- Answers

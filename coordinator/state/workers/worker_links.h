@@ -21,7 +21,7 @@ class WorkerLinks {
   explicit WorkerLinks(Ledger& ledger);
 
   // ---- Facts
-  // A worker has a new session: the workers try unknown connections.
+  // A worker has a new session: this worker and the others try connections whose state is unknown.
   void Come(const Worker& worker);
   void Leave(const WorkerId& id) { reach_.Leave(id); }
   // The worker has a new process or address, or is no longer known.

@@ -16,7 +16,7 @@
 namespace longhaul::collective::nccl {
 
 struct Options {
-  // Tried in this order, unless the process has already loaded NCCL.
+  // Tried in this order. If the process has already loaded a library of this name, that one counts.
   std::vector<std::string> libraries = {"libnccl.so.2"};
 };
 

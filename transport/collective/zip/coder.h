@@ -43,7 +43,7 @@ class Coder {
 
   // `blob` must have MostBytes. Calls run one after another, on one queue.
   virtual Status Encode(const void* in, uint64_t elements, std::byte* blob, Queue queue) = 0;
-  // `bytes`: the part of the blob that has arrived.
+  // `bytes`: number of the blob's bytes that have arrived.
   virtual Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out,
                         IfCut if_cut, Queue queue) = 0;
   // Allocates memory for tensors of `elements`.

@@ -262,7 +262,7 @@ struct ZipCommunicator::Piece {
   Layout send, receive;
   std::byte* send_area = nullptr;
   std::byte* receive_area = nullptr;
-  std::span<const Sending> sends;  // `blob` is the index in the area
+  std::span<const Sending> sends;  // Sending::blob is an index in send_area
 
   uint64_t SendAt(uint32_t peer) const { return send.offsets[sends[peer].blob]; }
 };

@@ -72,7 +72,7 @@ struct LinkHello {
 struct LinkWelcome {
   uint8_t stage = kStageIntroduce;
   uint16_t version = 0;  // the version that both will speak
-  // highest sequence of this lane that the listener received; zero in stage 2
+  // Highest sequence of this lane that the listener received; zero in stage 2.
   uint64_t received = 0;
   std::string nonce;  // kNonceBytes; zero in stage 2
   std::string proof;  // kProofBytes; zero in stage 2

@@ -175,7 +175,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   // The end (link_life.cc).
   void CloseOnLoop(Deadline deadline, bool drop_waiting);
   void DropWaiting(const Status& reason);
-  // Leaves kOpen; names the events that end the link from here on.
+  // Leaves kOpen. From here on the link ends with `reason`, at `limit` at the latest.
   void StartClosing(const Status& reason, MonoTime limit);
   void ArmCloseTimer(MonoTime time);
   void EndIfAllIsSaid();

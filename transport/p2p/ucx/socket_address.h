@@ -26,8 +26,8 @@ StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
 std::string ToString(const SocketAddress& address);
 
 // Returns the network interface that has this address: "eth0". kFailedPrecondition names the
-// existing addresses if none matches; kInvalidArgument for the wildcard address; kUnavailable while
-// the interface is down (a new one may take a moment).
+// existing interfaces and their addresses if none matches; kInvalidArgument for the wildcard
+// address; kUnavailable while the interface is down (a new one may take a moment).
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
 // Checks whether a listener could bind here now. kAlreadyExists for a port in use.

@@ -31,7 +31,8 @@ class HostCopies {
   virtual ~HostCopies() = default;
 
   // Copies all tensors and waits for them. kDeadlineExceeded: the device does not answer.
-  // kResourceExhausted: not enough host memory. Returns one of several errors. One call at a time.
+  // kResourceExhausted: not enough host memory. If several copies fail, returns the error of
+  // one. One call at a time.
   virtual Status Run(std::span<const Copy> copies) = 0;
 };
 

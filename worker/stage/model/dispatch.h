@@ -42,8 +42,8 @@ class Dispatch {
   // rank's tokens. In backward a token's gradient is the sum over its slots.
   at::Tensor Send(const at::Tensor& rows) const;
   // Brings the experts' outputs back and sums them, weighted: one fp32 row for each of this rank's
-  // tokens, summed in slot order. `of_experts`: one row for each row that Send returned. `weights`:
-  // (tokens, slots of a token) fp32.
+  // tokens, summed in slot order. `of_experts`: one row for each row that Send returned, in the
+  // same order. `weights`: (tokens, slots of a token) fp32.
   at::Tensor Combine(const at::Tensor& of_experts, const at::Tensor& weights) const;
 
  private:

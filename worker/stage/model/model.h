@@ -137,7 +137,9 @@ class Model {
     return group_->Enter(norm(group_->EnterNorm(x)).to(compute_type()));
   }
   at::Tensor Leave(const at::Tensor& part) const;
-  // Move the experts' inputs, and their outputs in fp32, between ranks (rank_group.h).
+  // In a group, ToExperts takes this rank's part of the experts' inputs, and OfExperts turns their
+  // fp32 outputs into the compute type and gathers them (rank_group.h). Otherwise both return their
+  // argument.
   at::Tensor ToExperts(const at::Tensor& normed) const;
   at::Tensor OfExperts(const at::Tensor& given) const;
   // The final norm, before the head.

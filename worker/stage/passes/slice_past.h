@@ -48,7 +48,8 @@ class SlicePast final : public Past {
 
   // Adds the tensors that backward starts from, besides the blocks' output: this slice's keys and
   // values in the graph, and the gradients that later slices gave them. Leaves out blocks that ran
-  // without a graph or before the last call. Drops the state of the other slices, unless `stays`.
+  // without a graph or before the last call. Drops this slice's kept keys and values of the blocks
+  // that ran, unless `stays`.
   void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
 
  private:

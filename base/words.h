@@ -1,5 +1,6 @@
 // The words of an enum's values, for run files, flags and people: an array in the order of the
-// enum, which a ToString beside the enum passes to WordOf.
+// enum, which a ToString beside the enum passes to WordOf. It does not compile unless there is one
+// word for each value.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,23 @@
 
 namespace longhaul {
 
+// Whether the enum has a value of this number. The compiler's name of this function says it: it
+// ends with "kValue = Colour::kRed" for a value, and with "kValue = (Colour)7" for another number.
+// Scopes may end with a parenthesis, too: "kValue = (anonymous namespace)::Colour::kRed".
+template <auto kValue>
+constexpr bool IsValueOfEnum() {
+  std::string_view name = __PRETTY_FUNCTION__;
+  name.remove_prefix(name.find("kValue = "));
+  const size_t end = name.rfind(')');
+  return end == std::string_view::npos || name[end + 1] == ':';
+}
+
 // `unknown`: for a number that is not a value of the enum, such as one from a newer version.
 template <class T, size_t N>
 constexpr std::string_view WordOf(T value, const std::string_view (&words)[N],
                                   std::string_view unknown = "?") {
+  static_assert(IsValueOfEnum<static_cast<T>(N - 1)>() && !IsValueOfEnum<static_cast<T>(N)>(),
+                "expected one word for each value of the enum");
   const auto i = static_cast<size_t>(value);
   return i < N ? words[i] : unknown;
 }

@@ -266,7 +266,7 @@ class ReplicasPlanner {
         static_cast<double>(spec.TokensPerStep()) / step.step_seconds,
         FormatSeconds(step.passes_seconds), step.slowest, FormatSeconds(step.exchange_seconds),
         replicas::ToString(spec.replicas.gradients), replicas::ToString(spec.replicas.parameters),
-        FormatBytes(bytes / spec.replicas.steps_apart()));
+        FormatBytes(static_cast<double>(bytes) / spec.replicas.steps_apart()));
     text += fmt::format(
         " No schedule could be below {}, and what sets that bound is the {}; for {} of it the {} "
         "is at work{}.",

@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <semaphore>
 #include <string_view>
 #include <thread>
@@ -53,10 +54,10 @@ class BoundedThreads : public httplib::TaskQueue {
       task();
       room_.release();
     };
-    // What waits at the end runs as well: it closes its connection.
+    // A task that still waits at shutdown runs as well, to close its connection.
     threads_->Add(std::to_string(next_++), run, run);
   }
-  // Waits for tasks that run.
+  // Runs waiting tasks on this thread, then waits for running ones.
   void shutdown() override { threads_.reset(); }
 
  private:

@@ -86,7 +86,7 @@ Unary* ControlServiceImpl::MissingBlobs(Context* context, const v1::MissingBlobs
       return InvalidArgument("expected at most {} hashes in a question, got {}", kMaxBlobsAsked,
                              request->sha256_size());
     }
-    // What others have sent is missing like what nobody has.
+    // A blob that only other members have sent counts as missing.
     const OwnBlobs::Test own = own_blobs_->Of(caller);
     for (const std::string& sha256 : request->sha256()) {
       if (own(sha256) && blobs_->Claim(sha256)) {
@@ -191,7 +191,7 @@ Unary* ControlServiceImpl::TraceRun(Context* context, const v1::TraceRequest* re
 Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
                                     v1::ListRunsReply* reply) {
   return Serve<Unary>(gate_, *context, Call::kListRuns, [&](const Caller& caller) {
-    // The oldest ones are left out where all would not fit into a message.
+    // If not all runs fit into a message, the oldest are left out.
     size_t bytes = 0;
     for (v1::RunStatus& run : shell_->Read([&](const Views& views) { return views.Runs(); })) {
       if (!CheckOwner(caller, run).ok()) continue;

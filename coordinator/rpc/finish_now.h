@@ -1,4 +1,4 @@
-// A gRPC reactor that refuses a call at once.
+// A gRPC reactor that ends a call at once, with success or an error.
 #pragma once
 
 #include "base/status.h"

@@ -15,7 +15,8 @@
 
 namespace longhaul::coordinator {
 
-// `body` returns the Status that ends the call at once, or StatusOr<Reactor*>.
+// `body` returns a Status, which ends the call at once, or a StatusOr<Reactor*>: the reactor that
+// goes on with the call, or the error that ends it.
 template <class Reactor, class Body>
 Reactor* Serve(Gate* gate, const grpc::ServerContextBase& context, Call call, const Body& body) {
   const StatusOr<Caller> caller = gate->Admit(context, call);

@@ -84,7 +84,7 @@ class Shell {
 
   // ---- Calls that the state answers. `done` runs once, unless Drop returns true.
   template <class Asked>
-  using Done = std::function<void(StatusOr<typename Asked::Reply>)>;
+  using Done = typename PendingCalls<typename Asked::Reply>::Done;
   // `asked`: one of the events of calls (coordinator/state/events.h).
   template <class Asked>
   RequestId Ask(Asked asked, Done<Asked> done) {
@@ -102,7 +102,7 @@ class Shell {
     if (!Post(std::move(asked))) calls.Answer(id, Stopping());
     return id;
   }
-  // Give the run its id and its secret, and ask.
+  // As Ask, with a new id and a new link secret for the run.
   RequestId Submit(RunSpec spec, v1::SubmitRequest request, Submitter by,
                    Done<event::Submitted> done);
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, Done<event::PlanAsked> done);

@@ -8,7 +8,7 @@ namespace {
 // So many steps back there is one that every stage has finished.
 constexpr uint32_t kTracedSteps = 3;
 
-// The answer of a call that the state machine answers on its own thread.
+// Asks the state machine and waits for its answer. kDeadlineExceeded: none came in time.
 template <class Asked>
 StatusOr<typename Asked::Reply> Wait(Shell* shell, Deadline deadline, Asked asked) {
   using Reply = StatusOr<typename Asked::Reply>;

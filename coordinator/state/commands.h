@@ -102,7 +102,7 @@ struct CollectGarbage {
   uint64_t keep_steps = 0;
   v1::CollectGarbageReply reply;  // work that the state has already done
 };
-// Answers a call of the CLI.
+// Answers the call with this number.
 template <class Message>
 struct Reply {
   RequestId request;

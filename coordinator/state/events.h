@@ -23,8 +23,8 @@ struct Submitter {
   bool may_all = true;    // may resume runs of others
 };
 
-// Calls of the CLI have `Reply`, the message that answers them in command::Reply, and `request`,
-// which the shell sets.
+// An event that asks for an answer declares `Reply`, the type of the answer in command::Reply, and
+// `request`, the number of the call, which Shell::Ask sets.
 namespace event {
 struct WorkerJoined {
   SessionId session;

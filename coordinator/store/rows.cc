@@ -96,6 +96,7 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.reason = row.Bytes(2);
   record.epoch = Epoch(static_cast<uint64_t>(row.Int(3)));
   record.step = static_cast<uint64_t>(row.Int(4));
+  // A run with a codec that this version does not know cannot be read.
   StatusOr<RunSpec> spec = ParseRunSpec(row.Bytes(5), "stored", {});
   if (!spec.ok()) return unreadable(fmt::format("run file ({})", Message(spec.status())));
   record.spec = *std::move(spec);

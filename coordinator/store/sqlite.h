@@ -46,7 +46,7 @@ class Statement {
   Statement& Bind(int position, Number value) {
     return Bind(position, static_cast<int64_t>(value));
   }
-  // nullopt: null.
+  // nullopt binds NULL.
   Statement& Bind(int position, std::optional<Blob> blob);
 
   // True: there is a row. False: done; the statement is reset and its bindings are cleared.

@@ -36,7 +36,7 @@ struct Worker {
   // The run, or the request to plan one, that reserves the worker. A worker serves one at a time.
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // by this incarnation
-  // set if it was asked in this session to time the layers as a spare
+  // The run whose layers it was asked in this session to time, as a spare of that run.
   std::optional<RunId> times_for;
   absl::Duration clock_ahead;        // compared with the coordinator's clock, when it joined
   std::deque<Incarnation> replaced;  // older incarnations, which newer ones followed

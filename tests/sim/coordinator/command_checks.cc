@@ -28,7 +28,7 @@ void Checkers::Executes(const Command& command) {
   }
 }
 
-// Whatever a run names, or will be copied here for it, is left alone.
+// Garbage collection keeps every blob that a run names, and every copy expected for it.
 void Checkers::CheckGarbage(const command::CollectGarbage& garbage) {
   // A run may have been resumed in the same tick.
   if (garbage.keep_steps < kKeptSteps) {

@@ -18,6 +18,7 @@ TEST(WordOf, FollowsTheOrderOfTheEnumAndSurvivesStrangers) {
   EXPECT_EQ(word(Colour::kGreen), "green");
   EXPECT_EQ(word(static_cast<Colour>(2)), "none");
   EXPECT_EQ(WordOf(static_cast<Colour>(255), {"red", "green"}), "?");
+  static_assert(IsValueOfEnum<Colour::kGreen>() && !IsValueOfEnum<static_cast<Colour>(2)>());
 }
 
 TEST(DidYouMean, FindsTheNearestWordWhateverTheCase) {

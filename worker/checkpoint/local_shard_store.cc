@@ -188,7 +188,8 @@ class LocalShardStore final : public ShardStore {
                             WriteArrays(folder, run, owner, snapshot.step, kind, *arrays));
         written.push_back(std::move(one));
       }
-      // All are on the disk now. A step that is written again keeps its old files up to this point.
+      // All files are complete on the disk. Until here, a step that is written again keeps its old
+      // files.
       for (const WrittenFile& one : written) LH_RETURN_IF_ERROR(one.file->Publish());
       // The entries of both folders in their parents may be new and must survive a power cut, too.
       LH_RETURN_IF_ERROR(SyncPath(fmt::format("{}/{}", root_, run.value())));
@@ -197,10 +198,10 @@ class LocalShardStore final : public ShardStore {
     std::vector<ShardFile> shards;
     shards.reserve(written.size());
     for (const WrittenFile& one : written) shards.push_back(one.shard);
-    written.clear();  // Takes unpublished files away.
+    written.clear();  // deletes the files that were not published
     if (status.ok()) return shards;
     std::error_code ignored;
-    fs::remove(folder, ignored);  // Where it is empty.
+    fs::remove(folder, ignored);  // fails unless the folder is empty, as intended
     return ExplainFullDisk(status, folder, snapshot);
   }
   StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
@@ -251,7 +252,7 @@ class LocalShardStore final : public ShardStore {
           arrays.push_back(std::move(array));
           continue;
         }
-        // A tied model's matrix, which two stages hold.
+        // Two stages may hold the same array: a tied model's matrix.
         const auto other =
             std::ranges::find_if(arrays, [&](const auto& one) { return one.name == array.name; });
         if (other == arrays.end() || !IsSame(*other, array)) {
@@ -279,7 +280,7 @@ class LocalShardStore final : public ShardStore {
     if (kept.empty()) return absl::OkStatus();
     LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
     for (const Step step : steps) {
-      // Newer ones stay: they may be shards of a checkpoint that is not complete yet.
+      // Newer steps stay: they may be shards of a checkpoint that is not complete yet.
       if (step < *kept.rbegin() && !kept.contains(step)) LH_RETURN_IF_ERROR(Drop(run, step));
     }
     return absl::OkStatus();

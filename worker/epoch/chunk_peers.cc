@@ -148,7 +148,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     for (const auto& link : TakeLinks()) {
       if (link) link->Close(Deadline::After(kCloseLimit));
     }
-    // Joined without the lock, which the thread needs to end.
+    // Does not hold mutex_ while joining: the thread takes it before it ends.
     if (thread_.joinable()) thread_.join();
     const std::lock_guard lock(mutex_);
     chunks_.reset();
@@ -225,7 +225,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     if (const auto* not_here = std::get_if<wire::ChunkNotHere>(&word)) {
       return requests_.TakeNotHere(not_here->request);
     }
-    // The one being answered counts as well: it has left asks_.
+    // The ask that is being answered has left asks_, but counts, too.
     if (asks_.size() + (answering_ ? 1 : 0) == kMostAsks) {
       return InvalidArgument("expected at most {} asks at a time, and more came", kMostAsks);
     }
@@ -269,7 +269,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     while (OpenLink() == nullptr && opening_ > 0 && Now() < *opens_until_) {
       if (closing_ || given_up_ || broken_) break;
       changed_.wait_for(lock, kLook);
-      // Without the lock: given_up is the caller's code.
+      // Calls given_up without mutex_, because it is the caller's code.
       lock.unlock();
       const bool unwanted = given_up();
       lock.lock();
@@ -284,7 +284,8 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     if (requests_.open() == kMostAsks) return absl::UnavailableError("it is asked enough");
     return requests_.Begin(bytes);
   }
-  // Until the request is answered; locked.
+  // Waits until the request is answered or has failed. `lock` holds mutex_ at the call and at the
+  // return.
   Status Await(std::unique_lock<std::mutex>& lock, uint32_t request, const ChunkGivenUp& given_up) {
     uint64_t got = 0;
     MonoTime heard = Now();
@@ -307,7 +308,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     return absl::OkStatus();
   }
 
-  // The thread.
+  // Runs on thread_: answers the peer's asks, one after the other, until Close.
   void Answer() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -340,7 +341,8 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
     MonoTime last;  // when a piece was last sent
     for (size_t at = 0; at < chunk->size(); at += piece_bytes) {
       const auto piece = std::span(*chunk).subspan(at, std::min(piece_bytes, chunk->size() - at));
-      // No faster than the line: bytes that it has not taken yet would stand in front of tensors.
+      // Sends no faster than the line carries: tensors would wait behind pieces that queue in front
+      // of it.
       absl::SleepFor(pace.LineTime(piece.size()) - (Now() - last));
       traffic_->AwaitQuiet(Now() + pace.PatienceFor(piece.size()));
       last = Now();

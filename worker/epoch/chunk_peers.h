@@ -14,7 +14,6 @@
 // Thread-safe. One thread a pair answers requests.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>

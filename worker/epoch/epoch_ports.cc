@@ -22,12 +22,12 @@ constexpr double kMessageBytesPerSecond = 50e6;
 // A neighbour agrees on messages when its parameters are there.
 constexpr absl::Duration kAgreementLimit = absl::Minutes(40);
 
-// Activations of clean validation.
+// The codec of activations in clean validation.
 constexpr char kCleanCodec[] = "none";
 
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
-// What a port of this run encodes or decodes with.
+// Returns the codec that a port encodes or decodes with: the flow's, or in a replay its stand-in.
 StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const CodecSpec& of_flow) {
   LH_ASSIGN_OR_RETURN(auto codec, of_flow.Get());
   if (!spec.replay || spec.replay->real_codecs) return codec;

@@ -130,7 +130,7 @@ class LinkProbe::Conversation : public transport::LinkHandler,
   }
   void OnClosed(const Status& reason) override {
     Finish(Annotate(reason, "the link broke"));
-    link_.reset();  // which keeps this object
+    link_.reset();  // ends the cycle: the link holds this object
   }
 
  private:
@@ -217,7 +217,7 @@ class LinkProbe::Conversation : public transport::LinkHandler,
   }
   void Taken(size_t bytes, const Status& status) {
     under_way_ -= bytes;
-    if (!status.ok()) return;  // OnClosed tells
+    if (!status.ok()) return;  // OnClosed reports the reason
     taken_.emplace_back(Now(), bytes);
     taken_lately_ += bytes;
     if (enough_ && peer_enough_) {

@@ -254,7 +254,7 @@ PortUse BoundaryPort::TakeUse() {
     const double rate =
         8 * static_cast<double>(use.received_bytes) / absl::ToDoubleSeconds(use.receive_time);
     const std::lock_guard lock(mutex_);
-    if (credits_.OnStep(rate) && link_) link_->GrowCredits(credits_.count());
+    if (link_ && credits_.OnStep(rate)) link_->GrowCredits(credits_.count());
   }
   return use;
 }

@@ -117,8 +117,8 @@ class CudaBoundaryCodec final : public BoundaryCodec {
                        parts.receive.MaxEncodedBytes(memory_->shape))),
         parts_(std::move(parts)) {}
 
-  // Pinned as far as those of the codecs that the memory was made for go. Larger ones are rare, and
-  // copied at a part of the speed.
+  // Blobs up to the size of the memory's first codecs are in pinned memory. Larger ones are rare:
+  // they are not pinned, and copied more slowly.
   StatusOr<BlobBuffer> NewBlob(size_t bytes) override {
     if (bytes > most_) {
       return InvalidArgument("expected a blob of at most {} bytes, got {}", most_, bytes);
@@ -160,7 +160,8 @@ class CudaBoundaryCodec final : public BoundaryCodec {
                            staging ? staging->messages() : codec::cuda::DeviceMessages{},
                            tables ? &*tables : nullptr));
     if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
-    // What has a fixed size comes at once; else its header says how much there is.
+    // A blob of fixed size is copied whole. Of any other the header is copied first, which says how
+    // many bytes follow.
     const bool fixed = parts_.send.cpu().fixed_size();
     const size_t most = parts_.send.MaxEncodedBytes(shape);
     LH_RETURN_IF_ERROR(memory_->stream.Copy(buffer.bytes.data(), blob.span.data_dev,
@@ -262,7 +263,7 @@ class CudaBoundaryCodec final : public BoundaryCodec {
     return parts_.receive_tables ? parts_.receive_tables : parts_.send_tables;
   }
   DeviceSpan workspace() { return {memory_->workspace.data_dev(), memory_->workspace.size()}; }
-  // For what is queued on the stream.
+  // Waits for all work queued on the stream.
   Status Wait() {
     LH_RETURN_IF_ERROR(memory_->done.Record(memory_->stream));
     return memory_->done.Await(Deadline::After(kPatience));

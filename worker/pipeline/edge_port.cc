@@ -27,7 +27,8 @@ void EdgePort::Close(Deadline deadline) {
     closed_ = true;
     link = link_;
   }
-  // Without the lock: the link's loop needs it for the frames that are sent first.
+  // Called without mutex_: Close waits for frames that are still to be sent, and their callbacks on
+  // the link's loop take mutex_.
   if (link) link->Close(deadline);
 }
 
@@ -95,8 +96,8 @@ void EdgePort::NoteTraffic(bool begin) const {
   }
 }
 
-// The first chunk is left out: how long it was under way is not known. Shorter messages say nothing
-// about the line's rate.
+// Leaves out the first chunk, because nobody knows how long it was under way. Ignores messages of
+// few chunks: their rate is not the line's.
 void EdgePort::CountReceived(uint64_t message_bytes, uint32_t chunks, MonoTime began) {
   if (chunks < LinkCredits::kChunksOfARate) return;
   constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
@@ -113,7 +114,7 @@ PortUse EdgePort::TakeUse() {
     use_.credit_wait = stats.credit_wait - last_stats_.credit_wait;
     last_stats_ = stats;
   }
-  // A message is still in flight: its time so far counts to the step that ends.
+  // If a message is still in flight, its time so far counts to the step that ends.
   if (chunks_under_way_ > 0) {
     const MonoTime now = Now();
     use_.send_busy += now - busy_since_;
@@ -142,7 +143,7 @@ void EdgePort::OnFrame(transport::Lane lane, std::span<const std::byte> payload)
 void EdgePort::OnClosed(const Status& reason) {
   {
     const std::lock_guard lock(mutex_);
-    // After Close nobody waits for the link's end.
+    // After Close, the link's end is no event.
     if (std::exchange(closed_, true)) return;
   }
   events_->Push(PeerGone{end_.edge, end_.peer, reason});

@@ -86,6 +86,7 @@ class EdgePort : public transport::LinkHandler {
   void OnHealthy() override;
   void OnLost(const Status& why) override;
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
+  // Pushes PeerGone, unless Close was called before.
   void OnClosed(const Status& reason) override;
 
  protected:
@@ -108,9 +109,11 @@ class EdgePort : public transport::LinkHandler {
   // Counts a chunk that the peer took. True: no chunk is in flight any more. The caller holds
   // mutex_.
   bool EndChunk();
-  // Tells whether a message is arriving. Called on the link's loop.
+  // Records whether a message is arriving, and tells `traffic` if that changed. Called on the
+  // link's loop.
   void NoteReceiving(bool receiving);
-  // Counts a whole message that began to arrive at `began`. Called on the link's loop.
+  // Counts a whole message of `chunks` chunks, whose first arrived at `began`. Ignores messages too
+  // short to tell the line's rate. Called on the link's loop.
   void CountReceived(uint64_t message_bytes, uint32_t chunks, MonoTime began);
 
   const std::shared_ptr<EventQueue> events_;

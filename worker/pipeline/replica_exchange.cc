@@ -125,8 +125,8 @@ Status ReplicaExchange::MakeOptimizer(const std::vector<SharedParameter>& shared
 }
 
 std::string ReplicaExchange::ArrayName(const std::string& state) const {
-  // A replica that goes on alone takes masters as its parameters. Anchors are not: they get
-  // another name.
+  // A replica that goes on alone reads arrays named .master as its parameters. Replicas that train
+  // apart store anchors, which must not be read so: they get another name.
   if (merges_ && state.ends_with(kMaster)) {
     return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
   }

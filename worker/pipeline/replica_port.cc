@@ -37,7 +37,7 @@ std::shared_ptr<ReplicaPort> ReplicaPort::Create(ReplicaPortOptions options,
   return port;
 }
 
-// The lower cell number sends forward, as on the edge.
+// The end with the lower cell id sends forward, as the edge's direction says.
 ReplicaPort::ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events)
     : EdgePort({.run = options.run,
                 .epoch = options.epoch,
@@ -100,7 +100,8 @@ void ReplicaPort::GiveChunk() {
   const auto body = std::span<const std::byte>(outgoing->message)
                         .subspan(offset, std::min(kChunkBytes, bytes - offset));
   ++chunks_in_link_;
-  // With mutex_ held, so that chunks leave in order. The link never calls back inside Send.
+  // Called with mutex_ held, so that chunks leave in order. This cannot deadlock: Send never runs
+  // the callback itself.
   link_->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
               // A failed send is the link's end; OnClosed says why.
               [self = shared_from_this(), outgoing](const Status&) { self->ChunkTaken(); });

@@ -241,7 +241,8 @@ class NetworkStage final : public Stage {
       LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
       return Restore(whole);
     }
-    // All are matched before the first is changed.
+    // Matches all arrays before it changes the first parameter, so that an error leaves the stage
+    // as it was.
     const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
     std::vector<Restored> restored;
     for (const Parameter& own : network_->parameters()) {
@@ -324,7 +325,7 @@ class NetworkStage final : public Stage {
     }
     return absl::OkStatus();
   }
-  // After the parameters have changed.
+  // Ends a step whose update the parameters have already got.
   void EndStep(Step step) {
     passes_.ForgetGradients();
     network_->EndStep();

@@ -42,7 +42,7 @@ class MemberImpl : public Member {
     LH_CHECK(std::this_thread::get_id() != thread_.get_id(),
              "a group's member is destroyed in its own on_end");
     if (status().ok()) {
-      // Nobody waits for the answer; one who cannot be told sees a closed connection.
+      // Does not check the result: a peer that gets no goodbye sees a closed connection.
       (void)Send(MessageKind::kGoodbye, "", Deadline::After(kRendezvousLimit));
     }
     {
@@ -87,7 +87,7 @@ class MemberImpl : public Member {
       }
       const Status sent = Send(MessageKind::kTell, word, deadline);
       if (absl::IsDeadlineExceeded(sent)) return TooLate(std::string(Message(sent)));
-      // Else the connection is closed: the thread reads why.
+      // On any other error the connection is closed, and the thread learns why.
     }
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, deadline.time().ToChrono(),
@@ -117,7 +117,7 @@ class MemberImpl : public Member {
       const std::lock_guard sending(sending_);
       (void)Send(MessageKind::kEnd, text, Deadline::After(kRendezvousLimit));
     }
-    // What the others are told, which may be another rank's reason.
+    // Waits for the reason that the rendezvous tells all ranks; it may be another rank's.
     if (!AwaitEnd(Deadline::After(kRendezvousLimit)).ok()) return;
     Ended(fmt::format("rank {} failed: {}", place_.rank, text));
     wake_.Wake();

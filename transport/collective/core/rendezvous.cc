@@ -124,7 +124,8 @@ class RendezvousImpl : public Rendezvous {
       return !roster_.IsMember(entry.first) && entry.second.join_by.Expired();
     });
   }
-  // A chunk at a time, so that nobody who sends without an end keeps the others waiting.
+  // Reads at most one chunk per call, so that a member that sends without end does not hold up the
+  // others.
   void Read(Roster::Connection number) {
     Connection& connection = connections_.at(number);
     std::array<char, size_t{64} << 10> chunk;
@@ -149,8 +150,8 @@ class RendezvousImpl : public Rendezvous {
       roster_.OnMessage(number, connection.process, **message);
     }
   }
-  // Until nothing changes any more: a connection that is given up ends the group, of which the
-  // others are told.
+  // Sends all output. Repeats while that makes new output: a connection that is given up ends the
+  // group, and the others must be told.
   void HandOut() {
     bool again = true;
     while (again) {
@@ -173,7 +174,8 @@ class RendezvousImpl : public Rendezvous {
       again = roster_.HasOutput();
     }
   }
-  // What a broken connection still holds is read first: it may be a goodbye.
+  // If a send fails, drops the unsent bytes but keeps the connection: Read must first take the
+  // bytes that the peer had sent, perhaps a goodbye.
   static void Flush(Connection& connection) {
     while (!connection.unsent.empty()) {
       const ssize_t sent = ::send(connection.fd.get(), connection.unsent.data(),

@@ -208,7 +208,7 @@ class TacoCommunicator final : public CommunicatorOver {
                             all_out == nullptr ? nullptr : sums_.data() + number % kPlaces * stride,
                             own_out + piece.begin * BytesPerElement(dtype), on);
     };
-    // Parts of one size are gathered by the operation that is made for it.
+    // If all parts have one size, AllGather gathers them.
     const bool equal = parts.size(0) == parts.size(size() - 1);
     const auto stride_of = [&](const Piece& piece) {
       return equal ? coder_->Bytes(piece.counts[0]) : stride;
@@ -257,7 +257,8 @@ class TacoCommunicator final : public CommunicatorOver {
     const auto count_of = [&](uint64_t number) {
       return std::min((number + 1) * piece_elements, count) - number * piece_elements;
     };
-    // Rank r's payload in this piece. This rank's own lies where the gather needs it.
+    // Returns the place of rank r's payload in this piece. This rank's own is already where
+    // AllGather needs it.
     const auto payload_of = [&](uint64_t number, uint32_t r) {
       return gathered_.data() + number % kPlaces * area + r * coder_->Bytes(count_of(number));
     };

@@ -42,8 +42,8 @@ struct Options {
   Exchange exchange = Exchange::kStaticFirst;
   // Elements of each peer's part that are coded while others travel; 0: all at once.
   uint64_t piece_elements = 0;
-  // kStaticFirst, kBounded: room for escapes, as a share of the elements. Normal numbers have 2.5
-  // %.
+  // kStaticFirst, kBounded: room for escapes, as a share of the elements. In normally distributed
+  // numbers 2.5 % are escapes.
   double escape_share = 0.05;
   // Longest time that a call may block its caller; after that the group ends.
   absl::Duration call_limit = absl::Minutes(5);

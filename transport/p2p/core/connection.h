@@ -61,7 +61,8 @@ class ConnectionSet {
     all_.erase(connection);
     if (all_.empty()) Forget();
   }
-  // Closes all connections; `done` runs once, when none is left.
+  // Closes all connections. `done` runs once, when none is left; null: nothing runs. A later call
+  // replaces `done`.
   void CloseAll(std::function<void()> done) {
     const auto all = all_;  // a copy: a connection that closes leaves the set
     for (const auto& connection : all) connection->Close();

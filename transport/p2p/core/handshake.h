@@ -178,8 +178,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
             std::function<Received()> received, Done done);
   // Ends Hold: the dialler is refused from now on.
   void Release(const LinkKey& key, uint64_t link_id);
-  // Takes a connection that the backend accepted. Closes it unless the peer proves itself within 5
-  // s.
+  // Takes a connection that the backend accepted. Closes it if the peer does not prove itself
+  // within 5 s.
   void Accept(std::shared_ptr<Connection> connection);
   // Drops everything; no `done` runs.
   void Shutdown();

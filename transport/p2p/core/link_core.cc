@@ -177,7 +177,7 @@ void LinkCore::Transmit(Lane over, const LinkHeader& header, const FrameView& pa
     stats_.link_bytes_sent += wire::kLinkHeaderBytes + payload.size();
     if (header.kind == LinkKind::kHeartbeat) ++stats_.heartbeats_sent;
   }
-  // The operation keeps the header's bytes, and this link, until the channel is done with them.
+  // The operation keeps the header's bytes, and this link, until the connection is done with them.
   lane_pair_->connections[static_cast<size_t>(over)]->Send(
       operation->header, payload,
       [self = shared_from_this(), operation](const Status& status) { operation->done(status); });

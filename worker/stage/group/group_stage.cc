@@ -155,8 +155,8 @@ class GroupStage final : public Stage {
       StageOptions own = options_;
       own.device = options_.ranks[rank];
       own.graphs = own.graphs && recordable;
-      // A copy of the boundary in the order of rank 0's stream would wait for collectives there,
-      // which wait for this rank.
+      // Otherwise this rank's copy of the boundary would queue on rank 0's stream behind
+      // collectives that wait for this rank: a deadlock.
       if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
       LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
       return absl::OkStatus();

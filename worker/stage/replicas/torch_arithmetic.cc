@@ -168,7 +168,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
         } else if (form == ParameterForm::kBf16) {
           section.view(at::kBFloat16).copy_(master);
         } else {
-          // To nearest: what is lost stays in the difference, and comes again.
+          // Rounds to nearest: the error stays in the next step's difference, which sends it again.
           sdp4bit_.Encode(master.sub(values), sdp4bit::kDifferenceGroup, nullptr, 0, section);
         }
         DecodeValues(form, section, values);
@@ -236,6 +236,7 @@ class TorchArithmetic final : public replicas::Arithmetic {
   }
 
  private:
+  // The type is written out, because functions above use Do before the compiler could deduce it.
   template <class Body>
   auto Do(const Body& body) const -> decltype(CallTorch("", 0, body)) {
     const at::NoGradGuard no_grad;

@@ -165,6 +165,14 @@ class SwitcherCommunicator final : public Switcher {
     used_[0] = false;
     return result.ok() ? one : result;
   }
+  Status fault() override {
+    Status first;
+    for (const auto& communicator : communicators_) {
+      const Status one = communicator->fault();
+      if (first.ok()) first = one;
+    }
+    return first;
+  }
   void Abort(const Status& reason) override { communicators_[0]->Abort(reason); }
   Status status() const override { return native().status(); }
 

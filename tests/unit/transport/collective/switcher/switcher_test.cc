@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "base/precise_sleep.h"
 #include "tests/support/temp_dir.h"
@@ -65,11 +66,13 @@ class Timed final : public Communicator {
     ++waits;
     return below_->Wait(queue, deadline);
   }
+  Status fault() override { return std::exchange(found, absl::OkStatus()); }
   void Abort(const Status& reason) override { below_->Abort(reason); }
   Status status() const override { return below_->status(); }
   Stats stats() const override { return stats_; }
 
   int waits = 0;
+  Status found;  // by the next fault()
 
  private:
   void Take(uint64_t bytes) {
@@ -223,6 +226,17 @@ TEST(SwitcherTest, WaitsForThoseThatWereCalled) {
     rank.Gather(1 << 20);
     EXPECT_TRUE(rank.switcher->Wait({}, Soon()).ok());
     EXPECT_EQ(rank.fast->waits, fast + 1);
+  });
+}
+
+TEST(SwitcherTest, TellsTheFaultsOfAll) {
+  OnRanks({}, [](Rank& rank) {
+    EXPECT_TRUE(rank.switcher->fault().ok());
+    for (const auto& one : {rank.native, rank.fast}) {
+      one->found = absl::DataLossError("damaged");
+      EXPECT_EQ(rank.switcher->fault().code(), absl::StatusCode::kDataLoss);
+      EXPECT_TRUE(rank.switcher->fault().ok());
+    }
   });
 }
 

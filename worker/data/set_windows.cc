@@ -54,8 +54,11 @@ class SetWindows final : public WindowSource {
       EachPiece(place, options_.context + 1, [&](const Piece& piece) {
         AddChunks(piece, false, piece.first * set.bytes_per_token,
                   piece.count * set.bytes_per_token, &ids);
-        const uint64_t first = piece.first / 8, end = (piece.first + piece.count + 7) / 8;
-        if (set.has_masks()) AddChunks(piece, true, first, end - first, &ids);
+        // Shards without a mask may stand beside others that have one.
+        if (ListOf(set, place.list).shards[piece.id.shard].mask) {
+          const uint64_t first = piece.first / 8, end = (piece.first + piece.count + 7) / 8;
+          AddChunks(piece, true, first, end - first, &ids);
+        }
         return absl::OkStatus();
       }).IgnoreError();
     }

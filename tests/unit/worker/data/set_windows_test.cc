@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <random>
@@ -72,7 +73,9 @@ class Files {
       const uint64_t here = std::min<uint64_t>(count - at, 1 + random_() % 5000);
       data::Shard shard{.tokens = here, .ids = {}, .mask = {}};
       const std::string file = fmt::format("/{}-{}", name, list.shards.size());
-      const uint64_t offset = masks ? 0 : random_() % 50;
+      const bool masked = masks && list.shards.size() % 3 != 2;  // every third shard counts whole
+      if (!masked) std::fill_n(tokens.counts.begin() + static_cast<int64_t>(at), here, true);
+      const uint64_t offset = masked ? 0 : random_() % 50;
       std::vector<std::byte>& bytes = files_[folder + file + ".bin"];
       bytes.resize(offset + here * width);
       std::vector<std::byte> bits((here + 7) / 8);
@@ -84,7 +87,7 @@ class Files {
                    .offset = offset,
                    .bytes = here * width,
                    .chunks = HashesOf(here * width)};
-      if (masks) {
+      if (masked) {
         files_[folder + file + ".mask"] = bits;
         shard.mask = {.file = file + ".mask",
                       .offset = 0,

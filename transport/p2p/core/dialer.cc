@@ -260,7 +260,8 @@ void Dialer::Start() {
                  fmt::format("not open after {:.1f} s",
                              absl::ToDoubleSeconds(self->loop_->now() - self->started_)));
   });
-  TryNext();
+  // Not from here: without an address it ends the dialling, and `done` must not run inside Start.
+  loop_->Post([self = shared_from_this()] { self->TryNext(); });
 }
 
 void Dialer::TryNext() {

@@ -10,6 +10,9 @@
 #define LONGHAUL_HOST_DEVICE
 #endif
 
+// Without Random123's generators on AES instructions, and without the compiler's 2 MB of headers for them, which every
+// GPU source would read three times.
+#define R123_USE_SSE 0
 #include <Random123/philox.h>
 
 #include <array>

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -183,6 +185,20 @@ struct Case {
   bool by_bias = false;  // experts are balanced so
 };
 
+// The reference trains the whole model at once: it depends neither on the split nor on what a stage
+// computes again, so cases share it.
+const StatusOr<testing::ReferenceRun>& ReferenceOf(const Case& c, const RunSpec& spec,
+                                                   const std::string& token_file) {
+  using Key = std::tuple<ModelFamily, ComputeDtype, uint32_t, bool, bool>;
+  static std::map<Key, StatusOr<testing::ReferenceRun>> runs;
+  const Key key(c.family, c.dtype, c.threads, c.as_published, c.by_bias);
+  auto run = runs.find(key);
+  if (run == runs.end()) {
+    run = runs.emplace(key, testing::RunReference(spec, token_file, kSteps)).first;
+  }
+  return run->second;
+}
+
 class StageParity : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
@@ -204,7 +220,7 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
     spec.model.rope_original_context = 16;
     spec.model.normalize_router = false;
   }
-  const auto expected = testing::RunReference(spec, file.path(), kSteps);
+  const auto& expected = ReferenceOf(GetParam(), spec, file.path());
   ASSERT_TRUE(expected.ok()) << expected.status();
 
   const auto tokens = TokenFile::Open(file.path(), /*verify=*/true);

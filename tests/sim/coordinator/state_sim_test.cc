@@ -1,4 +1,4 @@
-// A few hundred of the simulations that coordinator-sim makes by the thousand.
+// Some of the simulations that coordinator-sim makes by the thousand.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -13,7 +13,7 @@
 namespace longhaul::coordinator::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 300;
+constexpr uint64_t kSeeds = 150;
 
 class StateSim : public ::testing::Test {
  protected:

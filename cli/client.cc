@@ -132,7 +132,7 @@ void Client::Dial() {
 
 Status Client::Reach() {
   if (reached_ || alone()) return absl::OkStatus();
-  const Status found = opened_->AskEach([this](const std::string& address) -> Status {
+  Status found = opened_->AskEach([this](const std::string& address) -> Status {
     Dial();
     grpc::ClientContext context;
     opened_->Prepare(&context, /*wait=*/false);
@@ -170,7 +170,7 @@ Status Client::Call(absl::Duration limit,
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   const grpc::Status status = call(context);
   if (!status.ok() && interrupt_.fired()) return absl::CancelledError("interrupted");
-  const Status explained = Explain(access_, address(), status, limit);
+  Status explained = Explain(access_, address(), status, limit);
   if (absl::IsUnavailable(explained)) {
     opened_->GoOnFrom(generation_);
     reached_ = false;

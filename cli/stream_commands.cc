@@ -41,7 +41,7 @@ Status EachRow(Invocation& invocation, Client& client,
   Patience patience(kStreamPatience);
   while (true) {
     const std::optional<uint64_t> known = newest;
-    const Status status = client.Each<Request, Row>(method, request, [&](const Row& row) {
+    Status status = client.Each<Request, Row>(method, request, [&](const Row& row) {
       patience.Heard();
       if (known && row.sequence() <= *known) return true;
       newest = row.sequence();

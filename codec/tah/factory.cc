@@ -2,6 +2,7 @@
 
 #include "codec/fixed_size_codec.h"
 #include "codec/tah/cpu/kernels.h"
+#include "codec/tile.h"
 
 namespace longhaul::codec::tah {
 namespace {

@@ -1,5 +1,5 @@
-// Spreads a difference in a few bits of a number over all its bits, on CPU and GPU alike. Formats
-// depend on it.
+// Spreads a difference in a few bits of a number over all its bits, on CPU and GPU alike. Stored
+// data depends on its values: never change them.
 #pragma once
 
 #include <cstdint>

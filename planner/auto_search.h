@@ -1,5 +1,5 @@
-// One search for every key of the run file that is `auto` and that only whole plans can decide:
-// each value is planned, and the first of the nearly fastest values is taken. Pure.
+// The search for the value of a key of the run file that is `auto` and that only whole plans can
+// decide: plans each value, and takes the first of the nearly fastest values. Pure.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace longhaul::coordinator {
 struct AutoOutcome {
   std::string value;  // for people: "4 slices"
   double step_seconds = 0;
-  uint64_t memory_bytes = 0;  // of the cell that needs the most
+  uint64_t memory_bytes = 0;  // of the stage that needs the most
   std::string refused;        // why the value is impossible; empty: it is possible
 };
 
@@ -29,19 +29,20 @@ struct AutoSearch {
   std::function<PlanRequest(size_t value)> request_of;
   // A step that is longer than the shortest by at most this share counts as equal.
   double tolerance = 0;
-  // 0: each value gets a plan with full effort. Otherwise each gets a trial (Effort::kTrial). The
-  // whole plan of a value may be faster than its trial by this share. The values that may still be
-  // chosen are planned whole, best first, until no other can win.
+  // 0: each value gets a plan with full effort. Above 0: each value first gets a trial
+  // (Effort::kTrial), and a plan with full effort may be faster than its trial by this share. Then
+  // values are planned with full effort, the fastest trial first, until no other can win.
   double most_gain_over_trial = 0;
   // Each value takes more memory than the one before it. So values after a refused one are not
-  // tried, and a refusal of the first value is the run's own.
+  // tried, and the refusal of the first value is the search's error.
   bool takes_more_memory = false;
   std::string none;  // beginning of the error if every value is refused; reasons follow
   // Adds the choice and the results of the other values to the plan.
   std::function<void(const std::vector<AutoOutcome>& tried, size_t chosen, Plan* plan)> say;
 };
 
-// kFailedPrecondition, with all reasons, if no value is possible.
+// Returns the plan of the chosen value. kFailedPrecondition, with all reasons, if no value is
+// possible; kCancelled once `stop` is requested.
 StatusOr<Plan> PlanBestValue(const AutoSearch& search, const std::stop_token& stop);
 
 // Returns "2 slices would take 3 s, 4 slices cannot be (a reason)": all outcomes except the chosen

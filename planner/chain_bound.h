@@ -1,12 +1,13 @@
-// The lower bound of a step for a chain of workers, joined from segments of the chain in constant
-// time. Pure; private to placement*.cc.
+// Computes a lower bound of the step of a chain of workers, from bounds of segments of the chain
+// that are joined in constant time. Pure; private to placement*.cc.
 //
-// The busiest resource bounds the passes. For a stage or its interface the bound is the way of the
-// first microbatch down to it, plus the time of all microbatches there, plus the way of the last
-// one back. For one direction of a boundary it is the time of all microbatches on it. The bound of
-// two joined segments follows from the bounds of both and from the boundary between them, so a
-// changed chain costs as many joins as it has pieces. The exchange among replicas follows the
-// passes of the slowest replica: ExchangeBound.
+// The busiest resource bounds the passes, which are all forwards and backwards of a step. For a
+// stage or its network interface the bound is the time until the first microbatch arrives there,
+// plus the time of all microbatches there, plus the time for the last one to come back. For one
+// direction of a boundary it is one microbatch's way through the chain and back, plus the transfer
+// of all others. The bound of two joined segments follows from the bounds of both and from the
+// boundary between them, so a changed chain costs as many joins as it has pieces. After the passes
+// of the slowest replica, replicas exchange gradients and parameters: ExchangeBound.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +34,8 @@ constexpr bool IsPossible(double seconds) {
 // Consecutive stages of a chain. Times in seconds.
 struct Segment {
   double round = 0;  // one microbatch down through the segment and back up
-  double stage = 0;  // largest bound of a stage or interface, with the way to it and back
-  double wire = 0;   // largest time of a boundary inside, without the first microbatch
+  double stage = 0;  // largest bound of a stage or interface, with the way there and back
+  double wire = 0;   // largest transfer time of a boundary inside, of all microbatches but one
   uint32_t first = 0, last = 0;  // workers at its ends
 
   double Bound() const { return stage > round + wire ? stage : round + wire; }
@@ -44,12 +45,14 @@ class ChainBound {
  public:
   explicit ChainBound(const PlacementProblem& problem);
 
+  // The segment of one worker as one stage.
   Segment Stage(uint32_t worker, uint32_t layers, ChainRole role) const {
     const std::vector<Segment>& by_layers =
         by_layers_[worker * kChainRoles + static_cast<size_t>(role)];
     if (layers == 0 || layers > by_layers.size()) return Impossible(worker);
     return by_layers[layers - 1];
   }
+  // The segment of `upper` and, below it, `lower`.
   Segment Join(const Segment& upper, const Segment& lower) const {
     const Boundary& between = boundaries_[upper.last * workers_ + lower.first];
     const double way = upper.round + between.round;
@@ -62,7 +65,8 @@ class ChainBound {
     joined.last = lower.last;
     return joined;
   }
-  // Seconds after the passes of a whole chain: a tied matrix, the first stage's optimizer.
+  // Seconds after the passes of a whole chain: for a tied matrix, and for the first stage's
+  // optimizer.
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
   // Bound of one chain: its passes, and After().
   double Of(const PlacedChain& chain) const;
@@ -101,8 +105,8 @@ class ExchangeBound {
   };
   // The column of two workers.
   Column Between(uint32_t one, uint32_t other) const { return pairs_[one * workers_ + other]; }
-  // Returns `column` of the workers `others`, with `worker` added. The slowest pair or interface
-  // counts; an interface carries the bytes to all others.
+  // Adds `worker` to `column`, the column of the workers `others`. The slowest pair or interface
+  // counts. An interface carries the bytes to all others.
   Column With(const Column& column, std::span<const uint32_t> others, uint32_t worker) const {
     Column all = column;
     all.seconds_per_byte = std::max(all.seconds_per_byte, interfaces_[worker]);
@@ -117,7 +121,8 @@ class ExchangeBound {
     const std::vector<double>& bytes = problem_.exchange.bytes[static_cast<size_t>(role)];
     return bytes[std::min<size_t>(layers, bytes.size()) - 1];
   }
-  // A step's share of an exchange with this longest transfer and latency.
+  // Seconds in a step for an exchange with this longest transfer (in seconds) and latency. If
+  // replicas exchange once in several steps, each step has its share.
   double Seconds(double transfer, double latency) const {
     return (transfer + problem_.exchange.messages * latency) / problem_.exchange.every;
   }
@@ -127,7 +132,7 @@ class ExchangeBound {
   const PlacementProblem& problem_;
   const size_t workers_;
   std::vector<Column> pairs_;       // [one * workers + other], the slower direction
-  std::vector<double> interfaces_;  // [worker], a byte to each other replica
+  std::vector<double> interfaces_;  // [worker]: seconds for a byte to each other replica
 };
 
 }  // namespace longhaul::coordinator

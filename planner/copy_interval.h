@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-// Bytes of one copy of the cell's state: master parameters and optimizer state, in fp32.
+// Bytes of one copy of the state of a cell (one stage of one replica): StageStateBytes in memory.h.
 uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell);
 
 struct CopyInterval {
@@ -19,10 +19,10 @@ struct CopyInterval {
   std::string reason;
 };
 
-// Returns the run file's interval; with `auto` the shortest one with which copies cost at most 2 %
-// of a step. Copies are then under way for half of the time. A copy takes as long as the slowest
-// stage needs for its state at the rate that training leaves on its line; all stages share the line
-// of a spare.
+// Returns the run file's interval. With `auto`, returns the shortest interval with which copies
+// make a step at most 2 % longer; copies are then under way for half of the time. The slowest stage
+// decides how long a copy takes, at the rate that training leaves on its line. All stages share the
+// line of a spare.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 
 }  // namespace longhaul::coordinator

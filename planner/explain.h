@@ -8,8 +8,8 @@
 
 namespace longhaul::coordinator {
 
-// For one of several replicas: leaves out what the paragraph on the replicas, their placement and
-// their step says.
+// Returns the paragraph on a plan. For the plan of one of several replicas, leaves out what another
+// paragraph says: the replicas, their placement and their step.
 std::string Explain(const PlanRequest& request, const Plan& plan);
 
 // Returns a sentence on workers that share a device, with a space before it; empty if none do.

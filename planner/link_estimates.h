@@ -17,15 +17,17 @@ inline constexpr absl::Duration kRegionRoundTrip = absl::Milliseconds(10);
 // short round trips are in one region. A worker without a known round trip is a region by itself.
 std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 
-// Fills in the missing values of every ordered pair, marked as estimates. A rate is the best one
-// measured from one region to the other, else between regions with a similar round trip. The best
-// counts, not the mean, because a slow interface does not limit links between other workers. A
-// latency is the median between the two regions. Values without comparable links stay unknown.
+// Fills in the missing rates and latencies of every ordered pair of workers, marked as estimates. A
+// rate is the best one measured between the same regions in this direction, else the best one
+// between two regions with a similar round trip. The best counts, not the mean, because a slow
+// interface does not limit links between other workers. A latency is that of the other direction,
+// else the median between the two regions. Values without comparable links stay unknown.
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
 // Returns pairs whose goodput is worth measuring before the plan, the most useful first: each
-// worker with its nearest one; then one pair for each two regions, the nearest regions first, with
-// at most three pairs for each worker. Indices into `workers`; measured pairs are left out.
+// worker that is in no pair yet with its nearest one; then one pair for each two regions, the
+// nearest regions first. There are at most three times as many pairs as workers. Indices into
+// `workers`; measured pairs are left out.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

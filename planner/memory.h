@@ -7,28 +7,31 @@
 
 namespace longhaul::coordinator {
 
-// Trained parameters of a stage, by the model's descriptor (run/model/family.h); with LoRA only the
-// adapters. `vocabulary` is the tokenizer's, here and below; embedding and head have a row for each
-// of its tokens, or as many as the model says. The first stage has the embedding, the last one the
-// final norm and the head. A tied head is the embedding's matrix; both stages hold it.
+// Number of trained parameters of a stage, by the model's descriptor (run/model/family.h); with
+// LoRA only the adapters. `vocabulary` is the tokenizer's, here and below; embedding and head have
+// a row for each of its tokens, or as many as the model says. `first`: the stage has the embedding.
+// `last`: it has the final norm and the head. A tied head is the embedding's matrix; both stages
+// hold it.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
-// Trained parameters that one rank of the run's group holds. Ranks may differ by a row of the
-// vocabulary; the larger number counts.
+// Number of trained parameters that one rank of the run's group holds. Ranks may differ by a row of
+// the vocabulary; the larger number counts.
 uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                         bool last);
 
-// Optimizer state of a stage: AdamW has two moments for each parameter, Muon one for each element
-// of a block's matrices. Counts numbers, whatever their type.
+// Number of values in a stage's optimizer state, whatever their type. AdamW has two for each
+// parameter. Muon has one for each element of a block's matrices, and AdamW's two for the rest.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
-// Bytes of a boundary's tables on one side if its codec predicts by tokens; else 0.
+// Bytes of the tables that a codec that predicts by tokens has at one end of a boundary; 0 for
+// other codecs.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
-// optimizer state in fp32, and the tables of the boundary below. A replica has its own shard of the
-// optimizer state, of the parameters if the other replicas hold rounded ones, and the amounts that
-// it has not sent yet.
+// optimizer state in fp32, and the tables of the boundary below. Where steps overlap, the
+// parameters of both steps. One of several replicas has only its own shard of the optimizer state.
+// In addition it has its own shard of the parameters if the other replicas hold rounded ones, and
+// the amounts that it has not sent yet.
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -41,6 +44,7 @@ struct StageMemory {
   uint64_t per_flight = 0;  // for each microbatch in flight
   // Memory of a GPU's host; 0 on a CPU, where `fixed` includes it.
   uint64_t host = 0;
+  // The device's memory with `depth` microbatches in flight.
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
 // The memory of a stage, as the worker allocates it (worker/stage). Sizes are sums of these terms:
@@ -50,7 +54,8 @@ struct StageMemory {
 //     type of products, norms in fp32
 //   - each number of optimizer state: 4 bytes, or 2 in bf16. On a GPU, state in bf16 needs 64 MiB
 //     more, in which it is made fp32 piece by piece
-//   - on a CPU: the snapshots and the tied matrix's exchange of `host` below
+//   - on a CPU: the terms of `host` below, without encoded boundary tensors, the 64 MiB and
+//     kProgramBytes
 //   - with Muon: the update of the largest matrix, 16 bytes an element, and 8 bytes an element of
 //     its product with its transpose
 //   - with bf16: casts of the parameters of blocks and head, 2 bytes each
@@ -86,11 +91,13 @@ struct StageMemory {
 //     of the own one under way
 //   - where a codec predicts by tokens: 2 tables more, on their way to a snapshot, or read from a
 //     checkpoint (a stage in the middle reads 2 files of them)
-//   - with replicas that step a stage together: the optimizer state of the own shard, which is then
-//     not in `fixed`, and 8 bytes for each of its parameters; 12 bytes for each parameter of other
-//     shards, for messages; 4 bytes a parameter where gradients leave a rest for later steps; on a
-//     GPU a copy of values and gradients; in a group those of all ranks, and 8 bytes a parameter
-//     for whole values and gradients. Replicas that train apart (local-sgd) have whole optimizer
+//   - with replicas that update a stage together: the optimizer state of the own shard, which is
+//     then not in `fixed`, and 8 bytes for each of its parameters; 12 bytes for each parameter of
+//     other shards, for messages; 4 bytes a parameter where gradients leave a rest for later steps;
+//     on a GPU a copy of values and gradients; in a group those of all ranks, and 8 bytes a
+//     parameter for whole values and gradients. On a GPU without a group, the device codes the
+//     exchange: all but the messages are then in `fixed`, with the numbers of a bucket several
+//     times over, and no copy is needed. Replicas that train apart (local-sgd) have whole optimizer
 //     state in `fixed`, 4 bytes for each parameter of the own shard (outer momentum), and 12 bytes
 //     a parameter (anchors and differences)
 //   - 4 encoded boundary tensors; in clean validation they are as large as in fp32

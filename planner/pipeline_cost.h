@@ -44,11 +44,11 @@ struct NetworkRates {
 NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_second,
                             absl::Duration latency = absl::ZeroDuration());
 
-// Converts a rate of a measurement or a plan. 0 means not known and counts as unlimited.
+// Converts a rate of a measurement or a plan. 0 means unknown, and becomes unlimited.
 double BytesPerSecond(double bits_per_second);
 
-// Goodput of TCP on a line of this rate. tc counts frames of 1,514 bytes, with 1,448 bytes of
-// payload: 95.6 %. 0: not shaped, unlimited.
+// Goodput of TCP on a line that tc limits to this rate. tc counts frames of 1,514 bytes, with 1,448
+// bytes of payload: 95.6 %. 0: the line has no limit.
 double GoodputBytesPerSecond(uint64_t bits_per_second);
 
 // Bytes of an encoded tensor with the headers of its chunks.
@@ -58,13 +58,14 @@ uint64_t WithChunkHeaders(uint64_t bytes);
 NetworkRates NetworkOf(const Plan& plan);
 void SetNetwork(const NetworkRates& network, Plan* plan);
 
-// The rate of one direction of the edge with index `edge` while it has both interfaces to itself.
+// The rate of one direction of an edge while no other edge uses its two interfaces. `edge` is its
+// index in assignment.edges.
 double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
                            Direction direction);
 
-// `network` has as many interfaces and links as the plan has cells and edges. Depths, leads, codec
-// times and slices are the plan's, and all slices take equally long; schedule and microbatches are
-// the run file's.
+// Returns the simulator's input for a plan of one replica. `network` must have as many interfaces
+// and links as the plan has cells and edges. Depths, activation leads, codec times and slices are
+// the plan's; schedule and microbatches are the run file's. All slices take equally long.
 schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
                                       const NetworkRates& network);
 

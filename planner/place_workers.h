@@ -10,13 +10,13 @@
 
 namespace longhaul::coordinator {
 
-// A choice must gain at least this share over the order of names, because layer times and rates are
-// not measured more exactly.
+// Another choice must make the step shorter than the order of names by at least this share, because
+// layer times and rates are not measured more exactly.
 inline constexpr double kLeastGainOfPlacement = 0.05;
 
 // Returns the candidates of a request as numbers for placement.h: layer times, memory, measured or
-// estimated links, possible neighbours, and the bytes that replicas exchange. kFailedPrecondition
-// if a codec of the run file is invalid.
+// estimated links, possible neighbours, and the bytes that replicas exchange. Errors: those of
+// FlowFrom and ExchangeBytes.
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 
 // Takes a request with `candidates_for` set. Returns the request with that many workers in pipeline
@@ -28,12 +28,12 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
 
 // Returns the same request without workers that share a GPU with others, as far as `candidates_for`
-// allows; nullopt: all are needed, or none shares one. The search does not count the cost of a
-// second stage on a GPU, but the plan of its result does; so both requests are planned and
-// compared.
+// allows. nullopt: all are needed, or none shares one, or the run does not choose workers by speed.
+// The search does not count the cost of a second stage on a GPU, but the plan of its result does;
+// so both requests are planned and compared.
 std::optional<PlanRequest> WithFewSharers(const PlanRequest& request);
 
-// True if `stages` of the candidates can form a chain of neighbours that can reach each other, as
+// True if `stages` of the candidates can form a chain in which neighbours can reach each other, as
 // far as is known. Also true if the answer would take too long to compute.
 bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candidates,
                  uint32_t stages);

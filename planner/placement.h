@@ -6,14 +6,14 @@
 //   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));
 //   for (uint32_t worker : best.replicas[0].workers) ...   // indices into problem.workers
 //
-// A step of several replicas is the passes of the slowest replica, and after them the exchange of
-// the slowest stage. So workers should be near each other along a chain and across the replicas of
-// a stage.
+// A step of several replicas lasts as long as the passes of the slowest replica and, after them,
+// the exchange of gradients of the slowest stage. So workers should have short ways along a replica
+// and between the replicas of a stage.
 //
-// Small problems are solved exactly, by branch and bound on simulated steps (placement_exact.cc).
-// Larger ones are solved by local search on the lower bound of a step, from many starts
-// (placement_search.cc). The best results are then simulated, and layers are moved between their
-// stages while that helps.
+// A local search on the lower bound of a step begins at many starts (placement_search.cc). Its best
+// results are simulated, and layers are moved between their stages while that helps. For small
+// problems a branch and bound on simulated steps then finds the best placement of all
+// (placement_exact.cc).
 #pragma once
 
 #include <array>
@@ -71,10 +71,11 @@ struct PairCost {
 
 // The bytes that replicas of a stage send each other once their passes have ended.
 struct ExchangeSize {
-  // Bytes from one replica to each other one, headers included; by role and by layers less one.
+  // Bytes that one replica sends to every other replica, headers included; indexed by role and by
+  // layers less one.
   std::array<std::vector<double>, kChainRoles> bytes;
   uint32_t every = 1;     // steps from one exchange to the next
-  uint32_t messages = 0;  // messages of an exchange that follow one another
+  uint32_t messages = 0;  // messages of an exchange that wait for each other; each costs a latency
 };
 
 struct PlacementProblem {
@@ -123,12 +124,13 @@ struct PlacementOptions {
   uint64_t most_moves = 30'000'000;
   // Maximum work of the simulations, in units of schedule::WorkOf.
   uint64_t most_work = 4'000'000;
-  // A short search, for a step to compare with other trials. It begins from greedy starts, which
+  // A short search, enough to compare this problem with others. It begins at greedy starts, which
   // are more often good than random ones; a longer search does not need them.
   bool trial = false;
-  // Above 0: makes only this many descents from random replicas, as a baseline for the search.
+  // Above 0: makes only this many descents from random placements, a baseline to judge the search.
   uint32_t random_restarts = 0;
-  // Maximum number of placements, with all their splits, that are tried one by one.
+  // The exact search runs only if there are at most this many placements: orders of workers times
+  // divisions of the layers.
   double exact_up_to = 300'000;
   PlacementProgress progress;  // called from time to time, on the caller's thread
   std::stop_token stop;
@@ -150,8 +152,9 @@ std::optional<PlacedReplicas> NameOrder(const PlacementProblem& problem);
 // Infinite for placements that are not possible.
 double BoundOf(const PlacementProblem& problem, const PlacedReplicas& replicas);
 
-// The simulated step of a possible placement, with the depths that memory allows and, for each
-// replica, the best of a few leads.
+// Returns the simulated step of a possible placement, in seconds. Each stage has as many
+// microbatches in flight as its memory allows. Each replica has the best of a few limits on how far
+// activations run ahead (run/schedule/policy.h).
 StatusOr<double> SimulatedStep(const PlacementProblem& problem, const PlacedReplicas& replicas,
                                const std::stop_token& stop = {});
 

@@ -1,11 +1,11 @@
-// One descent of the local search for a placement: moves that each shorten the bound of a step,
-// until no move does. Private to placement*.cc; for one thread.
+// One descent of the local search for a placement: makes moves that each shorten the bound of a
+// step, until no move does. Private to placement*.cc; for one thread.
 //
-// Moves of stages act on all replicas at once and take the layers along: swap two stages, move up
-// to three elsewhere, reverse a part, move a layer to another stage. Moves of workers: exchange one
-// with a spare; with several replicas, swap any two, and exchange a part of two replicas' chains. A
-// table of the segments of each chain reduces the bound after a move to a few joins
-// (chain_bound.h).
+// Moves of stages act on all replicas at once: swap two stages with their layers, move up to three
+// stages elsewhere, reverse a part of the chain, or move one layer to another stage. Moves of
+// workers: replace a worker by a spare; with several replicas also swap any two workers, or
+// exchange the same part of two replicas' chains. The segments of each chain are kept in a table,
+// so the bound after a move takes a few joins (chain_bound.h).
 #pragma once
 
 #include <array>
@@ -18,16 +18,18 @@
 
 namespace longhaul::coordinator {
 
-// A move counts only if it gains more than this factor, because sums of doubles in another order
-// differ by as much.
+// A move must lower the value below this multiple of the old one, because sums of doubles in
+// another order differ by as much.
 inline constexpr double kMoveGains = 1 - 1e-9;
 
 class Descent {
  public:
   Descent(const PlacementProblem& problem, const ChainBound& bound, const ExchangeBound& exchange);
 
+  // Sets the placement from which the next descent begins.
   void Set(PlacedReplicas replicas);
-  // Descends until no move gains, or until all descents together have judged `most_moves` moves.
+  // Descends until no move gains, or until all descents of this object together have judged
+  // `most_moves` moves.
   void Go(uint64_t most_moves);
 
   const PlacedReplicas& replicas() const { return replicas_; }
@@ -36,8 +38,8 @@ class Descent {
   uint64_t moves() const { return moves_; }
 
  private:
-  // The stages with indices `begin` to `end` of each chain, both included, in reverse order if
-  // `begin` is larger. Or the stage `begin` with other layers.
+  // The stages from `begin` to `end` of each chain, both included; in reverse order if `begin` is
+  // larger. Or the stage `begin` with other layers.
   struct Piece {
     uint32_t begin = 0, end = 0;
     uint32_t new_layers = 0;  // 0: unchanged
@@ -53,7 +55,9 @@ class Descent {
       if (begin < end) Add(begin, end - 1);
     }
   };
-  // The parts of a value.
+  // The parts of the value that a descent lowers: the bound and, with several replicas, a small
+  // share of means over replicas and stages. So moves gain that improve only others than the
+  // slowest.
   struct Total {
     double longest_passes = 0, all_passes = 0;       // over replicas
     double longest_transfer = 0, all_transfers = 0;  // over stages
@@ -70,11 +74,11 @@ class Descent {
     return replicas_[replica].workers[place];
   }
   uint32_t LayersAt(uint32_t place) const { return replicas_.front().layers[place]; }
-  // The segment of a worker at an index, in the role of that index.
+  // The segment of a worker as the stage `place`, in this stage's role.
   Segment InPlace(uint32_t place, uint32_t worker) const {
     return bound_.Stage(worker, LayersAt(place), bound_.RoleAt(place));
   }
-  // The segments up to an index and from an index on, with the chain's ends in their roles.
+  // The segments up to a stage and from a stage on, with the chain's ends in their roles.
   const Segment& UpTo(uint32_t replica, uint32_t place) const {
     return up_to_[replica * stages_ + place];
   }

@@ -24,18 +24,19 @@ struct SearchResult {
 
 // Iterated local search by the bound (placement_descent.h). Each descent begins at the local
 // optimum of the one before, changed at random; after many descents without success the search
-// begins anew elsewhere. A trial begins with several greedy starts instead and continues with the
-// best one. kCancelled once options.stop is requested.
+// begins anew elsewhere. A trial first descends from several greedy starts, and then changes the
+// best result. kCancelled once options.stop is requested.
 StatusOr<SearchResult> SearchReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                       const ExchangeBound& exchange,
                                       const PlacementOptions& options);
 
-// The number of placements with all their splits. Orders of the same replicas count once.
+// The number of possible placements: orders of workers times divisions of the layers. Orders of the
+// same replicas count once.
 double WaysToPlace(const PlacementProblem& problem);
 
 // Branch and bound: simulates placements whose bound is below the best simulated step so far.
-// `result` holds the best known placement and is replaced by a better one. False: the budget of
-// work was too small, and a better placement may exist.
+// `result` holds the best known placement and is replaced by a better one. True: no other placement
+// is better. False: options.most_work was too small, and a better placement may exist.
 StatusOr<bool> SearchAllReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                  const ExchangeBound& exchange, const PlacementOptions& options,
                                  Placement* result);

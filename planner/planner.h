@@ -48,9 +48,9 @@ struct CandidateWorker {
   // link counts instead.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
   std::map<WorkerId, LinkMeasurement> to;  // links from this worker; empty: none was measured
-  // The workers that this one failed to reach, the transport, and the reason.
+  // Failed attempts of this worker to reach another one over a transport, with the reason.
   std::map<std::pair<WorkerId, TransportKind>, std::string> does_not_reach;
-  // Relays that can carry its links to workers that it cannot reach, best first.
+  // Relays that can carry its links to workers that it cannot reach.
   std::vector<Relay> relays;
 };
 
@@ -73,7 +73,7 @@ struct PlacementSummary {
 // The effort of a plan's searches.
 enum class Effort : uint8_t {
   kWhole,
-  kTrial,  // for a step to compare: few orders of workers are tried, depths are not searched
+  kTrial,  // to compare steps: few orders of workers are tried, depths are not searched
 };
 
 struct PlanRequest {
@@ -81,8 +81,8 @@ struct PlanRequest {
   Epoch epoch;
   RunSpec spec;
   DataSet data;
-  // In pipeline order, replica by replica, one for each cell. With candidates_for or with
-  // pipeline.replicas auto: candidates, in the order of their names.
+  // In pipeline order, replica by replica, one for each cell (one stage of one replica). With
+  // candidates_for or with pipeline.replicas auto: candidates, in the order of their names.
   std::vector<CandidateWorker> workers;
   // Set on resume. The old split of layers is kept if the same workers have the same indices and
   // enough memory; else layers are balanced anew.
@@ -111,16 +111,16 @@ struct PlanRequest {
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                           bool last, uint32_t depth, bool on_gpu = false);
 
-// Makes the plan: contiguous layers balanced by measured times (exact: dynamic programming over the
-// slowest stage), depth and order of data by the simulator (order.h), codecs by link, prediction,
-// and a paragraph that names the bottleneck. The time of a group's stage was measured for all its
-// ranks together, including their collectives. Keys that are auto are settled by plans for each
-// value (auto_keys.h). kFailedPrecondition if a stage does not fit, with bytes needed and
+// Makes the plan. Layers are balanced by measured times and stay contiguous (split.h). The
+// simulator chooses depths and the order of data (order.h), and predicts the step. Codecs are
+// chosen for each link. A paragraph names the bottleneck. The time of a group's stage was measured
+// for all its ranks together, including their collectives. Keys that are auto are settled by plans
+// for each value (auto_keys.h). kFailedPrecondition if a stage does not fit, with bytes needed and
 // available; kInvalidArgument for more stages than layers; kCancelled once `stop` is requested. The
 // same request gives the same plan, however long the search takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
-// The plan of one replica, whose chain is request.workers, is made in two halves. BeginPlan decides
+// The plan of one replica, whose chain is request.workers, is made in two calls. BeginPlan decides
 // the layers of each worker and the edges. Then stages that share a device, also across replicas,
 // are made slower (sharing.h). FinishPlan chooses the rest.
 struct BegunPlan {
@@ -142,17 +142,18 @@ Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& wor
 // that a CPU has for its ranks.
 uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker);
 
-// Returns the transport of a link of this kind: an exception's (links.workers) of either worker,
-// else the run's. If the exceptions disagree: kFailedPrecondition for neighbours, the run's
-// transport for other links. kFailedPrecondition if a worker does not listen on it.
+// Returns the transport of a link of this kind: that of an exception (links.workers) of either
+// worker, else the run's. If both workers have exceptions that differ, neighbours are refused with
+// kFailedPrecondition, and other links get the run's transport. kFailedPrecondition if a worker
+// does not listen on the transport.
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower,
                                       EdgeKind kind = EdgeKind::kActivations);
 
-// The transport, and the side that dials: the lower worker if it can reach the upper one. If
-// neither reaches the other, over that transport or over one that faces strangers, a relay that
-// both can use carries the link. kFailedPrecondition if there is no relay, or if links are not
-// encrypted, which relays require.
+// How two workers reach each other. The lower worker dials if it can reach the upper one, else the
+// upper one dials. If neither reaches the other, a relay that both can use carries the link. EndsOf
+// returns kFailedPrecondition if there is no relay, if links are not encrypted, which relays
+// require, or if another transport that faces strangers may work, which the message names.
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;
@@ -162,9 +163,9 @@ inline constexpr size_t kMostRelays = 3;
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower, EdgeKind kind = EdgeKind::kActivations);
 
-// Checks `links.cache_limit` before the workers are known: with a fixed number of stages by the
-// need of the largest stage, else by the smallest possible need. kFailedPrecondition with the
-// bytes. Leaves runs with exceptions by worker, and tokenizers other than bytes, to MakePlan.
+// Checks `links.cache_limit` before the workers are known. With a fixed number of stages the
+// largest need of a stage counts, else the smallest possible need. kFailedPrecondition names the
+// bytes. Runs with exceptions by worker, and tokenizers other than bytes, are left to MakePlan.
 Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes);
 
 // Returns the number of stages that each replica of a run gets from `free_workers` workers;

@@ -11,14 +11,16 @@
 
 namespace longhaul::coordinator {
 
-// Returns the rates of a worker's interface: measured, or assumed by the user. If the interface was
-// not measured, the rate of its best link counts, because links of one interface share it.
+// Returns the rates of a worker's interface: those that the user assumes, else measured ones. If
+// the interface was not measured, the rate of its best link counts, because links of one interface
+// share it.
 InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
-// Returns the rates from one worker to another: measured, or assumed by the user, else by the run
-// file's topology.
+// Returns the rates from one worker to another: measured ones; without a measurement those of the
+// run file's topology; else estimates. The user's assumptions take their place; an assumed rate is
+// that of interfaces, so the pair itself has no limit.
 FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
                        const CandidateWorker& to);
-// Returns the network of an assignment, whose cells are in the order of the request's workers.
+// Returns the network of an assignment. Its cells must be in the order of the request's workers.
 NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
 // Sets plan->prediction: step, bound, bottleneck, and how each cell and edge spends its time.

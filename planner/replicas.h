@@ -23,7 +23,7 @@ StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_to
 // The parameters of a stage.
 std::vector<model::PlacedParameter> ParametersOf(const RunSpec& spec, uint32_t vocabulary,
                                                  const LayerRange& layers, const Roles& roles);
-// How the parameters of a stage are divided among its replicas for the exchange.
+// Returns how the parameters of a stage are divided among its replicas for the exchange.
 StatusOr<replicas::Layout> LayoutOf(const RunSpec& spec, uint32_t vocabulary,
                                     const LayerRange& layers, const Roles& roles);
 
@@ -48,8 +48,8 @@ struct ReplicasStep {
   double exchange_seconds = 0;  // how much longer the exchange makes a step
   double step_seconds = 0;
   // As in Prediction. The floor counts the bytes of passes and of the exchange on an interface. In
-  // the bound, the exchange of the first stage follows the passes, except that it may overlap with
-  // the last backward; the exchanges of other stages may overlap with passes.
+  // the lower bound, the first stage's exchange follows the passes, but may begin during the last
+  // backward; the exchanges of other stages may overlap with passes.
   double lower_bound_seconds = 0;
   std::string bottleneck;
   double floor_seconds = 0;
@@ -59,7 +59,8 @@ struct ReplicasStep {
   // Sets the fields of a prediction that this struct has.
   void Set(Prediction* prediction) const;
 };
-// kCancelled once `stop` is requested.
+// Simulates the step of each replica, without and with the exchange. kCancelled once `stop` is
+// requested.
 StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
                                        const std::stop_token& stop = {});
 

@@ -32,18 +32,18 @@ struct Seen {
   std::vector<SeenEdge> edges;  // in the order of Assignment::edges
 };
 
-// Returns the content of a step's reports, one for each cell, in the order of assignment.cells.
-// Impossible values (times that are negative, not finite or longer than a day, rates above 10
-// Tbit/s) count as unknown, or as 0.
+// Returns what the reports of one step say. There must be one for each cell, in the order of
+// assignment.cells. Impossible times (negative, not finite or longer than a day) count as 0, and
+// impossible rates (above 10 Tbit/s) as unknown.
 Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
             std::span<const std::optional<v1::StepReport>> reports);
 
-// Returns the median of each value over the steps in which it is known. `steps` has at least one
-// step, all of one plan.
+// Returns the median of each value over the steps in which it is known. `steps` must have at least
+// one step; all must be of one plan.
 Seen MedianOf(std::span<const Seen> steps);
 
-// True if a compute time or rate differs by more than 20 %, or a round trip by more than 20 % and
-// by more than the margin of depths (schedule::kUnforeseenDelay each way).
+// True if the two differ: a compute time or rate by more than 20 %, or a round trip by more than 20
+// % and by more than the margin of depths (schedule::kUnforeseenDelay each way).
 bool Differs(const Seen& some, const Seen& others);
 
 // True for a run of several stages whose depths are chosen by the plan and may change between
@@ -54,10 +54,11 @@ bool MayRetune(const RunSpec& spec, const Plan& plan);
 // unknown.
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 
-// Returns `plan` with the seen values in each replica, and with the depths and leads that the
-// simulator then chooses within `depth_by_memory`; `retune_reason` names the reason. nullopt if the
-// step would be less than 5 % shorter, because measurements during training are not more exact.
-// Rates that were not seen stay those of the plan. kCancelled once `stop` is requested.
+// Returns `plan` with the times and rates in `seen`, and with the depths and activation leads that
+// the simulator then chooses within CellEstimate::depth_by_memory. Plan::retune_reason gets the
+// reason. nullopt if the step would be less than 5 % shorter, because measurements during training
+// are not more exact. Rates that were not seen stay those of the plan. kCancelled once `stop` is
+// requested.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop = {});
 

@@ -13,12 +13,12 @@
 
 namespace longhaul::coordinator {
 
-// Makes the compute of cells that share a GPU slower in the plans of all replicas of a run.
-// `workers` are the workers of these plans, replica by replica. Layers were timed one worker at a
-// time. Stages that compute at the same time are assumed to get equal parts of the GPU; a
-// simulation with the slower stages shows how often they do. Plans of replays do not change,
-// because replays do not compute. Takes plans whose network is set. kCancelled once `stop` is
-// requested.
+// Makes the compute of cells that share a GPU slower in the plans of all replicas of a run, because
+// layers were timed while one worker alone used the GPU. `workers` are the workers of these plans,
+// replica by replica. The network of the plans must be set. Stages that compute at the same time
+// are assumed to get equal parts of the GPU; a simulation with the slower stages shows how often
+// they do. Plans of replays do not change, because replays do not compute. kCancelled once `stop`
+// is requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
 

@@ -12,7 +12,8 @@
 
 namespace longhaul::coordinator {
 
-// The worker's measured times of a stage with this group of ranks. Null: none; always for one rank.
+// Returns the worker's measured times of a stage that a group of so many ranks shares. Null: it has
+// none, or the group has one rank.
 const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, const GroupSpec& wanted);
 
 class StageCosts {
@@ -31,7 +32,7 @@ class StageCosts {
   double Forward(const Stage& stage) const;
   double Backward(const Stage& stage) const;
   double Optimizer(const Stage& stage) const;
-  // nullopt for one rank.
+  // What the ranks of the stage's group send each other. nullopt for one rank.
   std::optional<GroupEstimate> EstimateOfGroup(const Stage& stage) const;
 
   const StageMemory& Memory(const Stage& stage) const { return SizeOf(stage).memory; }
@@ -48,7 +49,8 @@ class StageCosts {
   bool Fits(const Stage& stage, uint32_t depth) const {
     return OfDevice(stage, depth).fits() && OfHost(stage).fits();
   }
-  // The minimum depth that a stage must hold; `stages_from_here` counts it and all stages below.
+  // The minimum number of microbatches in flight that a stage must be able to hold.
+  // `stages_from_here` counts it and all stages below.
   uint32_t LeastDepth(uint32_t stages_from_here) const;
   // The maximum depth that a stage holds, at least `least`; exactly `least` if the run file leaves
   // no choice.
@@ -63,7 +65,7 @@ class StageCosts {
   };
   const Size& SizeOf(const Stage& stage) const;
   // How many times to add a group's `ends` (the exchanges before and after a stage's layers) to the
-  // times of its parts. The times of embedding and head include theirs: -1 with both.
+  // times of its parts. The times of embedding and head include theirs; so this may be negative.
   int Ends(const Stage& stage) const;
 
   const RunSpec& spec_;

@@ -1,39 +1,45 @@
 // gauss: a Hadamard transform makes the values of a block about normal. The best quantizer of
 // normal values is known in advance.
 //
-// A block is B contiguous channels of one token. C channels make n = ceil(C / B) blocks a token;
-// the last one is as short as a power of two from 64 on allows, min(B, 64 2^i), and is padded with
-// zeros to that. P is the sum of their sizes: C = 1600 and B = 128 make 12 blocks of 128 and one
-// of 64. Every section starts at a multiple of 16 bytes and is zero-padded to one. N samples of S
-// tokens:
+// A block is B contiguous channels of one token. C channels make n = ceil(C / B) blocks for each
+// token. The last block has the smallest size of 64, 128, ... B that holds the remaining channels,
+// and is zero-padded to this size. P is the sum of the sizes of a token's blocks: C = 1600 and
+// B = 128 make 12 blocks of 128 and one of 64. Every section starts at a multiple of 16 bytes, and
+// its end is zero-padded to such a multiple. With N samples of S tokens:
 //
 //   payload section  bytes             contents
 //   exponents        2 N               int16 E of the sample
-//   scales           N S n             a byte s a block: its scale is 2^(E + (s - 251) / 4); 0: a
-//                                      block of zeros; 255: a block with NaN or infinity
-//   codes            N S P b / 8       b bit planes a block (planes.h); 0 where there is no scale
+//   scales           N S n             one byte s for each block: the block's scale is
+//                                      2^(E + (s - 251) / 4). 0: all elements are zero. 255: an
+//                                      element is NaN or infinite
+//   codes            N S P b / 8       b bit planes for each block (planes.h); 0 in blocks without
+//                                      a scale
 //
 //   encoded bytes = 64 + Align16(2 N) + Align16(N S n) + Align16(N S P b / 8)
-//                 = b + 8 / B bits an element where C fills its blocks
+//                 = b + 8 / B bits for each element if B divides C
 //
 // Encoding a block of G elements, g = log2(G), in fp32, each operation rounded once:
 //  1. y = +-x 2^(1-e), e the exponent of the block's largest |x|, so that it comes to [2, 4). The
-//     signs are a fixed pattern (arithmetic.h): without them the transform gathers what a block's
-//     elements have in common, their mean above all, in one value that the quantizer cuts off.
+//     signs are a fixed pattern (arithmetic.h). Without these signs the transform would gather the
+//     mean of a block's elements in one value, which is too large for the quantizer.
 //  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then
-//     G/4, ... 1). The transform keeps M, so M is also G times the mean square after step 3.
+//     G/4, ... 1). M is the
+//     mean square of the values after step 3, which are sqrt(G) times an orthonormal transform of
+//     y.
 //  3. For h = 1, 2, ..., G/2 every pair (y[i], y[i + h]) with bit h of i clear becomes (sum,
 //     difference): sqrt(G) times the Sylvester-Hadamard transform.
 //  4. r = 2 log2(M) rounded to the nearest integer, so that 2^(r/4) is sqrt(M) on a grid of quarter
-//     octaves: by comparing M's fraction with 2^(1/4) and 2^(3/4) (arithmetic.h).
+//     octaves. It follows from M's exponent and from M's significand, compared with 2^(1/4) and
+//     2^(3/4) (arithmetic.h).
 //  5. u = y 2^(-r/4): about standard normal. Code: the bits of j, the number of thresholds that are
 //     <= |u|, below u's sign bit (1: negative). The thresholds lie half-way between the levels of
 //     levels.h: (L[j] + L[j + 1]) 0.5.
 //  6. The block's rms is 2^(q/4), q = 4 (e - 1) + r - 2 g.
 // E = floor(Q / 4), Q the largest q of the sample's blocks that are finite and not zero (0 if there
-// is none), and s = q - 4 E + 251, so that the largest s is 251 to 254. A block with s < 1 lies 62
-// octaves below that one: s is 0 and its codes mean nothing. E is no part of steps 1 to 5, so the
-// sample is read once; q waits in the scratch.
+// is none), and s = q - 4 E + 251, so that the largest s is 251 to 254. A block with s < 1 lies
+// more than 62 octaves below the sample's largest block: it is stored as a block of zeros, and its
+// codes mean nothing. Steps 1 to 5 do not need E, so the encoder reads the sample once. It keeps
+// each block's q in scratch memory until E is known.
 //
 // Decoding: u = the level of the code; step 3 again; x = +-u (2^(d mod 4 / 4) 2^(p - t)) 2^t, where
 // d = 4 E + s - 251 - 2 g, p = floor(d / 4), t = p / 2 towards zero, the first factor rounded once.

@@ -1,4 +1,5 @@
-// The overwritten records of a store, in one file for every step that changed some:
+// Keeps the old contents of records that a message store overwrites, so that steps can be undone.
+// Each step that changed records has a file of its own:
 //
 //   undo-<step, 16 hexadecimal digits>
 //
@@ -8,14 +9,15 @@
 //       12    4  zero
 //       16    8  step
 //       24    8  bytes of a record
-//       32       entries: 8 bytes sample; 8 bytes 1 or 0, whether there was a record; the record if
-//                there was; 8 bytes XXH3-64 of what precedes in the entry
+//       32       entries. An entry: 8 bytes sample; 8 bytes 1 if the sample had a record, else 0;
+//                the old record if the sample had one; 8 bytes XXH3-64 of the entry before them
 //
-// An entry is written before its record changes, and the system keeps the writes of a killed
-// process. So the last entry may be cut short, and then its record is unchanged.
+// An entry is written before its record changes, and the system keeps what a killed process has
+// written. So only the last entry can be cut short, and then its record has not changed yet.
 //
-// Threads: Add and Replay one at a time; Forget at any time, on steps that have ended. Errors: by
-// errno, naming the file; a full disk is kResourceExhausted.
+// Threads: one call of Add or Replay at a time; Forget at any time, for steps that have ended.
+// Errors: the code fits errno, the text names the file; a full disk is kResourceExhausted. After a
+// failed Add the file may end in a torn entry: do not add to that step again.
 #pragma once
 
 #include <cstddef>
@@ -42,14 +44,14 @@ class UndoJournal {
   // Bytes of disk that one entry takes with its record.
   static uint64_t EntryBytes(size_t record_bytes) { return 24 + uint64_t{record_bytes}; }
 
-  // `before` is empty if the sample had no record. `step` is not before the step of an earlier
-  // call.
+  // Writes the old record of a sample. `before` is empty if the sample had no record. Steps must
+  // not decrease from call to call.
   Status Add(Step step, uint64_t sample, std::span<const std::byte> before);
   // Calls `restore` for the entries of a step, newest first. kNotFound if the step has no file,
   // kDataLoss if the file is damaged; then `restore` was not called.
   using Restore = std::function<void(uint64_t sample, std::span<const std::byte> before)>;
   Status Replay(Step step, const Restore& restore) const;
-  // The steps that have files, in order.
+  // Returns the steps that have files, in ascending order.
   StatusOr<std::vector<Step>> Steps() const;
   Status Remove(Step step);
   // Removes all files up to `last`. A file that cannot be removed is tried again at the next call.

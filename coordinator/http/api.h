@@ -17,8 +17,9 @@
 
 namespace longhaul::coordinator {
 
-// Caches answers (and refusals) that many viewers request: makes each at most once in `age`.
-// Thread-safe; concurrent requests for the same answer wait for each other.
+// Caches answers, errors included, that many viewers request. An answer is returned again until it
+// is older than `age`; then it is made anew. Thread-safe: concurrent requests for the same key wait
+// for one call of `make`.
 class Remembered {
  public:
   explicit Remembered(absl::Duration age) : age_(age) {}
@@ -26,7 +27,7 @@ class Remembered {
                             const std::function<StatusOr<std::string>()>& make);
 
  private:
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMost = 64;  // answers; above it all are dropped
   struct Entry {
     std::mutex mutex;  // guards the next two
     std::optional<MonoTime> made;
@@ -37,10 +38,12 @@ class Remembered {
   std::map<std::string, std::shared_ptr<Entry>> entries_;
 };
 
-// Every answer is one JSON object on one line. kNotFound: no such run. Thread-safe.
+// Answers the dashboard's requests. Every answer is one JSON object on one line. `run` is a run's
+// id or name; kNotFound: there is no such run. Thread-safe.
 class Api {
  public:
   static constexpr size_t kEvents = 500;  // maximum in one answer
+  // Checkpoints and Timeline wait at most this long; then kDeadlineExceeded.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
   // `source` must outlive this object.
@@ -50,6 +53,8 @@ class Api {
   StatusOr<std::string> Run(const std::string& run);
   StatusOr<std::string> Steps(const std::string& run, const CurveWindow& window);
   StatusOr<std::string> Workers();
+  // Answers with the newest kEvents events whose sequence number is above `after`, oldest first.
+  // `run` empty: events of all runs.
   StatusOr<std::string> Events(const std::string& run, uint64_t after);
   StatusOr<std::string> Checkpoints(const std::string& run);
   StatusOr<std::string> Timeline(const std::string& run);
@@ -58,7 +63,7 @@ class Api {
   Source* const source_;
   const std::string version_;
   CurveBook curves_;
-  Remembered quick_;  // answers that the state machine gives at once
+  Remembered quick_;  // answers that are made at once; kept for a shorter time
   Remembered slow_;   // answers that take longer, or for which workers are asked
 };
 

@@ -18,14 +18,15 @@
 
 namespace longhaul::coordinator {
 
-// Finite values over ascending steps.
+// The values of one kind over a run's steps. Steps ascend; values are finite.
 struct Curve {
   std::string name;  // the field of v1::StepRecord
   std::vector<uint64_t> steps;
   std::vector<double> values;
 };
 
-// The range of steps, and the maximum number of points of each curve.
+// The part of the curves that a viewer requests: the steps from `first` to `last`, both included,
+// and the maximum number of points of each curve.
 struct CurveWindow {
   static constexpr size_t kMostPoints = 2000;
   uint64_t first = 0;
@@ -33,13 +34,14 @@ struct CurveWindow {
   size_t points = kMostPoints;  // at least 4
 };
 
-// Returns the part of a curve inside the window. If it has more than `window.points` points, its
-// steps are cut into equal parts, and each part keeps its first minimum and first maximum. The
-// first and the last point always stay. Pure.
+// Returns the points of a curve inside the window. If there are more than `window.points`, the
+// first and the last stay, and the points between them are cut into equal parts. Each part keeps
+// its first minimum and its first maximum. Pure.
 Curve Sample(const Curve& curve, const CurveWindow& window);
 
-// Reads steps from the store, and keeps the curves of the most recently requested runs, so that
-// only new steps are read. Thread-safe; concurrent requests for the same run wait for each other.
+// Reads steps from the store, and keeps the curves of the kRuns most recently requested runs. So a
+// later request reads little more than the new steps. Thread-safe; concurrent requests for the same
+// run wait for each other.
 class CurveBook {
  public:
   static constexpr size_t kRuns = 8;  // 100,000 steps of a run take about 6 MB
@@ -47,8 +49,9 @@ class CurveBook {
       const RunId& run, uint64_t step, size_t limit)>;
   explicit CurveBook(ReadSteps read) : read_(std::move(read)) {}
 
-  // Returns curves of the steps that lead to the run's newest attempt ("epoch"). Leaves out
-  // abandoned steps, until they are trained again, and curves without points. kDataLoss.
+  // Returns the run's curves up to its newest step, `run.step()`, reduced by Sample. The store may
+  // hold later steps that an earlier attempt ("epoch") trained and lost: they are left out until
+  // they are trained again. Curves without points are left out. Errors: those of `read`.
   StatusOr<std::vector<Curve>> Of(const v1::RunStatus& run, const CurveWindow& window);
 
  private:
@@ -68,8 +71,9 @@ class CurveBook {
   uint64_t uses_ = 0;
 };
 
-// Writes values with seven digits:
-// {"run": ..., "step": ..., "curves": {"loss": {"steps": [...], "values": [...]}, ...}}
+// Returns a JSON object whose values have seven digits:
+//   {"run": ..., "step": ..., "epoch": ...,
+//    "curves": {"loss": {"steps": [...], "values": [...]}, ...}}
 std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curves);
 
 }  // namespace longhaul::coordinator

@@ -14,26 +14,27 @@ namespace longhaul::coordinator {
 
 struct DashboardOptions {
   std::string listen;   // host:port of a loopback interface; port 0: any
-  std::string reports;  // folder with a folder for each sweep; empty: none
+  std::string reports;  // folder of sweeps (reports.h); empty: none
   std::string version;  // shown on the page
 };
 
-// kFailedPrecondition if other machines could reach the address.
+// Checks that `listen` is an address of a loopback interface. kFailedPrecondition: other machines
+// could reach it.
 Status CheckDashboardAddress(const std::string& listen);
 
 // Thread-safe.
 class DashboardServer {
  public:
-  // A viewer who follows news occupies one thread.
+  // Each stream of news occupies one thread.
   static constexpr size_t kThreads = 24;
-  static constexpr size_t kStreams = 16;  // maximum, so that other calls are still answered
-  static constexpr size_t kWaiting = 32;  // connections; more wait in the kernel
+  static constexpr size_t kStreams = 16;  // maximum; the other threads answer requests
+  static constexpr size_t kWaiting = 32;  // connections without a thread; more wait in the kernel
 
-  // The server is ready when it returns. `source` must outlive it. Errors: those of
-  // CheckDashboardAddress; kUnavailable: the address is in use.
+  // Starts a server, which answers requests once this returns. `source` must outlive the server.
+  // Errors: those of CheckDashboardAddress; kUnavailable: the address is in use.
   static StatusOr<std::unique_ptr<DashboardServer>> Start(const DashboardOptions& options,
                                                           Source* source);
-  // Waits for threads that were still busy after Stop.
+  // Stops, and waits for threads that are still busy.
   ~DashboardServer();
 
   // The address that is really bound: "127.0.0.1:8080".

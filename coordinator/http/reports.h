@@ -8,11 +8,12 @@
 
 namespace longhaul::coordinator {
 
-// `folder` has a folder for each sweep, as `longhaul sweep --out` writes it. Empty: no reports.
-// Returns {"reports": [{"name": ..., "modified_unix_ms": ...}]}, by name. kUnavailable.
+// Lists the reports in `folder`, which has a folder for each sweep, as `longhaul sweep --out`
+// writes it. Returns {"reports": [{"name": ..., "modified_unix_ms": ...}]}, sorted by name. If
+// `folder` is "", the list is empty. kUnavailable: the folder cannot be read.
 StatusOr<std::string> ReportsJson(const std::string& folder);
-// Reads one report: a regular file, not a symbolic link. kNotFound. kResourceExhausted: above 64
-// MiB.
+// Returns the HTML of one report. Reads only regular files, no symbolic links. kNotFound:
+// ReportsJson does not list this name. kResourceExhausted: the report is larger than 64 MiB.
 StatusOr<std::string> ReadReport(const std::string& folder, std::string_view name);
 
 }  // namespace longhaul::coordinator

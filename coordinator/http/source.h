@@ -14,7 +14,7 @@
 
 namespace longhaul::coordinator {
 
-// Thread-safe. Calls without a deadline answer at once.
+// Thread-safe. Functions without a deadline return at once.
 class Source {
  public:
   virtual ~Source() = default;
@@ -24,13 +24,15 @@ class Source {
   virtual StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const = 0;
   virtual std::vector<v1::WorkerStatus> Workers() const = 0;
   virtual std::vector<v1::MeasuredLink> Links() const = 0;
-  // Returns the newest `limit` events after `after`, oldest first. `run` empty: events of all runs.
+  // Returns the newest events whose sequence number is above `after`, at most `limit`, oldest
+  // first. `run` is a run's id; empty: events of all runs.
   virtual StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                         size_t limit) const = 0;
-  // Steps from `step` on, ascending.
+  // Returns the next `limit` step records from `step` on, ascending.
   virtual StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step,
                                                       size_t limit) const = 0;
-  // Both wait for the state machine; traces wait for workers as well. kDeadlineExceeded.
+  // Checkpoints and Trace wait for the state machine; Trace waits for workers as well.
+  // kDeadlineExceeded: no answer came in time.
   virtual StatusOr<v1::CheckpointsReply> Checkpoints(const std::string& run, Deadline deadline) = 0;
   virtual StatusOr<v1::TraceReply> Trace(const std::string& run, Deadline deadline) = 0;
 };

@@ -1,4 +1,4 @@
-// Shows one step of a run as a timeline of each stage and each codec thread.
+// Converts the traces of a run's stages to a timeline of one step, for the dashboard.
 #pragma once
 
 #include <string>
@@ -7,9 +7,10 @@
 
 namespace longhaul::coordinator {
 
-// Returns JSON (docs/design/formats.md) of the newest step that every stage's trace has. Times are
-// microseconds after the step's first beginning, on the first stage's clock. "step" is null if
-// there is no such step. Pure.
+// Returns a timeline of each stage and each codec thread as JSON (docs/design/formats.md), for the
+// newest step that is in the traces of all stages. Times are microseconds after the moment at which
+// the earliest stage began the step, on the first stage's clock. "step" is null if no step is in
+// all traces. Pure.
 std::string TimelineJson(const v1::TraceReply& trace);
 
 }  // namespace longhaul::coordinator

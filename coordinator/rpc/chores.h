@@ -1,5 +1,5 @@
-// Long work for the state machine: tokenizing data, and hashing copies of shards. Runs off the
-// shell's loop, on threads that may wait for disks.
+// Does long work for the state machine: tokenizes data, and hashes copies of shards. The work does
+// not run on the shell's loop, but on threads that may wait for disks.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace longhaul::coordinator {
 
 class Chores {
  public:
-  // `done` runs on one of `threads`. `copies` and `threads` must outlive this object; stop
-  // `threads` before destroying it.
+  // Calls `done` with each result, on one of `threads`. `copies` (of shards) and `threads` must
+  // outlive this object; stop `threads` before destroying it.
   Chores(DataPreparer preparer, const BlobStore* copies, WorkThreads* threads,
          std::function<void(Event)> done);
 

@@ -14,7 +14,8 @@ namespace longhaul::coordinator {
 
 class ControlServiceImpl : public v1::ControlService::CallbackService {
  public:
-  // All arguments must outlive the server.
+  // All pointers must outlive the server. `blobs`: users' data; `copies`: copies of checkpoint
+  // shards.
   ControlServiceImpl(Gate* gate, std::string version, Shell* shell, const BlobStore* blobs,
                      const BlobStore* copies, OwnBlobs* own_blobs)
       : gate_(gate),

@@ -13,7 +13,8 @@ class FinishNowReactor : public Reactor {
   void OnDone() override { delete this; }
 };
 
-// `Reactor`: one of gRPC's reactor types. The object owns itself until gRPC is done with it.
+// Returns a reactor that ends its call with `status` at once. `Reactor`: one of gRPC's reactor
+// types. The object deletes itself when gRPC is done with it.
 template <class Reactor>
 Reactor* FinishNow(const Status& status) {
   return new FinishNowReactor<Reactor>(status);

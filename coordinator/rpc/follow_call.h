@@ -1,7 +1,8 @@
-// Serves calls of StandbyService.Follow on threads of their own.
+// Serves calls of StandbyService.Follow, by which a standby follows this coordinator, on threads of
+// their own.
 //
-// gRPC serves all other calls with two threads on a small machine. Each of these may block while it
-// looks up a member or a run, because a change to those holds a lock until the standby has
+// All other calls share gRPC's threads, of which a small machine has two. Such a thread may block
+// while it looks up a member or a run: somebody who changes one holds a lock until the standby has
 // confirmed the change. So the standby's confirmation must arrive on another thread.
 #pragma once
 
@@ -25,18 +26,19 @@
 
 namespace longhaul::coordinator {
 
-// This service's own calls use gRPC's callback API; Follow uses the async API.
+// Follow uses gRPC's async API; the other calls of the service use the callback API.
 using StandbyServiceBase = v1::StandbyService::WithAsyncMethod_Follow<
     v1::StandbyService::WithCallbackMethod_FetchCopy<v1::StandbyService::WithCallbackMethod_Fence<
         v1::StandbyService::WithCallbackMethod_GetTerm<v1::StandbyService::Service>>>>;
 
 class FollowPort;
 
-// One call, which owns itself until it has ended. Start... and Finish may be called on any thread,
-// by gRPC's rules: one read and one write at a time, no call after Finish.
+// One call of Follow, which deletes itself when it has ended. StartRead, StartWrite and Finish may
+// be called on any thread, by gRPC's rules: at most one read and one write at a time, and none
+// after Finish.
 class FollowCall {
  public:
-  // Called on the one thread that serves messages of all calls.
+  // One thread calls the handlers of all calls. `ok` is false if the stream has ended.
   class Handler {
    public:
     virtual ~Handler() = default;
@@ -47,13 +49,14 @@ class FollowCall {
   };
 
   grpc::ServerContext& context() { return context_; }
-  // Call it first; `handler` lives until OnDone.
+  // Call it first. `handler` must live until OnDone.
   void Begin(Handler* handler) { handler_ = handler; }
-  // The message belongs to gRPC until On...Done.
+  // The message belongs to gRPC until OnReadDone or OnWriteDone.
   void StartRead(v1::FollowerMessage* message);
   void StartWrite(const v1::FollowedMessage& message);
   void Finish(const Status& status);
-  // Refuses a call, without a handler, after a delay.
+  // Ends a call that has no handler with `status`, after a delay, or at once while many calls are
+  // open.
   void FinishAfter(absl::Duration delay, const Status& status);
 
  private:
@@ -82,15 +85,16 @@ class FollowCall {
 
 class FollowPort {
  public:
-  // Begins or refuses each call. Runs on a thread of its own, and may block.
+  // Begins or refuses a new call. Runs on a thread of its own, and may block.
   using Accept = std::function<void(FollowCall* call)>;
 
-  // Call it before the server is built. `service` must be registered with it, and outlive this.
+  // Construct it before the server is built. `service` must be registered with `builder`, and must
+  // outlive this object.
   FollowPort(StandbyServiceBase* service, grpc::ServerBuilder* builder, Accept accept);
-  // Call it once the server has started. Before that, Stop is not needed.
+  // Call it once the server has started. If it was not called, Stop does nothing.
   void Start();
-  // Call it after the server's Shutdown has returned, which ends all calls, and before the server
-  // is destroyed.
+  // Waits until all calls have ended. Call it after the server's Shutdown has returned, because
+  // that ends them, and before the server is destroyed.
   void Stop();
   ~FollowPort() { Stop(); }
 

@@ -1,11 +1,11 @@
 // The coordinator's side of a standby's stream: sends a copy of the store, then every change, in
 // order. Once the standby has a complete copy, every write to the store waits for its confirmation,
 // so the coordinator never acts on a change that its standby lacks. A standby that does not keep up
-// is disconnected, and starts again.
+// is disconnected, and begins again with a new copy.
 //
-// FollowCall's thread calls OnReadDone, OnWriteDone and OnDone, and never waits for the state.
-// Changed, Await and the blobs' methods may be called on any thread. The object keeps itself alive
-// until its call has ended (OnDone).
+// FollowCall's thread calls OnReadDone, OnWriteDone and OnDone, which do not wait for the state
+// machine. Changed, Await and the blobs' methods may be called on any thread. The object keeps
+// itself alive until its call has ended (OnDone).
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +34,8 @@
 
 namespace longhaul::coordinator {
 
-// The objects that a standby follows. All must outlive the server.
+// The parts of the coordinator that a session copies to its standby. All pointers must outlive the
+// server.
 struct Followed {
   Shell* shell = nullptr;
   Store* store = nullptr;
@@ -51,12 +52,12 @@ class FollowSession : public FollowCall::Handler,
                       public Notifier::Subscriber,
                       public std::enable_shared_from_this<FollowSession> {
  public:
-  // Longest time between two messages from the coordinator.
+  // The coordinator sends a message at least this often, to show that it lives.
   static constexpr absl::Duration kBeat = absl::Seconds(1);
   // A standby that is silent for this long, or takes this long to confirm a change, is
   // disconnected.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
-  // Maximum size of messages that wait to be sent.
+  // Maximum size of all messages that wait to be sent; above it the standby is disconnected.
   static constexpr size_t kMaxOutgoingBytes = kMaxChangeBytes;
 
   static void Start(const Followed& followed, FollowCall* call);
@@ -76,7 +77,7 @@ class FollowSession : public FollowCall::Handler,
       : followed_(std::move(followed)), call_(call) {}
 
   void TakeLocked();
-  // Makes the copy, on one of the shell's threads for disks. It may still run after OnDone.
+  // Makes the copy, on one of the shell's upload threads. It may still run after OnDone.
   Status Begin();
   Status ListBlobs();
   void Beat();
@@ -84,7 +85,7 @@ class FollowSession : public FollowCall::Handler,
   void AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes);
   void PushLocked(v1::FollowedMessage message);
   void WriteNextLocked();
-  // The next piece of the copy, while there is one.
+  // Returns the next piece of the copy; an empty one after the last.
   StatusOr<v1::FollowedMessage> NextPiece();
   void EndLocked(const Status& status);
   void End(const Status& status);

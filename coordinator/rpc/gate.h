@@ -1,5 +1,5 @@
-// Decides whether a caller is admitted: its identity (GuardedPort), whether it is still a member
-// (Members), and whether its role has the right (rights.h). Thread-safe.
+// Decides whether a caller is admitted. Checks its identity (GuardedPort), that it is still a
+// member (Members), and that its role has the right to the call (rights.h). Thread-safe.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace longhaul::coordinator {
 
-// The stores in which a caller may look for a blob; at least one.
+// The stores in which a caller may look for a blob. At least one is true.
 struct MayBe {
   bool blob = false;  // uploads, and token files made of them
-  bool copy = false;  // shards
+  bool copy = false;  // copies of checkpoint shards
 };
 
 class Gate {
@@ -25,18 +25,20 @@ class Gate {
   Gate(GuardedPort* port, const Members* members, const Shell* shell, BlobLists* lists)
       : port_(port), members_(members), shell_(shell), lists_(lists) {}
 
-  // Call it first in every call. kUnauthenticated: the coordinator does not know the caller.
-  // kPermissionDenied: its role lacks the right.
+  // Returns who makes a call. Call it first in every call. kUnauthenticated: the coordinator does
+  // not know the caller. kPermissionDenied: the caller's role lacks the right.
   StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
-  // Checks an admitted caller again. kUnauthenticated: revoked since.
+  // Checks an admitted caller again. kUnauthenticated: it was revoked meanwhile.
   Status StillMember(const Caller& caller) const;
-  // kPermissionDenied: the run belongs to another user.
+  // Returns the status of a run, given its id or name. kNotFound; kPermissionDenied: the run
+  // belongs to another user.
   StatusOr<v1::RunStatus> StatusOfOwnRun(const Caller& caller, const std::string& run) const;
-  // Returns the id of a run that the caller may see and stop. For callers that may see all runs,
-  // returns `run` unchanged.
+  // Checks that the caller may see and stop a run, and returns the run's id. A caller that may see
+  // all runs gets `run` back unchecked. Errors as StatusOfOwnRun.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
-  // kPermissionDenied unless the caller's role has a right to this blob. kUnavailable for a worker
-  // without a session, as after a takeover or a restart: it may have a cell.
+  // Returns where the caller may look for a blob. kPermissionDenied: no run of this user names the
+  // blob, or no run in which this worker has a cell (a stage of one replica). kUnavailable: the
+  // worker has no session, as after a restart of the coordinator, so its cells are not known yet.
   StatusOr<MayBe> MayFetch(const Caller& caller, const std::string& sha256) const;
   // Closes every connection of a member.
   void Cut(const std::string& member) { port_->Cut(member); }

@@ -1,6 +1,6 @@
 // Limits on messages of workers and users (sizes, counts and texts), checked before the state gets
-// them. Listed in docs/design/limits.md. Pure functions. Errors are kInvalidArgument; they name the
-// limit and the size, without repeating the input.
+// them. Listed in docs/design/limits.md. Pure functions. Errors are kInvalidArgument and name the
+// limit and the size.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace longhaul::coordinator {
 
-// An encoded message of a worker.
+// Maximum size of an encoded message of a worker; traces have kMaxTraceBytes (proto/rpc/channel.h).
 inline constexpr size_t kMaxReportBytes = 64 << 10;
 inline constexpr int kMaxTraceSteps = 64;  // steps in a trace
-// Each text of a hello: names, versions, ids, addresses.
+// Maximum size of each text in a hello, a worker's first message: names, versions, ids, addresses.
 inline constexpr size_t kMaxHelloTextBytes = 256;
 inline constexpr int kMaxDevices = 64;
 inline constexpr int kMaxEndpoints = 16;      // data transports
 inline constexpr int kMaxDataAddresses = 16;  // addresses of each endpoint
-// A log line or an error, for people. Longer ones are cut.
+// Maximum size of log lines and errors, which are for people. Longer ones are cut.
 inline constexpr size_t kMaxLineBytes = 4 << 10;
-// Messages of one worker a second, and the burst beyond that: after the coordinator was away, a
-// worker sends the messages that it kept.
+// Messages that one worker may send in a second, and in a burst. A worker sends a burst when the
+// coordinator was away: the messages that it kept meanwhile.
 inline constexpr double kReportsPerSecond = 1'000;
 inline constexpr double kReportBurst = 2'000;
 
@@ -33,16 +33,18 @@ inline constexpr int kMaxOverrides = 1'000;
 inline constexpr int kMaxDataFiles = 10'000;
 // Maximum number of blobs in one MissingBlobs.
 inline constexpr int kMaxBlobsAsked = 10'000;
-// A user's assumptions about the network.
+// Limits of a user's assumptions about the network.
 inline constexpr uint64_t kMaxAssumedBitsPerSecond = 1'000'000'000'000'000;
 inline constexpr double kMaxAssumedDelaySeconds = 3600;
 // Maximum number of streams, of all callers, that follow runs, events or logs.
 inline constexpr size_t kMaxFollowers = 256;
 
-// Also makes texts printable that are shown but not compared: version, host, devices' names.
+// Checks a hello. Also makes texts printable that are shown but not compared: version, host,
+// devices' names.
 Status AdmitHello(v1::Hello* hello);
-// Also makes texts for people printable, and shortens them.
+// Checks a later message of a worker. Also makes texts for people printable, and shortens them.
 Status AdmitReport(v1::WorkerMessage* message);
+// Checks a user's request to submit a run or to plan one.
 Status AdmitSubmit(const v1::SubmitRequest& request);
 
 }  // namespace longhaul::coordinator

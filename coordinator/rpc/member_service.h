@@ -1,5 +1,6 @@
-// MemberService: members join, renew certificates, are listed and are revoked. Without TLS there
-// are no members, and every call returns an error that says so.
+// MemberService: members (users, admins and workers with a certificate) join, renew certificates,
+// are listed and are revoked. Without TLS there are no members, and every call returns
+// kFailedPrecondition, which says so.
 #pragma once
 
 #include "absl/time/time.h"
@@ -15,7 +16,8 @@ inline constexpr uint32_t kMostTokenUses = 1'000'000;
 
 class MemberServiceImpl : public v1::MemberService::CallbackService {
  public:
-  // All arguments must outlive the server. `authority`, `members`: null without TLS.
+  // All pointers must outlive the server. `authority` and `members` are null without TLS.
+  // `lifetime`: of a new certificate.
   MemberServiceImpl(Gate* gate, const Authority* authority, Members* members,
                     absl::Duration lifetime)
       : gate_(gate), authority_(authority), members_(members), lifetime_(lifetime) {}

@@ -1,4 +1,4 @@
-// The coordinator's metrics for Prometheus: of itself, of runs and of workers
+// The page of metrics that Prometheus reads from the coordinator: about itself, runs and workers
 // (docs/guide/metrics.md).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace longhaul::coordinator {
 // How long the page shows a run after its end, so that a scrape sees the end.
 inline constexpr absl::Duration kShownAfterEnd = absl::Minutes(15);
 
-// All values of the page, read at one moment.
+// All values of the page, read one shortly after the other.
 struct Reading {
   std::vector<v1::RunStatus> runs;
   std::vector<v1::WorkerStatus> workers;
@@ -31,11 +31,12 @@ struct Reading {
   std::string version;
 };
 
-// Reads the state machine's values; `state_dir`: the folder of the store, whose size is read.
+// Reads all values. `state_dir`: the folder of the store, whose size is on the page.
 Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
              const std::string& version);
 
-// Pure. Shows only links between workers that a run uses, because all pairs would be too many.
+// Makes the page. Shows only links between workers that a run uses, because all pairs would be too
+// many. Pure.
 metrics::Page PageOf(const Reading& reading);
 
 }  // namespace longhaul::coordinator

@@ -12,17 +12,18 @@ class Notifier {
   class Subscriber {
    public:
     virtual ~Subscriber() = default;
-    // Something may have changed. Must not block.
+    // Called when something may have changed. Must not block.
     virtual void OnNews() = 0;
-    // The coordinator shuts down: end the stream.
+    // Called when the coordinator shuts down: end the stream.
     virtual void OnShutdown() = 0;
   };
 
-  // Subscribes until the subscriber is destroyed. After Shutdown(), calls OnShutdown at once.
+  // Subscribes `subscriber` until it is destroyed. After Shutdown, calls its OnShutdown at once.
   void Add(const std::shared_ptr<Subscriber>& subscriber);
   // Returns the number of live subscribers.
   size_t size();
-  // Do not call it while holding locks that subscribers take.
+  // Notify calls OnNews of all subscribers, and Shutdown calls OnShutdown, both on this thread. Do
+  // not call them while holding locks that subscribers take.
   void Notify();
   void Shutdown();
 

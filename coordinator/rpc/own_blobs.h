@@ -4,7 +4,7 @@
 // all callers may.
 //
 // The list of uploads is kept only in memory. An upload stays in it for a day after it arrived or
-// was last requested, as long as garbage collection keeps the blob. After a restart of the
+// was last claimed; garbage collection keeps the blob for the same time. After a restart of the
 // coordinator a submitter uploads again. Thread-safe.
 #pragma once
 
@@ -33,7 +33,7 @@ class RecentUploads {
 
   void Add(const std::string& member, const std::string& sha256, MonoTime now);
   bool Has(const std::string& member, const std::string& sha256, MonoTime now) const;
-  // The member relies on a blob: if it is listed, its day starts again.
+  // The member relies on a blob. If the blob is listed, its day begins again.
   void Refresh(const std::string& member, const std::string& sha256, MonoTime now);
 
  private:
@@ -59,13 +59,13 @@ class OwnBlobs {
   // All arguments must outlive this object.
   OwnBlobs(const Shell* shell, BlobLists* lists) : shell_(shell), lists_(lists) {}
 
-  // Tells whether the caller may name a blob. Valid as long as this object; considers the caller's
-  // current runs.
+  // Tells whether a caller may name a blob. Of returns the test for a caller and the runs that it
+  // has now. The test is valid as long as this object.
   using Test = std::function<bool(const std::string& sha256)>;
   Test Of(const Caller& caller) const;
   // Records that a member has sent all bytes of a blob.
   void Uploaded(const Caller& caller, const std::string& sha256);
-  // Records that a member relies on one of its blobs, which it is about to name.
+  // Records that a member is about to name one of its blobs.
   void Claimed(const Caller& caller, const std::string& sha256);
   BlobLists& lists() const { return *lists_; }
 

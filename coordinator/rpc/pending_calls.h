@@ -1,6 +1,6 @@
 // Calls of the CLI that wait for the state machine. Each is answered exactly once: by Answer, by
-// FailAll, or by the caller that got true from Drop. Thread-safe; callbacks run on the caller's
-// thread, without locks.
+// FailAll, or by the caller that got true from Drop. Thread-safe. Answer and FailAll run callbacks
+// on their own thread, without locks.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,7 @@ class PendingCalls {
     return calls_.erase(id) > 0;
   }
 
+  // Does nothing if the call no longer waits.
   void Answer(RequestId id, StatusOr<Reply> reply) {
     Done done;
     {

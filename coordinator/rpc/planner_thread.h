@@ -1,6 +1,6 @@
 // Computes plans and retuned plans off the shell's loop, because a search may take seconds. One
-// thread computes one after the other, in the order of requests, except that plans go before
-// retuned plans, because workers are held for a plan.
+// thread does one computation at a time, in the order of requests. Waiting plans go before waiting
+// retuned plans, because workers are reserved until their plan is there.
 #pragma once
 
 #include <condition_variable>
@@ -33,14 +33,15 @@ struct PlannerUse {
 // Thread-safe.
 class PlannerThread {
  public:
-  // `done` runs on this thread, and never for a computation that was cancelled in time.
+  // Calls `done` with each result, on the thread that computes. A computation that was cancelled
+  // before its end has no result.
   PlannerThread(Planner planner, std::function<void(Event)> done);
   // Tells the current computation to stop, and waits for it.
   ~PlannerThread();
 
   void Add(command::ComputePlan asked);
   void Add(command::ComputeRetune asked);
-  // Stops the computation soon if it is running; otherwise it never begins.
+  // A running computation stops soon; a waiting one never begins.
   void Cancel(ComputationId id);
   PlannerUse Use() const;
   // Cancels all present and later computations. Does not wait.
@@ -49,7 +50,7 @@ class PlannerThread {
  private:
   struct Computation {
     ComputationId id;
-    bool is_awaited = false;  // workers are held meanwhile
+    bool is_awaited = false;  // a plan: workers are reserved meanwhile
     std::function<Event(const std::stop_token&)> run;
     std::stop_source stop;
   };

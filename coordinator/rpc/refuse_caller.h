@@ -1,5 +1,5 @@
-// Ends a call without valid credentials: logs it (once a second for each address) and answers late,
-// so that attackers cannot try tokens at the network's speed.
+// Refuses a call that has no valid credentials: logs it, at most one line a second for each
+// address, and answers late, so that attackers cannot try tokens at the network's speed.
 #pragma once
 
 #include <fmt/core.h>

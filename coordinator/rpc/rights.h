@@ -1,4 +1,5 @@
-// The table of the roles that may make each call, and of what must belong to the caller. Pure.
+// A table that says for each call which roles may make it, and what must belong to the caller.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -43,12 +44,12 @@ enum class Call : uint8_t {
   kFence,
 };
 
-// The thing that a call is about, which must belong to the caller. Admins are exempt.
+// What a call is about. It must belong to the caller, except for admins.
 enum class Owned : uint8_t {
   kNothing,
-  kRun,     // submitted by the caller
-  kBlob,    // named by one of the caller's runs, or by a run in which the caller has a cell
-  kWorker,  // with the id in the caller's certificate
+  kRun,     // the caller submitted it
+  kBlob,    // a run of the caller names it, or a run in which the caller has a cell (a stage)
+  kWorker,  // its id is in the caller's certificate
 };
 
 struct Right {
@@ -61,12 +62,12 @@ struct Right {
 // The rights of all calls, in the order of enum Call.
 std::span<const Right> Rights();
 const Right& RightOf(Call call);
-// kPermissionDenied: the caller's role lacks the right. Without encryption a caller may make all
-// calls.
+// Checks that the caller's role may make this call; kPermissionDenied: it may not. Without
+// encryption every caller may make all calls.
 Status CheckRole(const Caller& caller, Call call);
-// Whether all runs count as the caller's own: for admins, and without encryption.
+// True if all runs count as the caller's own: for admins, and for all callers without encryption.
 bool MayAll(const Caller& caller);
-// kPermissionDenied: the run belongs to another user.
+// Checks that a run counts as the caller's own. kPermissionDenied: it belongs to another user.
 Status CheckOwner(const Caller& caller, const v1::RunStatus& run);
 
 }  // namespace longhaul::coordinator

@@ -30,23 +30,23 @@ struct ServerOptions {
   std::string relay;            // host:port that relays links between workers; empty: no relay
   std::string relay_advertise;  // address of the relay for workers; empty: the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
-  absl::Duration standby_is_stale = kStandbyIsStale;  // time since it was last heard
+  absl::Duration standby_is_stale = kStandbyIsStale;  // so long away, a standby takes over no more
   std::string metrics;        // numeric host:port for Prometheus; empty: none
   Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
   StateOptions state;
 };
 
-// Makes the missing authority and join tokens of ServerOptions in a state directory that no
-// coordinator serves. Returns sentences about what it made.
+// Makes a certificate authority and the join tokens of ServerOptions, as far as they are missing,
+// in a state directory that no coordinator serves. Returns a sentence for each thing that it made.
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 
 // Thread-safe after Start.
 class CoordinatorServer {
  public:
-  // The server is ready when it returns. Writes its address to <state_dir>/address.
-  // kFailedPrecondition: the address needs a token, the directory is in use, the store cannot be
-  // used, or another coordinator commands. kUnavailable: it cannot find out whether another one
-  // commands. Other errors are those of GuardedPort::Open.
+  // Starts a coordinator, which answers calls once this returns. Writes its address to
+  // <state_dir>/address. kFailedPrecondition: the address needs a token, the directory is in use,
+  // the store cannot be used, or another coordinator has taken over. kUnavailable: the standby may
+  // have taken over and cannot be asked. Other errors are those of GuardedPort::Open.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
   // Stops, and waits for threads that were still busy after Stop.
   ~CoordinatorServer();
@@ -57,9 +57,9 @@ class CoordinatorServer {
   std::string http_address() const;
   // Not OK when the coordinator can no longer work; the process should end.
   Status failure() const;
-  // Ends every stream, every call and the loop within `limit`. False: data is still being prepared,
-  // or a dashboard viewer keeps a thread. The process may exit anyway: unfinished work is repeated
-  // after the next start.
+  // Ends every stream, every call and the loop within `limit`. False: a thread is still busy, with
+  // data or uploads or for a dashboard viewer. The process may exit anyway: unfinished work is
+  // repeated after the next start.
   bool Stop(absl::Duration limit);
 
  private:

@@ -1,6 +1,7 @@
-// The shell around the pure state machine: one thread collects events, ticks the state, stores its
-// writes, then carries out its commands, and notifies followers. Work that may take longer than a
-// tick has threads of its own: one set for data and shards, one for plans.
+// The shell around the pure state machine. One thread, the loop, collects events, ticks the state,
+// stores its writes, then carries out its commands, and notifies followers. Work that may take
+// longer than a tick has threads of its own: for data, shards and garbage; for uploads; and for
+// plans.
 //
 // Every method may be called on any thread and does not block for long. The shell calls other
 // objects without holding its locks. See docs/design/threading.md.
@@ -32,7 +33,7 @@
 
 namespace longhaul::coordinator {
 
-// What the coordinator's own work took since its start, and the current length of its queues.
+// The coordinator's own work since its start, and the current length of its queues.
 struct ShellUse {
   uint64_t ticks = 0;
   double tick_seconds = 0;    // all ticks, with the store's transactions
@@ -47,45 +48,47 @@ class SessionSink {
  public:
   virtual ~SessionSink() = default;
   virtual void Send(v1::WorkerCommand command) = 0;
-  // Ends the stream after everything sent before. `retry`: the worker should dial again.
+  // Ends the stream once everything sent before has left. `retry`: the worker should dial again.
   virtual void Close(const std::string& why, bool retry) = 0;
-  // The loop has processed this many of the messages passed to Say.
+  // The loop has taken this many more of the messages passed to Say.
   virtual void Taken(size_t messages) = 0;
 };
 
 class Shell {
  public:
-  // Maximum number of workers, and of CLI calls that wait.
+  // Maximum number of workers' sessions, and of waiting CLI calls of each kind.
   static constexpr size_t kMaxSessions = 4096;
   static constexpr size_t kMaxPendingCalls = 1024;
 
-  // Reads the store. `store`, `blobs` and `copies` (of checkpoint shards) must outlive this object.
+  // Reads the store and starts the loop. `store`, `blobs` and `copies` (of checkpoint shards) must
+  // outlive this object.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
                                                  const BlobStore* blobs, const BlobStore* copies,
                                                  DataPreparer preparer, Planner planner = {});
   ~Shell();
-  // Ends the loop, then every stream and waiting call. The state gets no events of this, so after a
-  // restart its workers are just not connected yet. False: data was still being prepared at the
-  // deadline; the destructor waits for it.
+  // Ends the loop, then every stream and waiting call. The state machine hears nothing of it, so
+  // after a restart its workers are just not connected yet. False: a thread was still busy with
+  // disks at the deadline; the destructor waits for it.
   bool Stop(Deadline deadline);
-  // The reason why the loop ended by itself: the store refused a write. After that no event is
+  // OK unless the loop ended by itself, because the store refused a write. After that no event is
   // processed.
   Status failure() const;
 
   // ---- Workers
-  // kResourceExhausted: too many sessions. kUnavailable: stopping.
+  // Begins a session. kResourceExhausted: too many sessions. kUnavailable: the shell is stopping.
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
   void Say(SessionId session, v1::WorkerMessage message);
-  // A shard was uploaded; `from`: the uploader, if known. Call it before the worker gets its
-  // answer, so that the state knows the shard before the worker reports it.
+  // Tells the state that a copy of a shard was uploaded. `from`: the uploader, if known. Call it
+  // before the worker gets its answer, so that the state knows the shard before the worker reports
+  // it.
   void CopyStored(std::optional<WorkerId> from, std::string sha256);
-  // The session's last call, exactly once.
+  // Ends a session: its last call, exactly once. `for_good`: the worker will not come back.
   void Leave(SessionId session, std::string why, bool for_good = false);
 
   // ---- Calls that the state answers. `done` runs once, unless Drop returns true.
   template <class Asked>
   using Done = typename PendingCalls<typename Asked::Reply>::Done;
-  // `asked`: one of the events of calls (coordinator/state/events.h).
+  // Passes a call to the state. `asked`: one of the events of calls (coordinator/state/events.h).
   template <class Asked>
   RequestId Ask(Asked asked, Done<Asked> done) {
     auto& calls = std::get<PendingCalls<typename Asked::Reply>>(calls_);
@@ -120,7 +123,8 @@ class Shell {
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
-  // Threads for uploads, which wait for disks but not for tokenization. Stopped with the shell.
+  // Threads on which uploads wait for disks; tokenization has other threads. Stopped with the
+  // shell.
   WorkThreads& upload_threads() { return upload_threads_; }
 
   // Runs `call` on the loop's thread after `delay`; never if the loop has ended.

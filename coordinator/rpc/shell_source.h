@@ -1,4 +1,4 @@
-// The dashboard's Source over the shell and its store.
+// Reads the shell and its store for the dashboard.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// StandbyService: a standby follows this coordinator, and a coordinator that took over fences it.
+// StandbyService: a standby follows this coordinator, and a coordinator that has taken over tells
+// this one that its term is over (Fence).
 #pragma once
 
 #include <utility>
@@ -12,7 +13,7 @@ namespace longhaul::coordinator {
 
 class StandbyServiceImpl : public StandbyServiceBase {
  public:
-  // All arguments must outlive the server.
+  // `gate` and the parts of `followed` must outlive the server.
   StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
 
   using Context = grpc::CallbackServerContext;

@@ -19,13 +19,14 @@
 
 namespace longhaul::coordinator {
 
-// Sends the results of `next`, message by message, and waits for news if there are none.
+// Sends the messages that `next` returns, one after the other. If there are none, waits for news
+// and calls `next` again.
 template <class Message>
 class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::Subscriber {
  public:
-  // What to send now. `more`: call `next` again once it is sent, without waiting for news. `end`:
-  // no message follows; its status ends the stream. One thread at a time calls `next`, which must
-  // not block for long.
+  // What to send now. `more`: call `next` again once `messages` are sent, without waiting for news.
+  // `end`: the status that ends the stream after `messages`. One thread at a time calls `next`,
+  // which must not block for long.
   struct Step {
     std::vector<Message> messages;
     bool more = false;

@@ -19,11 +19,11 @@ struct Nameable {
   BlobLists& lists;
 };
 
-// kInvalidArgument has every error of the run file or of its data. kFailedPrecondition: data files
-// that the submitter did not upload.
+// Checks a submission and returns its run file, parsed. kInvalidArgument names every error of the
+// run file or of its data. kFailedPrecondition names the data that the submitter did not upload.
 StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs,
                               const Nameable& nameable);
-// The same for a run that is only planned, which needs no weights.
+// As CheckSubmit, for a run that is only planned and so needs no weights.
 StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& blobs,
                             const Nameable& nameable);
 

@@ -15,17 +15,17 @@
 namespace longhaul::coordinator {
 
 struct UploadRules {
-  // Checks whether a blob of this hash and size may be uploaded. Empty: all may.
+  // Checks whether a blob of this hash and size may be uploaded. Empty: every blob may.
   std::function<Status(const std::string& sha256, uint64_t bytes)> may_come = {};
-  // Tells whether an existing blob need not be sent. Empty: it need not. An existing blob that is
-  // sent anyway is read, hashed and replaced.
+  // Tells whether the sender may skip the bytes of a blob that is stored already. Empty: it may. If
+  // the bytes are sent anyway, they are hashed and replace the stored blob.
   std::function<bool(const std::string& sha256)> may_skip = {};
-  // Called when all bytes have arrived with this hash, or the blob existed and need not be sent.
-  // Runs on any thread, before the caller gets its answer.
+  // Called once the blob is stored, also if the bytes were skipped. Runs on any thread, before the
+  // sender gets its answer.
   std::function<void(const std::string& sha256)> done = {};
 };
 
-// Makes the reactor of one call, which owns itself. `blobs` and `threads` must outlive the call.
+// Makes the reactor of one call; it deletes itself. `blobs` and `threads` must outlive the call.
 // The blob is synced on one of `threads`, because that may take seconds.
 grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
                                                       UploadRules rules = {});

@@ -1,7 +1,7 @@
 // One worker's stream: a hello, then messages in both directions.
 //
-// gRPC's threads call the On... methods, and the shell's loop calls the SessionSink's. The object
-// keeps itself alive until gRPC is done with it (OnDone).
+// gRPC's threads call the methods On..., and the shell's loop calls Send, Close and Taken. The
+// object keeps itself alive until gRPC is done with it (OnDone).
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -29,12 +29,12 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
  public:
   // How long a worker may take to say hello.
   static constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
-  // A worker that leaves this many commands unread counts as lost.
+  // While this many commands wait to be read by the worker, another one ends the session.
   static constexpr size_t kMaxOutgoing = 1024;
-  // Maximum number of messages that the loop has not processed; above it the session stops reading.
+  // The session stops reading while this many messages wait for the loop.
   static constexpr size_t kMaxUntaken = 64;
 
-  // The reactor for gRPC. Tests use a shorter `hello_timeout`.
+  // Returns the reactor for gRPC. Tests use a shorter `hello_timeout`.
   static WorkerSession* Start(Shell* shell, const Gate* gate, const Leadership* leadership,
                               grpc::CallbackServerContext* context, const Caller& caller,
                               absl::Duration hello_timeout);

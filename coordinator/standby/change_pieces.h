@@ -1,4 +1,4 @@
-// Cuts a change of the store into pieces, because it may be longer than a gRPC message may be.
+// Cuts a change of the store into pieces, because a change may be longer than a gRPC message.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline constexpr size_t kMaxChangeBytes = size_t{256} << 20;
 // Cuts into pieces of kChunkBytes; the last may be smaller.
 std::vector<v1::StoreChangePiece> CutChange(const v1::StoreChange& change);
 
-// Joins the pieces of one stream. Threads: one.
+// Joins the pieces of one stream, in their order. Threads: one.
 class ChangeJoiner {
  public:
   // Returns the change that this piece completes, if any. kDataLoss: above kMaxChangeBytes, or not

@@ -1,6 +1,6 @@
 // Settles which of two coordinators commands when neither follows the other. A coordinator that has
-// taken over tells its predecessor, as soon as the predecessor is back, that its term is over. A
-// coordinator that had a standby asks the standby whether it has taken over.
+// taken over tells the one that it replaced, as soon as that one is back, that its term is over
+// ("fences" it). A coordinator that had a standby asks the standby whether it has taken over.
 #pragma once
 
 #include <condition_variable>
@@ -15,15 +15,16 @@
 
 namespace longhaul::coordinator {
 
-// Asks the coordinator at `address`, which has this authority, for its term. kFailedPrecondition:
-// the address belongs to a standby that has not taken over. Other errors: it cannot be asked, and
-// why.
+// Asks the coordinator at `address` for its term. `authority`: the certificate authority of both.
+// kFailedPrecondition: the address belongs to a standby that has not taken over. Other errors say
+// why it cannot be asked.
 StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
                            absl::Duration limit);
 
 class Fencer {
  public:
-  // `address`: where this coordinator serves. `leadership` must outlive this object.
+  // Works on a thread of its own. `address`: where this coordinator serves. `leadership` must
+  // outlive this object.
   Fencer(std::string state_dir, std::string address, Authority authority, Leadership* leadership);
   ~Fencer();
 

@@ -1,5 +1,5 @@
 // A standby: follows a coordinator and keeps a copy of everything needed to replace it, until it
-// has to take over (takeover.h). It redials for ever.
+// has to take over (takeover.h). It dials again whenever the connection is lost.
 //
 // Threads: four of its own. Thread-safe.
 #pragma once
@@ -37,19 +37,20 @@ struct FollowerOptions {
   std::string version;
 };
 
-// The file of a standby's key and certificate. It later also calls its predecessor with them.
+// Returns the path of a standby's key and certificate. After a takeover the new coordinator calls
+// its predecessor with them.
 std::string StandbyCredentials(const std::string& state_dir);
 
 class Follower {
  public:
-  // The directory may belong to a coordinator that `predecessor` has replaced, even if that
-  // coordinator has not been told. kFailedPrecondition: the directory is unsuitable, or the token
-  // is missing.
+  // Starts to follow. The state directory may be that of a coordinator which `predecessor` has
+  // replaced, even if nobody has told that coordinator. kFailedPrecondition: the directory is
+  // unsuitable, or the token is missing.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
   // When it returns, the port and the directory are free.
   ~Follower();
 
-  // Whether to take over now. If true, the follower has stopped following.
+  // True once this standby has to take over. It has then stopped following.
   bool due() const;
 
  private:
@@ -61,7 +62,7 @@ class Follower {
   void Loop();
   Status EnsureAccess();
   Status EnsurePort(const std::string& authority_pem);
-  // Serves one connection, until it ends.
+  // Follows over one connection, until it ends.
   Status Follow();
   Status Take(const v1::FollowedMessage& message, Stream* stream);
   Status TakeBegin(const v1::FollowedMessage::Begin& begin);

@@ -2,7 +2,7 @@
 // coordinator that learns of a newer term than its own stops commanding, and workers obey the
 // newest term.
 //
-// <state-dir>/leadership.json keeps the record beyond the process's end (docs/design/formats.md). A
+// <state-dir>/leadership.json keeps the record when the process ends (docs/design/formats.md). A
 // state directory without the file belongs to a coordinator in its first term.
 #pragma once
 
@@ -30,8 +30,8 @@ struct LeadershipRecord {
   // The next fields are host:port; empty: none.
   std::string standby;            // coordinator: the standby that followed it last
   bool standby_is_stale = false;  // that standby was away too long to take over
-  // standby: the coordinator that it follows; coordinator: the one that it replaced, until that one
-  // knows
+  // standby: the coordinator that it follows. coordinator: the one that it replaced, until that one
+  // has been told.
   std::string predecessor;
   std::string successor;  // fenced: the coordinator that took over
   bool whole = false;     // standby: its copy was complete when it wrote this record
@@ -52,11 +52,12 @@ enum class Claim : uint8_t {
   kForce,     // a person demands it
 };
 
-// Returns the new record of the state directory when a coordinator begins to serve from it at
-// `now`. kFailedPrecondition: this claim does not suffice; the message says what to do.
+// Returns the record with which a coordinator begins to serve at `now` from a state directory that
+// has `record`. kFailedPrecondition: this claim does not suffice; the message says what to do.
 StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim, absl::Time now);
-// Returns a term newer than any that workers may know, if the available records do not tell.
-// `known`: a term in those records.
+// Returns the term of a forced start, whose records may be old: above `known`, the term in these
+// records, and at least the Unix time in seconds. Takeovers add one to the term, so no worker can
+// know a newer term.
 uint64_t TermOfForce(uint64_t known, absl::Time now);
 
 // The leadership of a serving coordinator. Thread-safe.
@@ -72,15 +73,17 @@ class Leadership {
   void Yield(uint64_t newer_term, const std::string& successor);
   // Not OK: this coordinator no longer commands, and its process should end.
   Status failure() const;
-  // NoteStandby: a standby's copy is complete from now on. NoteStandbyGone: it no longer is.
+  // NoteStandby: the standby at `address` has a complete copy from now on. NoteStandbyGone: it has
+  // disconnected.
   void NoteStandby(const std::string& address);
   void NoteStandbyGone();
   // Records that the standby was away too long to take over.
   void NoteStandbyStale();
-  // Whether a standby has a complete copy; nullopt: no standby has ever followed this coordinator.
+  // True while a standby with a complete copy is connected. nullopt: no standby has ever followed
+  // this coordinator.
   std::optional<bool> has_standby() const;
-  // How long the last standby with a complete copy has been away; zero if it is connected, or there
-  // was none.
+  // How long the last standby with a complete copy has been away. Zero if it is connected or was
+  // noted as stale, or if there was none.
   absl::Duration standby_away() const;
   // Records that the predecessor has been told that its term is over.
   void ForgetPredecessor();

@@ -21,17 +21,19 @@ namespace longhaul::coordinator {
 class StateCopy {
  public:
   // Locks the directory, and creates it if needed. kFailedPrecondition: it holds a coordinator's
-  // own runs, which following would replace, unless another coordinator has `taken_over` these
-  // runs.
+  // own runs, which following would replace. `taken_over`: another coordinator has taken over these
+  // runs, so they may be replaced.
   static StatusOr<StateCopy> Open(const std::string& state_dir, bool taken_over);
 
-  // Starts a new copy. The previous store stays until all bytes of the new one have arrived.
+  // Starts a new copy. Secrets are replaced at once; the previous store stays until all bytes of
+  // the new one have arrived.
   Status Begin(const v1::FollowedMessage::Begin& begin);
   // Appends the next bytes of the store. kDataLoss: more than announced.
   Status Append(std::string_view bytes);
-  // Whether all bytes have arrived, so that changes can be replayed.
+  // True if all bytes have arrived. Changes can then be replayed.
   bool complete() const { return database_.has_value(); }
-  // Replays the next change, which is on disk when this returns. kDataLoss: not the next one.
+  // Replays the next change, which is on disk when this returns. kDataLoss: a change is missing
+  // before this one.
   Status Replay(const v1::StoreChange& change);
   uint64_t last_change() const { return last_change_; }
 

@@ -44,6 +44,7 @@ enum class Verdict : unsigned char {
   kStale,  // the copy is no longer complete
 };
 
+// Returns what the standby has to do. If no workers were connected, it needs none as witnesses.
 Verdict Judge(const Contact& contact, MonoTime now);
 
 }  // namespace longhaul::coordinator

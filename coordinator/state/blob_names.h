@@ -10,8 +10,8 @@
 
 namespace longhaul::coordinator {
 
-// Calls `name(sha256)` for each blob, `list(sha256)` for each blob that names others; either may be
-// empty.
+// Calls `list(sha256)` for each blob that lists other blobs, and `name(sha256)` for each further
+// blob. An empty string stands for a blob that the run does not have.
 template <class Name, class List>
 void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
                   const std::optional<DataSet>& data, const Name& name, const List& list) {
@@ -19,7 +19,7 @@ void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
   list(spec.weights.sha256);
   list(spec.data.list_sha256);
   if (!data) return;
-  // For data sets the token file lists their chunks; else it is the text itself and names no blobs.
+  // Of data sets, the token file is a list of their chunks. Otherwise it holds tokens.
   if (spec.data.list_sha256.empty()) {
     name(data->token_file_sha256);
   } else {

@@ -8,7 +8,8 @@
 
 namespace longhaul::coordinator {
 
-// Limits the effect of a broken worker on a prediction: an hour for one microbatch of one layer.
+// Returns whether each of the times is finite, not negative and at most an hour. This limits the
+// effect of a broken worker on a prediction.
 bool IsPlausible(const v1::LayerTimes& times);
 
 // For people: "gpt, hidden 256, context 256, microbatches of 1, fp32".

@@ -14,13 +14,13 @@
 
 namespace longhaul::coordinator {
 
-// A copy of the store at the time of Begin, unaffected by later writes.
+// Copies the store as it was at the time of Begin, whatever is written later.
 class StoreCopy {
  public:
-  // kNotFound: no store.
+  // `store`: path of the database. kNotFound: there is none.
   static StatusOr<StoreCopy> Begin(const std::string& store);
-  // Writes a new file of mode 0600, which needs no log beside it. Returns the number of runs.
-  // kDataLoss: the store is damaged.
+  // Writes the copy to a new file of mode 0600, complete without a write-ahead log beside it.
+  // Returns the number of runs. kDataLoss: the store is damaged.
   StatusOr<uint64_t> WriteTo(const std::string& path);
 
  private:
@@ -32,17 +32,18 @@ class StoreCopy {
 
 struct BackedUp {
   uint64_t runs = 0;
-  uint64_t blobs = 0;  // copied now; existing ones do not change
+  uint64_t blobs = 0;  // copied now, without those that were there
   uint64_t blob_bytes = 0;
 };
 
-// Backs up into `folder`, which is created with mode 0700 (it holds the authority's key). An older
-// backup there is replaced only when the new one is complete. kNotFound: no store.
+// Backs up into `folder`, which is created with mode 0700 (it holds the authority's key). The store
+// of an older backup there is replaced last, when everything else is complete. kNotFound: no store.
 // kFailedPrecondition: the folder is a state directory.
 StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folder, bool with_blobs);
 
-// Restores into a state directory without store and secrets that no coordinator serves. Checks the
-// backup first: kDataLoss names the damage, and then nothing is written.
+// Restores a backup into a state directory that has neither store nor secrets, and that no
+// coordinator serves. Checks the backup first: kDataLoss names the damage, and then nothing is
+// written. kFailedPrecondition: the directory was used.
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 
 }  // namespace longhaul::coordinator

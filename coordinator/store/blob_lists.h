@@ -1,6 +1,6 @@
-// Reads the blobs that a run's list names: the chunks of data sets, or the tensors of a published
-// model. Parses the list's format, so a hash that merely occurs in some text is not named.
-// Thread-safe.
+// Reads lists of blobs. A list is itself a blob, and names the chunks of a run's data sets or the
+// tensors of its published model. Parses the list's format, so a hash that merely occurs in some
+// text is not named. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class BlobLists {
 
   // `blobs` must outlive this object.
   explicit BlobLists(const BlobStore* blobs) : blobs_(blobs) {}
-  // Leaves out data sets on the web, which workers fetch there. kNotFound: no such blob.
-  // kInvalidArgument: not a list.
+  // Returns the hashes that the list with the hash `list` names. Leaves out data sets on the web,
+  // which workers fetch there. kNotFound: no such blob. kInvalidArgument: not a list.
   StatusOr<std::shared_ptr<const Names>> NamedBy(const std::string& list);
 
  private:

@@ -1,6 +1,6 @@
-// Content-addressed files in one folder, each under its SHA-256: data files that users uploaded and
-// token files made from them; in another folder, copies of checkpoint shards. A blob appears whole
-// and verified or not at all.
+// A folder of content-addressed files (blobs), each named by its SHA-256. The coordinator has two
+// such stores: one for data files that users uploaded and for token files made from them, one for
+// copies of checkpoint shards. A blob appears whole and verified or not at all.
 //
 // Thread-safe, except BlobUpload and BlobReader: one call at a time.
 #pragma once
@@ -43,14 +43,14 @@ class BlobReader {
 class BlobFollower {
  public:
   virtual ~BlobFollower() = default;
-  // A blob was added. Returns when the follower has it as well, or when its confirmation is no
-  // longer needed.
+  // A blob was added. Returns when the follower has confirmed its copy. Does not wait if the
+  // follower still lacks other blobs of the store, or once its session has ended.
   virtual void Added(const std::string& sha256, uint64_t bytes) = 0;
   // A blob was removed. Returns at once.
   virtual void Removed(const std::string& sha256) = 0;
 };
 
-// The follower of a store, shared with its uploads. Thread-safe.
+// Holds the current follower of a store; the store and its uploads share this holder. Thread-safe.
 class FollowerOfBlobs {
  public:
   void Set(std::weak_ptr<BlobFollower> follower);
@@ -109,7 +109,8 @@ class BlobStore {
   bool Has(std::string_view sha256) const;
   // As Has, for a caller that relies on the blob: RemoveUnclaimed keeps it for a while.
   bool Claim(std::string_view sha256) const;
-  // Deletes a blob that was neither added nor claimed within `age`. False: it stays.
+  // Deletes a blob that was neither added nor claimed within `age`. False: the blob is
+  // younger, or there is none.
   StatusOr<bool> RemoveUnclaimed(std::string_view sha256, absl::Duration age) const;
   // Name, size and age of every blob; the age counts from its arrival or last claim.
   struct Entry {

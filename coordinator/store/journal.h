@@ -1,5 +1,5 @@
-// Passes the store's changes to a follower that keeps a copy of it. Every transaction of the store
-// and of Members uses Write.
+// Passes the changes of the store to a follower, which keeps a copy of the store. Every transaction
+// of the store and of Members uses Write.
 //
 //   LH_RETURN_IF_ERROR(journal.Write(database, [&] { return insert.Args(name).Run(); }));
 //
@@ -20,23 +20,26 @@ namespace longhaul::coordinator {
 class JournalFollower {
  public:
   virtual ~JournalFollower() = default;
-  // The next change, which is on this machine's disk. Called in order; returns at once.
+  // Gets the next change, which is committed here. Called in the order of changes. Must return at
+  // once.
   virtual void Changed(v1::StoreChange change) = 0;
-  // Returns when the follower has the change, or when its confirmation is no longer needed.
+  // Waits until the follower has confirmed the change `number`, or its confirmation is no longer
+  // needed.
   virtual void Await(uint64_t number) = 0;
 };
 
 class Journal {
  public:
-  // Runs `write` in one transaction. When it returns OK, the follower has the change as well.
+  // Runs `write` in one transaction. When it returns OK, the change is committed here, and Await
+  // has returned for it if there is a follower.
   Status Write(sqlite::Database& database, absl::FunctionRef<Status()> write);
 
-  // From now on `follower` gets every change. `begin` runs with the number of the last change that
-  // the store already has, while no transaction runs. kFailedPrecondition: there is another
+  // Runs `begin` with the number of the store's last change, while no transaction runs. If it
+  // returns OK, `follower` gets every change from then on. kFailedPrecondition: there is another
   // follower, which stays.
   Status Follow(const std::shared_ptr<JournalFollower>& follower,
                 absl::FunctionRef<Status(uint64_t number)> begin);
-  // The follower gets no further changes.
+  // `follower` gets no further changes.
   void Unfollow(const JournalFollower* follower);
 
  private:

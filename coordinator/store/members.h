@@ -1,5 +1,6 @@
 // Members and join tokens, in two tables of the store. Join tokens are stored as the SHA-256 of
-// their secret. A member's name is kept for ever, so that no later member inherits another's runs.
+// their secret. A member's name is kept for ever, so that no later member inherits the runs of an
+// earlier one.
 //
 // Thread-safe. Queries are answered from memory; changes are on disk when a call returns.
 #pragma once
@@ -25,7 +26,7 @@ namespace longhaul::coordinator {
 // Maximum number of stored join tokens; expired ones are deleted.
 inline constexpr int64_t kMaxJoinTokens = 10'000;
 inline constexpr size_t kMaxMembers = 100'000;
-inline constexpr int64_t kAnyNumber = -1;
+inline constexpr int64_t kAnyNumber = -1;  // of uses of a join token
 
 // The request of a joining member.
 struct JoinWish {
@@ -37,21 +38,27 @@ struct JoinWish {
 
 class Members {
  public:
-  // `state_dir`: its Store is open. `journal`: the store's; it must outlive this object.
+  // Opens the members of a state directory whose Store is open. `journal`: that store's; it must
+  // outlive this object.
   static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir, Journal* journal);
 
-  // `until`: InfiniteFuture means for ever. kResourceExhausted: too many.
+  // Adds a token that may be used `uses` times before `until`; InfiniteFuture means for ever.
+  // kResourceExhausted: there are too many tokens.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
-  // Uses a token once, but not again for a member that it already made with the same key.
-  // kUnauthenticated: no such token, or it is used up or expired. kPermissionDenied: it is for
-  // another role. kAlreadyExists: another member has this id. kInvalidArgument: not a valid member.
+  // Makes a member, and uses up one use of the token. A member that joins again, with the same key,
+  // role and worker id, costs no use. A worker id whose certificate has expired goes to the new
+  // key. kUnauthenticated: no such token, or it is used up or expired. kPermissionDenied: it is for
+  // another role. kAlreadyExists: another key has this worker id. kInvalidArgument: not a valid
+  // member.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
+  // Notes until when a member's newest certificate is valid.
   Status Renew(const std::string& name, absl::Time until);
-  // kUnauthenticated, with a sentence, unless this member has this role, id and key. Without
-  // comparing the key, an attacker with an old copy of the authority could pose as any member.
+  // Checks that there is a member with this name, role, worker id and key, and that it was not
+  // revoked. kUnauthenticated says what is wrong. If the key were not compared, an attacker with an
+  // old copy of the authority could pose as any member.
   Status Check(const Member& member, std::string_view key_sha256) const;
-  // kNotFound; kFailedPrecondition: already revoked.
+  // Revokes a member. kNotFound; kFailedPrecondition: it was revoked already.
   Status Revoke(const std::string& name, absl::Time now);
   std::vector<v1::MemberStatus> List() const;
 

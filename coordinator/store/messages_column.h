@@ -24,7 +24,7 @@ std::string Join(const std::vector<M>& messages) {
   return bytes;
 }
 
-// False if `bytes` have another format.
+// Appends the messages in `bytes` to `messages`. False: `bytes` has another format.
 template <class M>
 bool Split(std::string_view bytes, std::vector<M>* messages) {
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));

@@ -1,4 +1,5 @@
-// Makes token files, once for each (data, tokenizer, share), and keeps them as blobs.
+// Makes token files and keeps them as blobs; one for each combination of data, tokenizer and
+// validation share.
 #pragma once
 
 #include <string>
@@ -18,9 +19,10 @@ class DataPreparer {
   // Requests with the same key get the same token file.
   std::string KeyOf(const command::PrepareData& request) const;
 
-  // Tokenizes the files (existing blobs), or finds the result of an earlier call. Takes as long as
-  // reading and writing them. Thread-safe; call it once at a time for each key, else the work is
-  // done twice. kFailedPrecondition names a missing file.
+  // Makes a token file of the request's files, which must be blobs, or finds the result of an
+  // earlier call. Data sets are tokens already and are only counted. Takes as long as reading and
+  // writing the files. Thread-safe, but two calls at once with one key do the work twice.
+  // kFailedPrecondition names a missing file.
   StatusOr<DataSet> Prepare(const command::PrepareData& request) const;
 
  private:

@@ -17,8 +17,8 @@ inline constexpr uint32_t kStoreSchemaVersion = 5;
 Status DamagedStore(const std::string& path, std::string_view detail);
 
 // Opens the database at `path`, or makes an empty one. kFailedPrecondition: it has another schema
-// version or belongs to another program. kDataLoss: it is damaged. A refused store does not change
-// by a byte.
+// version or belongs to another program. kDataLoss: it is damaged. A refused file is left as it is,
+// byte for byte.
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
 
 }  // namespace longhaul::coordinator

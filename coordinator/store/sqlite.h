@@ -17,7 +17,7 @@
 
 namespace longhaul::coordinator::sqlite {
 
-// Records the changes of statements; null: not recorded.
+// Where the changes of statements are recorded. Null: they are not.
 struct Recording {
   v1::StoreChange* change = nullptr;
 };
@@ -49,7 +49,8 @@ class Statement {
   // nullopt binds NULL.
   Statement& Bind(int position, std::optional<Blob> blob);
 
-  // True: there is a row. False: done; the statement is reset and its bindings are cleared.
+  // Goes to the next row. True: there is one. False: there are no more; the statement is reset and
+  // its bindings are cleared.
   StatusOr<bool> Next();
   // Runs a statement that gives no rows.
   Status Run();
@@ -90,7 +91,8 @@ class Database {
   // Copies the whole database, as of one moment, over the contents of `target`. Other connections
   // may read and write meanwhile.
   Status CopyTo(Database* target);
-  // Whether closing keeps the write-ahead log (else it is merged and removed).
+  // `keep`: closing leaves the write-ahead log as it is. Else closing merges the log and removes
+  // it.
   void KeepLogOnClose(bool keep);
 
  private:

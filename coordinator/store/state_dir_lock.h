@@ -1,5 +1,5 @@
-// Ensures one coordinator per state directory, by an advisory lock on <state-dir>/lock, which the
-// kernel drops when the process ends in any way.
+// Ensures one coordinator per state directory, by an advisory lock on <state-dir>/lock. The kernel
+// drops the lock when the process ends in any way.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class StateDirLock {
   // Creates the directory if needed. kFailedPrecondition names the process that holds the lock.
   static StatusOr<StateDirLock> Acquire(const std::string& state_dir);
 
-  // Whether a coordinator has ever used this folder as its state directory.
+  // True if a coordinator has ever used this folder as its state directory.
   static bool IsIn(const std::string& folder);
 
  private:

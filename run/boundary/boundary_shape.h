@@ -14,8 +14,8 @@ inline uint32_t SharedChannels(const ModelSpec& model, const GroupSpec& group) {
   return static_cast<uint32_t>(std::lround(group.shared_channels * model.hidden));
 }
 
-// The shape of a microbatch's activation and gradient between any two stages. It has the channels
-// that ranks share once, and the other channels once for each rank.
+// The shape of the activation, and of its gradient, that a microbatch has between two stages.
+// Channels that ranks share are in it once, the other channels once for each rank.
 inline codec::Shape BoundaryShape(const ModelSpec& model, const TrainSpec& train,
                                   const GroupSpec& group) {
   const uint32_t shared = SharedChannels(model, group);
@@ -25,8 +25,8 @@ inline codec::Shape BoundaryShape(const RunSpec& spec) {
   return BoundaryShape(spec.model, spec.train, spec.group);
 }
 
-// The shape of one slice (sequence chunk) of BoundaryShape, which is sent. `slices` divides the
-// context.
+// The shape of one slice (sequence chunk) of BoundaryShape: what one message carries. `slices` must
+// divide the context.
 inline codec::Shape SliceShape(const ModelSpec& model, const TrainSpec& train,
                                const GroupSpec& group, uint32_t slices) {
   codec::Shape shape = BoundaryShape(model, train, group);

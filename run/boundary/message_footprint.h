@@ -1,4 +1,5 @@
-// Predicts the disk that message buffers of a codec with state take. Pure.
+// Predicts the disk that message buffers take. A codec with state keeps in them a record of each
+// sample of the text. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@ namespace longhaul {
 
 struct MessageFootprint {
   uint64_t records = 0;  // exact
-  uint64_t journal = 0;  // maximum: changes since the oldest checkpoint that is kept
+  uint64_t journal = 0;  // maximum; undoes changes since the oldest kept checkpoint
   uint64_t total() const { return records + journal; }
   MessageFootprint& operator+=(const MessageFootprint& other) {
     records += other.records;
@@ -19,10 +20,12 @@ struct MessageFootprint {
   }
 };
 
-// Predicts one store (file_store.h) of a run over `windows` windows of training text.
+// Predicts one store (file_store.h) of records of `record_bytes`, for a run over `windows` windows
+// of training text.
 MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
 
-// The share of the run's visits of samples that are first visits, in which samples are sent whole.
+// The share of first visits among a run's visits of samples. On its first visit a sample is sent
+// whole.
 double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
 
 }  // namespace longhaul

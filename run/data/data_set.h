@@ -74,10 +74,12 @@ struct Mixture {
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
-// Returns all reasons why these cannot be read together, with this context, or by documents.
+// Checks that a run can read these data sets together, with this context, and by documents if
+// `by_documents`. kInvalidArgument has all reasons why not, a line each.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
 
-// Equal mixtures have equal JSON. MixtureFromJson: kInvalidArgument for foreign bytes.
+// Equal mixtures have equal JSON. MixtureFromJson returns kInvalidArgument for other texts, which
+// may be hostile.
 std::string ToJson(const Mixture& mixture);
 StatusOr<Mixture> MixtureFromJson(std::string_view json);
 

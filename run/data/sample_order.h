@@ -1,6 +1,6 @@
 // Maps sequence k of a run to a window of its training tokens. A pure function, so every stage
 // knows the order without messages, and a resumed run goes on exactly where it stopped. Windows are
-// numbered over all training tokens of a run.
+// numbered over all training tokens of a run, source by source.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,26 +20,28 @@ class SampleOrder {
   virtual uint64_t WindowOf(uint64_t sequence) = 0;
 };
 
-// Gives every window once in each pass over the data, in an order that depends on (seed, pass).
+// Returns an order that gives every window once in each pass over the data, in an order that
+// depends on (seed, pass).
 std::unique_ptr<SampleOrder> ShuffledOrder(uint64_t seed, uint64_t windows);
 
 // The range of one source's windows in a mixture.
 struct SourceWindows {
   uint64_t first = 0;       // number of its first window
   uint64_t training = 0;    // windows
-  uint64_t validation = 0;  // windows; numbered apart
-  // Length of the source's training list. If the source has no validation list, later tokens are
-  // for validation.
+  uint64_t validation = 0;  // windows, with numbers of their own
+  // Number of training tokens. If the source has no validation list, the tokens after these are for
+  // validation.
   uint64_t training_tokens = 0;
 };
-// `validation_share`: the share cut off the end of sources without a validation list; 0: none.
+// Returns the windows of each source. `validation_share`: the share that is cut off the end of
+// sources without a validation list; 0: none.
 std::vector<SourceWindows> WindowsOfSources(const Mixture& mixture, uint32_t context,
                                             double validation_share);
 
-// Takes sequences from sources by weight, exactly in each 1,024. Each source is read in blocks of
-// about a chunk, in an order that depends on (seed, pass), and the windows of as many blocks as fit
-// `memory_bytes` are mixed. So a reader in this order needs that much memory, and every chunk once
-// a pass.
+// Returns an order that takes sequences from sources by weight: in each 1,024 a source has exactly
+// its share, rounded, and at least one. Each source is read in blocks of about a chunk, in an order
+// that depends on (seed, pass), and the windows of as many blocks as fit `memory_bytes` are mixed.
+// So a reader in this order needs `memory_bytes`, and every chunk once a pass.
 std::unique_ptr<SampleOrder> MixedOrder(const Mixture& mixture, uint32_t context,
                                         double validation_share, uint64_t seed,
                                         uint64_t memory_bytes);

@@ -1,8 +1,9 @@
-// Values of a run file with a form of their own, for rows of Keys().
+// Values with a form of their own, for rows of Keys().
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "run/file/keys.h"
 
@@ -10,14 +11,14 @@ namespace longhaul::config {
 
 inline constexpr uint64_t kMostSteps = 1'000'000'000;
 
-// Return the fault of a run's name, a folder's name, a content address or a replay's source; "":
-// none.
+// Each returns what is wrong with its text: a run's name, a folder's name, a content address or a
+// replay's source. "": nothing.
 std::string CheckName(std::string_view name);
 std::string CheckFolder(std::string_view path);
 std::string CheckSha256(std::string_view text);
 std::string CheckSource(std::string_view text);
 
-// A codec, or, with `or_auto`, auto.
+// A field that holds a codec or, with `or_auto`, the word auto.
 Field CodecField(std::string name, CodecSpec* target, std::string expected, bool or_auto = false);
 Field CodecOrAuto(std::string name, CodecSpec* target);
 
@@ -27,11 +28,12 @@ Value TextFiles();         // data.text: a glob or a list of globs
 Value DataSets();          // data.sets: a folder, { from, weight }, or a list of such
 Value Betas();             // train.optimizer.betas: [0.9, 0.95]
 Value Targets();           // train.lora.targets: all-linear, or a list of modules
-Value BothWays();          // group.collective: sets group.forward and group.backward at once
 Value LinksSection();      // links: paper, or a section
 Value ChosenCodecs();      // links.chosen
 Value WorkerExceptions();  // links.workers
 Value CodecTimes();        // replay.codec_times
 Value TopologyMap();       // topology
+// group.collective: one of `collectives`, which sets group.forward and group.backward at once.
+Value BothWays(const std::vector<GroupCollective>& collectives);
 
 }  // namespace longhaul::config

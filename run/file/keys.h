@@ -1,9 +1,9 @@
-// The keys of a run file, one row each. The rows define reading, printing, checks of types and
-// ranges, the keys that a resume may change, the keys that make workers measure or build anew, the
-// reference page and the JSON Schema.
+// The keys of a run file, one row each. A row says how its key is read, printed and checked for
+// type and range, whether a resume may change it, and whether a change makes workers measure or
+// build anew. The reference page and the JSON Schema are made from the rows.
 //
-// To add a key: a member of RunSpec (run_spec.h) and a row (training_keys.cc or running_keys.cc).
-// Impossible combinations of keys are checked in *_checks.cc.
+// To add a key, add a member of RunSpec (run_spec.h) and a row (training_keys.cc or
+// running_keys.cc). Impossible combinations of keys are checked in *_checks.cc.
 //
 // Pure; the table is made once and is then read by any thread.
 #pragma once
@@ -29,7 +29,7 @@ enum Affects : unsigned {
   kNothing = 0,
   kTiming = 1,  // workers measure the times of layers anew
   kStage = 2,   // workers build their stage anew
-  kModel = 4,   // parameters, their data or the bits of a step: a resumed run keeps the key
+  kModel = 4,   // parameters, data or the bits of a step: a resume must not change the key
   kAll = kTiming | kStage | kModel,
 };
 
@@ -49,12 +49,13 @@ struct Value {
 
 struct KeyNotes {
   std::string unit;
-  std::string otherwise;  // the value if the file omits the key and other keys decide it
-  // Null: always. A key that does not apply must be left out: it is printed as a comment.
+  std::string otherwise;  // for people: how other keys decide an omitted value
+  // True if the key applies to this run. Null: always. A file must leave out a key that does not
+  // apply; ToYaml prints it as a comment.
   bool (*applies)(const RunSpec& spec) = nullptr;
   bool required = false;
-  bool auto_is_open = false;  // kModel: a file that says auto takes the run's value
-  bool of_family = false;     // a key of some model families, and applies to their models
+  bool auto_is_open = false;  // kModel: on a resume, auto stands for the run's value
+  bool of_family = false;     // it applies to models of the families that have it
 };
 
 struct Key {
@@ -67,8 +68,8 @@ struct Key {
   bool Applies(const RunSpec& spec) const;
 };
 
-// All rows, in the order of the reference and of printed files. Sections that need no row have
-// none.
+// All rows, in the order of the reference and of printed files. A section has a row only if it is
+// more than its keys.
 const std::vector<Key>& Keys();
 // The rows of model, data, validation and train.
 std::vector<Key> TrainingKeys();
@@ -83,15 +84,15 @@ struct KeyNode {
 };
 const KeyNode& KeyTree();
 
-// The keys whose values are compared one by one. An optional section (replay) counts as one key.
+// The keys by which two specs are compared. An optional section (replay) counts as one key.
 const std::vector<const Key*>& ComparedKeys();
-// The value as a file has it, or "left out".
+// The value as a file has it, or "left out" if the key does not apply.
 std::string TextOf(const Key& key, const RunSpec& spec);
-// Returns a spec in which all keys have their initial values, except those that have one of the
+// Returns `spec` with all keys at their initial values, except keys that have one of the flags
 // `affects`.
 RunSpec OnlyWhatAffects(unsigned affects, const RunSpec& spec);
 
-// Reads a run file into `draft`, which must outlive the table.
+// Returns the table that reads a run file into `draft`, which must outlive the table.
 Table TableOf(Draft* draft);
 
 }  // namespace longhaul::config

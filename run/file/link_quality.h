@@ -27,8 +27,9 @@ struct LinkQuality {
 // Returns the larger delay, jitter and loss: the worse of two ends counts, as with their rates.
 LinkQuality Worse(const LinkQuality& a, const LinkQuality& b);
 
-// All return kInvalidArgument for other texts. Parses "10mbit", or "unlimited" = 0; refuses rates
-// below 64 kbit/s and above 100 Gbit/s.
+// ParseLinkRate, ParseLinkDelay and ParseLoss return kInvalidArgument for other texts than these.
+// Parses "10mbit" to bits per second, and "unlimited" to 0; refuses rates below 64 kbit/s and above
+// 100 Gbit/s.
 StatusOr<uint64_t> ParseLinkRate(std::string_view text);
 // Parses "25ms", a delay or jitter of at most kMaxLinkDelay.
 StatusOr<absl::Duration> ParseLinkDelay(std::string_view text);

@@ -59,7 +59,7 @@ enum class SendOrder : uint8_t {
   // never waits. It is bad if latency is long compared with a transfer, or if the first stage's
   // link is slow. It needs all microbatches of a step in flight in every stage.
   kActivationsFirst,
-  kAsReady,
+  kAsReady,  // every tensor leaves as soon as it is ready
 };
 constexpr std::string_view ToString(SendOrder order) {
   return WordOf(order, {"auto", "activations-first", "as-ready"});
@@ -78,8 +78,8 @@ constexpr std::string_view ToString(PlacementKind kind) {
 // same to the bit.
 enum class Recompute : uint8_t {
   kNone,
-  kBlocks,  // each block keeps its input alone; backward holds activations of one block
-  kStage,   // the stage keeps its input alone; backward holds activations of all blocks
+  kBlocks,  // a block keeps only its input; backward holds activations of one block
+  kStage,   // the stage keeps only its input; backward holds activations of all blocks
 };
 constexpr std::string_view ToString(Recompute what) {
   return WordOf(what, {"none", "blocks", "stage"});
@@ -112,7 +112,7 @@ constexpr std::string_view ToString(LrScheduleKind kind) {
 // What happens to a step whose loss or gradient norm is not finite.
 enum class OnNonfinite : uint8_t {
   kStop,  // the run fails
-  kSkip,  // no stage updates anything in this step; kMostSkippedInARow
+  kSkip,  // no stage updates anything in this step (see kMostSkippedInARow)
 };
 constexpr std::string_view ToString(OnNonfinite what) {
   return WordOf(what, {"stop", "skip"});
@@ -131,7 +131,7 @@ constexpr std::string_view ToString(CleanValidation clean) {
   return WordOf(clean, {"always", "end", "never"});
 }
 
-// The compression of a group's sums.
+// How the ranks of a group compress what they sum.
 enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
@@ -169,8 +169,8 @@ struct DataSpec {
   std::vector<DataSource> sets;
   std::string tokenizer = "bytes";  // of `text`
   uint64_t seed = 1;
-  // For `sets`: whether workers without the folders get their files; memory in which a worker keeps
-  // chunks that it has read.
+  // For `sets`. upload: workers without the folders get their files. memory_bytes: the memory in
+  // which a worker keeps chunks that it has read.
   bool upload = true;
   uint64_t memory_bytes = uint64_t{256} << 20;
   // For `sets`, "mask: document": attention, positions and loss stay within documents, which end
@@ -185,10 +185,10 @@ struct DataSpec {
 };
 
 struct ValidationSpec {
-  double share = 0.05;    // of the text's end
-  uint32_t every = 50;    // steps, and after the last one; 0 = never
+  double share = 0.05;    // of the text, at its end
+  uint32_t every = 50;    // steps between two; also after the last step; 0 = never
   uint32_t samples = 64;  // sequences
-  // In a clean validation activations are sent as fp32, so its loss is the exported model's.
+  // In a clean validation activations are sent as fp32, so its loss is that of the exported model.
   // Without codecs of activations every validation is clean.
   CleanValidation clean = CleanValidation::kEnd;
   bool at_start = false;  // also before the first step; default with model.from: true
@@ -219,7 +219,7 @@ struct LrScheduleSpec {
 };
 
 struct TrainSpec {
-  uint64_t steps = 0;            // required; 0, with model.from alone: the run only validates
+  uint64_t steps = 0;            // required; 0, only with model.from: the run only validates
   uint32_t microbatches = 0;     // required; per step, of each replica
   uint32_t microbatch_size = 1;  // sequences
   ComputeDtype dtype = ComputeDtype::kFp32;  // a run file without the key: auto
@@ -268,7 +268,7 @@ struct ReplicasSpec {
 // The ranks of a worker that share a stage: section "group". Each rank has a device of the worker.
 struct GroupSpec {
   uint32_t tensor = 1;  // ranks of tensor parallelism
-  uint32_t expert = 1;  // parts of each block's experts; tensor / expert ranks have each part
+  uint32_t expert = 1;  // parts of each block's experts; tensor / expert ranks hold each part
   // "tensor: auto", "expert: auto": the first plan chooses the number. Until then it is 1.
   bool tensor_auto = false, expert_auto = false;
   bool sequence = false;  // sequence parallelism between split matrices
@@ -284,7 +284,7 @@ struct GroupSpec {
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 
-// Instead of a codec: the plan chooses one for each link, within links.error.
+// Stands in place of a codec: the plan chooses a codec for each link, within links.error.
 inline constexpr std::string_view kAutoCodec = "auto";
 
 inline bool IsAuto(const CodecSpec& codec) {
@@ -317,10 +317,11 @@ struct LinksSpec {
   // plan uses earlier measurements.
   bool measure = true;
   EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
-  // Largest error of codecs that a plan may choose if one is auto (codec/ladder.h).
+  // If a codec is auto: the largest error that a codec may have for a plan to choose it
+  // (codec/ladder.h).
   double error = kDefaultCodecError;
-  // Codecs that the first plan chose if one is auto: for each replica, for each boundary. Empty:
-  // not chosen yet. Later plans keep them while the number of stages stays the same.
+  // If a codec is auto: the codecs that the first plan chose, by replica and boundary. Empty: not
+  // chosen yet. Later plans keep them while the number of stages stays the same.
   std::vector<std::vector<CodecPair>> chosen;
 
   bool HasAutoCodecs() const;
@@ -331,7 +332,8 @@ struct LinksSpec {
 };
 
 struct RecoverySpec {
-  // Attempts in a row after a loss without a new step. 0: the run fails at the first loss.
+  // After a worker is lost: the number of attempts in a row that may end without a new step. 0: the
+  // run fails at the first loss.
   uint32_t attempts = 5;
   // Steps between copies of every stage's state that go to another worker. 0: checkpoints alone;
   // nullopt: as often as costs little (planner/copy_interval.h).
@@ -345,7 +347,7 @@ struct RecoverySpec {
 
 struct CheckpointSpec {
   uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
-  uint32_t keep = 2;
+  uint32_t keep = 2;    // number of checkpoints that stay, the newest
   // The coordinator keeps a copy of every shard, in case a worker is lost. Shards are sent during
   // training, over the worker's control connection.
   bool keep_copy = false;
@@ -397,9 +399,9 @@ struct RunSpec {
   RecoverySpec recovery;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
-  // Silence after which a party counts as gone: a neighbour over a link; a worker at the
-  // coordinator, whose session then ends; and a worker without a session, which trains on
-  // meanwhile.
+  // Silence after which a party counts as gone. peer_timeout: a neighbour over a link.
+  // session_timeout: a worker at the coordinator; its session then ends. reattach_timeout: a worker
+  // without a session, which trains on meanwhile.
   absl::Duration peer_timeout = absl::Seconds(10);
   absl::Duration session_timeout = absl::Seconds(10);
   absl::Duration reattach_timeout = absl::Seconds(60);
@@ -438,8 +440,8 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
                                const std::vector<std::string>& overrides,
                                const FindTexts& find_texts = {}, const FindModel& find_model = {});
 
-// Returns an override with all keys of a section ("model", "data"), for programs that cannot read
-// the folders that the section came from.
+// Returns an override ("SECTION={...}") with all keys of a section ("model", "data"), for programs
+// that cannot read the folders from which its values came.
 std::string SectionOverride(std::string_view section, const RunSpec& spec);
 
 // The run file with every key written out; ParseRunSpec of it gives an equal spec. Keys that do not
@@ -453,8 +455,8 @@ namespace config {
 std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks);
 }  // namespace config
 
-// The files that the spec's globs match, sorted and without doubles, each glob relative to
-// `folder`. kInvalidArgument naming every glob that matches nothing and every file that cannot be
+// The files that the spec's globs match, sorted and without duplicates, each glob relative to
+// `folder`. kInvalidArgument names every glob that matches nothing and every file that cannot be
 // read.
 StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const std::string& folder);
 

@@ -1,5 +1,6 @@
 // Checks and completions that involve several keys of a run file: values that follow from other
-// keys, and impossible combinations. One function a subject; CheckRunSpec calls all checks.
+// keys, and impossible combinations. There is one function for each subject; CheckRunSpec calls all
+// of them but CheckTexts.
 //
 // Problems go to `reader`, at the line of the key that a user would change. A value that is invalid
 // by itself, or missing, is not compared with others.
@@ -16,12 +17,12 @@ namespace longhaul::config {
 inline constexpr uint32_t kMostRanks = 64;  // maximum of transport/collective
 
 // Fills in the model's keys that neither the file nor an override has: from the preset, from the
-// folder that model.from names, or from other keys of the family. Call it after all sources, before
-// Reader::RequireAll. Without `find_model` the folder is not read.
+// folder that model.from names, or from other keys of the family. Call it after the file and all
+// overrides are read, and before Reader::RequireAll. Without `find_model` the folder is not read.
 void CompleteModel(const std::string& preset, const FindModel& find_model, Reader& reader,
                    RunSpec* spec);
-// Fills in alpha and targets if the file omits them, and the modules of "all-linear". `model` is
-// complete.
+// Fills in alpha and targets if the file omits them, and the modules of "all-linear". `model` must
+// be complete.
 void CompleteLora(Reader& reader, ModelSpec* model);
 // Value of validation.at_start if the file omits it.
 bool ValidatesAtStartByDefault(const RunSpec& spec);

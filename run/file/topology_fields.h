@@ -1,4 +1,4 @@
-// The run file's section `topology`.
+// Reads and prints the run file's section `topology`.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Makes the Value of a row of Keys(): a type and range for a member of RunSpec. A member is given
-// by a generic function `at`, so that the one row reads, prints and copies it:
+// Makes the Value of a row of Keys(): a type and range for a member of RunSpec. A generic function
+// `at` gives the member, so that one row can read, print and copy it:
 //
 //   Whole(LH_AT(train.steps), 0, 1000)
 #pragma once
@@ -45,8 +45,9 @@ const T& Begun(const std::optional<T>& section) {
 template <class At>
 using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 
-// `make`: a Field(std::string name, Member* target). The member is looked up when a file has the
-// key, because that may create its section.
+// Makes the Value of a member. `make`: a Field(std::string name, Member* target), which reads the
+// member. `text` prints it. The member is looked up when a file has the key, because that may
+// create its section.
 template <class At, class Make, class Text>
 Value Bound(At at, Make make, Text text, std::string schema) {
   Value value;
@@ -97,7 +98,8 @@ Value WholeOrAuto(At at, uint32_t least, uint32_t most) {
       OrAutoSchema(least, most));
 }
 
-// A number from 1, or auto in a separate member; then the number is 1.
+// A number from 1, or auto. `is_auto` gives a separate member that is true for auto; the number is
+// then 1.
 template <class At, class AtAuto>
 Value NumberOrAuto(At at, AtAuto is_auto, uint32_t most) {
   Value value = WholeOrAuto(LH_AT(pipeline.stages), 1, most);  // for the schema
@@ -219,7 +221,7 @@ Field Custom(std::string name, std::string expected, Read read) {
   return field;
 }
 
-// A text that `parse` understands. Its messages begin with the key's name.
+// A text that `parse` understands. Its error messages must begin with the key's name.
 template <class At>
 Value Parsed(At at, std::string expected, StatusOr<MemberAt<At>> (*parse)(std::string_view text)) {
   using T = MemberAt<At>;

@@ -82,7 +82,8 @@ constexpr std::string_view ToString(ScheduleKind kind) {
   return TraitsOf(kind).name;
 }
 
-// The depth that a schedule begins with if no depth is requested. A search continues from 1.
+// The depth that a schedule has if none is requested. A schedule that searches its depth begins at
+// 1.
 constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint32_t microbatches) {
   switch (TraitsOf(kind).depth) {
     case DepthRule::kWholeStep:

@@ -41,8 +41,8 @@ struct RequiredKey {
 };
 struct RealKey {
   double ModelSpec::*field;
-  double most;  // the minimum is above 0
-  double left_out;
+  double most;      // the minimum is above 0
+  double left_out;  // the value if the file omits the key
 };
 struct FlagKey {
   bool ModelSpec::*field;
@@ -92,9 +92,9 @@ struct Family {
   // Parameters of the published model in its order, blocks once, without adapters. A tied model has
   // no matrix for the head.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  // Activations that a block keeps. Activations between split matrices are split with them, and the
-  // matrices' inputs are whole on every rank. Sums and norms are whole, or a rank's part of the
-  // tokens.
+  // Activations that a block keeps on one rank. Those between two split matrices are divided among
+  // ranks, and the inputs of such matrices are whole on every rank. Sums and norms are whole, or
+  // those of the rank's part of the tokens.
   Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
   // Channels of a token's keys in a block; its values have as many.
@@ -130,10 +130,11 @@ struct Part {
   uint32_t first_layer = 0, layers = 0;
   bool embedding = false, head = false;
 };
-// Returns the parameters of a part with the embedding, the head, both or neither, in the model's
-// order, blocks once. The head of a tied model without the embedding has the embedding's matrix as
-// its last parameter. Adapters follow their module's bias or weight, and all other parameters are
-// then frozen; a tied model's embedding and head are then separate, because neither changes.
+// Returns the parameters of a part of the model, in the model's order; those of a block are there
+// once. The part has the embedding, the head, both or neither. If it has the head alone and the
+// model is tied, the embedding's matrix comes last. With LoRA, adapters follow their module's bias
+// or weight, and all other parameters are frozen. Embedding and head of a tied model are then
+// separate, because neither changes.
 std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows, bool embedding,
                                     bool head);
 // Returns all parameters of a part, in the model's order.

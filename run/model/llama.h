@@ -14,10 +14,10 @@ namespace longhaul::model {
 // Returns the model's parameters. `mlp` returns those that follow a block's second norm.
 std::vector<Parameter> ParametersAround(const std::function<std::vector<Parameter>()>& mlp,
                                         const ModelSpec& spec, uint32_t vocabulary_rows);
-// The keys that all these families have.
+// The keys of all families with this attention.
 std::vector<Key> AttentionKeys();
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
-// The values that a block keeps, except its MLP's. Includes the MLP's input.
+// The values that a block keeps, without those inside its MLP but with the MLP's input.
 Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 

@@ -20,7 +20,7 @@ namespace longhaul::model {
 // Returns all possible targets: the last parts of modules' names, each once, in the model's order.
 // All together are PEFT's "all-linear".
 std::vector<std::string> TargetsOf(const ModelSpec& spec);
-// Whether `target` names at least one module of a block, by PEFT's rule: the module's name is
+// True if `target` names at least one module of a block, by PEFT's rule: the module's name is
 // `target`, or ends with '.' and `target`.
 bool IsModule(const ModelSpec& spec, std::string_view target);
 
@@ -31,8 +31,9 @@ std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter>
 struct Adapters {
   PlacedParameter a, b;
 };
-// Whether `matrix`, a parameter of the published model, has adapters.
+// True if `matrix`, a parameter of the published model, has adapters.
 bool HasAdapters(const LoraSpec& lora, const PlacedParameter& matrix);
+// `matrix` must have adapters.
 Adapters AdaptersOf(const LoraSpec& lora, const PlacedParameter& matrix);
 
 // Adds scale * B A to `matrix`, which has this shape, in fp32.

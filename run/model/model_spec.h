@@ -80,8 +80,8 @@ struct ModelSpec {
   uint32_t QueryChannels() const { return HeadChannels() * heads; }
   uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
   bool has_experts() const { return family == ModelFamily::kMoe; }
-  // Whether embedding and head are one trained matrix: stages that hold one copy each sum its
-  // gradient.
+  // True if embedding and head are one trained matrix. Two stages may each hold a copy; they then
+  // sum its gradient.
   bool TrainsTiedMatrix() const { return tied && !lora; }
   uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
     return vocabulary.value_or(tokenizer_vocabulary);

@@ -54,8 +54,8 @@ struct Parameter {
   Initial initial;
   bool in_product = false;  // cast to the type of matrix products
   Split split;
-  // Every rank that holds it holds all of it, and uses it for its own heads or tokens. Each rank's
-  // gradient is then a partial sum over these ranks.
+  // Every rank that holds the parameter holds all of it, and uses it for its own heads or tokens.
+  // Each rank then has a part of the gradient; their sum over these ranks is the gradient.
   bool for_own_part = false;
   // A LoRA adapter: no published model has it, so it always begins with `initial`.
   bool adapter = false;
@@ -68,7 +68,7 @@ struct Parameter {
 
   bool is_published() const { return !adapter && !balances; }
   bool decays() const { return shape.is_matrix(); }  // weight decay applies
-  // Whether a frozen parameter is stored only in the type of products. Norms stay fp32.
+  // True if a frozen parameter is stored only in the type of products. Norms stay fp32.
   bool is_frozen_in_compute_type() const { return frozen && (in_product || shape.is_matrix()); }
   bool is_block_matrix() const { return role == Role::kBlock && shape.is_matrix(); }
   // The matrix of a tied model: its rows are looked up, and logits are products with it.

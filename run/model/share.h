@@ -31,13 +31,13 @@ struct Share {
   uint32_t holders = 1;
 };
 
-// `rank` < `ranks.count`. kInvalidArgument names heads, channels or experts that cannot be split
-// over this number of ranks.
+// Returns the part of a parameter that `rank` holds. `rank` must be below ranks.count.
+// kInvalidArgument names heads, channels or experts that cannot be split over this number of ranks.
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                         const Ranks& ranks);
 
 // Every number of parts into which `ranks` ranks can divide a block's experts, ascending: the
-// common divisors. Only 1 if the model has no experts.
+// common divisors of `ranks` and the number of experts. Only 1 if the model has no experts.
 std::vector<uint32_t> PartsOfExperts(const ModelSpec& spec, uint32_t ranks);
 
 // Elements that are consecutive in the whole parameter and in the share, row-major.

@@ -68,8 +68,8 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// Threads of each rank that shares a cell: `wanted`, limited by `cores`, which all ranks of a CPU
-// share. 0 cores: unknown, or a GPU.
+// Threads of each of the `ranks` ranks that share a cell: `wanted`, as far as their CPU has cores
+// for all of them. `cores` 0: unknown, or a GPU; then there is no limit.
 uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores);
 
 // For people: "2 ranks on cpu 0-1", "4 ranks, experts in 2 parts, on cuda 0-3".
@@ -116,7 +116,7 @@ struct Cell {
 
 // One direction of an edge.
 struct Flow {
-  // Canonical. Between replicas: the form of gradients, which is not a codec.
+  // In canonical form. Between replicas: the form of gradients, which is not a codec.
   CodecSpec codec;
   // Mean bytes of an encoded microbatch without frame headers; over a tied edge, of a step.
   uint64_t bytes = 0;
@@ -154,7 +154,8 @@ struct Edge {
 
 // The tokens of a run's text.
 struct DataSet {
-  std::string token_file_sha256;  // content address of the token file
+  // Content address of the token file; for data sets, of the list that names their chunks.
+  std::string token_file_sha256;
   uint64_t tokens = 0;
   uint64_t validation_tokens = 0;  // at the end of the file
   uint32_t vocabulary = 0;
@@ -199,10 +200,10 @@ struct Assignment {
   bool HasReplicas() const;
 };
 
-// Checks that ids are in order and unique, that every edge has both its cells, that stages and
-// layers follow each other without a gap along the activations, and that every lead has the depth
-// above that it needs. kInvalidArgument names all faults, except that only the first cycle or
-// parallel way is named.
+// Checks that ids are in order and unique, that every cell has layers and a depth, that every edge
+// has both its cells, that stages and layers follow each other without a gap along the activations,
+// and that no lead is above a depth of the stages above. kInvalidArgument names all faults, except
+// that only the first cell with a wrong number of activation edges is named.
 Status CheckAssignment(const Assignment& assignment);
 
 // Estimate for a cell whose layers ranks share: forward and backward of one microbatch.
@@ -273,7 +274,7 @@ struct RanksPrediction {
   uint32_t tensor = 1, expert = 1;
   double step_seconds = 0;
   uint64_t memory_bytes = 0;  // of a device, for the stage that needs the most
-  std::string refused;        // why it is impossible, a sentence; then the other values are unknown
+  std::string refused;        // a sentence: why it is impossible; then other values are unknown
 };
 
 // The predicted step with another number of slices of a microbatch for the same run.
@@ -296,12 +297,12 @@ struct Prediction {
   double lower_bound_seconds = 0;
   std::string bottleneck;  // "egress of stage 1"
   // The floor: the cost of a step if steps follow each other without a gap. It is the time in which
-  // the busiest resource is at work, with the bytes that it carries (0: it computes). The
-  // difference to lower_bound_seconds is the pipeline bubble ("fill and drain").
+  // the busiest resource (`busiest`) is at work; `busiest_bytes` is what it carries (0: it
+  // computes). The difference to lower_bound_seconds is the pipeline bubble ("fill and drain").
   double floor_seconds = 0;
   std::string busiest;  // as `bottleneck`
   uint64_t busiest_bytes = 0;
-  double unlimited_depth_step_seconds = 0;  // if every cell held all microbatches
+  double unlimited_depth_step_seconds = 0;  // if every cell could hold all microbatches
   double exchange_seconds = 0;              // part of the step: replicas exchange after the passes
   std::vector<PredictedCell> cells;         // in the order of Assignment::cells
   std::vector<PredictedEdge> edges;         // in the order of Assignment::edges

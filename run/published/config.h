@@ -35,7 +35,7 @@ constexpr std::string_view ToString(ExportType type) {
 
 // Writes a config.json from which transformers makes `model` (with its vocabulary). `original`: the
 // config.json that the model came from; empty: none. Its other keys are kept if it describes the
-// same model, except vocabulary, context, tying and the auxiliary loss of experts.
+// same model; vocabulary, context, tying and the auxiliary loss of experts may differ.
 // kFailedPrecondition: transformers has no such model.
 StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
                                   std::string_view original);

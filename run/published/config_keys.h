@@ -29,11 +29,12 @@ class ConfigKeys {
   void Fail(std::string_view key, const std::string& problem);
   // Null if the key is absent or null.
   const Json* Find(const std::string& key);
-  // Whether the key is null, which transformers may treat differently from an absent key.
+  // True if the key is null, which transformers may treat differently from an absent key.
   bool IsNull(const std::string& key) const;
 
-  // Whole, WholeOf, Real, RealOf and Flag read a value. They report a missing or wrong value as a
-  // problem; the number is then 1.
+  // Whole, WholeOf, Real, RealOf and Flag read a value. `absent`: the value if the key is missing;
+  // nullopt: it is required. They report a missing or wrong value as a problem, and then return
+  // some valid value.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }

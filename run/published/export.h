@@ -26,12 +26,13 @@ struct Export {
   uint64_t most_file_bytes = uint64_t{5} * 1000 * 1000 * 1000;
 };
 
-// Returns a parameter's values, parameter.shape.elements(), row-major; valid until the next call.
+// Returns the values of a parameter, row-major; there must be parameter.shape.elements(). They must
+// stay valid until the next call.
 using FindValues =
     std::function<StatusOr<std::span<const float>>(const model::PlacedParameter& parameter)>;
 
 // Writes into an existing empty folder, one tensor at a time. Each file appears whole or not at
-// all; the folder as a whole does not.
+// all; after an error some files may be there.
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find);
 
 // LoRA adapters.

@@ -1,6 +1,6 @@
 // The safetensors format: 8 bytes of header length (little-endian), a JSON header with tensors and
-// text metadata, and the tensors' bytes without gaps. This file parses the table of tensors;
-// numbers are read where they are needed.
+// text metadata, and the tensors' bytes without gaps. This header parses the table of tensors;
+// their numbers are read elsewhere.
 //
 // Pure, thread-safe.
 #pragma once
@@ -38,7 +38,8 @@ uint32_t BytesOfType(std::string_view type);
 // the file's first 8 bytes.
 StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint64_t file_bytes);
 
-// `start`: at least that many bytes, possibly hostile. kInvalidArgument names the fault.
+// Parses the table of tensors. `start`: at least the first SafetensorsHeaderBytes of the file,
+// possibly hostile. kInvalidArgument names the fault.
 StatusOr<SafetensorsTable> ParseSafetensorsTable(std::span<const std::byte> start,
                                                  uint64_t file_bytes);
 

@@ -1,6 +1,6 @@
 // The list of a published model's weights: the tensors of a Hugging Face folder, their positions,
-// and the hashes of their bytes. A stage reads the tensors of its part from the folder if it has
-// the folder, else by content address.
+// and the hashes of their bytes. A worker that has the folder reads the tensors of its stage there;
+// others fetch them by content address.
 //
 // Pure, except ReadFolder, HashTensors and ReadTensor. Thread-safe.
 #pragma once
@@ -44,13 +44,13 @@ struct Weights {
   friend bool operator==(const Weights&, const Weights&) = default;
 };
 
-// Reads config.json, the index and the files' headers, but no tensors. Reports all problems at
-// once: missing files, and tensors that the model lacks, does not use, or has in another shape or
+// Reads config.json, the index and the files' headers, but no tensors. Reports all unreadable files
+// at once; without any, all tensors that are missing, not used by the model, or of another shape or
 // type.
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
 // Computes the hash of every tensor, which reads all files. `progress` is called now and then with
-// the total bytes read, and stops the work if it is not OK.
+// the total bytes read; if it returns an error, the work stops with this error.
 Status HashTensors(const std::string& folder, Weights* weights,
                    const std::function<Status(uint64_t)>& progress);
 
@@ -62,13 +62,13 @@ std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 
 // Returns the tensor with a parameter's values. A tied published model has one tensor for embedding
-// and head; if `model` has them apart, both begin with it. kInvalidArgument: no such tensor, or
-// another shape or type.
+// and head. If `model` has two matrices for these, this tensor is for both. kInvalidArgument: no
+// such tensor, or another shape or type.
 StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
                                  const model::PlacedParameter& parameter);
 
-// Converts a tensor's bytes to fp32 values of the parameter, parameter.shape.elements(). TensorOf
-// has matched the two.
+// Converts a tensor's bytes to the fp32 values of a parameter, parameter.shape.elements() of them.
+// The two must match, as TensorOf checks.
 void Decode(const Tensor& tensor, std::span<const std::byte> bytes,
             const model::Parameter& parameter, std::span<float> values);
 

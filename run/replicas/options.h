@@ -3,17 +3,17 @@
 //
 // gradients:
 //   none       fp32
-//   bf16
+//   bf16       rounded to bf16
 //   sdp4bit    4 bits after a Hadamard transform (codec/sdp4bit). feedback=on: what rounding lost
 //              is added to the next step's gradients. SDP4Bit's 8-bit level among the ranks of a
-//              node is not here: the ranks of a group sum inside the stage.
+//              node is left out, because the ranks of a group sum inside the stage.
 //   tagc       sends the share `keep` of largest elements of each matrix that may be sparse, by a
 //              count sketch (codec/tagc). The other elements wait for later steps. Parameters of
 //              other kinds, and matrices of fewer than `least` elements, are sent in bf16.
 //   local-sgd  replicas train alone for `steps` steps. Then their differences to the parameters
 //              that they began with are the gradients of an outer step (outer_step.h) with learning
-//              rate `rate` and Nesterov's momentum `momentum`. The gradients are sent as sdp4bit
-//              with feedback=on unless said otherwise, and merged `delay` x `steps` steps later.
+//              rate `rate` and Nesterov's momentum `momentum`. They are sent as sdp4bit, by default
+//              with feedback=on, and merged `delay` x `steps` steps later.
 // parameters:
 //   fp32, bf16
 //   difference4  4-bit differences to the parameters that all replicas have

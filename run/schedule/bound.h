@@ -5,9 +5,11 @@
 //   (earliest time at which the first slice reaches r) + (slices of a step) x (time of a slice at
 //   r)
 //     + (shortest way from r to the end of the step)
-// The bound of a synchronous step is the largest of these, plus the first stage's optimizer. The
-// middle term is the floor: the cost of a step if steps follow each other without a gap. The other
-// two terms are the pipeline bubble, in which r waits. If steps overlap, the bound is the floor.
+// The bound of a step that does not overlap with others is the largest of these, plus the first
+// stage's optimizer. The middle term is the floor: the cost of a step if steps follow each other
+// without a gap. The other two terms are the pipeline bubble, in which r waits. If steps overlap,
+// or if another stage's optimizer makes its floor longer than the bound, the largest floor is the
+// bound.
 #pragma once
 
 #include <string>
@@ -17,8 +19,8 @@
 
 namespace longhaul::schedule {
 
-// The resource with the most work in a step. Its work is a floor for all schedules, also those that
-// do not drain the pipeline between two steps.
+// The resource with the most work in a step. The time for this work is a floor for all schedules,
+// also those that do not drain the pipeline between two steps.
 struct BusiestResource {
   std::string name;     // as LowerBound::bottleneck
   absl::Duration step;  // time at work in a step; a stage's compute includes its optimizer

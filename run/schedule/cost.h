@@ -23,9 +23,9 @@ struct StageCost {
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
   // Exchanges with the stage's other replicas, once a step. `reduce` turns gradients into their
-  // means while the line is free of tensors, which go first; all of it but `reduce_last` may run
-  // during the last backward. `gather` sends new parameters to all replicas after the optimizer has
-  // stepped. The lower bound leaves these out.
+  // means while the line is free of tensors, which go first. All of it but `reduce_last` may run
+  // during the last backward. `gather` sends new parameters to all replicas after the optimizer.
+  // The lower bound leaves these out.
   absl::Duration reduce, reduce_last, gather;
   // Bytes of these exchanges, headers included; only the steady-state floor counts them.
   double exchange_sent_bytes = 0, exchange_received_bytes = 0;
@@ -50,16 +50,16 @@ struct PipelineCost {
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   uint32_t microbatches = 1;
   uint32_t slices = 1;  // of each microbatch
-  // Share of an interface's rate that is left while several links use it. A value below 1 models
-  // what max-min fairness leaves out: connections that share a queue are served fairly only in the
-  // long run, and early bytes do not make up for late ones. The lower bound leaves it out.
+  // Several links that use an interface at once share only this part of its rate. A value below 1
+  // models what max-min fairness leaves out: connections that share a queue are served fairly only
+  // in the long run, and early bytes do not make up for late ones. The lower bound leaves it out.
   double shared_efficiency = 1;
   std::vector<StageCost> stages;         // at least one
   std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)
   // The exchange of a tied matrix between the first stage and the last: once a step, each way as
   // soon as the sender's passes end.
   std::optional<BoundaryCost> tied;
-  // Time in which the first stages of the replicas agree on the norm.
+  // Time that the first stages of the replicas take to agree on the gradient norm.
   absl::Duration replicas_agree;
 
   uint32_t AllSlices() const { return microbatches * slices; }

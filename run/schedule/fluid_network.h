@@ -14,8 +14,8 @@
 
 namespace longhaul::schedule {
 
-// The index of one direction of a boundary. A tied matrix has the two links after those of the last
-// boundary.
+// The index of the link that is one direction of a boundary. A tied matrix has two links, after
+// those of the last boundary.
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {
   return 2 * boundary + (direction == Direction::kForward ? 0 : 1);
 }
@@ -29,11 +29,12 @@ class FluidNetwork {
   FluidNetwork(const FluidNetwork&) = delete;  // transfers point to interfaces
   FluidNetwork& operator=(const FluidNetwork&) = delete;
 
-  // Begins a transfer on an idle link. It gets its share of the network with the next Share().
+  // Begins a transfer on an idle link. The transfer gets its rate with the next Share().
   void Start(uint32_t link, double bytes, double now);
   // Ends the link's transfer, whose last byte has left.
   void End(uint32_t link);
-  // Shares the network anew. Call it after all starts and ends at `now`, before time goes on.
+  // Divides the rates of the network anew. Call it after all starts and ends at `now`, before time
+  // goes on.
   void Share(double now);
 
   bool busy(uint32_t link) const { return transfers_[link].busy; }

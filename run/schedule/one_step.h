@@ -1,8 +1,9 @@
 // Simulates one step: drives the executor's own policies with a virtual clock.
 //
-// A step has the phases that the executor drives: passes, sums of gradients (of a tied matrix; over
-// replicas of the stage), the agreement on the norm, the optimizer, new parameters from replicas.
-// Replicas are simulated one by one, as if all of them ended their passes alike.
+// A step has the phases that the executor drives: passes (all forwards and backwards), sums of
+// gradients (of a tied matrix; over replicas of the stage), the agreement on the gradient norm, the
+// optimizer, new parameters from replicas. Replicas are simulated one by one, as if all of them
+// ended their passes at the same time.
 //
 // Model of the passes: a stage computes one thing at a time, a slice forward or backward. A message
 // between neighbours occupies the egress of the sender and the ingress of the receiver; all

@@ -26,17 +26,18 @@ struct PolicyOptions {
   // Maximum number of microbatches in flight: forward begun, backward not ended. The schedule's
   // DepthRule may change it (EffectiveDepth). The policy counts it in slices.
   uint32_t depth = 1;
-  // Validation: no backwards. Up to `depth` outputs, but at least kLeastOutputs, wait for the stage
-  // below to take them, under any schedule.
+  // Validation: no backwards. An output occupies its place in flight until the stage below takes
+  // it. Under any schedule up to `depth` outputs, but at least kLeastOutputs, may be in flight.
   bool forward_only = false;
-  // The order of data on the wire. Gradient i may leave when activation i + lead - 1 has arrived,
-  // or the last one of the step; counted in microbatches. 0: gradients leave as soon as they exist.
-  // A stage's interface carries activations down and gradients up; the lead lets activations pass
-  // first. No stage above may have less depth than the lead, or the two stages wait for each other.
+  // The order of data on the wire, counted in microbatches from 0. Gradient i may leave when
+  // activation i + lead - 1, or the last one of the step, has arrived. 0: gradients leave as soon
+  // as they exist. A stage's interface carries activations down and gradients up; the lead lets
+  // activations go first. No stage above may have less depth than the lead, or the two stages wait
+  // for each other.
   uint32_t activation_lead = 0;
 };
 
-// Outputs of a forward-only pass that may always wait for the stage below, because the depth of
+// In a forward-only pass at least this many microbatches may be in flight, because the depth of
 // some schedules is too small to keep long lines busy.
 inline constexpr uint32_t kLeastOutputs = 4;
 
@@ -55,14 +56,15 @@ class StagePolicy {
  public:
   explicit StagePolicy(const PolicyOptions& options);
 
-  // The input of `slice` can be used (decoded activation). Not called for the first stage, which
-  // has all its inputs from the start.
+  // Tells that the input of `slice`, a decoded activation, can be used. Not called for the first
+  // stage, which has all its inputs from the start.
   void InputReady(Slice slice);
-  // The gradient of the output of `slice` can be used. Not called for the last stage, which makes
-  // its own.
+  // Tells that the gradient of the output of `slice` can be used. Not called for the last stage,
+  // which makes its own gradients.
   void GradientReady(Slice slice);
-  // Forward-only: the stage below has taken this output. Outputs are taken in order, after their
-  // forward; MayBeTaken says whether `slice` is next. Not called for the last stage.
+  // Forward-only: tells that the stage below has taken the output of `slice`. Outputs are taken in
+  // order, after their forward; MayBeTaken says whether `slice` is next. Not called for the last
+  // stage.
   void OutputTaken(Slice slice);
   bool MayBeTaken(Slice slice) const;
 
@@ -77,7 +79,7 @@ class StagePolicy {
   // Call it if Next() is nullopt. True: the stage waits for the input of its next forward, and
   // perhaps for a gradient too. False: it waits only for a gradient.
   bool AwaitsInput() const;
-  // The number of gradients that may leave, counted from the first in their order; later ones are
+  // How many gradients (of slices) may leave, counted from the first in their order; later ones are
   // held back. Never falls; equals all of the step once all inputs are ready.
   uint32_t GradientsThatMayLeave() const;
   bool AllForwardsBegun() const { return forwards_begun_ == all_; }

@@ -40,7 +40,7 @@ struct BoundaryUse {
 };
 
 struct Simulation {
-  absl::Duration step;         // to the last optimizer's end; if steps overlap, to the next step
+  absl::Duration step;         // from one step to the next, if steps follow each other
   absl::Duration lower_bound;  // as in bound.h, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;

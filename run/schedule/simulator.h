@@ -10,8 +10,9 @@
 
 namespace longhaul::schedule {
 
-// kInvalidArgument for an invalid input (no stages, negative times, sizes differ); kCancelled
-// within milliseconds once `stop` is requested: 64 stages with 65,536 microbatches take minutes.
+// Simulates a step. kInvalidArgument for an invalid input (no stages, negative times, sizes that
+// differ). kCancelled within milliseconds once `stop` is requested: 64 stages with 65,536
+// microbatches take minutes.
 StatusOr<Simulation> Simulate(const PipelineCost& cost, const std::stop_token& stop = {});
 
 }  // namespace longhaul::schedule

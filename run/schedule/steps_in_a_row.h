@@ -1,5 +1,5 @@
-// Simulates a step that overlaps with others: several steps in a row as one long step, and the time
-// that the last of them add.
+// Simulates a step that overlaps with others: simulates several steps in a row as one long step,
+// and takes the time that the last of them add.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 //       64   32  SHA-256 of the tokens' bytes
 //       96       tokens
 //
-// Also the sample order: which window of the file is sequence k of a run. A pure function of (seed,
-// k), so the first and the last stage agree without messages.
+// The sample order is here, too: which window of the file is sequence k of a run. It is a pure
+// function of (seed, k), so the first and the last stage agree without messages.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,14 @@ struct TokenFileInfo {
 // The interface of tokenizers: text in pieces, token ids out.
 class Tokenizer {
  public:
-  static std::vector<std::string> Names();  // all tokenizers
+  static std::vector<std::string> Names();  // of all tokenizers
   // kInvalidArgument names the known tokenizers.
   static StatusOr<std::unique_ptr<Tokenizer>> Create(std::string_view name);
   virtual ~Tokenizer() = default;
   virtual uint32_t vocabulary() const = 0;
   // Returns how many leading bytes of `text` can be encoded on their own without changing the ids.
-  // This allows tokenizing files larger than memory. `text` is not empty. `is_rest`: it is the rest
-  // of the file; else 0 means that more of the file is needed.
+  // This allows tokenizing files larger than memory. `text` is not empty. `is_rest`: `text` is the
+  // rest of the file. Otherwise 0 may be returned: more of the file is needed.
   virtual size_t PieceSize(std::string_view text, bool is_rest) const = 0;
   // Appends the ids of `text`, one piece, to `tokens`.
   virtual void Encode(std::string_view text, std::vector<uint32_t>* tokens) const = 0;
@@ -62,8 +62,8 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
 // A mapped token file. Thread-safe.
 class TokenFile {
  public:
-  // Checks the header against the size and, if `verify`, the hash and every id. kInvalidArgument or
-  // kDataLoss.
+  // Checks the header against the size and, if `verify`, the hash and every id. kInvalidArgument:
+  // it is not a token file. kDataLoss: it is damaged.
   static StatusOr<TokenFile> Open(const std::string& path, bool verify);
 
   const TokenFileInfo& info() const { return info_; }
@@ -87,9 +87,9 @@ class TokenFile {
 // Number of windows of `context` + 1 tokens (stride `context`) in `tokens` tokens.
 uint64_t WindowsOf(uint64_t tokens, uint32_t context);
 
-// Returns the window that sequence `k` of a run reads (k = global microbatch index x
-// microbatch_size + row): a permutation of all windows keyed by (seed, k / windows), so every
-// window comes once in each pass over the data.
+// Returns the window that sequence `k` of a run reads. k counts the rows of all microbatches:
+// global microbatch index x microbatch_size + row. Each pass over the data is a permutation of all
+// windows that depends on the seed and the pass, k / windows; so every window comes once in it.
 uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows);
 
 }  // namespace longhaul

@@ -6,27 +6,28 @@
 //   LH_RETURN_IF_ERROR(ranks->Wait(queue, deadline));
 //
 // Every rank has its own communicator, used by one thread at a time. All ranks make the same calls
-// in the same order, with matching counts. Abort and status may be called on any thread, and a lost
-// rank ends every Wait.
+// in the same order, with matching counts. Any thread may call Abort and status. If a rank is lost,
+// every rank's Wait returns an error.
 //
-// Memory. `host` communicators take host memory, and a call returns when its result is there.
-// Device communicators take memory of their device: a call queues its work on `queue` and returns,
-// and the arguments must live until the queue has done it. Pointers must be aligned to elements; 16
-// bytes are faster. Inputs and outputs must not overlap, unless a call says that it may work in
-// place.
+// Memory. `host` communicators take host memory, and a call returns when its result is complete.
+// Device communicators take memory of their device. Their calls queue work on `queue` and return;
+// the arguments must stay valid until the queue has done this work. Pointers must be aligned to
+// their element type; 16 bytes are faster. Inputs and outputs must not overlap, unless a call says
+// that it works in place.
 //
-// CUDA graphs. Calls on a device may be recorded (thread-local capture mode) after Prepare for the
-// largest of them. They then allocate nothing and never block the host. All ranks record together,
-// between two barriers.
+// CUDA graphs. A device communicator's calls may be recorded (thread-local capture mode) after
+// Prepare for the largest of them. Recorded calls allocate nothing and never block the host. All
+// ranks record at the same time, between two barriers.
 //
-// End of the group. If a rank's process dies, if a rank fails (Abort), or if it is late, the group
-// ends: all pending and later calls of all ranks return kAborted with that rank's number within 2
-// s, or kDeadlineExceeded (`host` names the ranks that it waited for; others do not know them). An
-// ended communicator cannot be used again; make a new group.
+// End of the group. The group ends if a rank's process dies, if a rank calls Abort, or if a rank
+// waits for others longer than its time limit. Then all pending and later calls of all ranks return
+// kAborted, with that rank's number, within 2 s. Only the call whose time limit passed returns
+// kDeadlineExceeded; in `host` its message names the late ranks. An ended communicator cannot be
+// used again; make a new group.
 //
 // Errors before anything is sent: kInvalidArgument for impossible counts, dtypes and pointers;
-// kUnimplemented for a dtype or reduction that the communicator lacks. They do not end the group,
-// but the other ranks wait for the call: make it in another form, or abort.
+// kUnimplemented for a dtype or reduction that the communicator lacks. Such an error does not end
+// the group, but the other ranks now wait for this rank: make the call in another form, or abort.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +48,7 @@ constexpr size_t BytesPerElement(Dtype dtype) {
 }
 std::string_view ToString(Dtype dtype);
 
-// Numbers only, not kBytes. In host memory the maximum with a NaN is NaN; NCCL may give the number
+// Not for kBytes. If one of the values is NaN, the maximum is NaN, but NCCL may give a number
 // instead.
 enum class Reduction : uint8_t { kSum, kMax };
 
@@ -72,17 +73,19 @@ struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // before compression
   uint64_t sent_bytes = 0;    // as sent; replays of CUDA graphs are not counted
-  // Bytes sent by Blobs, counted when the device has sent them. Replays of CUDA graphs count.
+  // Bytes sent by Blobs, counted when the device has sent them. Replays of CUDA graphs are
+  // included.
   uint64_t blob_bytes = 0;
-  // zip: elements outside the windows of exponents, rounded up to 16. Not counted for blobs.
+  // zip: elements whose exponents do not fit the window of codec/zip/format.h, rounded up to 16 for
+  // each blob. Counted only if the host learns the blobs' sizes.
   uint64_t escapes = 0;
 
   uint64_t all_sent_bytes() const { return sent_bytes + blob_bytes; }
 };
 
-// A message whose length only the device knows: `base` plus the value of the 8-byte word at `size`,
-// at most `most`, all in bytes. `size` is in device memory; the word is read when the queue reaches
-// the call. `size` null: the length is `most`.
+// A message whose length only the device knows: `base` plus the 8-byte word at `size`, at most
+// `most`. All numbers are bytes. `size` points into device memory, and the word is read when the
+// queue reaches the call. If `size` is null, the length is `most`.
 struct SizedBlock {
   uint64_t offset = 0, most = 0;
   const void* size = nullptr;
@@ -93,13 +96,13 @@ struct SizedBlock {
 class Blobs {
  public:
   virtual ~Blobs() = default;
-  // Sends one message to each other rank, and none to itself. `receive` gives the `most` of each
-  // sender, and has room for as many bytes. `in` and `out` are those of AllToAllV. Counts as a call
-  // of `op`.
+  // Sends one message to each other rank and receives one from each. `send` and `receive` have one
+  // entry for each rank; this rank's own entry is ignored. receive[r] must have room for the `most`
+  // of sender r. `in` and `out` are those of AllToAllV. The bytes are counted for `op`.
   virtual Status Exchange(Op op, const void* in, std::span<const SizedBlock> send, void* out,
                           std::span<const Block> receive, Queue queue) = 0;
-  // Bytes that Exchange sent for calls of `op`, as far as the device has come, replays of CUDA
-  // graphs included. Any thread.
+  // Returns the bytes of messages with a `size` that Exchange has sent for `op`. Counts what the
+  // device has sent so far, replays of CUDA graphs included. Any thread.
   virtual uint64_t sent_bytes(Op op) const = 0;
   uint64_t sent_bytes() const {
     uint64_t sent = 0;
@@ -110,31 +113,33 @@ class Blobs {
 
 class Communicator {
  public:
-  // The group goes on if all ranks have made the same calls. Waits at most for calls in the queue.
+  // Waits at most for queued calls. The group does not end if all ranks have made the same calls.
   virtual ~Communicator() = default;
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t size() const = 0;
-  // The device whose memory calls take: -1 is the host, else the CUDA device's number.
+  // The device whose memory the calls take: a CUDA device's number, or -1 for the host.
   virtual int device() const = 0;
   // For people: "nccl 2.28.9", "host", "zip over nccl 2.28.9".
   virtual std::string Describe() const = 0;
 
-  // Sets out[i] on every rank to the reduction over ranks of in[i]. In place if in == out.
+  // Sets out[i] on every rank to the sum or maximum of in[i] over all ranks. Works in place if
+  // `out` is `in`.
   virtual Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype,
                            Reduction reduction, Queue queue) = 0;
-  // Reduces; rank r gets part r. `in`: size() x count elements; `out`: count. In place if `out` is
-  // this rank's part of `in`.
+  // Reduces like AllReduce, but rank r gets only part r of the result. `in`: size() x count
+  // elements; `out`: count. Works in place if `out` is this rank's part of `in`.
   virtual Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype,
                                Reduction reduction, Queue queue) = 0;
-  // Gathers the ranks' `in`, in order. `out`: size() x count elements. In place if `in` is this
-  // rank's part of `out`.
+  // Gathers the `in` of all ranks, in the order of ranks. `in`: count elements; `out`: size() x
+  // count. Works in place if `in` is this rank's part of `out`.
   virtual Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) = 0;
-  // Sends part r of `in` to rank r, and receives part r of `out` from it. Each part has `count`
+  // Sends part r of `in` to rank r, and receives part r of `out` from rank r. Each part has `count`
   // elements.
   virtual Status AllToAll(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue);
-  // AllToAll with a block for each rank; a receiver's block must match the sender's. Blocks may be
-  // empty and in any order. A CUDA graph fixes the counts.
+  // AllToAll with parts of any size: send[r] goes to rank r, and receive[r] comes from rank r. A
+  // receiver's block must be as long as the sender's. Blocks may be empty and in any order. A CUDA
+  // graph fixes the counts.
   virtual Status AllToAllV(const void* in, std::span<const Block> send, void* out,
                            std::span<const Block> receive, Dtype dtype, Queue queue) = 0;
   // Copies `data` of rank `root` to all ranks.
@@ -142,24 +147,24 @@ class Communicator {
   // Makes every rank's queue wait until the queues of all ranks have reached the barrier.
   virtual Status Barrier(Queue queue) = 0;
 
-  // Null if lengths must be known on the host. Lives as long as the communicator.
+  // Null if the host must know the lengths of messages. The result lives as long as this object.
   virtual Blobs* blobs() { return nullptr; }
 
-  // Allocates what calls of `op` need with up to `count` elements (of the call's largest tensor),
-  // so that these calls allocate nothing.
+  // Allocates what calls of `op` need, so that these calls allocate nothing. `count`: the elements
+  // of the largest tensor, input or output, of any of these calls.
   virtual Status Prepare(Op op, uint64_t count, Dtype dtype) = 0;
 
-  // Blocks until the queue is done; must not be called while a graph is recorded. Errors: the group
-  // has ended, or ends now because `deadline` passed; or data that arrived since the last Wait is
-  // incomplete (zip/factory.h).
+  // Blocks until the queue is done. Must not be called while a graph is recorded. Returns an error
+  // if the group has ended, if it ends now because `deadline` passed, or if data that arrived since
+  // the last Wait is incomplete (zip/factory.h).
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
-  // For callers that wait for the queue by other means and never call Wait: an error if data that
-  // arrived since the last Wait or fault() was incomplete or unexpected, as far as the device has
-  // come. Never blocks.
+  // For callers that wait for the queue by other means and never call Wait. Returns an error if
+  // data that arrived since the last Wait or fault() was incomplete or unexpected. Covers what the
+  // device has done so far. Never blocks.
   virtual Status fault() { return absl::OkStatus(); }
-  // Ends the group for all ranks, which are told `reason`. Any thread; idempotent.
+  // Ends the group for all ranks; their errors contain `reason`. Any thread; idempotent.
   virtual void Abort(const Status& reason) = 0;
-  // OK, or why the group has ended. Any thread.
+  // Returns OK, or why the group has ended. Any thread.
   virtual Status status() const = 0;
 
   virtual Stats stats() const = 0;

@@ -2,25 +2,27 @@
 // checksums and credits. A link watches its peer, and replaces connections that break.
 //
 //   auto transport = ucx::CreateTransport({.bind_address = "10.77.0.2:0"});
-//   (*transport)->Expect(key, secret, handler, options, deadline, done);     // on one side
-//   (*transport)->Dial("10.77.0.2:41234", key, secret, handler, options, deadline, done);  // on
-//   the other
+//   (*transport)->Expect(key, secret, handler, options, deadline, done);  // on one side, and
+//   // on the other side, with the address of the first:
+//   (*transport)->Dial({"10.77.0.2:41234"}, key, secret, handler, options, deadline, done);
 //
-// A link has two lanes: kBulk for tensors, kControl (a connection of its own) for small urgent
-// messages, which a full bulk lane never delays. Order holds within a lane, not across them.
+// A link has two lanes, each with a connection of its own: kBulk for tensors, and kControl for
+// small urgent messages, which a full bulk lane never delays. Order holds within a lane, not across
+// lanes.
 //
-// A link outlives its connections. When they break or fall silent, or one of them stalls though the
-// peer lives, the side that dialled dials again. The link then continues, with every frame once and
-// in order; frames wait meanwhile and the handler is told. The link ends if the peer stays away for
+// A link outlives its connections. If they break or fall silent, or if one stalls though the peer
+// lives, the side that dialled dials again. The link then continues, with every frame once and in
+// order. Until then frames wait, and the handler is told. The link ends if the peer stays away for
 // peer_timeout or has given the link up. After Readdress the peer is dialled at its new addresses.
 //
 // Threads: every Transport owns one event-loop thread. All public methods may be called from any
-// thread and never block; all callbacks run on the loop, never inside the call that caused them,
-// with no lock held, and must not block. A callback may call any method, Close included. Ownership:
-// the caller keeps Link and Transport; a Link keeps its Transport's loop alive. Handlers are
-// shared; after OnClosed a handler is never called again.
-// Errors: kUnavailable peer not reached or gone, kInvalidArgument invalid frames, kDataLoss
-// checksum, kPermissionDenied wrong secret, kDeadlineExceeded, kCancelled closed on this side.
+// thread and never block. All callbacks run on the loop, never inside the call that caused them,
+// with no lock held; they must not block. A callback may call any method, Close included.
+// Ownership: the caller keeps Link and Transport; a Link keeps its Transport's loop alive. Handlers
+// are shared; after OnClosed a handler is never called again.
+// Errors: kUnavailable: the peer was not reached or is gone. kInvalidArgument: invalid frames.
+// kDataLoss: a wrong checksum. kPermissionDenied: a wrong secret. kCancelled: closed on this side.
+// kDeadlineExceeded.
 #pragma once
 
 #include <cstddef>
@@ -55,9 +57,8 @@ struct LinkKey {
   friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
 };
 
-// One lane's payload as up to two pieces (a header and bytes), sent one after the other as one
-// frame. The view does not own its bytes. They must not change until `done`, because the link may
-// have to send them again.
+// A frame's payload in up to two pieces, `header` and then `body`. The view does not own its bytes.
+// The bytes must not change until the send's `done`, because the link may have to send them again.
 struct FrameView {
   std::span<const std::byte> header;
   std::span<const std::byte> body;
@@ -67,9 +68,9 @@ struct FrameView {
 struct LinkStats {
   uint64_t frames_sent = 0, frames_received = 0;
   uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // caller's bytes
-  uint64_t link_bytes_sent = 0, link_bytes_received = 0;        // with link headers, heartbeats too
+  uint64_t link_bytes_sent = 0, link_bytes_received = 0;        // all frames, with their headers
   uint64_t heartbeats_sent = 0, heartbeats_received = 0;
-  uint64_t reconnects = 0;         // connections after the first
+  uint64_t reconnects = 0;         // how often new connections replaced old ones
   uint64_t frames_resent = 0;      // sent again on a new connection; not in frames_sent
   uint64_t frames_repeated = 0;    // received again and dropped; not in frames_received
   uint64_t frames_waiting = 0;     // accepted by Send, not yet taken by the peer
@@ -80,63 +81,65 @@ struct LinkStats {
 class LinkHandler {
  public:
   virtual ~LinkHandler() = default;
-  // Called for each whole frame, in order. `payload` is valid during the call only. Copy it and
-  // return, because the frame's credit goes back to the peer when OnFrame returns.
+  // Called for each whole frame, in order. `payload` is valid during the call only: copy it and
+  // return. The frame's credit goes back to the peer only when OnFrame returns.
   virtual void OnFrame(Lane lane, std::span<const std::byte> payload) = 0;
-  // OnSuspect: no sign of life for suspect_after. OnHealthy: a sign of life after that.
+  // OnSuspect: no sign of life came for suspect_after. OnHealthy: one came after that.
   virtual void OnSuspect(absl::Duration /*silence*/) {}
   virtual void OnHealthy() {}
-  // The connection broke; a new one is under way.
+  // The connections broke, or were given up. The side that dialled now dials again.
   virtual void OnLost(const Status& /*why*/) {}
-  // A new connection replaced one that was lost or suspect, after `away` without the peer;
-  // `frames_resent` are sent again on it.
+  // New connections replaced lost or suspect ones. `away`: the time without the peer.
+  // `frames_resent`: how many frames are sent again.
   virtual void OnHealed(absl::Duration /*away*/, uint64_t /*frames_resent*/) {}
-  // Called once at the end: kCancelled after Close, else why the peer is gone. The `done` of
-  // waiting sends has run before.
+  // The last call, once. `reason` is kCancelled after Close, else it says why the peer is gone. The
+  // `done` of every send has run before.
   virtual void OnClosed(const Status& reason) = 0;
 };
 
-// LinkOptions::credits for a line that was not measured: 16 MiB of whole frames, which fill 1
-// Gbit/s at a round trip of 130 ms.
+// LinkOptions::credits for a line that was not measured: 16 MiB of full frames. They fill a line of
+// 1 Gbit/s with a round trip of 130 ms.
 inline constexpr uint32_t kDefaultCredits = 256;
 
-// Credits for a measured line that carries messages of `message_bytes` in chunks of up to
-// kMaxFramePayloadBytes: the frames of two round trips and 100 ms, from 8 to kDefaultCredits. Two
-// round trips still fill a line twice as fast. More would overrun the queue before a stage to which
-// both neighbours send, and repeats are lost there again, which stops a link for seconds. A rate or
-// round trip of 0 is unknown: kDefaultCredits.
+// Returns the credits for a measured line that carries messages of `message_bytes` in chunks of up
+// to kMaxFramePayloadBytes: as many as the line carries in two round trips and 100 ms, from 8 to
+// kDefaultCredits. Two round trips are enough even if the line gets twice as fast. More frames
+// would overrun the network's queue before a stage to which both neighbours send. Their repeats
+// would be lost there again, and the link would stop for seconds. A rate or round trip of 0 is
+// unknown: kDefaultCredits.
 uint32_t CreditsFor(double bits_per_second, absl::Duration round_trip, uint64_t message_bytes);
 
 struct LinkOptions {
   absl::Duration heartbeat_interval = absl::Milliseconds(50);
   absl::Duration suspect_after = absl::Milliseconds(500);
-  absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
-  // Bulk frames that the peer may have under way to this side, at first.
+  absl::Duration peer_timeout = absl::Seconds(10);  // a longer silence ends the link
+  // How many bulk frames the peer may have under way to this side, until GrowCredits.
   uint32_t credits = kDefaultCredits;
-  // Frames are encrypted and authenticated. If the two ends differ, the link does not open.
+  // True: frames are encrypted and authenticated. If the two ends differ, the link does not open.
   bool sealed = false;
-  // Expect over a transport that cannot listen: addresses where this side waits for the side that
-  // dials. Same form as Dial's addresses.
+  // For Expect over a transport that cannot listen: the addresses where this side waits for the
+  // side that dials. They have the form of Dial's addresses.
   std::vector<std::string> wait_at = {};
 };
 
 class Link {
  public:
-  // Runs once, on the loop. OK: the peer's handler got the frame; the acknowledgement takes a round
-  // trip, and up to a heartbeat's interval if little is sent. Else kCancelled or the reason why the
-  // link ended; the peer may or may not have got the frame.
+  // Runs once, on the loop. OK: the peer's handler got the frame. The acknowledgement takes a round
+  // trip, and up to a heartbeat's interval more if little is sent. An error is kCancelled or the
+  // reason why the link ended; the peer may or may not have got the frame.
   using SendDone = std::function<void(const Status&)>;
 
-  // Closes without waiting.
+  // Closes the link without waiting. Frames that were never sent are dropped.
   virtual ~Link() = default;
 
   virtual const LinkKey& key() const = 0;
-  // Frames larger than kMaxFramePayloadBytes are refused through `done` (kInvalidArgument).
+  // Sends a frame, when the peer has granted a credit. For a frame larger than
+  // kMaxFramePayloadBytes `done` gets kInvalidArgument.
   virtual void Send(Lane lane, const FrameView& frame, SendDone done) = 0;
-  // Ends the link: both handlers get OnClosed. Sends accepted frames first, if necessary over a new
-  // connection, until `deadline`. Idempotent.
+  // Ends the link; both handlers get OnClosed. Before that it sends the frames that Send accepted,
+  // if necessary over a new connection, until `deadline`. Idempotent.
   virtual void Close(Deadline deadline) = 0;
-  // Lets the peer have this many bulk frames under way to this side. A smaller number than before
+  // Lets the peer have this many bulk frames under way to this side. A number below the present one
   // changes nothing.
   virtual void GrowCredits(uint32_t credits) = 0;
   virtual LinkStats stats() const = 0;
@@ -146,11 +149,11 @@ class Link {
 
 class Transport {
  public:
-  // Runs once for each Expect or Dial, on the loop: with the open link, or with the error of each
-  // address tried.
+  // Runs once for each Expect or Dial, on the loop: with the open link or an error. Dial's error
+  // names each address tried.
   using OpenDone = std::function<void(StatusOr<std::shared_ptr<Link>>)>;
 
-  // Ends all links (kCancelled) and joins the loop. Must not be called from a callback.
+  // Ends all links (kCancelled) and waits until they are gone. Must not be called from a callback.
   virtual ~Transport() = default;
 
   // Returns where this transport listens, with its real port: "10.77.0.2:41234".
@@ -162,13 +165,14 @@ class Transport {
                       std::shared_ptr<LinkHandler> handler, const LinkOptions& options,
                       Deadline deadline, OpenDone done) = 0;
 
-  // Dials until `deadline`, address after address, over and over: the peer may not be expecting
-  // yet. The part of an address after '#' is secret; no message or description shows it.
+  // Dials until `deadline`, address after address, over and over, because the peer may not be
+  // expecting the link yet. The part of an address after '#' is secret: messages and descriptions
+  // leave it out. kAlreadyExists: the key is being dialled already.
   virtual void Dial(const std::vector<std::string>& addresses, const LinkKey& key,
                     std::string_view secret, std::shared_ptr<LinkHandler> handler,
                     const LinkOptions& options, Deadline deadline, OpenDone done) = 0;
 
-  // Dials if `dials`, else expects.
+  // Calls Dial if `dials`, else Expect without the addresses.
   void Open(bool dials, const std::vector<std::string>& addresses, const LinkKey& key,
             std::string_view secret, std::shared_ptr<LinkHandler> handler,
             const LinkOptions& options, Deadline deadline, OpenDone done) {
@@ -179,15 +183,16 @@ class Transport {
     }
   }
 
-  // Replaces the addresses of a peer that this side dials or has dialled. A working connection
-  // stays. Does nothing if there is no such link.
+  // Replaces the addresses of a peer that this side is dialling or has dialled. A working
+  // connection stays. Does nothing if there is no such link.
   virtual void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) = 0;
 
-  // Forgets an Expect or Dial that has not opened (its `done` gets kCancelled). Open links stay.
+  // Ends an Expect or Dial that has not opened its link; its `done` gets kCancelled. Open links
+  // stay.
   virtual void Cancel(const LinkKey& key) = 0;
 };
 
-// Does not own the transports.
+// Transports by the name of their kind. Does not own them.
 using TransportsByName = std::map<std::string, Transport*, std::less<>>;
 
 }  // namespace longhaul::transport

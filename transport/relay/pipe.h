@@ -1,7 +1,9 @@
-// Joins two connections: bytes that one end sends go to the other, in both directions. A direction
-// holds at most kPipeBufferBytes; while the receiver takes nothing, the sender is not read.
+// Joins two connections: the bytes that one end sends go to the other end, in both directions. A
+// direction holds at most kPipeBufferBytes; while these wait for the receiver, nothing is read from
+// the sender.
 //
-// Threads: all on the loop. The descriptors stay the caller's and must live until `done` has run.
+// Threads: all on the loop. The caller owns the descriptors and keeps them open until `done` has
+// run or Stop was called.
 #pragma once
 
 #include <array>
@@ -20,8 +22,9 @@ inline constexpr size_t kPipeBufferBytes = size_t{64} << 10;
 
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
-  // `carried` gets the number of bytes passed on. `done` runs once, when either end has gone and
-  // the other has taken the remaining bytes or took too long; never inside Start.
+  // Joins the descriptors `one` and `other`. `carried` gets the number of bytes whenever some were
+  // passed on. `done` runs once, never inside Start: when a connection breaks, or when one end has
+  // gone and the other end has taken the remaining bytes or has not done so within 5 s.
   Pipe(std::shared_ptr<EventLoop> loop, int one, int other, std::function<void(size_t)> carried,
        std::function<void()> done);
   void Start();
@@ -37,10 +40,10 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
     bool Waits() const { return begin < end; }
     bool MayRead() const { return !ended && !Waits(); }
   };
-  // Moves as many bytes as possible. False: the pipe has broken.
+  // Moves bytes from one end to the other until a call would block. False: the pipe has broken.
   bool Move(Direction& direction);
   void OnEvent(int fd, uint32_t events);
-  // Watches each descriptor for the events that can be used now.
+  // Watches each descriptor for the events that this pipe can use now.
   void WatchBoth();
   void End();
 

@@ -1,10 +1,11 @@
-// Carries links between workers that cannot reach each other. Both ends dial the relay with a
-// ticket (ticket.h) and are joined by its name; then bytes pass both ways (pipe.h). The two ends
-// seal the bytes. A connection without a ticket of this relay is refused after the greeting.
+// Carries links between workers that cannot reach each other. Both ends dial the relay and show a
+// ticket (ticket.h). The relay joins two connections whose tickets have the same name; then bytes
+// pass both ways (pipe.h). The two ends seal the bytes. A connection without a ticket of this relay
+// is refused after the greeting.
 //
 //   auto relay = Relay::Start({.listen = "0.0.0.0:7071", .secret = secret});
 //
-// Threads: a loop of its own; any thread may call the methods.
+// Threads: the relay has its own loop thread; any thread may call the methods.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +20,16 @@
 namespace longhaul::relay {
 
 struct RelayOptions {
-  std::string listen;  // "0.0.0.0:7071"; port 0: any
+  std::string listen;  // "0.0.0.0:7071"; port 0: any free port
   std::string secret;  // kSecretBytes
-  // How long a dialler is kept while no connection waits for it.
+  // How long a connection that dials waits for one of the other side; then it is told kNobody.
   absl::Duration patience = absl::Seconds(2);
-  size_t most_waiting = 4096;  // connections with a ticket that are not joined
-  // Limits for one name: waiting connections on either side, and joined pairs. Above the limit the
-  // oldest is closed. A link has two pairs, and two more when it comes back before the relay has
-  // noticed its loss.
+  size_t most_waiting = 4096;  // connections with a ticket, not yet joined
+  // The limit for one name (a link): of connections that wait, on each side, and of joined pairs.
+  // Above it the oldest is closed. A link has two pairs, and four for a while if it comes back
+  // before the relay has noticed that the old two broke.
   size_t most_of_a_name = 4;
-  size_t most_pipes = 1024;  // joined pairs, of two buffers of kPipeBufferBytes each
+  size_t most_pipes = 1024;  // joined pairs; each has two buffers of kPipeBufferBytes
 };
 
 struct RelayStats {
@@ -38,8 +39,8 @@ struct RelayStats {
 
 class Relay {
  public:
-  // kAlreadyExists (the port is in use), kInvalidArgument, kFailedPrecondition (not an address of
-  // this host).
+  // kAlreadyExists: the port is in use. kInvalidArgument: the address or the secret is wrong.
+  // kFailedPrecondition: not an address of this host.
   static StatusOr<std::unique_ptr<Relay>> Start(const RelayOptions& options);
   // Ends all links that it carries.
   ~Relay();

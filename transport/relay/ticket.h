@@ -1,17 +1,18 @@
-// Tickets: which two ends may meet at a relay. A relay has a secret, which the coordinator knows.
-// The coordinator makes a ticket for each link, with a name that nobody can guess, and gives it to
-// the link's two ends. The relay stores no tickets: it derives a ticket's key from its secret and
-// the ticket's name.
+// Tickets say which two ends may meet at a relay. A relay has a secret, which the coordinator
+// knows. The coordinator makes a ticket for each link, with a name that nobody can guess, and gives
+// it to the link's two ends. The relay stores no tickets: it computes a ticket's key from its
+// secret and the ticket's name and time.
 //
-// The greeting of a connection. An eavesdropper cannot use any of it:
+// The messages that open a connection. An eavesdropper cannot use any of them:
 //
-//   relay  ->  magic (8)  nonce (32)
-//   end    ->  side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256 by the ticket's key
-//              over the fields before and the nonce
-//   relay  ->  one byte, RelayWord; behind kJoined what the other end sends
+//   relay  ->  greeting: magic (8)  nonce (32)
+//   end    ->  answer: side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256, by the ticket's
+//              key, over the answer's other fields and the nonce
+//   relay  ->  one byte, RelayWord; after kJoined follow the bytes that the other end sends
 //
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.
-// ":7071#..." means the coordinator's host, as each worker knows it. Pure functions.
+// ":7071#..." is at the coordinator's host, under the name by which the worker knows it. Pure
+// functions, except LoadOrMakeSecret.
 #pragma once
 
 #include <cstddef>
@@ -34,16 +35,16 @@ enum class RelayWord : uint8_t {
   kJoined = 'J',
   kRefused = 'R',  // the ticket is not from this relay, or has expired
   kNobody = 'N',   // to a dialler: no connection waits for it
-  kFull = 'F',
+  kFull = 'F',     // the relay has as many connections as it may
 };
 
 struct Ticket {
   std::string name;      // kNameBytes
-  uint64_t until_s = 0;  // Unix time; the two may meet until then
-  std::string key;       // proves that its owner was given the ticket
+  uint64_t until_s = 0;  // Unix time until which the two ends may meet, in seconds
+  std::string key;       // secret; whoever knows it was given the ticket
 };
 
-// `name` has kNameBytes.
+// `name` has kNameBytes, `relay_secret` kSecretBytes.
 Ticket MakeTicket(std::string_view relay_secret, std::string_view name, uint64_t until_s);
 
 struct Way {
@@ -51,24 +52,27 @@ struct Way {
   Ticket ticket;
 };
 std::string ToString(const Way& way);
-// kInvalidArgument, without the ticket in the message.
+// kInvalidArgument: not a way. The message does not contain the ticket.
 StatusOr<Way> ParseWay(std::string_view text);
 
+// Makes the relay's greeting.
 std::string Greeting(std::string_view nonce);
 // Returns the nonce, a view into `greeting`. kInvalidArgument: not a relay's greeting.
 StatusOr<std::string_view> ParseGreeting(std::string_view greeting);
 
+// Makes an end's answer to the greeting with this nonce.
 std::string Answer(const Ticket& ticket, Side side, std::string_view nonce);
 struct Claim {
   Side side = Side::kDialler;
   std::string_view name;  // a view into the answer
 };
-// Checks an answer for the relay. kPermissionDenied: the proof is wrong, or the ticket has expired.
+// Checks an end's answer, for the relay. `now_s`: Unix time. kPermissionDenied: the proof is wrong,
+// or the ticket has expired.
 StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
                             std::string_view nonce, uint64_t now_s);
 
-// Reads the secret from a file with mode 0600, and makes the file if it does not exist, so that
-// tickets outlive the process.
+// Reads the relay's secret from a file. If there is no file, makes one with a new secret and mode
+// 0600, so that tickets outlive the process. kFailedPrecondition: the file does not hold a secret.
 StatusOr<std::string> LoadOrMakeSecret(const std::string& path);
 
 }  // namespace longhaul::relay

@@ -1,14 +1,15 @@
-// The arithmetic of the exchange between data-parallel replicas, over gradients, values, masters
-// (fp32 parameters of shard owners) and residuals (amounts that rounding and sketches left for
-// later steps).
+// The arithmetic of the exchange between data-parallel replicas (reducer.h): over gradients, values
+// (the parameters that passes compute with), masters (the fp32 parameters that a shard's owner
+// keeps) and residuals (what rounding and sketches left for later steps).
 //
-// A span of floats points into the arithmetic's memory, which is the host's (host_arithmetic.h) or
-// a GPU's (worker/stage/replicas/torch_arithmetic.h). Only the arithmetic dereferences it. Every
-// implementation gives the same bytes (message.h) and the same finite numbers.
+// A span of floats points into the arithmetic's memory: the host's (host_arithmetic.h) or a GPU's
+// (worker/stage/replicas/torch_arithmetic.h). Only the arithmetic dereferences such a span.
+// Parameters named `in_host`, bitmaps, payloads and vectors are in host memory. Every
+// implementation makes the same messages (message.h) and the same finite numbers.
 //
 // Threads: one call at a time. Errors: kInternal and kResourceExhausted on a GPU, none on the host.
-// When a call returns, its results in host memory are complete; its changes are visible to later
-// calls and to GPU work queued later.
+// When a call returns, its results in host memory are complete. Its changes of device memory are
+// visible to later calls and to GPU work queued later.
 #pragma once
 
 #include <cstddef>
@@ -35,43 +36,49 @@ class Arithmetic {
   virtual Status Read(std::span<const float> numbers, std::span<float> in_host) = 0;
   virtual Status Write(std::span<const float> in_host, std::span<float> numbers) = 0;
   virtual Status Copy(std::span<const float> from, std::span<float> to) = 0;
-  // Sums all squares in double, in an order that depends on the counts alone.
+  // Returns the sum of all squares, in double. The order of additions depends on the counts alone.
   virtual StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) = 0;
 
-  // --- Dense pieces. Payloads are in host memory, with the sizes of dense.h.
+  // --- Dense pieces. Payloads have the sizes of dense.h. `memory` and `residuals` have one entry
+  // for each parameter of the stage.
   //
-  // With error feedback, adds `residuals` to the numbers before they are encoded, and stores the
-  // rounding errors in `residuals`. A number that is not finite leaves no residual.
+  // Encodes the gradients of `pieces` to `out`. For parameters with residuals (error feedback),
+  // first adds these to the gradients, and then stores the rounding errors in them. If an error is
+  // not finite, the residual becomes 0.
   virtual Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,
                                  std::span<const ParameterMemory> memory,
                                  const codec::RoundingNoise& noise, const Residuals& residuals,
                                  std::span<std::byte> out) = 0;
-  // Writes the means over replicas, summed in their order, to `own`. payloads[replica]: empty for
-  // this replica, whose unrounded gradients are in `memory`.
+  // Writes the means over replicas, summed in the order of replicas, to the gradients of `own`.
+  // payloads[r] is replica r's payload. This replica's is empty, because its unrounded gradients
+  // are in `memory`.
   virtual Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                                  std::span<const ParameterMemory> memory,
                                  std::span<const std::span<const std::byte>> payloads) = 0;
-  // Encodes the masters relative to the values that all replicas have. Also sets this replica's
-  // values to those that the others will decode.
+  // Encodes the masters to `out`, in the form difference4 relative to the values that all replicas
+  // have. Also sets this replica's values to those that the others will decode.
   virtual Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                                   std::span<const ParameterMemory> memory,
                                   std::span<std::byte> out) = 0;
+  // Sets the values of `pieces` to those in the payload.
   virtual Status DecodeParameters(ParameterForm form, std::span<const Piece> pieces,
                                   std::span<const std::byte> payload,
                                   std::span<const ParameterMemory> memory) = 0;
 
-  // --- Sparse pieces. Each set bit of `bitmap` is a position (codec/tagc/select.h); values are in
-  // the order of positions.
+  // --- Sparse pieces. Each set bit of `bitmap` is the position of an element
+  // (codec/tagc/select.h). Values are in the order of positions.
   virtual StatusOr<bool> AllFinite(std::span<const float> numbers) = 0;
-  // Adds `gradient` to `residual` where it is finite, and sets the bits of the `keep` largest
-  // residuals, as tagc::Select does.
+  // Adds `gradient` to `residual`; where the sum is not finite, the residual becomes the gradient.
+  // Then sets in `bitmap` the bits of the `keep` largest residuals by magnitude (tagc::Select).
   virtual Status AddAndSelect(std::span<const float> gradient, std::span<float> residual,
                               uint64_t keep, std::span<uint64_t> bitmap) = 0;
+  // Returns the numbers at the positions.
   virtual StatusOr<std::vector<float>> Get(std::span<const uint64_t> bitmap,
                                            std::span<const float> numbers) = 0;
+  // Writes the values to the numbers at the positions.
   virtual Status Put(std::span<const uint64_t> bitmap, std::span<const float> values,
                      std::span<float> numbers) = 0;
-  // Divides; each result is rounded once.
+  // Divides each number by `divisor`; each result is rounded once.
   virtual Status Divide(std::span<const float> numbers, float divisor, std::span<float> out) = 0;
 };
 

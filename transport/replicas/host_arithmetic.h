@@ -1,6 +1,6 @@
-// The CPU implementation of the exchange's arithmetic.
+// The CPU implementation of the exchange's arithmetic (arithmetic.h).
 //
-// Numbers are coded in blocks that fit a core's cache, on all threads of `parallel`. Results do not
+// Codes numbers in blocks that fit a core's cache, on all threads of `parallel`. Results do not
 // depend on the number of threads.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace longhaul::replicas {
 
 class HostArithmetic final : public Arithmetic {
  public:
-  // `parallel` outlives this object. Null: the calling thread does everything.
+  // `parallel` must outlive this object. Null: the calling thread does everything.
   explicit HostArithmetic(codec::Parallel* parallel = nullptr) : parallel_(parallel) {}
 
   StatusOr<Numbers> Make(uint64_t count) override;

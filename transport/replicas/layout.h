@@ -1,10 +1,13 @@
 // Cuts a stage's parameters into buckets, which are exchanged one by one, and each bucket into one
-// shard for each data-parallel replica. A shard's owner gets the mean of its gradients and steps
-// its parameters. Every replica computes the same layout from the same parameters.
+// shard for each data-parallel replica, the shard's owner. The owner gets the mean of its shard's
+// gradients and updates the shard's parameters. Every replica computes the same layout from the
+// same parameters.
 //
 // Buckets take parameters in the given order. A parameter is cut where a bucket is full, and within
-// a bucket into one piece for each replica, at multiples of kUnit elements. Smaller remainders go
-// to the replica that owns least so far. Immutable; any thread.
+// a bucket into one piece for each replica, at multiples of kUnit elements. Units that do not
+// divide evenly go to the replicas that own least so far, elements after the last whole unit to the
+// last replica. What has fewer units than replicas, or must be whole, gets one owner, the one that
+// owns least. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +20,37 @@
 
 namespace longhaul::replicas {
 
-// A multiple of the groups of 4-bit differences and gradients, and of the blocks of sketches and
-// transforms.
+// A multiple of the sizes of all groups and blocks in which the codecs work: of 4-bit differences
+// and gradients, of sketches and of transforms.
 inline constexpr uint64_t kUnit = 2048;
 inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;
 
 struct ReplicatedParameter {
   std::string name;
   uint64_t elements = 0;
-  bool may_be_sparse = false;  // tagc may send most of its gradients in later steps
+  bool may_be_sparse = false;  // with tagc, most of its gradients may wait for later steps
   bool whole = false;          // needs a single owner: its optimizer needs the whole matrix
 };
 
-// Consecutive elements of a parameter with one owner.
+// Consecutive elements of a parameter, with one owner: from `first` on.
 struct Piece {
   uint32_t parameter = 0;
   uint64_t first = 0, count = 0;
-  // Index of the piece's first element among its shard's dense, or sparse, pieces. Each piece
-  // begins at a multiple of 64. Stochastic rounding and bitmaps use this index.
+  // Index of the piece's first element in its shard, where dense and sparse pieces are counted
+  // apart and each piece begins at a multiple of 64. Stochastic rounding and bitmaps use this
+  // index.
   uint64_t at = 0;
 };
 struct Shard {
   std::vector<Piece> dense, sparse;
-  uint64_t positions = 0;  // elements of the sparse pieces, gaps between them included
+  uint64_t positions = 0;  // number in all sparse pieces, gaps between pieces included
   bool empty() const { return dense.empty() && sparse.empty(); }
-  // Dense pieces first.
+  // Returns all pieces, dense ones first.
   std::vector<Piece> pieces() const;
 };
 struct Bucket {
   std::vector<Shard> shards;         // by owner
-  std::vector<uint32_t> parameters;  // indices of parameters that have a piece in it
+  std::vector<uint32_t> parameters;  // indices of parameters that have a piece in this bucket
 };
 
 struct LayoutOptions {
@@ -58,19 +62,21 @@ struct LayoutOptions {
 
 class Layout {
  public:
-  // kInvalidArgument: no or too many replicas, a duplicate name, an empty parameter, or a parameter
-  // that must be whole and does not fit a bucket.
+  // kInvalidArgument: no replica or more than kMostReplicas, buckets smaller than kUnit or larger
+  // than kMostBucketElements, a duplicate name, an empty parameter, or a parameter that must be
+  // whole and has more than kMostBucketElements.
   static StatusOr<Layout> Make(std::vector<ReplicatedParameter> parameters,
                                const LayoutOptions& options);
 
   const LayoutOptions& options() const { return options_; }
   std::span<const ReplicatedParameter> parameters() const { return parameters_; }
   std::span<const Bucket> buckets() const { return buckets_; }
+  // Returns the number of elements that this replica owns.
   uint64_t ElementsOf(uint32_t owner) const { return owned_[owner]; }
-  // Whether gradients of this parameter are sparse.
+  // Returns true if the gradients of this parameter are sent as sparse pieces.
   bool IsSparse(uint32_t parameter) const;
-  // Hash of everything that decides the meaning of messages (parameters, forms, number of
-  // replicas). Replicas with different fingerprints cannot exchange messages.
+  // Returns a hash of everything that decides the meaning of messages (parameters, forms, number of
+  // replicas, size of buckets). Replicas with different fingerprints cannot exchange messages.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

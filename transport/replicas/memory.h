@@ -11,29 +11,30 @@
 
 namespace longhaul::replicas {
 
-// Numbers that live as long as a copy of this object.
+// Numbers with their memory, which lives as long as any copy of this object.
 struct Numbers {
   std::span<float> span;
   std::shared_ptr<const void> owner;
 };
 
-// Memory of one parameter of the stage. Does not own it.
+// The stage's memory of one parameter. Does not own it.
 struct ParameterMemory {
   std::span<const float> gradient;
-  std::span<float> value;  // the value that passes compute with
+  std::span<float> value;  // what forward and backward passes compute with
 };
 
 // A piece that this replica owns.
 struct OwnPiece {
   Piece piece;
-  std::span<float> gradient;  // mean over replicas, once reduced
-  std::span<float> master;    // the optimizer's fp32 parameter, which it steps by `gradient`
+  std::span<float> gradient;  // mean over replicas, once the bucket is reduced
+  std::span<float> master;    // fp32 parameter, which the optimizer updates by `gradient`
 };
 
-// Numbers that earlier steps have not sent yet, by parameter. Empty for parameters that send
+// Gradients that earlier steps have not sent yet, by parameter. Empty for a parameter that sends
 // everything.
 using Residuals = std::vector<Numbers>;
 
+// Returns the elements of `piece` in a span over its whole parameter.
 template <class T>
 std::span<T> Part(std::span<T> of_parameter, const Piece& piece) {
   return of_parameter.subspan(piece.first, piece.count);

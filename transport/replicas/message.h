@@ -1,5 +1,5 @@
-// What replicas write to each other. A message is a header and a payload that ends it; numbers are
-// little-endian:
+// The messages that replicas send each other (reducer.h). A message is a header, then a payload to
+// the message's end. Numbers are little-endian:
 //
 //   offset size  field
 //        0    4  magic "LHRG"
@@ -12,25 +12,27 @@
 //       24    8  fingerprint of the layout (layout.h)
 //       32    8  bytes of the payload
 //
-// Payloads, with sender and receiver:
+// Payloads, by kind. A contributor is a replica that does not own the shard. A position is the
+// index of an element among the shard's sparse pieces (Piece::at):
 //
-//   1 gradients   contributor to owner: of each dense piece, in order, fp32; bf16; or a section of
+//   1 gradients   contributor to owner: each dense piece, in order: fp32; bf16; or a section of
 //                 codec/sdp4bit in groups of 128, transformed
-//   2 index       contributor to owner: u32 bits of the largest kept magnitude; u32 flags (1: there
-//                 is a NaN or an infinity, and the bitmap is all zeros); bitmap of the kept
-//                 positions (codec/tagc/select.h)
-//   3 union       owner to contributor: u32 flags (1: a replica has a NaN or an infinity, and no
-//                 sketch follows; 2: the union is the receiver's own index, and there is no
-//                 bitmap); i32 exponent s of fixed-point numbers x 2^s; u32 rows of the sketch's
-//                 tables; u32 seed; u32 count of positions left out; u32 zero; bitmap of all
-//                 contributors' kept positions; u32 each position that is left out
-//   4 sketch      contributor to owner: u32 each cell (codec/tagc/sketch.h); i32 each number that
-//                 is left out
-//   5 parameters  owner to all: of each piece, dense ones first, fp32; bf16; or a section of
-//                 codec/sdp4bit in groups of 2048, the difference
+//   2 index       contributor to owner: u32 bits of the largest kept magnitude, as fp32; u32 flags
+//                 (1: a gradient is NaN or infinite, and the bitmap is all zeros); bitmap of the
+//                 kept positions (codec/tagc/select.h)
+//   3 union       owner to contributor: u32 flags (1: a gradient of a replica is NaN or infinite,
+//                 and no sketch follows; 2: the union is the receiver's own index, and there is
+//                 no bitmap); i32 exponent s: the sketch has x 2^s, rounded, for a number x; u32
+//                 rows of the sketch's tables; u32 seed; u32 count of positions left out of the
+//                 sketch; u32 zero; bitmap of the positions that any contributor kept; a u32 for
+//                 each position left out
+//   4 sketch      contributor to owner: a u32 for each cell (codec/tagc/sketch.h); an i32 for each
+//                 number left out
+//   5 parameters  owner to all: each piece, dense ones first: fp32; bf16; or a section of
+//                 codec/sdp4bit in groups of 2048, the difference to the values that all have
 //
-// Threads: pure functions. Errors: kInvalidArgument; kUnimplemented for another version. The bytes
-// may be hostile.
+// Threads: pure functions. Errors: kInvalidArgument; kUnimplemented for another version. Parsers
+// take hostile bytes.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +75,7 @@ inline std::span<const std::byte> PayloadOf(std::span<const std::byte> message) 
 StatusOr<MessageHeader> ParseMessage(std::span<const std::byte> message);
 
 struct IndexPayload {
-  uint32_t largest = 0;  // bits of the largest magnitude
+  uint32_t largest = 0;  // bits of the largest kept magnitude, as fp32
   bool nonfinite = false;
   std::vector<uint64_t> bitmap;
 };
@@ -81,7 +83,7 @@ constexpr uint64_t IndexBytes(uint64_t positions) {
   return 8 + (positions + 63) / 64 * 8;
 }
 void WriteIndex(const IndexPayload& index, std::span<std::byte> out);
-// Bits from `positions` on are zero.
+// In the result's bitmap all bits from `positions` on are zero.
 StatusOr<IndexPayload> ParseIndex(std::span<const std::byte> payload, uint64_t positions);
 
 struct UnionPayload {
@@ -96,12 +98,13 @@ inline constexpr uint64_t kUnionFixedBytes = 24;
 inline constexpr int32_t kMostExponent = 126;
 uint64_t UnionBytes(const UnionPayload& all);
 void WriteUnion(const UnionPayload& all, std::span<std::byte> out);
-// `own`: the receiver's index, which must be part of the union. Checks that left-out positions are
-// in the union and in order, and that the sketch's size is reasonable for the other positions.
+// `own`: the bitmap of the receiver's index, which must be part of the union. Checks that left-out
+// positions are in the union and in order, and that the sketch's size is reasonable for the other
+// positions.
 StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t positions,
                                   std::span<const uint64_t> own);
 
-// Returns words at `offset` of `bytes`, which must be long enough.
+// Returns `count` words from byte `offset` of `bytes`, which must be long enough.
 std::vector<uint32_t> GetWords(std::span<const std::byte> bytes, uint64_t offset, uint64_t count);
 void PutWords(std::span<const uint32_t> words, std::span<std::byte> out, uint64_t offset);
 

@@ -4,19 +4,22 @@
 //
 //   m <- momentum x m + g,   anchor <- anchor - rate x (g + momentum x m),
 //
-// computed in fp32 by the owner of each shard. The result travels while the next inner steps run. D
-// = floor(delay x H) inner steps after the outer step began, each replica continues from anchor +
-// (parameters - parameters at that time).
+// computed in fp32 by the owner of each shard (layout.h). The result travels while the next inner
+// steps run. D = floor(delay x H) inner steps after the outer step began, each replica merges the
+// result: it continues from anchor + (parameters - parameters when the outer step began).
 //
 //   if (outer.IsDue(step)) {
 //     outer.TakeDifferences(locals);
-//     reducer->Begin(n, outer.memory());  // and all gradients are given
+//     reducer->Begin(n, outer.memory());  // and give the gradients of all buckets
 //   }
-//   ... each bucket that is reduced: outer.StepMasters(bucket, reducer->Own(bucket)) ...
-//   if (outer.MergeIsDue(step)) outer.Merge(locals);          // the reducer is done
+//   // For each bucket, once it is reduced:
+//   outer.StepMasters(bucket, reducer->Own(bucket));
+//   reducer->GiveParameters(bucket);
+//   // Once the reducer is done:
+//   if (outer.MergeIsDue(step)) outer.Merge(locals);
 //
-// With D = 0 both are due at the same step. Threads: one caller at a time, and the threads of
-// `parallel`. Errors: none; LH_CHECK for sizes.
+// With D = 0 IsDue and MergeIsDue are true at the same step. Threads: one caller at a time, who may
+// use the threads of `parallel`. Errors: none; LH_CHECK for sizes.
 #pragma once
 
 #include <cstdint>
@@ -30,40 +33,45 @@
 
 namespace longhaul::replicas {
 
-// Returns D: the steps that a replica trains between an outer step's beginning and its merge.
+// Returns D: the inner steps between an outer step's beginning and its merge.
 uint64_t DelaySteps(const LocalSgdOptions& options);
 
-// Computes in fp32 in the order given above, each operation rounded once.
+// Updates `momentum` and `anchor` in fp32 by the formula above, each operation rounded once.
 void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
                   std::span<float> momentum, std::span<float> anchor);
 
 class OuterStep {
  public:
-  // `values`: the parameters with which all replicas begin, one span each. `parallel` outlives this
-  // object. Null: the calling thread does everything.
+  // `values`: the parameters with which all replicas begin, one span for each parameter. `parallel`
+  // must outlive this object; null: the calling thread does everything.
   OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values,
             codec::Parallel* parallel = nullptr);
 
-  // True after inner step `step`, counted from 1, if an outer step begins then.
+  // Returns true if an outer step begins after inner step `step`, counted from 1.
   bool IsDue(uint64_t step) const { return step % options_.steps == 0; }
+  // Returns true if the last outer step's result is merged after inner step `step`.
   bool MergeIsDue(uint64_t step) const;
 
-  // Takes the differences of the anchors and the current parameters.
+  // Begins an outer step: computes anchors - `locals`, the present parameters, and keeps a copy of
+  // `locals`.
   void TakeDifferences(std::span<const std::span<const float>> locals);
-  // The parameters that all replicas share: the result of the last outer step.
+  // The parameters that all replicas share: the result of the last outer step that is done.
   const std::vector<std::vector<float>>& anchors() const { return anchors_; }
   // The reducer's memory: differences as gradients, anchors as values.
   std::vector<ParameterMemory> memory();
-  // `own`: the reducer's pieces of the bucket, the same at each call. Call PrepareBucket first if
-  // State is restored before the first step.
+  // Makes the momenta of a bucket, zeros at first. `own`: Reducer::Own, the same pieces at each
+  // call. Needed only if State is restored before the first step.
   void PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own);
+  // Updates the masters of `own` by their gradients with Nesterov's momentum.
   void StepMasters(uint32_t bucket, std::span<const OwnPiece> own);
+  // Sets `locals` to anchor + (`locals` - their copy from TakeDifferences).
   void Merge(std::span<const std::span<float>> locals);
-  // Momentum of the own pieces of a bucket, in their order.
+  // The momenta of a bucket's own pieces, in the order of pieces.
   std::vector<std::vector<float>>& momenta(uint32_t bucket) { return momenta_[bucket]; }
 
-  // State for a checkpoint: "anchor.K" and "taken.K" for parameter K, "momentum.B.K" for piece K of
-  // bucket B. Momentum exists only for buckets that were prepared or stepped.
+  // Returns the state for a checkpoint: "anchor.K" and "taken.K" (the copy of TakeDifferences) for
+  // parameter K, "momentum.B.K" for own piece K of bucket B. Momenta exist only for buckets that
+  // were prepared or stepped.
   std::vector<StateTensor> State();
 
  private:

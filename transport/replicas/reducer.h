@@ -1,27 +1,29 @@
-// Reduce-scatter and all-gather over the data-parallel replicas of one stage: each replica gives
-// its gradients, steps one shard of the parameters by the mean over all, and gets all new
-// parameters. A step, with any number of buckets in flight at once:
+// Reduce-scatter and all-gather over the data-parallel replicas of one stage. Each replica gives
+// its gradients, updates its own shard of the parameters by the mean over all replicas, and gets
+// all new parameters. The layout (layout.h) cuts parameters into buckets, and buckets into shards.
+// One step, with any number of buckets in flight at once:
 //
 //   reducer->Begin(step, memory);
-//   reducer->GiveGradients(bucket);              // as soon as the last backward has left them
-//   reducer->Take(from, message);                // whatever comes from the other replicas
+//   reducer->GiveGradients(bucket);              // as soon as the last backward has made them
+//   reducer->Take(from, message);                // each message of the other replicas
 //   if (reducer->IsReduced(bucket)) ...          // Own(bucket)[k].gradient is the mean
-//   ... the optimizer steps Own(bucket)[k].master by it ...
-//   reducer->GiveParameters(bucket);             // the masters as they are now
+//   ... the optimizer updates Own(bucket)[k].master by this gradient ...
+//   reducer->GiveParameters(bucket);             // sends the masters as they are now
 //   if (reducer->IsDone()) ...                   // `value` of all parameters is new; next Begin
 //
 // Gradients go straight from each replica to the owner, whatever the number of replicas. A replica
-// sends as many bytes as along a ring, but each number is rounded once and not once a hop, one
-// message is under way and not replicas - 1 in a row, and the owner can sum in the order of
-// replicas. So a step repeats to the bit. Parameters go straight from their owner to all others.
+// sends as many bytes as along a ring. But each number is rounded once, not once per hop; one
+// message is under way, not replicas - 1 one after another; and the owner can sum in the order of
+// replicas, so a repeated step gives the same bits. Parameters go straight from their owner to all
+// others.
 //
-// All replicas end a step with the same values. Only the owner has the masters. Values are rounded
-// or lag behind, and the difference is the error feedback of the forms bf16 and difference4.
+// All replicas end a step with the same values. Only the owner has a shard's masters. In the forms
+// bf16 and difference4 the values differ a little from the masters; as the masters keep the
+// difference, later steps send it.
 //
-// Threads: one at a time. Calls never block; messages leave through the outbox during calls.
-// Errors: kFailedPrecondition for calls out of order; kInvalidArgument for an impossible message of
-// a peer, with a sentence that names the replica. After an error from Take the reducer cannot be
-// used.
+// Threads: one at a time. Calls never wait for other replicas; they pass messages to the outbox.
+// Errors: kFailedPrecondition for calls out of order; kInvalidArgument for an impossible message,
+// with a text that names its replica. After an error from Take the reducer cannot be used.
 #pragma once
 
 #include <array>
@@ -44,70 +46,78 @@
 
 namespace longhaul::replicas {
 
-// Sends messages. Each arrives whole and exactly once at Take of replica `to`; messages from one
-// replica to another arrive in order.
+// Sends messages for a reducer. Each message must arrive whole and exactly once at Take of replica
+// `to`. Messages from one replica to another must arrive in order.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  // Never blocks, never calls the reducer.
+  // Must not block, and must not call the reducer.
   virtual Status Send(uint32_t to, MessageKind kind, std::vector<std::byte> message) = 0;
 };
 
 struct ReducerOptions {
   uint32_t replica = 0;
-  uint64_t seed = 0;  // seed of stochastic rounding; the run's
-  // Owner of the memory of all numbers; outlives the reducer. Null: host memory, single-threaded.
+  uint64_t seed = 0;  // the run's seed, for stochastic rounding
+  // Owns the memory of all numbers, and must outlive the reducer. Null: host memory, one thread.
   Arithmetic* arithmetic = nullptr;
 };
 
-// Bytes of messages, headers included. `asked_for` is counted in neither sketch nor union.
+// Bytes of messages by kind, headers included; `index` counts unions too. `asked_for` are the bytes
+// for numbers that a union leaves out of the sketch; the others do not include them.
 struct ByteCounts {
   uint64_t gradients = 0, index = 0, sketch = 0, asked_for = 0, parameters = 0;
-  // Counts a message of this kind, in which `of_asked_for` bytes are asked-for numbers.
+  // Counts a message of `bytes` bytes; `of_asked_for` of them are counted as `asked_for`.
   void Add(MessageKind kind, uint64_t bytes, uint64_t of_asked_for);
   uint64_t total() const { return gradients + index + sketch + asked_for + parameters; }
 };
 
-// State for a checkpoint beside the values: "NAME.master" of owned pieces, and "NAME.residual", in
-// the arithmetic's memory.
+// A part of the state for a checkpoint, beside the values: "NAME.master" of an owned piece, or
+// "NAME.residual". `values` are in the arithmetic's memory.
 struct StateTensor {
   std::string name;
-  uint64_t first = 0;  // element of the parameter
+  uint64_t first = 0;  // the first value's index in the parameter
   std::span<float> values;
 };
 
 class Reducer {
  public:
-  // `outbox` outlives the reducer. Masters begin as zeros: set them by BeginMasters or from a
-  // checkpoint's State. kInvalidArgument: options do not fit the layout. Other errors come from the
-  // arithmetic.
+  // `outbox` must outlive the reducer. Masters begin as zeros: set them by BeginMasters, or from a
+  // checkpoint through State. kInvalidArgument: options do not fit the layout. Other errors come
+  // from the arithmetic.
   static StatusOr<std::unique_ptr<Reducer>> Create(Layout layout, ReducerOptions options,
                                                    Outbox* outbox);
 
   const Layout& layout() const { return layout_; }
-  // Sets the masters to these values, one span a parameter.
+  // Sets the masters to these values, one span for each parameter.
   Status BeginMasters(std::span<const std::span<const float>> values);
-  // Returns the same tensors in the same order for the same layout.
+  // Returns the tensors to save or restore: for the same layout the same ones, in the same order.
   std::vector<StateTensor> State();
 
-  // Begins a step; steps count up by one. `memory` must stay valid until IsDone. A bucket's
-  // gradients must not change from GiveGradients to IsReduced.
+  // Begins a step. Steps count up by one. `memory`: one entry for each parameter, valid until
+  // IsDone. A bucket's gradients must not change from GiveGradients to IsReduced.
   Status Begin(uint64_t step, std::vector<ParameterMemory> memory);
+  // Sends a bucket's gradients to the owners. Call it once for each bucket in a step.
   Status GiveGradients(uint32_t bucket);
+  // Takes a message of replica `from`, of this step or the next, and may answer it.
   Status Take(uint32_t from, std::vector<std::byte> message);
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
+  // The pieces of a bucket that this replica owns, dense ones first.
   std::span<const OwnPiece> Own(uint32_t bucket) const { return buckets_[bucket].own; }
+  // Sends this replica's shard of a reduced bucket to all others. Call it once for each bucket in a
+  // step, also if the shard is empty.
   Status GiveParameters(uint32_t bucket);
-  // Replaces GiveParameters on all replicas, once all buckets are reduced. The step changes no
-  // parameter.
+  // Ends the step without a change of parameters. All replicas must call it, once all buckets are
+  // reduced, instead of GiveParameters.
   Status SkipStep();
+  // Returns true if GiveParameters was called and all shards of the bucket have come.
   bool IsGathered(uint32_t bucket) const;
+  // Returns true if all buckets are gathered.
   bool IsDone() const;
 
   // Totals since the reducer was made.
   const ByteCounts& sent() const { return sent_; }
   const ByteCounts& received() const { return received_; }
-  // Counts of this step so far, for shards that this replica owns.
+  // Returns the counts of this step so far, of the shards that this replica owns.
   SparseCounts sparse_counts() const;
 
  private:

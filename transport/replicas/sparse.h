@@ -1,14 +1,16 @@
-// tagc's exchange for the sparse pieces of one shard. Each contributor sends an index of the
-// positions it keeps, the owner answers with the union of all indices, and each contributor sends a
-// sketch of its numbers there.
+// tagc's exchange for the sparse pieces of one shard. Each contributor, a replica that does not own
+// the shard, sends an index: the positions of the numbers that it keeps. The owner answers with the
+// union of all indices. Then each contributor sends a sketch (codec/tagc/sketch.h) of its kept
+// numbers, and the owner recovers their sums. The sketch would not recover some positions; the
+// union leaves these out, and their numbers are sent beside it.
 //
-// The owner's own gradients need no bytes, so they are summed completely. The union covers the
-// other replicas only; with two replicas it is the contributor's own index. Numbers in sketches are
+// The owner's own gradients are not sent, so all of them are summed. The union covers the other
+// replicas only; with two replicas it is the contributor's own index. Numbers in sketches are
 // fixed-point with one exponent for the shard, so their sums are exact. Residuals hold all numbers
-// that were not sent, and the rounding of fixed point, at most 2^-30 x replicas of the largest
+// that were not sent, and the error of fixed point: less than 2^-29 x replicas of the largest
 // number.
 //
-// Threads: none of its own. Errors: kInvalidArgument for a peer's bytes; errors of the arithmetic.
+// Threads: one at a time. Errors: kInvalidArgument for a peer's bytes; errors of the arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -23,22 +25,23 @@
 
 namespace longhaul::replicas {
 
-// Number of elements of a piece that a contributor keeps.
+// Returns how many elements of a piece a contributor keeps, if it keeps the share `keep`: at least
+// 1.
 uint64_t Kept(const Piece& piece, double keep);
 
 // This replica's contribution to another replica's shard in a step.
 class SparseContribution {
  public:
-  // Adds the gradients to the residuals and selects the largest. If a number is not finite, the
-  // residuals do not change.
+  // Adds the gradients to the residuals and selects the largest sums. If a gradient is not finite,
+  // the residuals do not change, and the index has no positions.
   StatusOr<IndexPayload> Select(const Shard& shard, double keep,
                                 std::span<const ParameterMemory> memory, const Residuals& residuals,
                                 Arithmetic* arithmetic);
-  // Makes the sketch for the owner's union, and subtracts what it sends from the residuals. Empty
-  // if there is no sketch.
+  // Makes the payload of the sketch message from the owner's union, and subtracts from the
+  // residuals what it sends. Empty if a replica's gradient is not finite: no sketch is sent.
   StatusOr<std::vector<std::byte>> Answer(const Shard& shard, std::span<const std::byte> payload,
                                           const Residuals& residuals, Arithmetic* arithmetic);
-  // Bytes in the last answer for numbers that the union left out of the sketch.
+  // Returns the bytes in the last answer of numbers that the union left out of the sketch.
   uint64_t asked_bytes() const { return asked_bytes_; }
 
  private:
@@ -48,26 +51,31 @@ class SparseContribution {
 };
 
 struct SparseCounts {
-  uint64_t kept_by_any = 0;  // positions of unions
-  uint64_t asked_for = 0;    // positions of unions that are left out of sketches
-  uint64_t cells = 0;
+  uint64_t kept_by_any = 0;  // positions in unions
+  uint64_t asked_for = 0;    // positions in unions that are left out of sketches
+  uint64_t cells = 0;        // of sketches
 };
 
-// The owner's side of a step.
+// The owner's side of a step, for its shard of one bucket. In each step call the methods in this
+// order.
 class SparseSum {
  public:
   explicit SparseSum(uint32_t replicas) : replicas_(replicas) { Clear(); }
   void Clear();
 
+  // Takes another replica's index.
   Status AddIndex(uint32_t replica, std::span<const std::byte> payload, const Shard& shard,
                   double keep);
   bool HasIndices() const { return indices_missing_ == 0; }
-  // Call it once all indices are there.
+  // Computes the union and the sketch's size. Call it once all indices have come.
   void Plan(uint32_t seed);
+  // Returns the union to send to this replica.
   UnionPayload UnionFor(uint32_t replica) const;
   Status AddSketch(uint32_t replica, std::span<const std::byte> payload);
+  // Returns true if all sketches have come, or none is needed because a gradient is not finite.
   bool IsComplete() const;
-  // Writes the means over replicas to `own`.
+  // Writes the means over replicas to the gradients of `own`, or NaN if a gradient of another
+  // replica is not finite. Call it once IsComplete.
   Status Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
                 Arithmetic* arithmetic);
   const SparseCounts& counts() const { return counts_; }
@@ -79,7 +87,7 @@ class SparseSum {
   bool planned_ = false;
   UnionPayload union_;
   std::vector<bool> sketched_;
-  std::vector<uint32_t> cells_, left_out_;  // sums over replicas
+  std::vector<uint32_t> cells_, left_out_;  // sums over the other replicas
   SparseCounts counts_;
 };
 

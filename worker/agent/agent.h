@@ -1,11 +1,12 @@
 // Carries out the coordinator's commands on a worker, one at a time, on a thread of its own.
 //
-// When an attempt at a run ("epoch") has ended, its model stays in memory for the next one of the
-// same run (resident_stage.h).
+// An attempt at a run is called an "epoch". When an attempt has ended, its model stays in memory
+// for a while, so that the next attempt at the same run can use it (resident_stage.h).
 //
-// Handle, FillHello, FillHeartbeat and Reading are thread-safe and never wait for a command in
-// progress; only the files of a dropped checkpoint are deleted inside Handle. Commands are
-// idempotent. A command for another run or epoch than the current one does nothing.
+// Handle, FillHello, FillHeartbeat and Reading are thread-safe and do not wait for a command in
+// progress. Handle itself deletes the files of a dropped checkpoint, which may take a while. A
+// repeated command does no harm. Start, Stop, Retune, Readdress and Abort do nothing if they name
+// another run or epoch than the current one.
 #pragma once
 
 #include <condition_variable>
@@ -36,12 +37,14 @@ class Agent {
   void Shutdown();
 
   void Handle(v1::WorkerCommand command);
-  // Fills in the current run, epoch and cell, if any, and the resident model.
+  // Fills in the model that is kept in memory, and the current run, epoch and cell (a stage of one
+  // replica), as far as there are any.
   void FillHello(v1::Hello* hello) const;
+  // Fills in the kept model, and what the current stage is working on.
   void FillHeartbeat(v1::Heartbeat* heartbeat) const;
-  // Metrics of the current stage; nullopt: there is none.
+  // Returns metrics of the current stage; nullopt: there is none.
   std::optional<StageReading> Reading() const;
-  // The current run, for log lines.
+  // Gives the current run and epoch, for log lines. False: there is none.
   bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
 
  private:
@@ -53,10 +56,10 @@ class Agent {
   void Measure(const v1::WorkerCommand& command);
   void Probe(const std::shared_ptr<LinkProbe>& probe);
   StatusOr<v1::LayerTimes> TimesOf(const v1::WorkerCommand& command);
-  // On the agent's thread; the caller holds mutex_.
+  // Called on the agent's thread; the caller holds mutex_. DropResident releases it for a while.
   void KeepResident(std::unique_ptr<ResidentStage> resident);
   void DropResident(std::unique_lock<std::mutex>& lock, const std::string& why);
-  // Whether the command is about run_ or next_. The caller holds mutex_.
+  // Return whether the command is about run_, next_ or measure_. The caller holds mutex_.
   bool IsCurrent(const v1::WorkerCommand& command) const;
   bool IsNext(const v1::WorkerCommand& command) const;
   bool IsBeingMeasured(const v1::WorkerCommand& command) const;
@@ -65,13 +68,13 @@ class Agent {
   ReachChecks reach_checks_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<v1::WorkerCommand> next_;     // a Measure, a ProbeLink or an Assign
+  std::optional<v1::WorkerCommand> next_;     // next work: a Measure, a ProbeLink or an Assign
   std::vector<v1::Readdress> next_moves_;     // received after next_
   std::optional<v1::WorkerCommand> measure_;  // in progress
   std::shared_ptr<LinkProbe> probe_;          // in progress, or the last one
   std::optional<v1::WorkerMessage> probed_;   // answer of probe_, once there is one
   std::shared_ptr<EpochRun> run_;             // in progress
-  v1::Resident resident_said_;                // Hello's text about resident_; no run_id: nothing
+  v1::Resident resident_said_;                // what Hello tells of resident_; no run_id: nothing
   // The trace of the last stage here, kept until the next stage begins.
   struct Traced {
     RunId run;

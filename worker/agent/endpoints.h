@@ -22,28 +22,31 @@ namespace longhaul::worker {
 // The value of --advertise that means the address towards the coordinator.
 inline constexpr std::string_view kAdvertiseAuto = "auto";
 
-// This machine's address on the route to `coordinator` (host:port), by the kernel's routes. Sends
-// nothing except the name lookup. Empty: no route.
+// Returns the address from which this machine's packets to `coordinator` (host:port) leave, by the
+// kernel's routing table. Looks up the name, which may block, but sends the coordinator nothing.
+// Empty: no route.
 std::string OwnAddressTowards(const std::string& coordinator);
-// The same for the first coordinator that has a route.
+// As above, for the first of `coordinators` that has a route.
 std::string OwnAddressTowards(const std::vector<std::string>& coordinators);
 
 class Endpoints {
  public:
-  // `listening`: addresses by transport; empty: the worker only dials. `advertise`: addresses to
-  // advertise for the transport `advertised` instead; empty: as for other transports.
-  // `coordinator`: returns host:port of the current coordinator, called in each Find.
+  // `listening`: the address at which each transport listens, which is also advertised; empty: the
+  // worker only dials. If `advertise` is not empty, it lists the addresses to advertise for the
+  // transport `advertised` instead. `coordinator`: returns host:port of the current coordinator;
+  // Find calls it.
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::function<std::string()> coordinator);
 
-  // Returns the current endpoints. Looks up the coordinator's name, which may block. Without a
-  // route to the coordinator it repeats its last answer.
+  // Returns the current endpoints. Looks up the coordinator's name, which may block. While the
+  // coordinator has no route, own() keeps its last value.
   std::vector<v1::DataEndpoint> Find();
-  // This machine's address towards the coordinator at the last Find. Empty: no route.
+  // This machine's address towards the coordinator, by the last Find that found a route. Empty: no
+  // Find has.
   const std::string& own() const { return own_; }
-  // True if this machine no longer has the address of the last Find and another address now leads
-  // to the coordinator. Independent of the advertised addresses. Never blocks. False while the old
-  // address exists, because connections that use it still work.
+  // Returns true if this machine has lost the address own(), and now reaches the coordinator from
+  // another address. While the machine has own(), connections from it still work, so the result is
+  // false. Never blocks.
   bool Moved() const;
 
  private:
@@ -51,7 +54,7 @@ class Endpoints {
   const std::string advertised_;
   const std::vector<std::string> advertise_;
   const std::function<std::string()> coordinator_;
-  sockaddr_storage route_{};  // the coordinator at the last Find
+  sockaddr_storage route_{};  // the coordinator's address, by the last Find with a route
   socklen_t route_bytes_ = 0;
   std::string own_;  // this machine's address on that route
 };

@@ -1,14 +1,15 @@
-// A worker's stream to its coordinator: dials, sends the hello and reports, passes commands on, and
-// redials with back-off for ever. With several coordinators it dials the next one at once, and
-// backs off after each was tried.
+// A worker's stream to its coordinator. The session dials, sends the hello and then reports, and
+// passes on the coordinator's commands. When the stream ends, it dials again after a pause, for
+// ever. With several coordinators it dials the next one at once, and pauses only after it has tried
+// all.
 //
-// A standby that takes over has a newer term than the coordinator before it. Commands with a term
-// older than the newest obeyed one are refused: the old coordinator may come back without knowing
-// that it was replaced.
+// A term is a number that grows each time a standby coordinator takes over. The session refuses
+// commands of an older term than the newest that it obeyed: a coordinator may come back without
+// knowing that a standby has replaced it.
 //
-// Threads: two of its own. `on_command` runs on one of them and must not block. Send is thread-safe
-// and never blocks: reports wait until a coordinator is reachable, and recent ones are repeated in
-// each new session (report_outbox.h).
+// Threads: two of its own. One of them calls `on_command`, which must not block. Send is
+// thread-safe and never blocks: reports wait until a coordinator is reachable, and recent ones are
+// repeated in each new session (report_outbox.h).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -36,8 +37,9 @@ uint64_t MemoryUsed();
 struct SessionOptions {
   std::shared_ptr<Access> access;
   std::function<v1::Hello()> hello;  // called at each connection
-  // Called once a heartbeat on a session thread. True: this machine's address has changed, so the
-  // hello is outdated and its connection will hear no answer. Null: never.
+  // Returns whether this machine's address has changed. If so, the connection is dead and the hello
+  // is outdated, so the session dials again. Called once in each heartbeat's time, on a session
+  // thread. Null: the address never changes.
   std::function<bool()> moved;
   std::function<void(v1::WorkerCommand)> on_command;
   // Adds fields to a heartbeat; called on a session thread. Null: adds nothing.
@@ -52,10 +54,11 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   void Send(v1::WorkerMessage message);
-  // Waits until all reports so far are written, at most `limit`. Does not wait while there is no
-  // session.
+  // Waits until no report waits to be written, at most `limit`. Returns at once while the
+  // coordinator has not accepted a connection.
   void AwaitSent(absl::Duration limit);
-  // Set once if the coordinator refuses this worker finally (version, token).
+  // An error if the coordinator has refused this worker for good, for example its version or token.
+  // The session has then ended. Else OK.
   Status fatal() const;
 
  private:
@@ -63,19 +66,19 @@ class Session {
   void Loop();
   // How one connection ended.
   struct Ending {
-    bool welcomed = false;  // the coordinator accepted the hello: pauses begin short again
-    bool serves = false;    // dial the same coordinator again, after a pause
+    bool welcomed = false;  // the coordinator accepted the hello: the next pause is short
+    bool serves = false;    // this coordinator still serves: dial it again, after a pause
   };
   Ending Connect();
-  // Returns the log text about the end of a connection to `address`. Empty: nothing new. The caller
-  // holds the lock.
+  // Returns the log text about the end of a connection to `address`. Empty: the last failure there
+  // has been logged already and was the same. The caller holds mutex_.
   std::string NewsLocked(const std::string& address, const Status& status, bool reached);
   void WriteLoop(Stream* stream);
-  // False: end the connection.
+  // Obeys or refuses a command. False: the connection must end.
   bool HandleCommand(v1::WorkerCommand command);
   // Returns why a command of this term is refused; empty: it is obeyed.
   std::string WhyNotObeyed(uint64_t term) const;
-  // False if the session is closing.
+  // Returns early, with false, if the session is closing.
   bool Sleep(absl::Duration duration);
 
   const SessionOptions options_;

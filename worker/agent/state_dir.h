@@ -1,7 +1,7 @@
-// A worker's state directory: its owner and its format. One process uses it at a time.
+// A worker's state directory. One process at a time uses it and holds its lock.
 //
-//   lock        locked by that process
-//   format      a number; a newer format than this version knows is left untouched
+//   lock        file lock, held while a process uses the directory
+//   format      a number; this version changes nothing in a directory with a newer format
 //   worker-id   a UUID, made at the first start
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace longhaul::worker {
 
-// One number for the whole folder. A folder without a number gets this one.
+// The format of the whole directory. A directory without the file `format` gets this number.
 inline constexpr int kStateDirFormat = 1;
 
 class StateDir {
  public:
-  // Creates the folder if needed. kFailedPrecondition: another process uses it, or a newer version
-  // wrote it; then the folder does not change.
+  // Creates the directory if needed. kFailedPrecondition: another process uses it, a newer version
+  // wrote it, or one of its files is damaged.
   static StatusOr<StateDir> Open(const std::string& path);
 
   const std::string& worker_id() const { return worker_id_; }

@@ -22,12 +22,13 @@ struct Safetensors {
   std::vector<NamedArray> arrays;  // in the order of their bytes
 };
 
-// Returns the file's start; the arrays' values follow, one after the other, as little-endian
-// floats.
+// Returns the first bytes of the file. The caller appends the arrays' values in the same order, as
+// little-endian fp32, without gaps.
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 
-// `bytes`: a whole file, possibly hostile. kInvalidArgument names the fault.
+// Reads `bytes`, a whole file, which may be hostile. kInvalidArgument: not a valid file; the
+// message names the fault.
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker

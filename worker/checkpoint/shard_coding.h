@@ -1,14 +1,14 @@
 // Lossless coding of a checkpoint's file for slow lines. The exponents of fp32 numbers are similar,
-// so they are compressed apart from sign and mantissa: parameters and AdamW's state shrink by a
+// so they are compressed; signs and mantissas are not. Parameters and AdamW's state shrink by a
 // sixth. A coded file is a sequence of blocks:
 //
-//   4 bytes   bytes of the file in this block, 1 to kShardBlockBytes
-//   4 bytes   bytes that follow
-//   rest      the exponents of its whole words as a Zstandard frame; then sign and mantissa of each
-//             word, 3 bytes; then the bytes after the last whole word. Or the file's bytes
-//             unchanged, if that is not longer
+//   4 bytes   number of the file's bytes that this block holds, 1 to kShardBlockBytes
+//   4 bytes   number of bytes in the rest of the block
+//   rest      the exponents of the 4-byte words as a Zstandard frame; then sign and mantissa of
+//             each word, 3 bytes; then the bytes after the last whole word. Or the file's bytes
+//             unchanged, if the other form would not be shorter
 //
-// All numbers are little-endian. The file's hash is checked elsewhere (ShardWriter::Commit).
+// All numbers are little-endian. ShardWriter::Commit checks the hash of the decoded file.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ std::string EncodeShardBlock(std::span<const std::byte> raw);
 // Decodes a stream that arrives in pieces of any size.
 class ShardDecoder {
  public:
-  // Appends the bytes that can be decoded now to `out`. kDataLoss: not a valid block; discard the
-  // decoder.
+  // Takes the next piece, and appends the bytes of all blocks that are now complete to `out`.
+  // kDataLoss: a block is invalid; do not use the decoder again.
   Status Take(std::span<const std::byte> coded, std::vector<std::byte>* out);
-  // Whether the stream ended at a block's border.
+  // Returns true if the pieces so far end where a block ends, as a whole stream does.
   bool between_blocks() const { return pending_.empty(); }
 
  private:

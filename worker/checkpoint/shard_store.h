@@ -2,13 +2,14 @@
 //
 //   <root>/<run>/step-00000050/stage-1.params.safetensors
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
-//   <root>/<run>/step-00000050/stage-1.tables.safetensors    where its boundary predicts by tokens
+//   <root>/<run>/step-00000050/stage-1.tables.safetensors    only if its codec predicts by token
 //
-// If a stage has replicas, all of them write the same parameters, and each writes its part of the
-// other state: "stage-1.replica-0.optim.safetensors".
+// The replicas of a stage have equal parameters, so they write the same file of parameters. The
+// other files hold a replica's own state and are named by it:
+// "stage-1.replica-0.optim.safetensors".
 //
-// A file appears under its name whole or not at all (temporary name, fsync, rename, fsync of the
-// folder). Thread-safe.
+// A file appears under its name whole or not at all: it is written under a temporary name, synced
+// and renamed, and its folder is synced. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +30,20 @@ struct ShardFile {
   std::string name;  // "stage-1.params.safetensors"
   uint64_t bytes = 0;
   std::string sha256;
-  // The replica whose part of the stage's state the file holds; nullopt: the same for all replicas.
+  // The replica whose own state the file holds; nullopt: the file is the same for all replicas.
   std::optional<uint32_t> replica = std::nullopt;
-  // Path of a file outside the store (a fetched copy).
+  // Where Read finds the file if it is outside the store, as a fetched copy is. Empty: in the
+  // store.
   std::string path = {};
 };
 
-// Whether a file of this name holds token tables (StageSnapshot), which the next stage reads as
-// well.
+// Returns whether a file of this name holds token tables (StageSnapshot). The next stage needs them
+// as well as the stage that wrote them.
 inline bool HoldsTables(const std::string& name) {
   return name.ends_with(".tables.safetensors");
 }
 
-// The stage or replica that writes files of a checkpoint.
+// The stage, or the replica of a stage, that writes files of a checkpoint.
 struct ShardOwner {
   ShardOwner(StageIndex of_stage, std::optional<uint32_t> of_replica = std::nullopt)
       : stage(of_stage), replica(of_replica) {}
@@ -49,47 +51,50 @@ struct ShardOwner {
   std::optional<uint32_t> replica;  // nullopt: the stage has no replicas
 };
 
-// Writes a file of a checkpoint that is received from elsewhere. If destroyed before Commit, it
-// leaves nothing.
+// Writes a file of a checkpoint that arrives from elsewhere in pieces. A writer that is destroyed
+// before Commit leaves no file.
 class ShardWriter {
  public:
   virtual ~ShardWriter() = default;
-  // kInvalidArgument: longer than the announced file.
+  // Appends the next piece. kInvalidArgument: the file would be longer than announced.
   virtual Status Append(std::span<const std::byte> bytes) = 0;
-  // Makes the file durable under its name. kDataLoss: its hash is not the announced one.
+  // Makes the file durable under its name. kDataLoss: its length or hash is not the announced one.
   virtual Status Commit() = 0;
 };
 
 class ShardStore {
  public:
-  // Creates the folder if needed and deletes temporary files of a killed process, so only one
-  // process may use the folder.
+  // Creates the folder `root` if needed. Deletes temporary files, which a killed process may have
+  // left. So only one process may use the folder.
   static StatusOr<std::unique_ptr<ShardStore>> OpenLocal(const std::string& root);
   virtual ~ShardStore() = default;
 
-  // Writes a stage's files. kResourceExhausted (disk full) leaves existing files unchanged.
+  // Writes a stage's files and returns them. kResourceExhausted: the disk is full; existing files
+  // are unchanged.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
                                                  const StageSnapshot& snapshot) = 0;
-  // Begins to write a file that is received from elsewhere. Disk full: as Write.
+  // Begins to write a file that arrives from elsewhere. `file` announces its name, length and hash.
   virtual StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
                                                       const ShardFile& file) = 0;
-  // Path of a file of this name, present or not. kInvalidArgument: the name would leave the folder.
+  // Returns the path that a file of this name has, even if there is none. kInvalidArgument: the
+  // name would lead out of the folder.
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;
-  // Reads and verifies the file. kNotFound or kDataLoss (size or hash differs): the file is
-  // damaged. Other errors mean that the file cannot be read, and prove nothing about the file: the
-  // disk fails or is not mounted (the folder of the whole run is missing). The message does not
-  // repeat the file's name.
+  // Reads the file and verifies it. kNotFound: it is missing. kDataLoss: its size or hash differs.
+  // After another error the file may still be good: the disk fails, or is not mounted, as is
+  // assumed if the run's whole folder is missing. Messages do not name the file.
   virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
-  // Reads `files` of `step`, verifies sizes and hashes, and merges them into one snapshot. Stages
-  // of another split may have written them. Errors as Check, naming the file.
+  // Reads `files` of `step`, verifies sizes and hashes, and merges the files into one snapshot.
+  // They may come from stages with other layers. kNotFound, kDataLoss: as Check.
+  // kFailedPrecondition: a file is of another run or step, or two files disagree about an array.
+  // Messages name the file.
   virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                        const std::vector<ShardFile>& files) const = 0;
-  // The oldest step with shards, complete or not.
+  // Returns the oldest step with shards, even if some are missing; nullopt: no step has any.
   virtual StatusOr<std::optional<Step>> Oldest(const RunId& run) const = 0;
   // Deletes a step's shards. OK if there are none.
   virtual Status Drop(const RunId& run, Step step) = 0;
-  // Deletes the shards of all steps before the newest of `kept`, except steps in `kept`.
+  // Deletes the shards of all steps that are not in `kept` and are before the newest in `kept`.
   virtual Status DropOthers(const RunId& run, const std::set<Step>& kept) = 0;
   // Deletes everything of a run. OK if there is nothing.
   virtual Status DropRun(const RunId& run) = 0;

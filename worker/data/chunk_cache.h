@@ -1,5 +1,6 @@
-// Caches chunks of data sets in memory: the ones read last, and the ones expected next, which it
-// fetches ahead. Memory stays below a limit, except for a single chunk that is larger.
+// Caches chunks of data sets in memory. It keeps the chunks that were used last, and fetches ahead
+// the chunks that are expected next. The cached chunks stay within a limit of memory; a larger
+// chunk is cached alone.
 //
 //   ChunkCache cache(limit_bytes, fetch);
 //   cache.Expect({...});                       // returns at once
@@ -27,11 +28,11 @@
 namespace longhaul::worker {
 
 struct ChunkId {
-  uint32_t source = 0;  // index in the mixture
+  uint32_t source = 0;  // index of the data set in the mixture
   Text text = Text::kTraining;
   uint32_t shard = 0;
-  bool mask = false;
-  uint64_t chunk = 0;
+  bool mask = false;   // true: a chunk of the shard's loss mask; false: of its token ids
+  uint64_t chunk = 0;  // index in that file
   friend auto operator<=>(const ChunkId&, const ChunkId&) = default;
 };
 
@@ -39,7 +40,8 @@ using SharedChunk = std::shared_ptr<const std::vector<std::byte>>;
 
 class ChunkCache {
  public:
-  // Fetches a chunk. Blocks; returns soon after `given_up` is true. Called on several threads.
+  // Fetches a chunk and blocks meanwhile. It polls `given_up` and returns soon after it is true.
+  // Several threads call it at once.
   using Fetch = std::function<StatusOr<std::vector<std::byte>>(
       const ChunkId& id, const std::function<bool()>& given_up)>;
   ChunkCache(uint64_t limit_bytes, Fetch fetch);
@@ -47,12 +49,13 @@ class ChunkCache {
   ChunkCache(const ChunkCache&) = delete;
   ChunkCache& operator=(const ChunkCache&) = delete;
 
-  // Gives the chunk and fetches it first if needed. Errors are Fetch's; a later call tries again.
-  // kCancelled: `given_up`, which is polled, became true; null: never.
+  // Returns the chunk, which it fetches if it is not in the cache. Errors are Fetch's; the next
+  // call tries again. kCancelled: `given_up` became true. It is polled; null: never.
   StatusOr<SharedChunk> Get(const ChunkId& id, const std::function<bool()>& given_up = nullptr);
-  // Null: not in the cache.
+  // Returns the chunk if it is in the cache; else null.
   SharedChunk Find(const ChunkId& id) const;
-  // Replaces the list of chunks that Get will be asked for next, in order. Fetches as many as fit.
+  // Replaces the list of chunks that will be needed next, in order of need. The cache's threads
+  // fetch as many of them as fit.
   void Expect(const std::vector<ChunkId>& ids);
 
   uint64_t bytes() const;
@@ -63,9 +66,10 @@ class ChunkCache {
     uint64_t last_used = 0;
   };
   void FetchAhead();
-  // Returns the next expected chunk that is missing and fits. The caller holds the lock.
+  // Gives the next expected chunk that is missing and fits. False: there is none. The caller holds
+  // mutex_.
   bool TakeNext(ChunkId* id);
-  void MakeRoom(uint64_t bytes);  // the caller holds the lock
+  void MakeRoom(uint64_t bytes);  // the caller holds mutex_
   // Stores and returns the chunk. Other threads may evict it at once.
   StatusOr<SharedChunk> Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes);
 

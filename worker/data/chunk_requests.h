@@ -1,6 +1,5 @@
-// The chunks that this side has requested from another worker and not yet received. The other
-// worker may be hostile: every answer is checked against a request, and takes no more memory than
-// the requested chunk.
+// The requests of this side for chunks of another worker. The other worker may be hostile: each
+// answer must belong to a request, and takes no more memory than the requested chunk.
 //
 //   const uint32_t request = requests.Begin(bytes);
 //   ... requests.Take(request, piece), or requests.TakeNotHere(request) ...
@@ -23,17 +22,21 @@ class ChunkRequests {
  public:
   enum class State : uint8_t { kComing, kWhole, kNotHere };
 
-  // Begins a request; they are numbered from 0. `bytes`: the chunk's length, at least 1.
+  // Begins a request and returns its number, counted from 0. `bytes`: the chunk's length, at least
+  // 1.
   uint32_t Begin(uint64_t bytes);
-  // State of a request between Begin and End.
+  // Return the state of a request and the number of bytes that have arrived. Only between Begin and
+  // End.
   State StateOf(uint32_t request) const { return open_.at(request).state; }
   uint64_t BytesOf(uint32_t request) const { return open_.at(request).taken; }
-  // Ends a request and gives what has arrived. Later pieces of it are dropped.
+  // Ends a request and returns the bytes that have arrived, even if some are missing. Pieces that
+  // arrive later are dropped.
   std::vector<std::byte> End(uint32_t request);
-  // Requests that are not answered or not ended.
+  // Number of requests that are not answered in full, or not ended.
   size_t open() const { return open_.size(); }
 
-  // kInvalidArgument: there is no such request.
+  // Take a piece of the chunk, or the answer that the worker does not have it. kInvalidArgument: no
+  // such request waits for an answer, or the answer does not fit the bytes so far.
   Status Take(uint32_t request, std::span<const std::byte> piece);
   Status TakeNotHere(uint32_t request);
 
@@ -45,7 +48,7 @@ class ChunkRequests {
     std::vector<std::byte> got;
   };
   StatusOr<Request*> Find(uint32_t request);
-  // Records that the answer is complete.
+  // Records that the answer is complete. The caller must not use the request any more.
   void Finish(uint32_t request, State state);
 
   uint32_t next_ = 0;

@@ -1,6 +1,7 @@
-// Gets the chunks of a mixture of data sets from the first source that has them: the set's place (a
-// folder on this machine, or a web server), other workers that read the same data, the coordinator.
-// Fetched chunks stay in memory for a while, for this worker and for others.
+// Gets the chunks of a mixture of data sets. The chunks of a set on a web server come from that
+// server only. Other chunks come from the first source that has them: the set's folder on this
+// machine, other workers that read the same data, the coordinator. Fetched chunks stay in memory
+// for a while, for this worker and for others.
 //
 // Thread-safe.
 #pragma once
@@ -20,7 +21,7 @@
 
 namespace longhaul::worker {
 
-// Polled while fetching: true once the chunk is no longer wanted.
+// Returns true once the chunk is no longer wanted. Polled while a chunk is fetched.
 using ChunkGivenUp = std::function<bool()>;
 
 // Interface to other workers that read the same data. Thread-safe.
@@ -31,28 +32,28 @@ class OtherReaders {
     std::string holder;            // "stage 0"
   };
   virtual ~OtherReaders() = default;
-  // Fetches the chunk with this length and SHA-256. Blocks for a bounded time. An error means that
-  // no worker gave it.
+  // Fetches the chunk from another worker. `bytes` and `sha256`: its length and hash. Blocks for a
+  // bounded time. An error means that no worker gave the chunk.
   virtual StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                                 const ChunkGivenUp& given_up) = 0;
 };
 
-// The chunks and bytes from one source.
+// The number of chunks and bytes that came from one source.
 struct ChunkTally {
   uint64_t chunks = 0, bytes = 0;
   friend bool operator==(const ChunkTally&, const ChunkTally&) = default;
 };
 
-// Fetches a chunk of `file` and verifies its SHA-256. Blocks; returns soon after `given_up` is
-// true. Called on several threads.
+// Fetches a chunk of `file` and verifies its SHA-256. `chunk`: its index in the file. Blocks, but
+// returns soon after `given_up` is true. Several threads call it at once.
 using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
     const data::Source& source, const data::HashedFile& file, uint64_t chunk,
     const ChunkGivenUp& given_up)>;
 
 struct SetChunksOptions {
   std::shared_ptr<const data::Mixture> mixture;  // has passed CheckMixture
-  uint64_t memory_bytes = 0;
-  // Returns at once for a folder; may block for a web server.
+  uint64_t memory_bytes = 0;                     // limit of the chunks in memory
+  // Reads the set's folder, which takes no long time, or asks its web server.
   FetchChunk from_place;
   FetchChunk from_coordinator;
 };
@@ -65,15 +66,16 @@ class SetChunks {
   // The file that contains the chunk; null: the list has no such chunk.
   const data::HashedFile* FileOf(const ChunkId& id) const;
 
-  // ChunkCache's methods. `id` must be in the list.
+  // As in ChunkCache. The chunks must be in the list of the data sets.
   StatusOr<SharedChunk> Get(const ChunkId& id) { return cache_.Get(id); }
   void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
-  // Gives a chunk to another worker, which may ask for anything: kNotFound if the list has no such
-  // chunk. `fetches`: fetch it as Get does; else answer at once from memory or the folder.
+  // Gives a chunk to another worker, which may ask for anything. kNotFound: the list has no such
+  // chunk. A chunk of a set on a web server is given only from memory. Other chunks are given from
+  // memory or the set's folder; if `fetches`, also from the other sources, as by Get.
   StatusOr<SharedChunk> Give(const ChunkId& id, bool fetches, const ChunkGivenUp& given_up);
 
-  // Sets the workers to ask from now on; null: none.
+  // Sets the other workers that are asked from now on; null: none.
   void SetOthers(std::shared_ptr<OtherReaders> others);
   // Returns the tally of each source since the last call. Keys: "its folder", "a web server",
   // "stage 0", "the coordinator".

@@ -1,4 +1,4 @@
-// A WindowSource over a mixture of data sets, whose chunks are fetched when needed.
+// A WindowSource over a mixture of data sets. Chunks of the sets are fetched when they are needed.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace longhaul::worker {
 
 struct SetWindowsOptions {
   std::shared_ptr<SetChunks> chunks;
-  uint32_t context = 0;
-  double validation_share = 0;
+  uint32_t context = 0;         // tokens of a window
+  double validation_share = 0;  // part of a set to validate with, if it has no validation text
 };
-// Read returns kDataLoss for a token id beyond the vocabulary.
+// The result's Read returns kDataLoss if a token id is not in the vocabulary.
 std::unique_ptr<WindowSource> WindowsOfSets(SetWindowsOptions options);
 
 }  // namespace longhaul::worker

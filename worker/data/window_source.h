@@ -1,7 +1,7 @@
-// The text that a run is trained on, cut into windows: `context` input tokens, each with the next
-// token as its target.
+// The text that a run is trained on, cut into windows. A window has `context` input tokens; the
+// target of each input is the next token.
 //
-// Thread-safe, except Read: one thread at a time.
+// Thread-safe, except that only one thread at a time may call Read.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,15 @@ class WindowSource {
  public:
   virtual ~WindowSource() = default;
   virtual uint64_t WindowsOf(Text text) const = 0;
-  // Reads a window: `context` inputs and as many targets. Target -1: its loss does not count. May
-  // block while chunks are fetched. kUnavailable, kDataLoss: the data cannot be had.
+  // Reads a window. `window`: its index. `inputs` and `targets` have room for `context` ids each.
+  // The loss of a target -1 does not count. May block while chunks are fetched. kUnavailable or
+  // kDataLoss: the data cannot be had.
   virtual Status Read(Text text, uint64_t window, std::span<int32_t> inputs,
                       std::span<int32_t> targets) = 0;
-  // Hint: these windows are read next, in this order.
+  // Announces the windows that will be read next, in this order. Only a hint.
   virtual void Expect(Text text, std::span<const uint64_t> windows) = 0;
-  // The chunks of data sets, which other workers may need as well; null: a token file.
+  // Returns the chunks of the data sets, which other workers may ask for; null if the text is a
+  // token file.
   virtual std::shared_ptr<SetChunks> chunks() const { return nullptr; }
 };
 

@@ -14,7 +14,7 @@
 
 namespace longhaul::worker {
 
-// Polled by the work: true once the result is no longer wanted.
+// Returns true once the result is no longer wanted. The function polls it.
 using GivenUp = std::function<bool()>;
 
 template <class Result>
@@ -27,15 +27,15 @@ class Beside {
         })) {}
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
-  // Cancels the work if its result was not taken, and waits until it ends.
+  // Makes GivenUp true, and waits until the function returns.
   ~Beside() { given_up_.store(true, std::memory_order_relaxed); }
 
-  // Waits for the result. Call it once.
+  // Waits for the function's result and returns it. Call it once.
   StatusOr<Result> Take() { return result_.get(); }
 
  private:
   std::atomic<bool> given_up_{false};
-  // last: its destructor waits, and the work reads given_up_
+  // last member: its destructor waits for the function, which reads given_up_
   std::future<StatusOr<Result>> result_;
 };
 

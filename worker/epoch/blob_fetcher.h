@@ -1,5 +1,6 @@
-// Downloads files (token files) from the coordinator by content address. A file is downloaded once,
-// resumed after a broken transfer, verified, and kept in the worker's state directory.
+// Downloads files, for example token files, from the coordinator. A file is named by its SHA-256.
+// It is downloaded once, verified, and kept in a folder of the worker. A broken transfer is resumed
+// where it broke.
 #pragma once
 
 #include <functional>
@@ -17,8 +18,9 @@ class BlobFetcher {
  public:
   BlobFetcher(std::shared_ptr<Access> access, std::string folder);
 
-  // Gives the path of the file and downloads it first if needed. Blocks until `deadline`, or until
-  // `cancelled` (polled between chunks) is true. kDataLoss: the content has another hash.
+  // Returns the path of the file, which it downloads if needed. Retries while the coordinator is
+  // away. Blocks until `deadline` at most. Polls `cancelled`; kCancelled: it became true.
+  // kDataLoss: the content has another hash, and was deleted.
   StatusOr<std::string> Fetch(const std::string& sha256, Deadline deadline,
                               const std::function<bool()>& cancelled);
 

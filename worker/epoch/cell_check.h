@@ -1,4 +1,4 @@
-// Checks whether a worker can carry out a cell. Pure.
+// Checks whether a worker can carry out a cell, that is, a stage of one replica. Pure.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace longhaul::worker {
 
-// Lists the requirements of the cell that a worker with these devices cannot meet, one sentence
-// each. A cell takes a device for each of its ranks, all of one kind.
+// Returns one sentence for each reason why a worker that offers these devices cannot carry out the
+// cell; empty if it can. A cell takes a device for each of its ranks, all of one kind.
 std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
                                   const std::vector<WorkerDevice>& offered);
 

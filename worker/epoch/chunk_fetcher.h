@@ -1,5 +1,5 @@
-// Fetches chunks of data sets from sources other than workers (worker/data/set_chunks.h): the set's
-// web server, its folder on this worker, or the coordinator.
+// Fetches chunks of data sets from the sources that are not workers (worker/data/set_chunks.h): the
+// set's place, which is a web server or a folder on this machine, and the coordinator.
 #pragma once
 
 #include "worker/data/set_chunks.h"
@@ -7,10 +7,10 @@
 
 namespace longhaul::worker {
 
-// Both functions return kDataLoss or kNotFound if the chunk is not as it was when the run was
-// submitted.
+// The returned functions give kDataLoss or kNotFound if the source does not have the chunk as it
+// was when the run was submitted.
 FetchChunk FetchFromPlace();
-// `blobs` must outlive the result. Fetched files are deleted from it again.
+// `blobs` must outlive the returned function, which deletes each file from it after reading it.
 FetchChunk FetchFromCoordinator(BlobFetcher* blobs);
 
 }  // namespace longhaul::worker

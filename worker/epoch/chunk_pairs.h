@@ -1,8 +1,9 @@
-// Decides which cells of a run exchange chunks of data sets. The cells of a replica that read text
-// (the first and last stage; with data.mask: document all) need the same chunks at nearly the same
-// time. The first stage needs every window first, so it also fetches chunks that other cells
-// request, and each other cell is paired with it. The plan does not contain these pairs: two cells
-// that cannot reach each other exchange nothing. Pure.
+// Decides which cells of a run exchange chunks of data sets. A cell is a stage of one replica. The
+// first and the last stage read text; with `data.mask: document` all stages do. Within a replica
+// these cells need the same chunks at nearly the same time, and the first stage needs each chunk
+// first. So the first stage is paired with each of the others, and fetches the chunks that they
+// request. The plan does not contain these pairs: two cells that cannot reach each other, or only
+// by a relay, exchange nothing. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,22 @@ namespace longhaul::worker {
 // A cell that this cell exchanges chunks with.
 struct ChunkPair {
   CellId peer;
-  std::string peer_worker;     // its name
-  bool fetches_for = false;    // this cell is the first stage
-  std::string transport;       // the plan's name
-  double bits_per_second = 0;  // rate at which this cell sends; 0: unknown
+  std::string peer_worker;     // name of the peer's worker
+  bool fetches_for = false;    // this cell is the first stage, and fetches what the peer requests
+  std::string transport;       // its name in the plan
+  double bits_per_second = 0;  // rate of this cell's slowest edge; 0: unknown
 
-  // A possible link between the two; one is enough. The plan names the dialling side only for
-  // neighbours, so other pairs try both directions.
+  // A possible link between the two cells; one link is enough. The plan says which of two
+  // neighbours dials. If the cells are not neighbours, there is a way for each direction.
   struct Way {
-    EdgeId number;  // the same at both ends; not an edge of the plan
-    bool dials = false;
-    std::vector<std::string> addresses;  // to dial
+    EdgeId number;                       // the same at both ends; not an edge of the plan
+    bool dials = false;                  // this cell dials
+    std::vector<std::string> addresses;  // of the peer; empty if this cell does not dial
   };
   std::vector<Way> ways;
 };
 
-// Empty if `me` reads no text. `all_read`: every stage reads text.
+// Returns the pairs of cell `me`; empty if it reads no text. `all_read`: every stage reads text.
 std::vector<ChunkPair> ChunkPairsOf(const Assignment& assignment, const CellId& me, bool all_read);
 
 }  // namespace longhaul::worker

@@ -1,17 +1,18 @@
-// Exchanges chunks of data sets with other workers of a run that read the same text
-// (chunk_pairs.h), for one attempt ("epoch"), over a separate link with each. Losing such a link
-// ends nothing: the chunks then come from the coordinator.
+// Exchanges chunks of data sets with the workers of a run that read the same text (chunk_pairs.h),
+// for one attempt at the run ("epoch"). Each pair of workers has a separate link for it. If that
+// link is lost, training goes on, and the chunks come from the coordinator.
 //
 //   asks                              holds
 //     request for a listed chunk  -->
 //                                 <--  pieces of the chunk, paced; or "not here"
 //
-// Only chunks of the run's list can be named. Answers are checked against the list's size and
-// SHA-256. Each side has at most kMostAsks open requests, answered one after the other. A peer that
-// is silent for `silence` during a request is not asked for kSilentFor. A peer that breaks the
-// protocol or sends wrong bytes is not asked again in this attempt.
+// Only chunks in the run's list of data sets can be requested. An answer must have the size and
+// SHA-256 that the list states. Each side may have at most kMostAsks unanswered requests, which the
+// other side answers one after the other. A peer that sends nothing for `silence` during a request
+// gets no request for kSilentFor. A peer that breaks the protocol or sends wrong bytes gets none
+// again in this attempt.
 //
-// Thread-safe. One thread a pair answers requests.
+// Thread-safe. For each pair one thread answers requests.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,7 @@ namespace longhaul::worker {
 
 struct ChunkPeersOptions {
   transport::TransportsByName transports;
-  TrafficWatch* traffic = nullptr;
+  TrafficWatch* traffic = nullptr;  // tells when tensors use the line; chunks then wait a while
   RunId run;
   Epoch epoch;
   std::string link_secret;
@@ -44,22 +45,23 @@ class ChunkPeers : public OtherReaders {
  public:
   static constexpr size_t kMostAsks = 4;
   static constexpr absl::Duration kSilentFor = absl::Minutes(2);
-  // How long Fetch waits for links that are not open yet, after the first request.
+  // How long requests wait for links that are still opening, counted from the first request.
   static constexpr absl::Duration kOpenPatience = absl::Seconds(3);
 
-  // Begins to open the links. Transports and `traffic` outlive this object.
+  // Begins to open the links. The transports and `traffic` must outlive this object.
   explicit ChunkPeers(ChunkPeersOptions options);
   ~ChunkPeers() override;
 
-  // Answers peers from `chunks`; earlier requests wait for this call. Call it once.
+  // Answers the peers' requests from `chunks`. Requests that came earlier have waited for this
+  // call. Call it once.
   void Serve(const std::shared_ptr<SetChunks>& chunks);
   StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                         const ChunkGivenUp& given_up) override;
-  // Replaces the peer's addresses.
+  // Replaces the addresses at which the peer is dialled.
   void Readdress(const CellId& peer, const std::vector<std::string>& addresses);
-  // Makes Fetch fail at once from now on. Idempotent.
+  // Makes all calls of Fetch fail at once, present and later ones. Idempotent.
   void GiveUp();
-  // Ends links and threads. Idempotent.
+  // Ends the links and the threads. Idempotent.
   void Close();
 
  private:

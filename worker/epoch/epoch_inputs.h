@@ -1,9 +1,9 @@
-// Gets everything that an attempt at a run ("epoch") reads before it trains: the run's text or data
-// sets, the initial weights, and the shards of the checkpoint that it resumes from. Reads them from
-// this machine if possible, else from elsewhere.
+// Gets everything that an attempt at a run ("epoch") needs before it trains: the run's text or data
+// sets, the initial weights, and the shards of the checkpoint that it resumes from. It reads inputs
+// that are on this machine, and fetches the others.
 //
-// Thread-safe; calls may run concurrently. All calls block, and return soon after `cancelled` is
-// true.
+// Thread-safe; calls may run concurrently. They block, and return soon after `cancelled` or
+// `given_up` is true.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
 
 class EpochInputs {
  public:
-  // All arguments outlive this object. `cell` is read later and must then be a cell of the
+  // The arguments must outlive this object. The methods require that `cell` is a cell of the
   // assignment.
   EpochInputs(const Resources& resources, const Assignment& assignment, const CellId& cell,
               std::function<bool()> cancelled)
@@ -39,15 +39,17 @@ class EpochInputs {
 
   // Returns the list of the run's data sets; null if the run reads a token file.
   StatusOr<std::shared_ptr<const data::Mixture>> FetchMixture(const RunSpec& spec) const;
-  // `mixture`: from FetchMixture.
+  // Returns the run's text. `mixture`: the result of FetchMixture. A token file is fetched whole;
+  // chunks of data sets are fetched later, when they are read.
   StatusOr<std::shared_ptr<WindowSource>> FetchText(const RunSpec& spec,
                                                     std::shared_ptr<const data::Mixture> mixture,
                                                     const GivenUp& given_up) const;
-  // Checks that the text has as many windows as the coordinator counted.
+  // Checks that the text has as many windows as the coordinator counted. kDataLoss: it has not.
   Status CheckText(const WindowSource& text, uint32_t context) const;
   // Loads the run's initial weights into a newly made model.
   Status LoadWeights(const RunSpec& spec, Stage& model) const;
-  // `files`: the files of the checkpoint that the attempt begins from.
+  // Reads `files`, which belong to the checkpoint that the attempt begins from, into one snapshot.
+  // Files that this worker does not hold are fetched first.
   StatusOr<SharedSnapshot> ReadShards(const std::vector<v1::CheckpointFile>& files,
                                       const GivenUp& given_up) const;
 

@@ -1,8 +1,9 @@
-// The links of one cell during one attempt ("epoch"): a port for each edge of activations, for the
-// tied edge, and for edges to the stage's data-parallel replicas. All links are opened at once,
-// while the cell prepares other things.
+// The links of one cell (a stage of one replica) during one attempt at the run ("epoch"). A port is
+// this cell's end of an edge. Edges go to the neighbour stages, to the other replicas of the stage,
+// and to the stage with the other copy of a tied matrix. All links open at the same time, while the
+// cell prepares other things.
 //
-// Threads: the agent's; Readdress on any thread.
+// Threads: the agent's; Readdress and Readings on any thread.
 #pragma once
 
 #include <condition_variable>
@@ -30,50 +31,52 @@
 
 namespace longhaul::worker {
 
-// The secret of each edge of the cell.
+// The secrets that protect the links, one for each edge of the cell.
 using EdgeSecrets = std::map<EdgeId, std::string>;
 EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
-// Addresses of the relay, for edges whose ends meet at a relay (transport/relay/ticket.h).
+// Addresses at a relay, for edges whose ends meet there (transport/relay/ticket.h).
 using EdgeWays = std::map<EdgeId, std::vector<std::string>>;
 EdgeWays EdgeWaysOf(const v1::Assign& assign);
 
 class EpochPorts {
  public:
-  // `resources` and `assignment` outlive this object. `cell` is a cell of the assignment.
+  // `resources` and `assignment` must outlive this object. `cell` must be a cell of the assignment
+  // before the methods are called.
   EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
              EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
 
-  // kInvalidArgument: an edge of the cell has no secret.
+  // Checks that each edge of the cell has a secret. kInvalidArgument: one has none.
   Status CheckSecrets() const;
-  // Makes the ports and begins to open their links. `gpu`: the device of the stage's tensors.
-  // `mixture`: the run's data sets; null: a token file.
+  // Makes the ports and begins to open their links. `gpu`: the device that holds the stage's
+  // tensors; nullopt: the host. `mixture`: the run's data sets; null: a token file.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                const data::Mixture* mixture);
-  // Whether a boundary of the cell's replica compresses activations.
+  // Returns true if activations are compressed between any two stages of the cell's replica.
   bool CompressesActivations() const;
   // Restores token tables from the checkpoint that the attempt begins from. Call it before Await.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
-  // Waits until all links are open and both ends of each have agreed on the state of their codecs.
+  // Waits until all links are open, and until the two ends of each have agreed on the state of
+  // their codecs. Polls `cancelled`.
   Status Await(const std::function<bool()>& cancelled);
-  // Replaces the addresses of a peer that this side dials. May be called before Begin.
+  // Replaces the addresses that this side dials for `edge`. May be called before Begin.
   void Readdress(EdgeId edge, std::vector<std::string> addresses);
-  // Flushes and ends open links, and gives up the others.
+  // Flushes and ends the open links, and gives up the others.
   void Close(Deadline deadline);
 
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
   const std::vector<std::shared_ptr<ReplicaPort>>& replica_ports() const { return replica_ports_; }
+  // Number of frames received over all links.
   uint64_t frames_received() const;
-  // Metrics of the open links. Any thread, after Begin.
+  // Returns metrics of the open links. Any thread, after Begin.
   std::vector<LinkReading> Readings() const;
-  // Ports whose codecs start empty although the run continues from a checkpoint.
+  // Ports with a codec that starts without its state, although the run continues from a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
-  // The edge whose other end is gone, after Await returned kUnavailable. nullopt: the other end
-  // never connected.
+  // The edge whose broken link made Await return kUnavailable. nullopt: a link never opened.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
 
  private:
-  // Shared with the callback, which may run after this object is gone.
+  // The result of opening one link. The callback shares it and may run after this object is gone.
   struct Answer {
     std::mutex mutex;
     std::condition_variable changed;
@@ -87,7 +90,7 @@ class EpochPorts {
   };
 
   transport::LinkKey KeyOf(EdgeId edge) const { return {assignment_.run, assignment_.epoch, edge}; }
-  // Null if this worker does not have the transport.
+  // Returns the edge's transport; null if this worker does not have it.
   transport::Transport* TransportOf(const Edge& edge) const;
   StatusOr<std::shared_ptr<BoundaryPort>> MakePort(const RunSpec& spec,
                                                    const std::optional<cuda::Device>& gpu,

@@ -1,8 +1,7 @@
-// Carries out one assignment, from Assign to the end of this cell's attempt ("epoch"). The
-// ResidentStage outlives the attempt; the next attempt may reuse it.
+// Carries out one assignment: one attempt at a run ("epoch") by one cell (a stage of one replica),
+// from Assign to its end. The ResidentStage outlives the attempt; the next attempt may reuse it.
 //
-// Run() and TakeResident on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and
-// Cancel on any thread.
+// Threads: Run and TakeResident on the agent's thread; all other methods on any thread.
 #pragma once
 
 #include <condition_variable>
@@ -31,28 +30,31 @@ namespace longhaul::worker {
 
 class EpochRun {
  public:
-  // `resident`: the stage that this worker has in memory, of any run; or null.
+  // `resident`: the stage that this worker has in memory, of any run; or null. `resources` must
+  // outlive this object.
   EpochRun(const Resources& resources, const v1::Assign& assign,
            std::unique_ptr<ResidentStage> resident);
   ~EpochRun();
 
-  // Prepares, reports StageReady, waits for Start and trains. Then keeps the links open until
-  // Cancel, because neighbours may still need them. Errors have been reported when it returns.
+  // Prepares the stage, reports StageReady, waits for Start and trains. When the stage has
+  // finished, the links stay open until Cancel, because neighbours may still need them. Reports
+  // errors itself.
   void Run();
-  // Call it after Run: returns the stage that the next attempt can reuse, or null.
+  // Returns the stage that the next attempt can reuse, or null. Call it after Run.
   std::unique_ptr<ResidentStage> TakeResident();
 
   void Start();
+  // Makes the run stop early, after the same step in all stages.
   void RequestStop();
   void RequestRetune(const v1::Retune& retune);
   void Readdress(const v1::Readdress& moved);
-  // `finished`: every stage has finished its part.
+  // Ends the attempt. `reason`: for the log and for errors. `finished`: all stages have finished.
   void Cancel(std::string reason, bool finished = false);
-  // Reports StageReady if the stage is ready; called again when the coordinator asks.
+  // Reports StageReady if the stage is ready. The coordinator may ask for it again.
   void SayReady();
-  // Fills in the stage's current work; nothing before the stage trains. Any thread.
+  // Fills in what the stage is working on; nothing before it trains.
   void FillAtHand(v1::Heartbeat* heartbeat) const;
-  // For metrics. Any thread.
+  // Returns the stage's metrics.
   StageReading Reading() const;
 
   const RunId& run() const { return assignment_.run; }
@@ -62,18 +64,18 @@ class EpochRun {
 
  private:
   Status Prepare();
-  // `text`: null in stages that read none. `begun_from`: the checkpoint that the stage was restored
-  // from, or null.
+  // `text`: null if the stage reads none. `begun_from`: the checkpoint that the stage was restored
+  // from; null: the run begins.
   Status MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from);
-  // Null if the stage has no replicas.
+  // Returns null if the stage has no replicas.
   StatusOr<std::unique_ptr<ReplicaExchange>> MakeExchange(const StageSnapshot* begun_from);
-  uint64_t Numerics() const;              // value of v1::StepReport::numerics
-  std::vector<DeviceName> Ranks() const;  // value of StageOptions::ranks
+  uint64_t Numerics() const;              // for v1::StepReport::numerics
+  std::vector<DeviceName> Ranks() const;  // for StageOptions::ranks
   // Checks this cell's part of the assignment, and that this worker can carry it out.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
   void ReportForgotten();
-  // Connects to workers that read the same data sets. They exchange chunks while the stage trains.
+  // Opens links to workers that read the same data sets. Chunks go over these links while training.
   void MeetReaders();
   void LeaveReaders();
   Status WaitForStart();
@@ -81,8 +83,7 @@ class EpochRun {
   void ReportError(const Status& status);
   // Trains until the last step, under a watchdog.
   Status Train();
-  // Tells the coordinator that this process cannot go on, and ends the process; another one
-  // follows.
+  // Tells the coordinator that this process cannot go on, and replaces it by a new one.
   void GiveUp(v1::WorkerFault fault, const std::string& message);
   void SayMemory();
   bool Cancelled() const;
@@ -106,14 +107,14 @@ class EpochRun {
   EpochPorts ports_;
   std::unique_ptr<Executor> executor_;
   std::shared_ptr<SetChunks> chunks_;  // null: the stage reads no data sets
-  bool gives_model_up_ = false;        // no later attempt may reuse the model
+  bool gives_model_up_ = false;        // true: no later attempt may reuse the model
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<ChunkPeers> readers_;  // null: not connected yet
-  std::optional<uint64_t> ready_with_;   // number of parameters
+  std::shared_ptr<ChunkPeers> readers_;  // null: there are none, or not yet
+  std::optional<uint64_t> ready_with_;   // number of parameters; nullopt: not ready
   bool started_ = false;
-  std::optional<std::string> cancelled_;
+  std::optional<std::string> cancelled_;  // the reason
   bool all_finished_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Records how long the parts of a piece of work took, as text.
+// Records, as text for a log line, how long each part of a piece of work took.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,9 +11,10 @@
 
 namespace longhaul::worker {
 
-// Collects "12.3 ms reading, 4.5 ms sending" for a log line.
+// Makes a text such as "12.3 ms reading, 4.5 ms sending".
 class Laps {
  public:
+  // Ends the part `what`, which began at the last call or at the construction.
   void End(std::string_view what) {
     const MonoTime now = Now();
     text_ += fmt::format("{}{:.1f} ms {}", text_.empty() ? "" : ", ",

@@ -1,10 +1,10 @@
-// Fingerprints everything that decides the bits a cell computes: equal fingerprints promise equal
-// bits.
+// Fingerprints everything that decides the bits that a cell (a stage of one replica) computes. If
+// two attempts at a run have equal fingerprints, their results are equal to the last bit.
 //
-// Included: the run file, the text, the cell's layers, roles, group and threads, its edges' codecs,
-// its devices, the libraries and the version of this program. Excluded: the worker's identity,
-// transports, and how a stage orders its work (microbatches in flight, lead), because sums over
-// microbatches are in microbatch order under any schedule.
+// The fingerprint includes the run file, the text, the cell's layers, roles, group and threads, the
+// codecs of its edges, its devices, the libraries and the version of this program. It does not
+// include the worker's identity, the transports, and how the stage orders its work: gradients are
+// summed in microbatch order under any schedule.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,14 @@
 
 namespace longhaul::worker {
 
-// Describes this process's libraries, instruction sets and their environment variables. "": unknown
-// on this system. Read once; thread-safe.
+// Describes the libraries that this process computes with, their environment variables and the
+// CPU's instruction sets. "": unknown on this system. Read once; thread-safe.
 const std::string& Surroundings();
 
-// Returns v1::StepReport::numerics of a cell. `devices`: those of its ranks, in order.
-// `surroundings`: Surroundings(). 0 promises nothing: a GPU without train.deterministic, whose sums
-// have no fixed order; a replay, which computes nothing; or unknown surroundings.
+// Returns the fingerprint of a cell, for v1::StepReport::numerics. `devices`: the devices of its
+// ranks, in order. `surroundings`: Surroundings(). Returns 0, which promises nothing, if sums may
+// have no fixed order (a GPU without train.deterministic, or more than two ranks on GPUs), for a
+// replay, which computes nothing, and if the surroundings are unknown.
 uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpec& spec,
                     std::span<const v1::Device> devices, const std::string& surroundings);
 

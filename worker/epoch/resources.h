@@ -1,4 +1,5 @@
-// The objects that exist once in a worker's daemon and that all its runs share.
+// The objects and settings of a worker's daemon that all its runs share. The pointers are not
+// owned.
 #pragma once
 
 #include <functional>
@@ -23,25 +24,25 @@
 namespace longhaul::worker {
 
 struct Resources {
-  // Keys are names (run/kinds/transports.h).
+  // By name of the transport (run/kinds/transports.h).
   transport::TransportsByName transports;
-  // The devices that the worker offers; a cell names them by index. Layers are measured on the
-  // first device, and on as many as a group takes.
+  // The devices that the worker offers. A cell (a stage of one replica) names them by index. Layers
+  // are measured on the first device, and for a group on as many devices as it has ranks.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   BlobFetcher* blobs = nullptr;
-  BlobFetcher* shard_copies = nullptr;  // shards from other workers, on their way into a stage
+  BlobFetcher* shard_copies = nullptr;  // for shards of other workers that a stage resumes from
   ShardCourier* courier = nullptr;
   TrafficWatch* traffic = nullptr;
   ShardTransfers* transfers = nullptr;
   std::optional<BoundaryDumpOptions> dump;
-  std::string messages_root;                    // folder of codecs' memory (boundary_messages.h)
+  std::string messages_root;                    // folder of boundary_messages.h
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
-  // Longest time for one piece of work (pipeline/watchdog.h).
+  // A piece of work that takes longer counts as hung (pipeline/watchdog.h).
   absl::Duration progress_timeout = absl::Seconds(60);
-  // Tells the coordinator about the fault, and replaces this process; null: the process goes on.
-  // Thread-safe. Returns only if the daemon is ending already.
+  // Replaces this process by a new one, which learns the cause. Thread-safe. Returns only if the
+  // daemon is already ending. Null: the process goes on.
   std::function<void(const RestartCause&)> restart;
   // How long a stage stays in memory after its attempt, for the next one.
   absl::Duration resident_limit = absl::Minutes(10);

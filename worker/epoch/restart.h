@@ -1,6 +1,6 @@
-// Restarts a worker's process that cannot go on, because a thread is stuck or its GPU is lost: the
-// same program, arguments, environment and process id, with a new incarnation number. The new
-// process learns the reason.
+// Restarts a worker's process that cannot go on, because a thread is stuck or the GPU is lost. The
+// new process has the same program, arguments, environment and process id, but a new incarnation
+// number. It learns the reason.
 #pragma once
 
 #include <functional>
@@ -11,25 +11,26 @@
 
 namespace longhaul::worker {
 
-// Why the previous process ended itself; WORKER_FAULT_NONE: it did not.
+// Why the process before this one restarted itself. WORKER_FAULT_NONE: it did not.
 struct RestartCause {
   v1::WorkerFault fault = v1::WORKER_FAULT_NONE;
   std::string text;  // "has made no progress for 61 s in step 118: in the optimizer"
 };
-// Returns this process's cause, and clears it so that child processes do not see it. Call it before
-// any thread starts.
+// Returns why this process was started, and removes that from the environment, so that child
+// processes do not see it. Call it before any thread starts.
 RestartCause TakeRestartCause();
 
 class Restart {
  public:
-  // `arguments`: main's, alive as long as the process. `say_last_words` is called before the end
-  // and must return soon.
+  // `arguments`: the arguments of main; they must live as long as the process. `say_last_words` is
+  // called before the process is replaced, and must return soon.
   Restart(char** arguments, std::function<void()> say_last_words);
 
-  // Replaces this process. All open files, sockets and locks end with it, as if it had been killed.
-  // Returns only after Disarm; exits with 1 if the process cannot be replaced. Thread-safe.
+  // Replaces this process. Its open files, sockets and locks end, as if it had been killed. Does
+  // nothing after Disarm; otherwise it does not return. If the process cannot be replaced, it exits
+  // with status 1. Thread-safe.
   void operator()(const RestartCause& cause);
-  // Call it when the daemon ends. After it returns, no restart is in progress.
+  // Prevents later restarts, and waits for one in progress. Call it when the daemon ends.
   void Disarm();
 
  private:

@@ -1,5 +1,5 @@
-// Reads a stage's initial parameters from a published model, one tensor at a time: from the model's
-// folder if this worker has it, else from the coordinator.
+// Reads a stage's initial parameters from a published model, one tensor at a time. A tensor comes
+// from the model's folder if this worker has it, else from the coordinator.
 //
 // Threads: one.
 #pragma once
@@ -20,16 +20,17 @@ namespace longhaul::worker {
 
 class WeightsReader {
  public:
-  // Fetches the list of the weights of `spec`, which must have some. `blobs` must outlive this
-  // object; fetched files are deleted again. Stops at `deadline` or when `cancelled` is true.
+  // Fetches the list of the tensors. `spec` must name weights. `blobs` must outlive the result; a
+  // fetched tensor is deleted from it after it was read. This call and Read fail after `deadline`,
+  // and soon after `cancelled` is true.
   static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
                                       std::function<bool()> cancelled);
 
-  // A ReadParameter for Stage::Load. kDataLoss, kNotFound: neither the folder nor the coordinator
-  // has the tensor as it was when the run was submitted.
+  // Reads `parameter` into `values`; it is the callback of Stage::Load. kDataLoss or kNotFound:
+  // neither the folder nor the coordinator has the tensor as it was when the run was submitted.
   Status Read(const model::PlacedParameter& parameter, std::span<float> values);
 
-  // Bytes of the tensors read so far.
+  // Bytes of the tensors read so far, by source.
   uint64_t bytes_from_folder() const { return bytes_from_folder_; }
   uint64_t bytes_fetched() const { return bytes_fetched_; }
 

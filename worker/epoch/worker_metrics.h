@@ -1,7 +1,7 @@
 // A worker's metrics for Prometheus, about itself and its stage (docs/guide/metrics.md).
 //
-// Reports are counted once a step on their way to the coordinator, and links are asked only on a
-// scrape, so training pays nothing. Thread-safe.
+// Metrics of steps come from the reports to the coordinator, and metrics of links are read only
+// when Prometheus asks. So training does not become slower. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace longhaul::worker {
 struct LinkReading {
   EdgeId edge;
   EdgeKind kind = EdgeKind::kActivations;
-  std::string peer;   // name of its worker
-  std::string codec;  // of sent tensors
+  std::string peer;   // name of the peer's worker
+  std::string codec;  // codec of sent tensors
   std::string transport;
   double planned_bits_per_second = 0;  // 0: unknown
   uint32_t credits = 0;                // given to the peer when the link opened
@@ -41,12 +41,14 @@ struct StageReading {
 
 class WorkerMetrics {
  public:
-  // `devices`: those in the hello.
+  // `devices`: the devices that the worker tells the coordinator of.
   WorkerMetrics(std::string version, std::vector<v1::Device> devices);
 
-  // Counts a report.
+  // Counts a report to the coordinator.
   void Note(const v1::WorkerMessage& message);
-  // `stage`: nullopt if the worker has none; then the page shows nothing of an earlier run.
+  // Makes a page of metrics. `stage`: the current stage; nullopt: the worker has none, and the page
+  // shows nothing of earlier runs. `resident_bytes`: memory of the stage that waits for its next
+  // attempt.
   metrics::Page PageOf(const std::optional<StageReading>& stage, uint64_t memory_used_bytes,
                        uint64_t resident_bytes) const;
 
@@ -67,8 +69,8 @@ class WorkerMetrics {
     uint64_t checkpoints = 0, checkpoint_problems = 0, checkpoint_step = 0;
   };
   void NoteStep(const v1::StepReport& report);
-  // The caller of AddStage and AddLinks holds mutex_. `cell`: the stage's labels. `is_of_run`:
-  // whether the totals belong to the stage's run.
+  // The caller of AddStage and AddLinks holds mutex_. `cell`: the labels of the stage. `is_of_run`:
+  // true if run_ is about the stage's run.
   void AddStage(metrics::Page* page, const std::optional<StageReading>& stage) const;
   void AddLinks(metrics::Page* page, const std::vector<LinkReading>& links,
                 const std::vector<std::string>& cell, bool is_of_run) const;

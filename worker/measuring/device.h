@@ -20,14 +20,15 @@ struct WorkerDevice {
 };
 
 // Opens a device and checks that it works. `memory_share`: the part of the memory of the device and
-// its host that this worker may plan with, if several workers share the device; some GPU memory is
-// also left free. A GPU needs longhaul's and LibTorch's CUDA modules: call this before any use of
-// LibTorch. kFailedPrecondition names the missing part.
+// its host that this worker may plan with; less than 1 if several workers share the device. Some
+// GPU memory is always left free. For a GPU, call this before any use of LibTorch, because it loads
+// the CUDA modules of longhaul and LibTorch. kFailedPrecondition: a part is missing; the message
+// names it.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
-// Opens all devices of one worker. Several CPU "devices" are ranks of one machine: each reports its
-// part of cores and memory, so that their sum is the machine. Each GPU reports all memory of its
-// host, which the worker has only once.
+// Opens all devices of one worker. If `names` has the CPU several times, each reports an equal part
+// of its cores and memory. Each GPU reports the host's memory in full, although the worker has this
+// memory only once.
 StatusOr<std::vector<WorkerDevice>> OpenDevices(std::span<const DeviceName> names,
                                                 double memory_share = 1);
 

@@ -1,5 +1,5 @@
-// Identifies a GPU across processes and containers, which may number it differently: workers that
-// report the same UUID share the GPU.
+// Identifies a GPU by its UUID. Processes and containers may number one GPU differently, but if two
+// workers report the same UUID, they share the GPU.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace longhaul::worker {
 
 // Returns the UUID of the GPU that CUDA numbers `index`, from the driver's files under `folder`.
-// CUDA numbers GPUs by bus position, among the ones that `visible` (CUDA_VISIBLE_DEVICES) names;
-// "": all. Returns "" if the files do not tell.
+// `visible`: the value of CUDA_VISIBLE_DEVICES, which lists GPUs by number or UUID; "": all GPUs.
+// Assumes that GPUs are numbered by position on the bus. Returns "" if the files do not tell.
 std::string GpuUuid(uint32_t index, std::string_view visible,
                     const std::string& folder = "/proc/driver/nvidia/gpus");
 

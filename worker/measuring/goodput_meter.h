@@ -17,26 +17,29 @@ namespace longhaul::worker {
 
 class GoodputMeter {
  public:
-  // Limits: enough data on a short link; most data; most time.
+  // A measurement ends at the latest after kMaxBytes or kMaxTime. After kEnoughBytes it ends if it
+  // has lasted for enough round trips, which is soon on a short link.
   static constexpr size_t kEnoughBytes = size_t{64} << 20;
   static constexpr size_t kMaxBytes = size_t{256} << 20;
   static constexpr absl::Duration kMaxTime = absl::Seconds(3);
 
-  // `round_trip`: the round trip of the idle link. TCP's slow start doubles the rate once a round
-  // trip, so rates over less time mean nothing.
+  // `round_trip`: the round-trip time of the idle link. Rates are measured over several round
+  // trips, because TCP's slow start doubles the rate in each.
   explicit GoodputMeter(absl::Duration round_trip);
 
+  // Counts a frame of `bytes` bytes.
   void Arrived(size_t bytes, MonoTime now);
   // True once the rate has been steady for a while, or a limit is reached.
   bool Done() const { return done_; }
-  // Returns the steady rate. Without one: the fastest rate over some round trips, because on a long
-  // link one loss slows TCP for seconds, and TCP will reach its earlier rate again. 0: unknown.
+  // Returns the steady rate. If the rate never became steady, returns the fastest rate over some
+  // round trips: on a long link one loss slows TCP for seconds, but TCP reaches its earlier rate
+  // again. 0: unknown.
   double BitsPerSecond() const;
 
  private:
   struct Arrival {
     MonoTime at;
-    size_t bytes;  // received so far, without the first frame, whose duration is unknown
+    size_t bytes;  // received so far, without the first frame
   };
   size_t At(MonoTime time) const;
   double Rate(size_t first, size_t last) const;  // between two arrivals

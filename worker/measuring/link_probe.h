@@ -1,17 +1,21 @@
-// Carries out a ProbeLink command: opens a separate link to a neighbour over the transport that the
-// run will use, measures idle round trips and then goodput in both directions at once, drains the
-// link and closes it.
+// Carries out a ProbeLink command. It opens a separate link to a neighbour over the transport that
+// the run will use, and measures idle round trips, then goodput in both directions at once. Then it
+// drains the link and closes it.
 //
 // Both ends do the same, except that one dials. They send messages of one byte on the control lane:
 //
-//   ping, pong   some round trips, each side's own
-//   ready        this side's round trips are done; when both are, both send zeros on the bulk lane
-//   enough       this side has measured its rate; both keep sending until both have enough
-//   dry          all data of this side has arrived; when both are dry, the link is closed
+//   ping, pong   each side measures some round trips
+//   ready        the sender has measured its round trips. When both sides have said it, both send
+//                zeros on the bulk lane
+//   enough       the sender has measured the rate at which zeros arrive. Both sides go on sending
+//                until both have said it
+//   dry          all zeros of the sender have arrived. When both sides have said it, the link is
+//                closed
 //
-// If only round trips are asked for, a side has enough as soon as both are ready.
+// If the command asks only for round trips, no zeros are sent: each side says "enough" as soon as
+// both have said "ready".
 //
-// Little data is kept in flight; otherwise a slow link would be busy for seconds afterwards.
+// Little data is kept in flight, so that a slow link is not busy for seconds after the measurement.
 #pragma once
 
 #include <functional>
@@ -28,13 +32,14 @@ class LinkProbe {
   explicit LinkProbe(const v1::WorkerCommand& command);
   ~LinkProbe();
 
-  // Takes up to the command's time limit. The answer reports errors. Call it once.
+  // Measures, and returns the answer to the coordinator, which also reports errors. Takes at most
+  // the command's time limit. Call it once.
   v1::WorkerMessage Run(const transport::TransportsByName& transports);
   // Makes Run return soon. Any thread.
   void Cancel();
-  // Whether the command is about the same run and epoch.
+  // Returns true if `command` is about the same run and epoch as this probe.
   bool BelongsTo(const v1::WorkerCommand& command) const;
-  // Whether the command is this ProbeLink, which may be sent again.
+  // Returns true if `command` is the ProbeLink of this probe, sent once more.
   bool IsOf(const v1::WorkerCommand& command) const;
 
  private:

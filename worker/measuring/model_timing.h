@@ -13,10 +13,11 @@
 
 namespace longhaul::worker {
 
-// Measures on the first of `devices`, and with a group of the run file on as many devices of that
-// kind as the group has ranks. If the run file leaves the group open (config::GroupsLeftOpen),
-// tries every size above one. Takes a second or two for each, after waiting for the turn on a
-// shared GPU. kResourceExhausted: a device lacks memory for a few layers of the model.
+// Measures on the first of `devices`. If the run file asks for a group, it also measures on as many
+// devices of the same kind as the group has ranks. If the run file leaves the group open
+// (config::GroupsLeftOpen), it measures every possible group. Each measurement takes a second or
+// two, after a wait for the turn on a shared GPU. `make_group` makes the stage of a group.
+// kResourceExhausted: a device has not enough memory for a few layers of the model.
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                                       std::span<const WorkerDevice> devices,
                                       const MakeStage& make_group);

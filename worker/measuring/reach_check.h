@@ -1,6 +1,7 @@
-// Carries out TryReach commands: checks whether this worker reaches another worker at each of its
-// addresses. Dials each address by a link like a run's, so that only the right worker's answer
-// counts. Both sides close the link at once; the dialled side stops waiting at the check's limit.
+// Carries out TryReach commands, which check whether one worker reaches another at each of its
+// addresses. One of the two is told to dial, and the other to wait. The dialler opens a link as for
+// a run, so only an answer of the right worker counts. Both sides close an open link at once. The
+// dialler reports the result; the waiting side gives up at the check's time limit.
 //
 // Handle and Shutdown are thread-safe and never block. The work runs on the transports' loops,
 // concurrently with everything else.
@@ -20,20 +21,21 @@ namespace longhaul::worker {
 
 class ReachChecks {
  public:
-  // `send` receives the answers; thread-safe. The transports must live until Shutdown.
+  // `send` gets the answers, and must be thread-safe. The transports must live until Shutdown.
   ReachChecks(transport::TransportsByName transports, std::function<void(v1::WorkerMessage)> send);
 
-  // `command` has try_reach. Handling it twice has no further effect.
+  // `command` must have try_reach. A command that is repeated during its check has no further
+  // effect.
   void Handle(const v1::WorkerCommand& command);
   // Ignores later commands. Checks in progress end with the transports.
   void Shutdown();
 
  private:
-  // State of the answers. Outlives the ReachChecks if links end late.
+  // Shared with callbacks of links, which may run after the ReachChecks is gone.
   struct Shared {
     std::function<void(v1::WorkerMessage)> send;
     std::mutex mutex;
-    std::set<uint64_t> under_way;  // checks that this side dials
+    std::set<uint64_t> under_way;  // checks in progress that this side dials
     bool closing = false;
   };
   class Attempt;

@@ -13,11 +13,12 @@
 
 namespace longhaul::worker {
 
-// The GPU that holds the tensors of a run's stages; nullopt: the host. Replays sleep on the host.
+// Returns the GPU that holds the tensors of a run's stages; nullopt: the host. A replay computes
+// nothing, so its tensors are on the host. `gpu`: the cell's device.
 std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
 
-// Options of a stage with these layers and roles. `ranks`: devices of a group, the first equal to
-// `gpu`; empty: one rank. `threads`: for each rank.
+// Returns the options of a stage with these layers and roles. `threads`: CPU threads of each rank.
+// `ranks`: the devices of a group's ranks, the first equal to `gpu`; empty: one rank.
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                              const Roles& roles, uint32_t threads,
                              const std::optional<cuda::Device>& gpu,

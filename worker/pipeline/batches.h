@@ -1,6 +1,6 @@
-// Chooses and reads the tokens of each microbatch. The choice is a pure function of the plan, so
-// the first stage (inputs) and the last (targets) agree without messages, and a resumed run goes on
-// exactly where it stopped.
+// Chooses and reads the tokens of each microbatch. The choice depends only on the plan. So the
+// first stage (inputs) and the last stage (targets) choose the same tokens without messages, and a
+// resumed run continues exactly where it stopped.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,40 +20,43 @@
 
 namespace longhaul::worker {
 
-// Microbatches that all replicas have read by the end of a step. Not a function of the step alone,
-// as the number of replicas may have changed.
+// Number of microbatches that all replicas together have read by the end of `step`. The step alone
+// does not tell it, because the number of replicas may have changed.
 struct ReadSoFar {
   uint64_t step = 0, microbatches = 0;
 };
+// What the run had read when the attempt of `assignment` began.
 ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 
-// Maps the sequences of a microbatch to windows of the training text; the same on every stage. One
-// thread at a time; meanwhile no other copy may be used.
+// Maps the sequences of a microbatch to windows of the training text, in the same way on every
+// stage. Copies share state: only one thread at a time may use an object or its copies.
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
   uint32_t microbatches = 0, microbatch_size = 0;  // per replica and step; sequences each
-  // The replica that reads, and the number of replicas. A step reads the microbatches of replica 0,
-  // then of replica 1, and so on; one replica with as many microbatches in total reads the same.
+  // The replica that reads, and the number of replicas. The windows of a step go first to the
+  // microbatches of replica 0, then to those of replica 1, and so on. One replica with as many
+  // microbatches in total would read the same.
   uint32_t replica = 0, replicas = 1;
-  ReadSoFar before = {};  // steps and microbatches before these replicas
+  ReadSoFar before = {};  // what was read before the attempt began
 
-  // Returns the index of the first microbatch of the step (FirstOfAll), or of this replica in the
-  // step, counted over the run.
+  // Return the index, counted over the whole run, of the first microbatch of the step, of all
+  // replicas (FirstOfAll) or of this replica.
   uint64_t FirstOfAll(Step step) const {
     return before.microbatches + (step.value() - 1 - before.step) * replicas * microbatches;
   }
   uint64_t FirstMicrobatchOf(Step step) const {
     return FirstOfAll(step) + uint64_t{replica} * microbatches;
   }
+  // Return the window of a sequence. `row`: the sequence's index in its microbatch. `microbatch`:
+  // its index in this replica's part of the step; for WindowOfAll, over all replicas.
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
-  // `microbatch`: index over all replicas of the step.
   uint64_t WindowOfAll(Step step, uint64_t microbatch, uint32_t row) const {
     return windows->WindowOf((FirstOfAll(step) + microbatch) * microbatch_size + row);
   }
 };
-// `mixture`: the data sets of the run; null: a token file with `windows` windows.
+// `mixture`: the run's data sets; null: the text is a token file with `windows` windows.
 SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
                           uint32_t replica, const ReadSoFar& before = {});
 
@@ -63,22 +66,25 @@ class Batches {
   Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture,
           uint32_t replica = 0, const ReadSoFar& before = {});
 
-  // Tokens of one microbatch: microbatch_size x context ids each, valid until the next call.
+  // The tokens of one microbatch. Each span has microbatch_size x context numbers and is valid
+  // until the next call of Read.
   struct Tokens {
     std::span<const int32_t> inputs, targets;
-    // With data.mask: document: for each token the number of its document in its row.
+    // The number of each token's document, counted from 0 in each row. Empty unless the run file
+    // has `data.mask: document`.
     std::span<const int32_t> documents;
-    // With loss masks: the number of targets that count in the pass over all replicas, divided by
-    // the number of microbatches. Else 0.
+    // Mean number of targets in a microbatch whose loss counts, over all microbatches of the pass
+    // and all replicas. 0 if all targets count: without loss masks and `data.mask: document`.
     double counted = 0;
   };
-  // Reads a microbatch. Returns an error if the data cannot be read.
+  // Reads a microbatch of this replica. Blocks while data is fetched. Fails if the data cannot be
+  // read.
   StatusOr<Tokens> Read(const Pass& pass, Microbatch microbatch);
 
  private:
   // Number of microbatches in the pass.
   uint32_t MicrobatchesOf(const Pass& pass) const;
-  // `microbatch`: in training, its index in this replica's part of the step.
+  // `microbatch`: its index in this replica's part of the pass.
   uint64_t WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const;
   Status Count(const Pass& pass);
   void Expect(const Pass& pass);
@@ -97,17 +103,17 @@ class Batches {
   double counted_ = 0;
 };
 
-// Number of microbatches in a validation: the run file's samples in whole microbatches, at least
-// one and at most what the validation text holds. 0 if validation is off.
+// Returns the number of microbatches in a validation: the run file's samples, or as many as the
+// validation text has, in whole microbatches, at least one. 0 if validation is off or has no text.
 uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens);
 uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 
-// Whether a validation follows the training of `step`: every `validation.every` steps and after the
-// last step. Step 0 is before the first step: true if the run file says so or if there are no
-// steps.
+// Returns true if a validation follows the training of `step`: every `validation.every` steps and
+// after the last step. `step` 0 stands for the time before the first step: true if the run file
+// says so (`validation.at_start`) or has no steps.
 bool ValidatesAfter(const RunSpec& spec, Step step);
-// Whether a clean validation follows the validation after `step`, with uncompressed boundaries.
-// Only for links that compress activations.
+// Returns true if a clean validation, with uncompressed boundaries, follows the validation after
+// `step`. Only for links that compress activations.
 bool ValidatesCleanAfter(const RunSpec& spec, Step step);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// Encodes and decodes tensors at one boundary of a stage, in the memory that holds the stage's
-// tensors: host memory, or a GPU's (cuda_boundary_codec.h).
+// Encodes and decodes tensors at one boundary of a stage. Tensors are where the stage has its
+// tensors: in host memory, or on a GPU (cuda_boundary_codec.h). Blobs are in host memory.
 //
 // Threads: one at a time, except NewBlob and tables_shape, which any thread may call. Results may
 // outlive the codec.
@@ -30,47 +30,51 @@ struct EncodedBlob {
   uint64_t nonfinite_tiles = 0;
 };
 
-// Options for tensors of one shape, with a codec for each direction.
+// Options of a BoundaryCodec. All its tensors have one shape.
 struct BoundaryCodecOptions {
   codec::Shape shape;
-  std::shared_ptr<const codec::Codec> send, receive;
+  std::shared_ptr<const codec::Codec> send, receive;  // encodes with `send`, decodes with `receive`
   uint32_t vocabulary = 0;  // number of token ids, for a codec that predicts by token
 };
 
-// Shape of the token tables of the codec that predicts; no rows if no codec predicts.
+// Returns the shape of the token tables of the codec that predicts by token; no rows if none does.
 codec::predict::TablesShape TablesShapeOf(const BoundaryCodecOptions& options);
-// The token ids inside a decoded blob.
+// Returns the token ids that a blob of such a codec contains. The blob must have been decoded.
 std::shared_ptr<const std::vector<uint32_t>> TokenIdsOf(std::span<const std::byte> blob);
 
 class BoundaryCodec {
  public:
   virtual ~BoundaryCodec() = default;
 
-  // Makes a buffer for a blob that arrives. kResourceExhausted.
+  // Makes a buffer for a blob that will arrive. kResourceExhausted: no memory.
   virtual StatusOr<BlobBuffer> NewBlob(size_t bytes) = 0;
 
-  // Shape of the token tables; no rows if no codec predicts. A codec that predicts by token keeps
-  // its tables here, empty at first. They learn when the context says so. Encode then needs the ids
-  // in the context, and Decode returns them with the tensor.
+  // Shape of the token tables; no rows if no codec predicts by token. This object holds the tables,
+  // which are empty at first and learn when the context says so. If the codec predicts, Encode
+  // needs the token ids in the context, and Decode returns them with the tensor.
   virtual codec::predict::TablesShape tables_shape() const = 0;
+  // True if a codec predicts by token. The three methods below need that.
   bool predicts() const { return tables_shape().rows() > 0; }
-  // Returns the hash of the receiving codec's tables, if both codecs predict.
+  // Returns the hash of the tables: of the receiving codec if it predicts, else of the sending one.
   virtual StatusOr<uint64_t> TablesCheck() = 0;
-  // Copies the tables. kResourceExhausted.
+  // Returns a copy of the same tables. kResourceExhausted: no memory.
   virtual StatusOr<codec::predict::Tables> SaveTables() = 0;
-  // Restores both codecs' tables. `tables` must have the shape of tables_shape().
+  // Sets the tables of both codecs to `tables`, which must have the shape tables_shape().
   virtual Status RestoreTables(const codec::predict::Tables& tables) = 0;
 
-  // `tensor` must be complete: no kernel still writes it. After the call it is no longer read.
+  // Encodes `tensor`. It must be complete: no kernel may still write it. It is not read after the
+  // call.
   virtual StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                        const codec::Context& context) = 0;
-  // `blob`: the start of a buffer from NewBlob. Returns a complete fp32 tensor.
+  // Decodes `blob`, which must be at the start of a buffer from NewBlob, into a complete fp32
+  // tensor. kInvalidArgument: not a blob that the codec writes.
   virtual StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
                                           const codec::Context& context) = 0;
 
-  // Makes a BoundaryCodec for `codec` in both directions that shares this object's memory and
+  // Makes a BoundaryCodec that uses `codec` in both directions and shares this object's memory and
   // stream. Calls of the two must not overlap. It allocates only for blobs larger than this
-  // object's, and frees that memory again. kInvalidArgument for a codec that needs more.
+  // object's. `codec` must have no state. kInvalidArgument: it needs more memory than this object
+  // has.
   virtual StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
       std::shared_ptr<const codec::Codec> codec) = 0;
 

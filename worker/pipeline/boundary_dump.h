@@ -1,10 +1,10 @@
-// Writes boundary tensors of a run as .npy files, for measuring codecs on real tensors. At every
-// n-th training step the sending stage writes the first microbatch's activations and gradients;
-// with sequence chunks ("slices"), only the first chunk's.
+// Writes boundary tensors of a run as .npy files, to measure codecs on real tensors. At every n-th
+// training step each stage writes the activations or gradients that it sends for the first
+// microbatch. With sequence chunks ("slices"), it writes only the first chunk.
 //
 //   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)
 //
-// Threads: any. If a file cannot be written, it logs a warning and the run goes on.
+// Threads: any. If a file cannot be written, Write logs a warning, and the run goes on.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ namespace longhaul::worker {
 
 struct BoundaryDumpOptions {
   std::string folder;
-  uint64_t every = 1;  // steps
+  uint64_t every = 1;  // n of every n-th step; at least 1
 };
 
 class BoundaryDump {
  public:
   BoundaryDump(const BoundaryDumpOptions& options, const RunId& run);
 
+  // Returns true if the tensor of this slice is to be written.
   bool Wants(const Pass& pass, const Slice& slice) const;
   void Write(const Pass& pass, EdgeId edge, Direction direction,
              const codec::TensorView& tensor) const;

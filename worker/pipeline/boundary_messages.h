@@ -1,14 +1,15 @@
-// Stores the messages that a stage sent and received for each sample at one boundary, for codecs
-// with state (codec/message_store.h). Each direction whose codec needs a store has one.
+// Stores what the codecs at one boundary of a stage remember of each training sample's messages
+// (codec/message_store.h). Each direction has a store of its own if its codec has such state.
 //
 //   <root>/<run>/after-layer-4-forward-send/records, undo-...   (codec/messages/file_store.h)
 //
-// Folders are named by the layer before the boundary, so a resume with another split finds the
-// stores of unchanged cuts. Both sides must have equal stores: they roll back to the run's first
-// checkpoint, compare digests (Agree), and forget samples that differ.
+// Folders are named by the number of layers before the boundary. So if a resumed run divides its
+// layers into stages differently, unchanged boundaries still find their stores. Both sides of a
+// boundary must have equal stores. So each side rolls its stores back to the checkpoint that the
+// attempt begins from; then the two compare digests (Agree), and both clear a store that differs.
 //
-// Threads: Open, state and Agree before the run begins; AddTo and PrefetchAfter on the codec
-// thread; Forget on any.
+// Threads: Open, state and Agree before the first tensor, on one thread; AddTo and PrefetchAfter on
+// the codec thread; Forget on any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,33 +33,36 @@ struct BoundaryMessagesOptions {
   RunSpec spec;
   RunId run;
   uint32_t replica = 0;
-  uint32_t layers_before = 0;              // the model's layers below the boundary's upper side
+  uint32_t layers_before = 0;              // number of the model's layers before the boundary
   bool upstream = false;                   // the peer is the stage before
   const data::Mixture* mixture = nullptr;  // the run's data sets, not stored; null: a token file
   uint64_t windows = 0;                    // windows of the training text
-  ReadSoFar before = {};                   // steps and microbatches before these replicas
+  ReadSoFar before = {};                   // what the run had read when the attempt began
   const codec::Codec* forward = nullptr;   // not stored
   const codec::Codec* backward = nullptr;
 };
 
 class BoundaryMessages {
  public:
-  // Null if neither codec has state. kResourceExhausted, with the number of bytes, if the disk has
-  // no room for the records and the journal.
+  // Opens the stores. Returns null if neither codec has state. kResourceExhausted: the disk has no
+  // room for the records and the journal; the message says how many bytes they need.
   static StatusOr<std::unique_ptr<BoundaryMessages>> Open(const BoundaryMessagesOptions& options);
-  // Deletes everything of a run.
+  // Deletes all stores of a run.
   static void Drop(const std::string& root, const RunId& run);
 
+  // This side's digests, to be sent to the peer.
   wire::MessageState state() const { return state_; }
-  // Keeps the state that both sides have and forgets the rest. False if a run that continues from a
-  // checkpoint starts with nothing in a direction.
+  // Compares the digests with those of the peer, and clears each store that differs. Returns false
+  // if a run that continues from a checkpoint now has an empty store. kInvalidArgument: the peer
+  // has state in a direction whose codec has none.
   StatusOr<bool> Agree(const wire::MessageState& peer);
 
-  // Sets the sample ids and the store of a training tensor in `context`, valid until the next call.
+  // Sets the sample ids and the store of a training tensor in `context`. The ids are valid until
+  // the next call.
   void AddTo(const Pass& pass, Microbatch microbatch, Direction direction, codec::Context* context);
-  // Reads ahead the records of the microbatch after this one.
+  // Reads the records of the microbatch after this one in advance.
   void PrefetchAfter(const Pass& pass, Microbatch microbatch, Direction direction);
-  // Drops journals that are needed only to return to a step before `step`.
+  // Deletes the undo journals that serve only to roll back to steps before `step`.
   void Forget(Step step) const;
 
  private:

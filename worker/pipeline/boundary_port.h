@@ -1,16 +1,18 @@
-// A stage's end of one edge of activations: sends and receives tensors and step messages over a
-// link. The stage's codec thread encodes and decodes. A port also serves a tied edge, whose tensors
-// are pieces of a matrix's gradient, numbered as microbatches; there digests replace step messages.
+// A stage's end of one edge to a neighbour stage. It sends and receives activations, gradients and
+// step messages over a link. The stage's codec thread encodes and decodes. A port also serves a
+// tied edge, which connects the two stages that hold a tied matrix. There the tensors are pieces of
+// the matrix's gradient, numbered as microbatches, and digests replace step messages.
 //
-// If a codec has state, both sides first agree on that state (AgreeOnMessages).
-// - Send: SendTensor -> the codec thread encodes -> chunks go to the link's bulk lane. On a tied
-//   edge, PieceTaken says when the peer has taken the last chunk.
-// - Receive: the link's loop assembles chunks (tensor_assembler.h) -> the codec thread decodes a
-//   whole blob -> TensorArrived. Step messages use the control lane.
+// If a codec has state, the two sides must first agree on this state (AgreeOnMessages).
+// - Sending: SendTensor -> the codec thread encodes -> chunks go to the link's bulk lane. On a tied
+//   edge, the event PieceTaken says that the peer has taken the last chunk of a tensor.
+// - Receiving: the link's loop assembles chunks (tensor_assembler.h) -> the codec thread decodes
+//   the whole blob -> event TensorArrived.
+// - Step messages use the link's control lane and are not encoded.
 //
 // Threads: SendTensor, SendStepMessage and LetTensorsLeave on the compute thread; OnFrame and the
-// rest of LinkHandler on the link's loop. A shared_ptr holds the port, because the link's loop and
-// pending sends keep it alive.
+// rest of LinkHandler on the link's loop. The port must be in a shared_ptr, because the link's loop
+// and pending sends share it.
 #pragma once
 
 #include <condition_variable>
@@ -50,17 +52,17 @@ struct BoundaryPortOptions {
   EdgeId edge;
   EdgeKind kind = EdgeKind::kActivations;  // or kTied
   CellId peer;                             // the cell at the other end
-  // the peer is the stage before: it sends activations, and receives gradients
+  // True: the peer is the stage before, which sends activations and receives gradients.
   bool upstream = false;
   uint64_t seed = 0;   // for stochastic rounding
-  codec::Shape shape;  // of every boundary tensor, which is one slice
+  codec::Shape shape;  // of every tensor; a boundary tensor is one slice
   uint32_t microbatches = 1, validation_microbatches = 0;
-  uint32_t slices = 1;  // sequence chunks of each microbatch; 1 if a codec knows samples or tokens
+  uint32_t slices = 1;  // sequence chunks of each microbatch; 1 for codecs with state
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
-  // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
+  // Runs both codecs where the stage's tensors are. Null: the port makes one for host memory.
   std::shared_ptr<BoundaryCodec> codec;
-  // The codec of clean validation in both directions, and its BoundaryCodec. Null: activations are
-  // not compressed.
+  // The codec of clean validation (pass.h) in both directions, and its BoundaryCodec. Both are null
+  // if activations are not compressed.
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   std::shared_ptr<const BoundaryDump> dump;  // writes sent tensors to files; or null
@@ -71,14 +73,14 @@ struct BoundaryPortOptions {
   uint64_t start_step = 0;
   LinkCredits credits{0, absl::ZeroDuration(), 0};
   std::shared_ptr<TraceLog> trace;   // or null
-  TrafficWatch* traffic = nullptr;   // EdgePort::End
+  TrafficWatch* traffic = nullptr;   // as in EdgePort::End
   std::shared_ptr<WireTurns> turns;  // learns when sent tensors are in flight; or null
-  std::function<void(const LinkHealth&)> on_health;  // EdgePort::End
+  std::function<void(const LinkHealth&)> on_health;  // as in EdgePort::End
 };
 
 class BoundaryPort : public EdgePort, public std::enable_shared_from_this<BoundaryPort> {
  public:
-  // `codec_thread` outlives the link and everything queued on it.
+  // `codec_thread` must outlive the link and its callbacks.
   static std::shared_ptr<BoundaryPort> Create(BoundaryPortOptions options,
                                               CodecThread* codec_thread,
                                               std::shared_ptr<EventQueue> events);
@@ -86,32 +88,33 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   EdgeKind kind() const { return options_.kind; }
   bool upstream() const { return options_.upstream; }
 
-  // Whether a codec predicts by token: then SendTensor needs tensors with ids.
+  // True if a codec predicts by token. Then activations for SendTensor need their token ids.
   bool predicts() const { return codec_ && codec_->predicts(); }
-  // Restores the token tables from a checkpoint, which may have none. Call it before
-  // AgreeOnMessages, on any thread, while no tensor is sent or arrives.
+  // Restores the token tables from the arrays of a checkpoint. Does nothing if it has none. Call it
+  // before AgreeOnMessages, on any thread, while no tensor is sent or arrives.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
-  // Copies the token tables between two steps, after all tensors of the last step were sent. Empty
-  // if no codec predicts.
+  // Returns the token tables as arrays of a checkpoint; empty if no codec predicts by token. Call
+  // it between two steps, after SendTensor of the last step. Blocks until the codec thread is done.
   StatusOr<std::vector<NamedArray>> SaveTables();
 
-  // Tells the peer this side's state and waits for its answer, before the first tensor. State that
-  // differs starts empty (BoundaryMessages::Agree). True if there is nothing to agree on. Polls
-  // `cancelled` while it waits.
+  // Tells the peer the digests of this side's codec state, and waits for the peer's. Both sides
+  // clear state that differs. Returns false if a run that continues from a checkpoint now has empty
+  // state. Call it before the first tensor. Polls `cancelled`. kUnavailable: the link has ended.
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
-  // After it returns, the codec thread no longer uses `messages`.
+  // As in EdgePort. After it returns, the codec thread no longer uses `messages`.
   void Close(Deadline deadline) override;
 
+  // Encodes and sends a tensor, in the order of calls. Never blocks.
   void SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor);
-  // Lets only the first `count` tensors of a pass leave from now on; later ones are encoded and
-  // kept. All leave before the first call.
+  // From now on sends only the first `count` tensors of a pass. The port encodes and keeps the
+  // others until a later call allows them. Before the first call it sends all tensors.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
   // Tells the stage before that its activation of a validation has been used.
   void SendTaken(const Pass& pass, Slice slice);
-  // For tied edges only.
+  // Sends the digest of the tied matrix. For tied edges only.
   void SendMatrixDigest(Step step, uint64_t digest);
-  // Drops journals that are needed only to return to a step before `step`. Any thread.
+  // As BoundaryMessages::Forget. Any thread.
   void ForgetMessages(Step step);
 
   PortUse TakeUse() override;
@@ -133,17 +136,17 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   const codec::Codec& ReceiveCodecOf(const Pass& pass) const {
     return IsClean(pass) ? *options_.clean_codec : *options_.receive_codec;
   }
-  // Called on the codec thread, except by NewBlob.
+  // Returns the BoundaryCodec of a pass. Only NewBlob may be called outside the codec thread.
   BoundaryCodec& RunnerOf(const Pass& pass) const { return IsClean(pass) ? *clean_ : *codec_; }
-  // Called on the codec thread; the result is valid until the next call. `ids`: those of the sent
-  // tensor.
+  // Called on the codec thread; the result is valid until the next call. `ids`: token ids of the
+  // sent tensor; or null.
   codec::Context ContextFor(const Pass& pass, Slice slice, Direction direction,
                             const std::vector<uint32_t>* ids);
-  // Digest of the codec's token tables; 0 if it does not predict, or has learned nothing.
+  // Returns the digest of the token tables; 0 if no codec predicts by token, or has learned
+  // nothing.
   StatusOr<uint64_t> TablesDigest();
-  // Called when both sides have told their state; the caller holds mutex_. The codec thread forgets
-  // tables that differ from the peer's. It does so before the peer's first tensor, which follows
-  // the peer's state.
+  // Lets the codec thread clear token tables that differ from the peer's, before it decodes a
+  // tensor of the peer. Called when both sides have told their state; the caller holds mutex_.
   void PostAgreement();
   // Called on the codec thread.
   Status ForgetTables();
@@ -158,7 +161,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   void Decode(const EncodedTensor& incoming);
   void Trace(v1::Span::Kind kind, const Pass& pass, Slice slice, MonoTime begin,
              uint64_t bytes = 0) const;
-  // Whether the slice is among the first may_leave_ of the pass.
+  // Returns true if the slice is among the first may_leave_ slices of its pass.
   bool MayLeave(const Slice& slice) const {
     return SliceOrder(options_.slices).PlaceOf(slice, send_direction()) < may_leave_;
   }

@@ -1,9 +1,10 @@
 // Converts the token tables of codec `predict` (codec/predict/tables.h) to fp32 arrays of a
-// checkpoint and back. Names contain the layer before the boundary.
+// checkpoint and back. Names contain the number of layers before the boundary.
 //
 //   boundary.after_layer_4.tokens, .pairs               (vocabulary, channels), (pairs, channels)
-//   boundary.after_layer_4.token_counts, .pair_counts   one a row
-//   boundary.after_layer_4.check                        16 bits a number, the low ones first
+//   boundary.after_layer_4.token_counts, .pair_counts   one number for each row of these
+//   boundary.after_layer_4.check                        the tables' 64-bit hash as 4 numbers of 16
+//                                                       bits, the low bits first
 //
 // The stage before the boundary writes the arrays; both sides read them. Pure.
 #pragma once
@@ -18,11 +19,11 @@
 
 namespace longhaul::worker {
 
-// `layers_before`: the model's layers before the boundary.
+// `layers_before`: number of the model's layers before the boundary.
 std::vector<NamedArray> ArraysOf(const codec::predict::Tables& tables, uint32_t layers_before);
 
-// nullopt if `arrays` has none of this boundary. kFailedPrecondition if they have another shape or
-// are not tables.
+// Returns nullopt if `arrays` has no tables of this boundary. kFailedPrecondition: the arrays have
+// another shape, or values that no tables have.
 StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
     const std::vector<NamedArray>& arrays, uint32_t layers_before,
     const codec::predict::TablesShape& shape);

@@ -1,5 +1,6 @@
 // A pool of buffers that are expensive to make. A buffer returns to the pool when its last owner
-// releases it. The pool's memory lives until the pool and all its buffers are gone. Thread-safe.
+// releases it. The pool frees no buffer before it is destroyed itself and all buffers have
+// returned. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,10 +16,11 @@ namespace longhaul::worker {
 template <class Buffer>
 class BufferPool {
  public:
-  // `make` makes a new buffer; all buffers are alike.
+  // `make` makes a new buffer when no returned one is left.
   explicit BufferPool(std::function<StatusOr<Buffer>()> make)
       : make_(std::move(make)), idle_(std::make_shared<Idle>()) {}
 
+  // Returns a buffer with any content. Errors are those of `make`.
   StatusOr<std::shared_ptr<Buffer>> Take() {
     std::unique_ptr<Buffer> buffer = idle_->Take();
     if (!buffer) {

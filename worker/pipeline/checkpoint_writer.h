@@ -1,7 +1,7 @@
 // Writes snapshots to the shard store on its own thread, off the critical path of training.
 //
-// At most two snapshots are in memory: one being written and one waiting. AwaitRoom blocks while
-// one waits. `done` runs on the writer's thread.
+// The writer holds at most two snapshots: one that is being written and one that waits. It calls
+// `done` on its thread.
 #pragma once
 
 #include <condition_variable>
@@ -22,15 +22,18 @@ class CheckpointWriter {
  public:
   struct Job {
     std::shared_ptr<const StageSnapshot> snapshot;
-    bool interim = false;  // only for recovery (CheckpointManifest)
+    bool interim = false;  // serves only recovery (CheckpointManifest)
   };
+  // `files`: the files that were written, or the error.
   using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
   CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done);
   // Finishes the submitted jobs.
   ~CheckpointWriter();
 
-  // Blocks until no snapshot waits. Call it before taking a snapshot; otherwise a third one exists.
+  // Blocks until no snapshot waits. Call it before taking a snapshot; otherwise a third one may
+  // exist.
   void AwaitRoom();
+  // Blocks until no snapshot waits, and lets `job` wait.
   void Submit(Job job);
   // Blocks until every submitted snapshot is written or has failed.
   void Flush();

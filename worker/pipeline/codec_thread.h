@@ -27,7 +27,7 @@ class CodecThread {
   void Post(std::function<void()> job);
   // Total time spent in jobs, the current one included.
   absl::Duration BusyTime() const;
-  // Index of the running job, counted from the first; nullopt: idle.
+  // Number of the running job, counted from 1; nullopt: no job is running.
   std::optional<uint64_t> JobAtHand() const;
   // Number of times that a job has begun or ended.
   uint64_t progress() const;

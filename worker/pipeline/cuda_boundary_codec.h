@@ -1,10 +1,10 @@
-// A BoundaryCodec for tensors in GPU memory. Blobs are pinned host memory, except blobs of a
-// Sharing codec that are larger than the owner's.
+// A BoundaryCodec for tensors in GPU memory. Blobs are in pinned host memory. Only a codec made by
+// Sharing may use other memory, for blobs that are larger than those of the object that it shares.
 //
-// Encoding runs kernels and the copy to the host on a stream of its own, concurrently with the
-// stage's computation; decoding runs the copy to the device and kernels on the same stream. Each
-// call waits for an event: its thread sleeps, and the device is never synchronised. Device and
-// pinned memory come from pools that grow to the peak in flight, so later steps allocate nothing.
+// Kernels and copies run on a CUDA stream of this object, concurrently with the stage's
+// computation. Encode and Decode wait for their work by a CUDA event: the calling thread sleeps,
+// and the device is never synchronised. Device and pinned memory come from pools, which grow to the
+// largest amount in flight, so later steps allocate nothing.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@
 
 namespace longhaul::worker {
 
-// kInvalidArgument: the codec has no kernels. kResourceExhausted. Else the CUDA runtime's error. A
-// tensor from Decode returns to the pool when its owner releases it; then no kernel may still read
-// it.
+// kInvalidArgument: the codec has no kernels. kResourceExhausted: no memory. Other errors are those
+// of the CUDA runtime. The memory of a tensor from Decode returns to the pool when its owner
+// releases it. At that time no kernel may still read the tensor.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
 
-// Makes the codec for `gpu`, or for the host without one.
+// Makes the codec for tensors on `gpu`; nullopt: in host memory.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
                                                              const BoundaryCodecOptions& options);
 

@@ -1,7 +1,9 @@
-// The common part of all edges' ends: the link, its statistics, and the headers of frames. An
-// attempt at a run ("epoch") opens the links, reports their use, and closes them.
+// The common part of all ports: the link, its statistics, and the headers of frames. A port is a
+// stage's end of an edge between two stages. An attempt at a run ("epoch") opens the links, reports
+// their use, and closes them.
 //
-// Drops frames of another run or attempt. An invalid frame ends the stage (Failed).
+// The port drops frames of another run or attempt. An invalid frame ends the stage by the event
+// Failed.
 #pragma once
 
 #include <atomic>
@@ -25,24 +27,24 @@
 
 namespace longhaul::worker {
 
-// A change in the health of the peer's link.
+// A change in the health of the link to the peer.
 struct LinkHealth {
   std::string_view state;      // "suspect", "healthy", "lost", "healed": see transport/p2p/link.h
-  absl::Duration silence;      // suspect: so far; healed: in total
-  Status reason;               // lost: why
-  uint64_t frames_resent = 0;  // healed
+  absl::Duration silence;      // if suspect: how long so far; if healed: how long in total
+  Status reason;               // if lost: why
+  uint64_t frames_resent = 0;  // if healed
 };
 
-// Use of the link since the last call of TakeUse.
+// Use of a link since the last call of TakeUse.
 struct PortUse {
-  uint64_t payload_bytes_sent = 0;  // message bytes with headers
-  uint64_t link_bytes_sent = 0;
-  absl::Duration send_busy;  // time with at least one message in flight to the peer
-  absl::Duration credit_wait;
-  uint64_t nonfinite_tiles = 0;  // counted by the encoder
-  // Bytes with headers of messages of at least five chunks, without each message's first chunk, and
-  // the time from each first chunk to the last one. Their quotient is the link's rate while
-  // messages arrive.
+  uint64_t payload_bytes_sent = 0;  // bytes of messages and of their headers
+  uint64_t link_bytes_sent = 0;     // all bytes, with those that the link adds
+  absl::Duration send_busy;         // time with at least one message in flight to the peer
+  absl::Duration credit_wait;       // time in which frames waited because credits had run out
+  uint64_t nonfinite_tiles = 0;     // tiles with infinite or NaN values in sent tensors
+  // Bytes that arrived, with headers, and the time that they took. Counts only messages of at least
+  // five chunks, from the end of the first chunk to the end of the last one. So the bytes divided
+  // by the time are the link's rate while messages arrive.
   uint64_t received_bytes = 0;
   absl::Duration receive_time;
 };
@@ -54,10 +56,10 @@ class EdgePort : public transport::LinkHandler {
     Epoch epoch;
     EdgeId edge;
     CellId peer;
-    uint32_t replica = 0;  // replica of this end
+    uint32_t replica = 0;  // for headers of frames: the replica of this end
     Direction sends = Direction::kForward;
     uint32_t credits = transport::kDefaultCredits;  // given to the peer when the link opens
-    // Learns when tensors are in flight. It outlives the port. May be null.
+    // Told when tensors are in flight. It must outlive the port. May be null.
     TrafficWatch* traffic = nullptr;
     std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
   };
@@ -68,31 +70,31 @@ class EdgePort : public transport::LinkHandler {
   const CellId& peer() const { return end_.peer; }
   // Credits given to the peer when the port's link opens.
   uint32_t credits() const { return end_.credits; }
-  // Call it before the first message.
+  // Gives the port its open link. Call it before the first message.
   void Attach(std::shared_ptr<transport::Link> link);
-  // Flushes and ends the link. After it returns, no callback runs.
+  // Flushes the link until `deadline` at most, and ends it. After Close returns, no callback runs.
   virtual void Close(Deadline deadline);
-  // Call it once a step.
+  // Returns the use of the link since the last call. Call it once a step.
   virtual PortUse TakeUse();
-  // Frames received so far. Grows while any data arrives, even over a slow link.
+  // Number of frames received so far. It grows while any data arrives, even over a slow link.
   uint64_t frames_received() const { return frames_received_.load(std::memory_order_relaxed); }
 
-  // Statistics of the link; nullopt before Attach. Any thread.
+  // Returns the statistics of the link; nullopt before Attach. Any thread.
   std::optional<transport::LinkStats> Stats();
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) final;
-  // Forward the link's health to `on_health`; called on the link's loop.
+  // The four methods tell `on_health` about the link. They are called on the link's loop.
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
   void OnLost(const Status& why) override;
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
-  // Pushes PeerGone, unless Close was called before.
+  // Pushes the event PeerGone, unless Close was called before.
   void OnClosed(const Status& reason) override;
 
  protected:
   EdgePort(End end, std::shared_ptr<EventQueue> events);
 
-  // Takes a frame of this attempt, on the link's loop.
+  // Handles a frame of this attempt. Called on the link's loop. An error ends the stage.
   virtual Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
                              std::span<const std::byte> body) = 0;
   Direction send_direction() const { return end_.sends; }
@@ -102,18 +104,18 @@ class EdgePort : public transport::LinkHandler {
   wire::TensorHeader HeaderFor(wire::TensorKind kind, Step step) const;
   // Sends a message of one frame on the control lane.
   void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
-  // Counts a message whose sending begins. True: no message was in flight. The caller holds mutex_,
-  // and calls it before the first chunk is given to the link, because the link's loop may call
-  // EndChunk at once.
+  // Counts a message that is about to be sent. True: no message was in flight before. The caller
+  // holds mutex_. Call it before the link gets the first chunk, because its loop may call EndChunk
+  // at once.
   bool BeginChunks(uint64_t message_bytes, uint64_t chunks);
-  // Counts a chunk that the peer took. True: no chunk is in flight any more. The caller holds
+  // Counts a chunk that the peer has taken. True: no chunk is in flight any more. The caller holds
   // mutex_.
   bool EndChunk();
   // Records whether a message is arriving, and tells `traffic` if that changed. Called on the
   // link's loop.
   void NoteReceiving(bool receiving);
-  // Counts a whole message of `chunks` chunks, whose first arrived at `began`. Ignores messages too
-  // short to tell the line's rate. Called on the link's loop.
+  // Counts a whole message for PortUse::received_bytes, unless it is too short to tell the line's
+  // rate. `began`: when its first chunk arrived. Called on the link's loop.
   void CountReceived(uint64_t message_bytes, uint32_t chunks, MonoTime began);
 
   const std::shared_ptr<EventQueue> events_;

@@ -1,7 +1,8 @@
-// The events that reach a stage's compute thread from other threads: the link's loop, the codec
-// thread and the control session.
+// The events that other threads send to a stage's compute thread: the links' loops, the codec
+// thread and the session with the coordinator.
 //
-// Thread-safe. The protocol bounds its size: a neighbour has at most one step's tensors in flight.
+// Thread-safe. The protocol bounds the size of the queue: a neighbour has at most the tensors of
+// one step in flight.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +28,7 @@ namespace longhaul::worker {
 // A decoded activation (kForward) or gradient (kBackward), or a piece of a tied matrix's gradient.
 struct TensorArrived {
   Pass pass;
-  Slice slice;  // the index of a tied matrix's piece is its microbatch
+  Slice slice;  // for a piece of a tied matrix: its index stands in `microbatch`
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // or kTied
@@ -39,28 +40,30 @@ struct ActivationTaken {
 };
 // The peer has taken the next piece of a tied matrix's gradient.
 struct PieceTaken {};
-// The other end's digest of a tied matrix.
+// The digest of a tied matrix at the other stage that holds it.
 struct DigestArrived {
   Step step{0};
   uint64_t digest = 0;
 };
-struct NormArrived {  // from the next stage
+// The next stage has sent its part of the gradient norm.
+struct NormArrived {
   Step step{0};
   wire::StepMessage message;
   MonoTime at;
 };
-struct StepControlArrived {  // from the stage before
+// The stage before has sent the final norm and the decisions about the step.
+struct StepControlArrived {
   Step step{0};
   wire::StepMessage message;
   MonoTime at;
 };
-// A whole message of another data-parallel replica of this stage (transport/replicas).
+// A whole message from another data-parallel replica of this stage (transport/replicas).
 struct ReplicaSaid {
   uint32_t replica = 0;
   std::vector<std::byte> message;
 };
-// Between first stages of replicas: a replica's norm on its way to replica 0, or the decision of
-// replica 0 for all.
+// Only at the first stage of a replica. `replica` has sent its norm to replica 0, or replica 0 has
+// sent its decision to all.
 struct ReplicaAgrees {
   uint32_t replica = 0;
   Step step{0};
@@ -68,7 +71,7 @@ struct ReplicaAgrees {
 };
 // All messages that a merge with the other replicas needs have arrived.
 struct MergeReady {};
-// The link has ended. `reason` is OK if the peer had finished its part.
+// The link to the peer has ended. `reason` is OK if the peer has finished its part.
 struct PeerGone {
   EdgeId edge{0};
   CellId peer;
@@ -78,7 +81,8 @@ struct PeerGone {
 struct Failed {
   Status reason;
 };
-// Changes the number of microbatches in flight ("depth") and the lead from the next step on.
+// From the next step on, changes the number of microbatches in flight ("depth") and the number of
+// microbatches by which activations go ahead of gradients ("lead").
 struct RetuneRequested {
   uint64_t id = 0;
   uint32_t depth = 1;
@@ -103,12 +107,12 @@ class EventQueue {
     }
     ready_.notify_one();
   }
-  // Takes all events, in order. Empty if there are none.
+  // Takes all events, in order. Returns at once, empty if there are none.
   std::deque<PipelineEvent> TakeAll() {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});
   }
-  // Waits for an event until the deadline, then takes all events.
+  // Waits for an event until the deadline, then takes all events. Empty: none came.
   std::deque<PipelineEvent> WaitForAny(Deadline deadline) {
     std::unique_lock lock(mutex_);
     ready_.wait_until(lock, deadline.time().ToChrono(), [this] { return !events_.empty(); });

@@ -1,26 +1,31 @@
-// Runs one cell of one run: the policy of run/schedule chooses the next piece of work, and the
-// executor carries it out when its inputs have arrived.
+// Trains one cell of a run (a stage of one replica). A policy (run/schedule) chooses the next piece
+// of work. The executor carries it out when its inputs have arrived.
 //
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as their inputs arrive
-//   sums        the tied matrix's gradient over the two stages that hold it; then gradients over
-//               the data-parallel replicas, each of which gets the mean of its shard
-//   agreement   the squared gradient norm goes from the last stage to the first, which sends the
-//               final norm back with the decision to stop; between the two,
-//               first stages send their norms to replica 0, which decides for all
-//   optimizer   every stage clips and steps, or all skip the step if the norm is not finite and the
-//               run file says so; each replica steps its shard, and all get all shards' parameters
+//   sums        the two stages that hold a tied matrix sum its gradient; then the data-parallel
+//               replicas of the stage sum gradients, and each gets the mean for its own shard
+//   agreement   the squared gradient norm is summed from the last stage to the first. With
+//               replicas, their first stages send their norms to replica 0, which decides for
+//               all. Then the final norm and the decision to stop go from the first stage to
+//               the last
+//   optimizer   each stage clips its gradients and updates its parameters. With replicas, each
+//               updates its own shard and sends it to the others. If the norm is not finite, all
+//               stages skip the update, if the run file allows that, or fail
 //   state       the checkpoint writer gets a snapshot, if one is due
-// Validation follows if it is due: through the codecs, and once more with fp32 boundaries if the
-// codecs compress (ValidatesCleanAfter). Only replica 0 validates.
+// Replicas that train apart (local-sgd) update all their parameters themselves, and merge after the
+// optimizer (replica_exchange.h).
 //
-// If steps overlap (ScheduleTraits::overlaps_steps), passes of the next step begin before a step is
-// done. They use parameters without that step's update, in ResidentStage's twin, and run whenever
-// the executor would otherwise wait. Before a validation the pipeline drains.
+// If a validation is due, it follows the step. It runs through the codecs. If these compress, a
+// clean validation with fp32 boundaries may follow (ValidatesCleanAfter). Only replica 0 validates.
 //
-// Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
-// RequestRetune and Abort from any thread. `report` is called on the compute
-// thread and on the checkpoint writer's thread.
+// If steps overlap (ScheduleTraits::overlaps_steps), passes of the next step begin before the
+// current step is done. They run when the executor would otherwise wait, in the stage's twin
+// (ResidentStage), whose parameters do not have the current step's update yet. Before a validation
+// all passes end.
+//
+// Threads: Run on the compute thread, which does all LibTorch work; RequestStop, RequestRetune and
+// Abort on any thread. The compute thread and the checkpoint writer's thread call `report`.
 #pragma once
 
 #include <atomic>
@@ -61,26 +66,27 @@ struct ExecutorOptions {
   CellId cell;
   uint32_t stages = 1;  // stages of the cell's replica
   Setting setting;
-  uint64_t start_step = 0;  // number of steps already done
-  uint64_t copy_every = 0;  // Assignment::copy_every
-  uint64_t validation_tokens = 0;
+  uint64_t start_step = 0;         // number of steps already done
+  uint64_t copy_every = 0;         // as Assignment::copy_every
+  uint64_t validation_tokens = 0;  // tokens of the validation text
   // True if a boundary of the cell's replica compresses activations.
   bool compresses_activations = false;
-  uint64_t numerics = 0;              // value of v1::StepReport::numerics
+  uint64_t numerics = 0;              // for v1::StepReport::numerics
   ResidentStage* resident = nullptr;  // not owned; outlives the executor
-  std::unique_ptr<Batches> batches;   // first and last stage only
-  // Ports of the cell's edges of activations, at most one to the stage before and one to the next.
-  // Also the port of its tied edge, if another stage holds a matrix of this one.
+  std::unique_ptr<Batches> batches;   // null if the stage reads no text
+  // The ports to the stage before and to the next stage. Also the port of the tied edge, if another
+  // stage holds a matrix of this one.
   std::vector<std::shared_ptr<BoundaryPort>> ports;
-  // Ports to the other replicas of the stage, and the exchange over them; empty without replicas.
+  // The ports to the other replicas of the stage, and the exchange over them; empty without
+  // replicas.
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports;
   std::unique_ptr<ReplicaExchange> exchange;
   std::shared_ptr<EventQueue> events;  // the queue that the ports push to
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   std::shared_ptr<TraceLog> trace;                // or null
-  std::shared_ptr<WorkAtHand> work;               // null: no watchdog
-  std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in run and epoch
+  std::shared_ptr<WorkAtHand> work;               // for a watchdog; or null
+  std::function<void(v1::WorkerMessage)> report;  // must be thread-safe, and set run and epoch
 };
 
 class Executor {
@@ -88,13 +94,14 @@ class Executor {
   explicit Executor(ExecutorOptions options);
   ~Executor();
 
-  // Runs until the last step, a stop, an abort or an error. OK: this stage has finished, its final
-  // checkpoint, if due, is written, and StageFinished was reported. kCancelled: aborted.
-  // kUnavailable: a neighbour is gone (see lost_edge()). Any other error: this stage failed.
+  // Trains until the last step, a stop, an abort or an error. OK: this stage has finished and
+  // reported StageFinished; if a final checkpoint is due, it is written. kCancelled: Abort was
+  // called. kUnavailable: a neighbour is gone (lost_edge()). Any other error: this stage failed.
   Status Run();
 
+  // The stop works at the first stage (of replica 0), which decides for all stages.
   void RequestStop() { events_->Push(StopRequested{}); }
-  // A Retuned report answers it.
+  // Changes the setting when the next step begins. A Retuned report answers.
   void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
 
@@ -107,7 +114,7 @@ class Executor {
   bool last() const { return down_ == nullptr; }
 
   Status Loop();
-  // At the beginning of a step: applies a requested retune.
+  // Applies a requested retune. Called at the beginning of a step.
   Status RetuneIfDue();
   Status PreparePasses();
   void ReportRetuned();
@@ -120,17 +127,17 @@ class Executor {
   Status StepOptimizer(const wire::StepMessage& agreed);
   // --- With replicas (executor_replicas.cc).
   Status SumOverReplicas();
-  // First stage only: takes its replica's norm, returns the decision for all replicas.
+  // Takes the norm of this replica, and returns the decision for all replicas. First stage only.
   StatusOr<wire::StepMessage> AgreeWithReplicas(wire::StepMessage own);
   Status StepWithReplicas(double learning_rate, double gradient_scale);
-  // For replicas that train apart: the work after the optimizer.
+  // Saves the state and merges, as far as they are due. For replicas that train apart.
   Status EndStepApart(const wire::StepMessage& agreed);
   Status AwaitMerge();
   bool steps_together() const { return options_.exchange && options_.exchange->steps_together(); }
   ReplicaPort& PortTo(uint32_t replica) const;
   Status Handle(ReplicaAgrees& said);
   wire::StepMessage Decide(double squared_norm);
-  // Called when the norm is not finite.
+  // Skips the update or fails, as the run file says. Called when the norm is not finite.
   Status SkipOrFail(const wire::StepMessage& agreed);
   Status SaveState(const wire::StepMessage& agreed);
   Status CheckTied(const StageSnapshot& snapshot);
@@ -143,41 +150,42 @@ class Executor {
     schedule::StagePolicy policy;
     double loss_sum = 0;  // last stage only
   };
-  // Begins a pass, and gives it the tensors that arrived early.
+  // Begins a pass, and tells its policy which inputs have arrived early.
   PassUnderWay Begin(const Pass& pass, const schedule::PolicyOptions& options) const;
-  Status RunPass();  // runs now_, which is done afterwards
+  Status RunPass();  // runs now_ to its end
   schedule::PolicyOptions TrainingPolicy() const;
   // Returns now_ or next_, whichever is `pass`; null: neither.
   PassUnderWay* UnderWay(const Pass& pass);
-  // False: no work could run.
+  // Runs one piece of work of now_ or next_. False: none could run.
   StatusOr<bool> RunWhatCan();
   Status RunWork(PassUnderWay* under_way, const schedule::Work& work);
-  // Tells the port to the stage before how many gradients may leave, if the policy changed that.
+  // Tells the port to the stage before how many gradients may leave, if that has changed.
   void LetGradientsLeave();
   Status RunForward(PassUnderWay* under_way, Slice slice);
   Status RunBackward(const Pass& pass, Slice slice);
-  // Called on the checkpoint writer's thread. If a checkpoint could not be written, skips it and
-  // tells the coordinator. If it was the last one, the stage fails.
+  // Reports a written checkpoint to the coordinator. If it could not be written, reports that it is
+  // skipped; if it was the final one, the stage fails. On the checkpoint writer's thread.
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
   void ForgetMessages();
-  // Adds the bytes and times of the ranks' collectives since the last report. Adds nothing if the
-  // stage has one rank.
+  // Adds the bytes and times of the collectives between the stage's ranks since the last report.
+  // Adds nothing if the stage has one rank.
   void AddCollectives(v1::StepReport* report);
   void AddExpertLoad(v1::StepReport* report) const;
   std::vector<EdgePort*> AllPorts() const;
   // `learning_rate`: 0 if no parameter was updated.
   void ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped = false);
 
-  // Handles an event: tensors go to `inputs_` or `gradients_` and to the policy of the current
-  // pass, other events to their members.
+  // Handles an event: keeps a tensor in `inputs_` or `gradients_` and tells the policy of its pass;
+  // keeps other events in their members.
   Status Handle(PipelineEvent& event);
   Status HandleAll(std::deque<PipelineEvent> events);
-  // Waits for an event and handles it. `why`: WAIT_INPUT or WAIT_GRADIENT.
+  // Waits for events and handles them. If steps overlap, may run work of the next step instead.
+  // `why`: WAIT_INPUT or WAIT_GRADIENT.
   Status WaitForEvent(v1::Span::Kind why);
   Status WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait);
   Status WaitForAnyEvent();
-  // Null for validation, which belongs to no step.
+  // Returns the trace for a pass; null for a validation, which belongs to no step.
   TraceLog* TraceOf(const Pass& pass) const { return pass.trains() ? trace_.get() : nullptr; }
 
   ExecutorOptions options_;
@@ -187,26 +195,27 @@ class Executor {
   std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
   const std::shared_ptr<WorkAtHand> work_;
-  // Step of the final checkpoint, which must not be skipped as no other follows. 0: not known yet.
+  // Step of the final checkpoint. It must not be skipped, because no other follows. 0: not known
+  // yet.
   std::atomic<uint64_t> last_checkpoint_{0};
   std::unique_ptr<CheckpointWriter> checkpoint_writer_;
 
   Step step_{0};  // the current step, or the last one that is done
-  // Passes of the step or of a validation. If steps overlap, next_ holds the next step's passes.
+  // The current pass, of a step or of a validation; and, if steps overlap, the pass of the next
+  // step.
   std::optional<PassUnderWay> now_, next_;
   std::map<std::pair<Pass, Slice>, BoundaryTensor> inputs_, gradients_;
-  std::optional<uint32_t> gradients_let_;  // the number last told to the port in this pass
+  std::optional<uint32_t> gradients_let_;  // number last told by LetGradientsLeave in this pass
   std::optional<RetuneRequested> retune_;  // waits for a step to begin
-  // the last applied retune, and its first step
+  // id of the last applied retune, and the first step with it
   std::optional<std::pair<uint64_t, Step>> retuned_;
   std::optional<NormArrived> norm_;
   std::optional<StepControlArrived> control_;
-  // Messages by step and replica: for the current step, and for the next one in which replicas
-  // agree.
+  // Messages of other replicas, by step and replica: for the current step, and for the next one in
+  // which replicas agree.
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false;
-  // The neighbour that finished and left. An error only if this stage still needs something from
-  // it.
+  // A neighbour that has finished and left. An error only if this stage still waits for something.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;
 
@@ -219,7 +228,7 @@ class Executor {
   uint32_t peak_in_flight_ = 0;
   MonoTime step_began_;
   absl::Duration norm_wait_, norm_turn_;  // values of v1::StepReport
-  MonoTime mark_;                         // end of the step's time that is accounted for
+  MonoTime mark_;                         // the step's time is accounted for until here
 };
 
 }  // namespace longhaul::worker

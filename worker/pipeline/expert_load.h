@@ -9,8 +9,8 @@
 
 namespace longhaul::worker {
 
-// `tokens`: Stage::TokensOfExperts of the blocks from `first_layer` on. nullopt: no block has
-// experts that got tokens.
+// `tokens`: the result of Stage::TokensOfExperts, for the blocks from `first_layer` on. Returns
+// nullopt if no block has experts that got tokens.
 std::optional<v1::ExpertLoad> ExpertLoadOf(const std::vector<std::vector<int64_t>>& tokens,
                                            uint32_t first_layer);
 

@@ -1,5 +1,5 @@
-// Decides how many credits a link's peer gets, that is how many frames may be in flight to this
-// side, from the link's measured rate (transport::CreditsFor).
+// Decides how many credits the peer of a link gets, that is, how many frames it may have in flight
+// to this side. The number depends on the link's measured rate (transport::CreditsFor).
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 namespace longhaul::worker {
 
-// Begins with the plan's rate. If that rate was measured at a bad moment, tensors arrive faster
-// than planned, as far as the credits allow. Then the credits grow until they no longer limit the
-// rate at the plan's round trip. Pure; one thread at a time.
+// Begins with credits for the rate in the plan. This rate may have been measured at a bad moment,
+// so that tensors arrive faster. Then the credits grow until they no longer limit the rate, for the
+// round trip in the plan. They never shrink. Pure; one thread at a time.
 class LinkCredits {
  public:
-  // Tensors with fewer chunks do not show a rate: even on a slow line the kernel delivers some 64
-  // KiB at once, so the bytes after the first chunk must be several times that. Links with smaller
-  // tensors have transport::kDefaultCredits.
+  // A tensor with fewer chunks does not show the line's rate: even on a slow line the kernel
+  // delivers about 64 KiB at once, and the bytes after the first chunk must be several times as
+  // many. Links whose tensors are smaller get transport::kDefaultCredits.
   static constexpr uint32_t kChunksOfARate = 5;
-  static constexpr size_t kSteps = 8;
+  static constexpr size_t kSteps = 8;  // as many steps must be fast before credits grow
 
-  // Takes the arguments of transport::CreditsFor.
+  // The arguments are those of transport::CreditsFor.
   LinkCredits(double planned_bits_per_second, absl::Duration round_trip, uint64_t message_bytes)
       : round_trip_(round_trip), message_bytes_(message_bytes) {
     constexpr uint64_t kTooSmall = (kChunksOfARate - 1) * transport::kMaxFramePayloadBytes;
@@ -32,9 +32,9 @@ class LinkCredits {
 
   uint32_t count() const { return count_; }
 
-  // Call it once a step with the rate at which tensors arrived. True if the number of credits has
-  // grown. It grows when each of the last kSteps steps was fast enough; a single fast step may have
-  // come out of a queue at once.
+  // Call it once a step with the rate at which tensors arrived. Returns true if count() has grown.
+  // It grows only when each of the last kSteps steps was fast enough. A single step may look fast
+  // because its tensors came out of a queue at once.
   bool OnStep(double bits_per_second) {
     rates_.push_back(bits_per_second);
     if (rates_.size() > kSteps) rates_.pop_front();

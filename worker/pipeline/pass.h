@@ -14,8 +14,8 @@ enum class PassKind : uint8_t {
   kCleanValidation,  // with boundaries in fp32
 };
 
-// Ordered by time: the validations of step t run after the training of t and before that of t + 1.
-// The validations of step 0 run before all training.
+// Passes are ordered by time. The validations of step t run after the training of step t and before
+// the training of step t + 1. The validations of step 0 run before all training.
 struct Pass {
   Step step{0};
   PassKind kind = PassKind::kTraining;

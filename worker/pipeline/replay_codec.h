@@ -1,5 +1,6 @@
-// A codec for replays with `codecs: measured`: it always sends the same blob, and sleeps for the
-// measured time.
+// A codec for replays with `codecs: measured`. A replay runs a plan without computing. The codec
+// always sends the same blob, and sleeps for the time that the real codec took when it was
+// measured.
 #pragma once
 
 #include <memory>
@@ -10,9 +11,10 @@
 
 namespace longhaul::worker {
 
-// Encodes noise of `shape` once with `real`. Encode then copies that blob, whatever its input;
-// Decode checks the blob and does not change its output. Both take the time in `times`, or longer
-// if the copy takes longer. kInvalidArgument for a codec with state, whose blobs differ.
+// Encodes noise of `shape` once with `real`. The result's Encode copies this blob, whatever its
+// input is. Its Decode checks the length and the beginning of the blob, and writes no output. Both
+// take the time in `times`, or longer if their work takes longer. kInvalidArgument: `real` has
+// state, so that its blobs depend on earlier ones.
 StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
     std::shared_ptr<const codec::Codec> real, const ReplaySpec::CodecTimes& times,
     const codec::Shape& shape);

@@ -1,27 +1,28 @@
-// The exchange between the data-parallel replicas of a stage (transport/replicas), seen from one of
-// them. Replicas either take each step together: each shard's owner collects gradients, steps the
-// shard and sends the parameters back,
+// The exchange between the data-parallel replicas of a stage (transport/replicas), as one replica
+// sees it. Each replica owns a shard, a part of the stage's parameters. There are two ways to
+// train. Replicas may take each step together: the owner of a shard collects the shard's gradients,
+// updates its parameters and sends them to the others.
 //
-//   exchange->BeginBeside(step);     // optional, between the step's last two backwards
-//   exchange->Begin(step);           // after the last one
+//   exchange->BeginBeside(step);     // optional, before the step's last backward
+//   exchange->Begin(step);           // after the step's last backward
 //   ... until exchange->IsReduced(): ReplicaSaid goes to Take() ...
 //   norm = exchange->AddSquaredNorm(sum);
 //   exchange->StepOwn(step, rate, scale);      // or Skip(step), on all replicas
 //   ... until exchange->IsDone(): ReplicaSaid goes to Take() ...
 //   exchange->End(step);
 //
-// or they train apart for some steps (local-sgd) and then merge their parameters. A merge's
-// messages may travel while the next steps run:
+// Or replicas train apart (local-sgd): each updates all its parameters for some steps, then they
+// merge their parameters. The messages of a merge may travel while the next steps run:
 //
 //   if (exchange->IsDue(step)) exchange->BeginMerge(step);       // the stage has taken the step
 //   ... ReplicaSaid goes to Take() ...
 //   if (exchange->MergeIsDue(step)) ... until exchange->IsMerged() ...
 //
-// A checkpoint is taken when replicas are about to begin a merge, or when no merge is in flight.
+// A checkpoint is taken while no merge is in flight: before a merge begins, or after it has ended.
 //
-// Threads: called on the compute thread; codes on helper threads. Merges are coded and sent on a
-// thread of their own. Errors: the stage's errors; kInvalidArgument for an impossible message of a
-// peer. Replicas that train apart report that error by Tell and IsMerged.
+// Threads: called on the compute thread, which uses helper threads to encode and decode. Merges are
+// coded and sent on a thread of their own. Errors: those of the stage; kInvalidArgument for an
+// impossible message of a peer. If replicas train apart, Tell and IsMerged report that error.
 #pragma once
 
 #include <cstdint>
@@ -48,61 +49,72 @@ namespace longhaul::worker {
 
 class ReplicaExchange final : private replicas::Outbox {
  public:
-  // Sends a message to a replica; never blocks.
+  // Sends a message to a replica. Must not block.
   using SendTo = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
-  // Called when a merge can end: with OK if IsMerged returns true from now on, else with the reason
+  // Called on the thread of merges: with OK when IsMerged will return true, else with the reason
   // why the merge cannot end.
   using Tell = std::function<void(const Status& status)>;
 
-  // `stage` outlives this object; StageOptions::shares_step is set if replicas take steps together.
-  // `begun_from`: the checkpoint that the stage was restored from; null: untrained.
+  // `stage` must outlive this object. StageOptions::shares_step must be set if replicas take steps
+  // together. `begun_from`: the checkpoint that the stage was restored from; null: the run begins.
   static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
                                                            const StageOptions& options,
                                                            const ReplicasSpec& replicas,
                                                            uint32_t replica, SendTo send, Tell tell,
                                                            const StageSnapshot* begun_from);
 
-  // Whether every step is taken together.
+  // Returns false if replicas train apart.
   bool steps_together() const { return !merges_; }
-  // Whether replicas agree after this step: on the step itself, or, if they train apart, on the
-  // next action.
+  // Returns true if replicas must agree in this step: in each step, or, if they train apart, in the
+  // steps after which they merge.
   bool IsDue(Step step) const { return !merges_ || merges_->outer().IsDue(step.value()); }
 
   // --- For replicas that train apart.
+  //
+  // Begins the merge of this replica's current parameters, after the update of `step`.
   Status BeginMerge(Step step);
-  // Whether the last merge must be complete before the next step begins. After the run's last step
-  // this is the merge of that step, so all replicas end alike.
+  // Returns true if the merge in flight must end before the next step begins. True after the run's
+  // last step, so that all replicas end with the same parameters.
   bool MergeIsDue(Step step) const {
     return step.value() == options_.train.steps || merges_->outer().MergeIsDue(step.value());
   }
-  // Applies the merge if all its messages have arrived. True also if no merge is in flight.
+  // Ends the merge if all its messages have arrived: changes the stage's parameters. Returns true
+  // if no merge is in flight now.
   StatusOr<bool> IsMerged();
-  // Whether the run's first checkpoint was taken just before a merge, which must begin now.
+  // Returns true if the checkpoint `begun_from` was taken just before a merge. Then BeginMerge must
+  // be called before the next step.
   bool AwaitsMerge() const { return awaits_merge_; }
 
   // --- For replicas that take steps together.
   //
-  // Sends gradients that are final before the last backward has ended, while that backward runs, if
-  // the stage can tell (Stage::TellWhatIsFinal). Optional.
+  // Lets gradients be sent during the step's last backward, as soon as they are final. Does nothing
+  // if the stage cannot tell what is final (Stage::TellWhatIsFinal). Call it before that backward.
   Status BeginBeside(Step step);
-  // Returns the time that BeginBeside's reducing and coding took inside the backward. Reports each
-  // second once.
+  // Returns the time that BeginBeside made this exchange take inside backwards, since the last
+  // call.
   absl::Duration TakeTimeBeside() { return std::exchange(time_beside_, absl::ZeroDuration()); }
+  // Sends all gradients that were not sent yet. Call it after the step's last backward.
   Status Begin(Step step);
-  // May be called before Begin or BeginMerge, because another replica may be ahead.
+  // Takes a message of another replica, even before Begin or BeginMerge, because that replica may
+  // be ahead. Also for replicas that train apart.
   Status Take(ReplicaSaid said);
+  // Returns true if all gradients for this replica's shard have arrived.
   bool IsReduced() const;
-  // Adds the squares of the mean gradients that this replica owns to `sum`, as
-  // Stage::AddSquaredGradientNorm does.
+  // Adds the squares of the mean gradients of this replica's shard to `sum`, as
+  // Stage::AddSquaredGradientNorm does for a whole stage.
   StatusOr<SquaredNorm> AddSquaredNorm(double sum);
+  // Updates this replica's shard and sends its parameters. The gradients are multiplied by
+  // `gradient_scale` first.
   Status StepOwn(Step step, double learning_rate, double gradient_scale);
+  // Ends the step without an update. All replicas must call it.
   Status Skip(Step step);
+  // Returns true if the parameters of all shards have arrived.
   bool IsDone() const { return reducer_->IsDone(); }
   Status End(Step step) { return stage_->EndSharedStep(step); }
 
-  // Adds the replicas' state to the stage's snapshot. The snapshot has the parameters that all
-  // replicas share. Changes since then on a replica that trains apart are stored with the optimizer
-  // state.
+  // Adds the state of this exchange to a snapshot of the stage. If replicas train apart, the
+  // snapshot's parameters become those of the last merge, which all replicas have, and the
+  // replica's own parameters go to the optimizer state.
   Status AddState(StageSnapshot* snapshot);
 
  private:
@@ -114,26 +126,26 @@ class ReplicaExchange final : private replicas::Outbox {
   // The arithmetic for the memory that holds the exchange's numbers.
   replicas::Arithmetic& arithmetic() { return on_device_ ? *on_device_ : in_host_; }
   uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
-  // Returns the stage's parameters, in the order of the layout. kInternal if they differ from the
-  // stage's descriptor.
+  // Returns the stage's parameters in the order of the layout. kInternal: the stage has others.
   StatusOr<std::vector<SharedParameter>> Shared();
   Status MakeOptimizer(const std::vector<SharedParameter>& shared);
   Status BeginReducer(Step step);
-  // Gives the gradients that a stage declared final: those of its blocks from `block` on.
+  // Gives the reducer the gradients that the stage declared final: those of its blocks from `block`
+  // on.
   Status GiveFrom(uint32_t block);
   Status Restore(const StageSnapshot& snapshot);
-  // Checkpoint name of a part of the reducer's state. Each replica has residuals of its own.
+  // ArrayName returns the name in a checkpoint for a part of the reducer's state. OwnName returns a
+  // name with the number of this replica, for state that differs between replicas.
   std::string ArrayName(const std::string& state) const;
   std::string OwnName(const std::string& state) const;
-  // Restores the locals of a checkpoint that was taken before a merge.
+  // Restores or adds the replica's own parameters, for a checkpoint that is taken before a merge.
   Status RestoreLocals(const ArrayPieces& pieces);
   void AddLocals(StageSnapshot* snapshot);
   const std::string& NameOf(const replicas::Piece& piece) const {
     return reducer_->layout().parameters()[piece.parameter].name;
   }
   void AddMomenta(std::vector<NamedArray>* arrays);
-  // Whether this stage counts the parameter in the norm. False if another stage that holds the
-  // parameter counts it.
+  // False: another stage that holds the parameter counts it in the norm.
   bool CountsInNorm(const replicas::OwnPiece& piece) const {
     return !counted_elsewhere_[piece.piece.parameter];
   }
@@ -152,10 +164,10 @@ class ReplicaExchange final : private replicas::Outbox {
   bool awaits_merge_ = false;
   std::vector<bool> counted_elsewhere_;
   std::vector<uint32_t> final_with_;  // replicas::FinalWith
-  // During the last backward of a step: buckets whose gradients were not yet given, from the last
-  // bucket down.
+  // During the last backward of a step: number of buckets whose gradients the reducer did not get
+  // yet. It gets the last bucket first.
   std::optional<uint32_t> buckets_left_;
-  Status beside_;
+  Status beside_;  // the first error inside that backward
   absl::Duration time_beside_;
   Step step_{0};
 };

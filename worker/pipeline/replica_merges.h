@@ -1,14 +1,14 @@
-// Merges replicas that train apart by outer steps (transport/replicas/outer_step.h). Codes on a
-// thread of its own while the stage computes.
+// Merges the parameters of replicas that train apart, by outer steps
+// (transport/replicas/outer_step.h). It encodes and decodes on a thread of its own while the stage
+// computes.
 //
-//   merges.Begin(round, locals);           // takes the differences; sends its messages
+//   merges.Begin(round, locals);           // sends this replica's changes since the last merge
 //   merges.Take(said);                     // at any time: another replica may be ahead
 //   if (*merges.IsReady()) merges.Merge(values);
 //
-// Threads: one caller at a time. The merge thread uses the reducer and the outbox. `pool` serves
-// both threads, but never at once: while no merge is in flight, the merge thread only stores
-// messages of the next merge and touches no numbers, so the caller may then read the reducer's
-// numbers.
+// Threads: one caller at a time. The merge thread uses the reducer, which sends messages. While no
+// merge is in flight, the merge thread only stores messages of the next merge. So the caller may
+// then read the reducer's numbers, and the two threads never use `pool` at the same time.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,24 @@ namespace longhaul::worker {
 
 class ReplicaMerges {
  public:
-  // `reducer` and `pool` outlive this object. `values`: the parameters with which all replicas
-  // begin, one span each. `tell` is called on the merge thread: with OK when all messages of the
-  // current merge have arrived, else with the error, after which no merge is possible.
+  // `reducer` and `pool` must outlive this object. `values`: the parameters with which all replicas
+  // begin, one span for each. `tell` is called on the merge thread: with OK when all messages of
+  // the current merge have arrived, or with an error. After an error no merge is possible.
   ReplicaMerges(const replicas::LocalSgdOptions& options,
                 std::span<const std::span<const float>> values, replicas::Reducer* reducer,
                 codec::Parallel* pool, std::function<void(const Status&)> tell);
 
-  // Begins a merge. `round` counts up by one. `locals`: this replica's parameters, not read after
-  // the call.
+  // Begins a merge. `round`: the number of the merge, one more than at the last call. `locals`:
+  // this replica's parameters; they are not read after the call.
   void Begin(uint64_t round, std::span<const std::span<const float>> locals);
+  // Takes a message of another replica.
   void Take(ReplicaSaid said);
-  // Whether a merge has begun and Merge was not called yet.
+  // Returns true between Begin and Merge.
   bool under_way() const { return under_way_; }
-  // Whether everything that Merge needs has arrived.
+  // Returns true if all messages that Merge needs have arrived. The error that `tell` got, if any.
   StatusOr<bool> IsReady() const;
-  // `locals`: the current parameters, several steps after Begin. Merge changes them.
+  // Ends the merge: changes `locals`, this replica's current parameters, which may be some steps
+  // newer than those of Begin.
   void Merge(std::span<const std::span<float>> locals);
 
   // The state for a checkpoint. Call it only while no merge is in flight.

@@ -1,5 +1,7 @@
 // A stage's end of the edge to another data-parallel replica: carries whole messages of
-// transport/replicas in order and, between first stages, the replicas' agreements of a step.
+// transport/replicas in order. Between first stages it also carries agreements: the small messages
+// by which replicas agree on a step. A replica sends the norm of its gradient to replica 0
+// (kNormUp), which sends its decision to the others (kStepControl).
 //
 // Messages travel in chunks on the bulk lane, agreements on the control lane. The port hands a few
 // chunks at a time to the link, and almost none while boundary tensors are in flight
@@ -28,8 +30,9 @@
 
 namespace longhaul::worker {
 
-// Maximum number of replica chunks in a link while boundary tensors are in flight. Not 0: the line
-// to another region may be free, and waiting messages must not starve.
+// Maximum number of replica chunks in a link while boundary tensors are in flight on the line. Not
+// 0, because the boundary tensors may leave by another line than this link, and because replica
+// messages must not starve.
 inline constexpr uint32_t kChunksBesideTensors = 2;
 
 struct ReplicaPortOptions {
@@ -44,8 +47,8 @@ struct ReplicaPortOptions {
   std::shared_ptr<WireTurns> turns;  // null: nothing else uses the line
   // Maximum length of a peer's message: a limit on hostile headers.
   uint64_t most_message_bytes = uint64_t{1} << 32;
-  TrafficWatch* traffic = nullptr;                   // EdgePort::End
-  std::function<void(const LinkHealth&)> on_health;  // EdgePort::End
+  TrafficWatch* traffic = nullptr;                   // as in EdgePort::End
+  std::function<void(const LinkHealth&)> on_health;  // as in EdgePort::End
 };
 
 class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<ReplicaPort> {

@@ -1,12 +1,12 @@
-// Everything that lives as long as a stage's weights: the model with optimizer state and CUDA
-// graphs, the last snapshot, and the open training text. Attempts at a run ("epochs") come and go
-// with aborts, lost workers and stops; an attempt that needs the same stage of the same run reuses
-// this object.
+// Everything of a stage that stays in memory between attempts at a run ("epochs"): the model with
+// optimizer state and CUDA graphs, the last snapshot, and the open training text. An attempt that
+// needs the same stage of the same run reuses this object.
 //
-// The content of a checkpoint's files proves whether memory matches the checkpoint. The step alone
-// does not, because a run that continued elsewhere from an older checkpoint has another history.
+// The hashes of a checkpoint's files prove that the parameters in memory are those of the
+// checkpoint. The step alone does not prove it: the run may have continued elsewhere from an older
+// checkpoint, so that its parameters of the same step differ.
 //
-// Threads: the compute thread; Keep on any.
+// Threads: the compute thread; Keep on any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,22 +27,21 @@
 
 namespace longhaul::worker {
 
-// The properties that a stage was made for. An assignment with the same identity can reuse the
-// stage.
+// What a stage was made for. An assignment with the same identity can reuse the stage.
 struct ResidentIdentity {
   RunId run;
   Group group;
   StageOptions options;
-  bool has_replicas = false;    // replicas have more state than the model
-  bool overlaps_steps = false;  // passes of two steps overlap: the stage has a twin
-  // Whether a stage that was made for this identity serves `other`. Keys of the run file that do
-  // not affect the stage (run/file/keys.h) may differ.
+  bool has_replicas = false;    // true: there is state outside the model, so snapshots are needed
+  bool overlaps_steps = false;  // true: passes of two steps overlap, so the stage has a twin
+  // Returns true if a stage that was made for this identity can be used for `other`. Keys of the
+  // run file that do not affect the stage (run/file/keys.h) may differ.
   bool IsSame(const ResidentIdentity& other) const;
 };
 
 // The checkpoint that the parameters come from.
 struct ParametersOrigin {
-  uint64_t step = 0;             // 0: untrained
+  uint64_t step = 0;             // 0: the initial parameters, from no checkpoint
   std::set<std::string> sha256;  // hashes of its files, without the files of token tables
   friend bool operator==(const ParametersOrigin&, const ParametersOrigin&) = default;
 };
@@ -54,55 +53,58 @@ class ResidentStage {
  public:
   static StatusOr<std::unique_ptr<ResidentStage>> Create(
       ResidentIdentity identity, const MakeStage& make_stage = Stage::Create);
-  // `model` is untrained.
+  // `model` must be untrained.
   ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model);
 
   const ResidentIdentity& identity() const { return identity_; }
-  // The stage with the newest parameters. Without a twin, the only one.
+  // The stage with the newest parameters, which may be the twin.
   Stage& model() { return *Newest(); }
-  // The stage that computes the passes of `step` and the validations after it. If steps overlap,
-  // the stage and its twin alternate.
+  // Returns the stage that computes the passes of `step` and the validations after it. If steps
+  // overlap, the stage and its twin alternate.
   Stage& ModelFor(Step step);
-  // Makes ModelFor(step) the newest, before the update of `step`. Its passes must be done.
+  // Gives ModelFor(step) the newest parameters and the optimizer. Call it after the passes of
+  // `step` and before its update. Does nothing without a twin.
   Status TakeTurn(Step step);
-  // Device memory held between attempts: the model's, and the snapshot's if the device is the CPU.
+  // Memory of the stage's device that this object holds between attempts. Includes the snapshot if
+  // the device is the CPU.
   uint64_t memory_bytes() const;
 
   // --- At the beginning of an attempt.
   enum class Source : uint8_t {
-    kParameters,  // memory has the parameters of `origin`
-    kSnapshot,    // the last snapshot is from `origin`
-    kFiles,       // neither: read its files, or make a model for step 0
+    kParameters,  // the model has the parameters of `origin`
+    kSnapshot,    // the kept snapshot is of `origin`
+    kFiles,       // neither: read the files of `origin`; for step 0, make a new model
   };
+  // Returns where the parameters of `origin` can be had.
   Source SourceOf(const ParametersOrigin& origin) const;
-  // Frees the snapshot. Call it before files are read, which would be a second snapshot in memory.
+  // Frees the kept snapshot. Call it before files are read, so that memory holds only one.
   void ForgetSnapshot();
-  // Takes the parameters of `origin`, and makes the twin if needed. `read`: for kFiles, the
-  // contents of the files; else null.
+  // Gives the stage the parameters of `origin`, and makes the twin if needed. `read`: for kFiles,
+  // the contents of the files; else null. After an error the stage may be changed in part: do not
+  // use it.
   Status BeginFrom(const ParametersOrigin& origin, SharedSnapshot read);
 
-  // Returns the snapshot that was last taken or read, if it is kept; else null.
+  // Returns the kept snapshot: the last one that was written or read. Null: none is kept.
   SharedSnapshot snapshot() const;
 
   // --- While it trains.
   //
-  // Takes a snapshot for a checkpoint. Drops the previous one first, so memory holds one snapshot,
-  // or two while the previous one is still being written. `tables`: StageSnapshot's. `add`: adds
-  // state that other objects hold for the stage (ReplicaExchange::AddState); or null.
+  // Takes a snapshot for a checkpoint. Drops the kept snapshot first. So memory holds one snapshot,
+  // or two while the previous one is still being written. `tables`: for StageSnapshot::tables.
+  // `add`: adds state that other objects hold for the stage (ReplicaExchange::AddState); or null.
   StatusOr<SharedSnapshot> TakeSnapshot(
       std::vector<NamedArray> tables = {},
       const std::function<Status(StageSnapshot* snapshot)>& add = nullptr);
-  // Records that `snapshot` was written as `files`.
+  // Keeps `snapshot`, which was written as `files`.
   void Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files);
 
-  // --- The training text, open and verified. Null: another text is open, or none. `sha256`: the
-  // text's content address.
+  // --- The training text, open and verified. `sha256`: the hash that names the text. TextOf
+  // returns null if another text is open, or none.
   std::shared_ptr<WindowSource> TextOf(const std::string& sha256) const;
   void KeepText(const std::string& sha256, std::shared_ptr<WindowSource> text);
 
   // --- At the end of an attempt. Drops the unfinished step. `outcome`: the result of
-  // Executor::Run. Returns an error if the model may be half changed: then the model must not be
-  // used again.
+  // Executor::Run. An error means that the model may be half changed: do not use it again.
   Status EndEpoch(const Status& outcome);
 
  private:
@@ -113,13 +115,13 @@ class ResidentStage {
   Status Restore(const StageSnapshot& snapshot);
 
   // model_ computes the passes of step `turns_from_` and of every second step after it.
-  std::unique_ptr<Stage> model_, twin_;  // twin_: or null
+  std::unique_ptr<Stage> model_, twin_;  // twin_ may be null
   uint64_t turns_from_ = 0;
   std::string text_sha256_;
   std::shared_ptr<WindowSource> text_;
 
-  // The snapshot last taken from the model or loaded into it. The model has the snapshot's
-  // parameters exactly if it has taken as many steps.
+  // The snapshot that was last written or loaded. The model has the same parameters if and only if
+  // it has taken as many steps.
   struct Kept {
     ParametersOrigin origin;
     SharedSnapshot snapshot;  // null: not kept

@@ -9,23 +9,24 @@
 
 namespace longhaul::worker {
 
-// The parts add up to the step. The executor's own overhead counts to the next part.
+// The parts, which do not overlap, add up to the step's time. Time between two parts counts to the
+// second one.
 struct StepTimes {
   absl::Duration forward, backward;
-  absl::Duration optimizer;  // with the norm, and the snapshot for a checkpoint
-  // Idle time while a missing input delayed a forward, or a missing message from the stage before
-  // delayed the optimizer.
+  absl::Duration optimizer;  // includes the norm and the snapshot for a checkpoint
+  // Time in which the stage waited for the input of a forward, or for the stage before to send the
+  // final norm. Without wait_codec.
   absl::Duration wait_input;
-  // Idle time while waiting for gradients or for the norm of later stages. Includes reducing and
-  // coding for other replicas.
+  // Time in which the stage waited for gradients, for the norm of later stages, or for other
+  // replicas. Includes the work of the exchange with other replicas. Without wait_codec.
   absl::Duration wait_gradient;
-  // The part of both waits in which the stage's codec thread was busy: the codec delayed the stage,
-  // directly or because its output was not sent yet.
+  // The part of all waits, not counted above, in which the codec thread was busy. It delayed the
+  // stage, directly or because its output had not been sent yet.
   absl::Duration wait_codec;
 };
 
-// Measures from the end of the previous span (`*mark`) to its own end. Adds the time to `*sum` and
-// a span to `log` (may be null), and moves `*mark`.
+// Measures the time from `*mark`, where the previous span ended, to its own destruction. Adds the
+// time to `*sum` and a span to `log`, which may be null, and moves `*mark` to the end.
 class ScopedSpan {
  public:
   ScopedSpan(MonoTime* mark, absl::Duration* sum, TraceLog* log, v1::Span::Kind kind,

@@ -1,8 +1,8 @@
-// Assembles the tensors that arrive over one edge from their chunks. Trusts no header: refuses any
-// chunk except the expected next one, which ends the stage.
+// Puts the tensors that arrive over one edge together from their chunks. It trusts no header: it
+// accepts only the chunk that must come next. Any other chunk is an error, which ends the stage.
 //
-// Threads: one at a time, the link's loop. Errors: kInvalidArgument for a refused chunk;
-// kResourceExhausted.
+// Used on the link's loop. Errors: kInvalidArgument for a chunk that must not come now;
+// kResourceExhausted if there is no memory for a tensor.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,11 @@
 
 namespace longhaul::worker {
 
-// Bytes of a blob in one frame. The last chunk may be smaller.
+// Number of bytes in a chunk, which is the part of a blob in one frame. The last chunk may be
+// smaller.
 inline constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
+// The slice and the pass that the tensor of a chunk belongs to.
 inline Slice SliceOf(const wire::TensorHeader& header) {
   return {header.microbatch, header.slice};
 }
@@ -42,19 +44,19 @@ struct TensorAssemblerOptions {
   uint32_t microbatches = 1, validation_microbatches = 0;
   uint32_t slices = 1;  // sequence chunks of each microbatch
   codec::Shape shape;
-  // Return the codec of a pass, and the BoundaryCodec that will decode its tensors.
+  // Return the codec of a pass's tensors, and the BoundaryCodec that will decode them.
   std::function<const codec::Codec&(const Pass&)> codec;
   std::function<BoundaryCodec&(const Pass&)> runner;
 };
 
-// A tensor of which all chunks have arrived.
+// An encoded tensor that has arrived in full.
 struct EncodedTensor {
   Pass pass;
   Slice slice;
   BlobBuffer blob;
   size_t blob_bytes = 0;
   uint32_t chunks = 1;
-  MonoTime began;  // arrival of its first chunk
+  MonoTime began;  // when its first chunk arrived
 };
 
 class TensorAssembler {

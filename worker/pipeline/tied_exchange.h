@@ -1,8 +1,9 @@
-// Sums the gradient of a tied model's matrix once a step over the two stages that hold the matrix.
-// This class is one stage's end; the other is at the far end of a port.
+// Sums the gradient of a tied matrix once a step over the two stages that hold the matrix: the
+// first stage as embedding, the last as head. Each of the two stages has such an object as its end;
+// the ends talk over a port.
 //
-//   exchange.NoteTokens(ids);                     // of each forward of the step
-//   exchange.Begin(step);                         // its last backward is done
+//   exchange.NoteTokens(ids);                     // inputs of each forward of the step
+//   exchange.Begin(step);                         // after the last backward of the step
 //   while (true) {
 //     LH_RETURN_IF_ERROR(exchange.Advance());
 //     if (exchange.IsDone()) break;
@@ -10,11 +11,11 @@
 //   }
 //   exchange.BeginCheck(snapshot);                // at a checkpoint; DigestArrived goes to Take()
 //
-// The head's end sends its whole gradient. The embedding's end sends the rows that tokens of the
-// step have read; its other rows are zero. Both ends know the tokens, so no row numbers travel.
-// Pieces have about 1 MiB, and at most kPiecesUnderWay of them are in flight. Arrived rows are kept
-// until this end's rows have been read, and added then. a + b and b + a have the same bits, so both
-// ends get the same gradient.
+// The head's end sends its whole gradient. The embedding's end sends only the rows that tokens of
+// the step have read, because its other rows are zero. Both ends know the tokens, so row numbers
+// need not be sent. Rows travel in pieces of about 1 MiB, of which at most kPiecesUnderWay are in
+// flight. An end adds the rows of the other end only after it has sent all its own. a + b and b + a
+// have the same bits, so both ends get the same gradient.
 //
 // Threads: the compute thread.
 #pragma once
@@ -35,15 +36,16 @@
 
 namespace longhaul::worker {
 
-// How a matrix is cut: into `pieces` tensors of `shape`. The last piece of a list of rows may be
-// padded with zeros.
+// How a matrix is cut: into `pieces` tensors of `shape`. If rows do not fill the last piece, its
+// end is padded with zeros.
 struct TiedPieces {
   codec::Shape shape;  // 1 x rows of a piece x channels
   uint32_t pieces = 0;
 };
+// For a matrix of `rows` x `channels`.
 TiedPieces PiecesOf(uint32_t rows, uint32_t channels);
 
-// Digest of the matrix in a snapshot and of its optimizer state.
+// Returns a digest of the matrix and its optimizer state in a snapshot.
 uint64_t DigestOf(const StageSnapshot& snapshot, const TiedMatrix& matrix);
 
 class TiedExchange {
@@ -51,27 +53,30 @@ class TiedExchange {
   static constexpr uint32_t kPiecesUnderWay = 16;
   // Sends to the other end.
   struct Link {
-    // The port answers with a PieceTaken when the peer has taken the piece.
+    // The event PieceTaken must follow when the peer has taken the piece.
     std::function<void(Step step, Microbatch piece, BoundaryTensor tensor)> send_piece;
     std::function<void(Step step, uint64_t digest)> send_digest;
   };
 
-  // `matrix` outlives this object. `embedding`: this end has the embedding; else the head.
+  // `matrix` must outlive this object. `embedding`: true at the embedding's end, false at the
+  // head's.
   TiedExchange(TiedMatrix* matrix, bool embedding, Link link);
 
   void NoteTokens(std::span<const int32_t> ids);
   void Begin(Step step);
-  // Sends, reads and adds as many rows as possible now.
+  // Sends and adds as many rows as is possible now. Never waits. kInvalidArgument: more pieces have
+  // arrived than the other end may send.
   Status Advance();
   bool IsDone() const { return !step_.has_value(); }
 
-  // Tells the peer the digest of the matrix in `snapshot`, which must be equal at the peer.
+  // Sends the other end the digest of the matrix in `snapshot`. The digests must be equal.
   void BeginCheck(const StageSnapshot& snapshot);
-  // False: the peer's digest has not arrived. kInternal: it differs.
+  // Returns true if the digests are equal, false if the other end's has not arrived yet. kInternal:
+  // they differ.
   StatusOr<bool> IsChecked();
 
-  // May be called before Begin. `under_way`: the step that this stage is in. kInvalidArgument: the
-  // piece or digest does not belong to that step.
+  // Take a piece or a digest of the other end, even before Begin. `under_way`: the step that this
+  // stage is in. kInvalidArgument: the piece or digest is of another step.
   Status Take(TensorArrived arrived, Step under_way);
   Status Take(const DigestArrived& arrived, Step under_way);
   void NotePieceTaken() { --under_way_; }

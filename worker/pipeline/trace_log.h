@@ -1,7 +1,7 @@
-// Records a stage's spans of work and waiting in its last steps, for `longhaul trace`. Always on:
-// an entry costs less than a microsecond and 48 bytes.
+// Records when a stage worked and waited in its last steps, for `longhaul trace`. Always on: an
+// entry costs less than a microsecond and 48 bytes.
 //
-// Thread-safe. Times are this machine's monotonic clock.
+// Thread-safe. Times are of this machine's monotonic clock.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,16 @@ namespace longhaul::worker {
 
 class TraceLog {
  public:
-  static constexpr size_t kSteps = 8;
-  // Maximum number of entries of all steps together. A longer step keeps its first entries.
+  static constexpr size_t kSteps = 8;  // number of ended steps that are kept
+  // Maximum number of entries of the ended steps together; older steps are dropped. A step with
+  // more entries keeps its first ones.
   static constexpr size_t kMostSpans = 16'000;
 
   struct Entry {
     v1::Span::Kind kind = v1::Span::UNKNOWN;
-    // The step that the entry belongs to, if that may differ from the current one: a neighbour that
-    // is ahead already sends for the next step, and the last tensors may be coded after the step's
-    // end. 0: the step in which the entry ends.
+    // The step that the entry belongs to; 0: the step in which it is added. Links and codecs name
+    // it: a neighbour that is ahead already sends for the next step, and the last tensors of a step
+    // may be coded after its end.
     Step step{0};
     Slice slice;
     bool up = false;  // as in v1::Span
@@ -33,10 +34,10 @@ class TraceLog {
     uint64_t bytes = 0;
   };
   void Add(const Entry& entry);
-  // Ends the current step, which took from `begin` to `end`.
+  // Ends the current step. `begin` and `end`: when it began and ended.
   void EndStep(Step step, MonoTime begin, MonoTime end);
 
-  // The last `steps` ended steps (0: all), oldest first.
+  // Returns a copy of the last `steps` ended steps, oldest first; 0: all that are kept.
   v1::StageTrace Take(uint32_t steps) const;
 
  private:

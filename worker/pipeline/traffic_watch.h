@@ -1,5 +1,5 @@
-// Tells whether boundary tensors are in flight over this worker's links, so that less urgent
-// transfers (copies of checkpoints) wait for the tensors. Thread-safe.
+// Tells whether tensors are in flight over this worker's links. Less urgent transfers, for example
+// copies of checkpoints, wait until none is. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class TrafficWatch {
     const std::lock_guard lock(mutex_);
     if (--busy_ == 0) changed_.notify_all();
   }
-  // Blocks until no tensor is in flight, or until `until`.
+  // Blocks until no tensor is in flight, but at most until `until`.
   void AwaitQuiet(MonoTime until) {
     std::unique_lock lock(mutex_);
     ++waiting_;

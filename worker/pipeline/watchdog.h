@@ -35,8 +35,9 @@ class TimeAtOnePiece {
   MonoTime last_;
 };
 
-// Returns the limit for a piece: `timeout`, but at least 20 median steps. Ten times that before the
-// first step has ended, which records CUDA graphs and has no median, and for the shared disk.
+// Returns the limit for a piece: `timeout`, but at least 20 median steps. Before the first step has
+// ended there is no median, and the step may record CUDA graphs: the limit is then ten times as
+// long. So is the limit of a wait for the shared disk.
 absl::Duration LimitOf(const WorkAtHand::Piece& piece, std::optional<absl::Duration> median_step,
                        absl::Duration timeout);
 

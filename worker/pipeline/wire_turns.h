@@ -1,5 +1,5 @@
-// Gives boundary tensors priority on a worker's line, because stages wait for them in the middle of
-// their passes. Messages between replicas use the remaining time. Thread-safe.
+// Gives tensors between stages priority on a worker's line, because stages wait for them in the
+// middle of their passes. Messages between replicas use the remaining time. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,9 @@ class WireTurns {
     for (const auto& quiet : when_quiet_) quiet();
   }
   bool busy() const { return busy_ > 0; }
-  // `quiet` is called whenever the last tensor has arrived, on any thread, with a port's lock and
-  // this object's lock held: it must not call either object. Register before the first Begin.
+  // Registers `quiet`, which is called each time that the last tensor in flight has been taken by
+  // its peer. It runs on any thread, under the locks of a port and of this object, so it must call
+  // neither. Register it before the first Begin.
   void CallWhenQuiet(std::function<void()> quiet) {
     const std::lock_guard lock(mutex_);
     when_quiet_.push_back(std::move(quiet));

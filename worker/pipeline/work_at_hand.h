@@ -1,6 +1,6 @@
-// The current work of a stage's compute thread, for observers (watchdog.h). A piece of work is one
+// Tells observers (watchdog.h) what a stage's compute thread is doing. A piece of work is something
 // that the thread cannot leave: a pass of a microbatch, the optimizer, a wait for the disk. A wait
-// for a neighbour is not a piece.
+// for a neighbour is no piece of work.
 //
 // Threads: Begin, End and EndStep on the compute thread; the rest on any thread.
 #pragma once
@@ -36,7 +36,7 @@ class WorkAtHand {
     Microbatch microbatch{0};
   };
 
-  // Marks a piece of work for its lifetime.
+  // A piece of work lasts as long as this object.
   class Scope {
    public:
     Scope(WorkAtHand* work, Kind kind, Microbatch microbatch = {}) : work_(work) {
@@ -50,18 +50,21 @@ class WorkAtHand {
     WorkAtHand* const work_;
   };
 
+  // Record what the thread does. `took`: the time of the step. A wait lasts until the next piece of
+  // work.
   void BeginStep(Step step);
   void EndStep(absl::Duration took);
   void BeginWait(Wait wait);
 
-  // nullopt: the thread waits for a neighbour, or has not begun.
+  // Returns the current piece of work; nullopt: none. The thread waits for a neighbour, is between
+  // two pieces, or has not begun.
   std::optional<Piece> piece() const;
   Step step() const;
-  // Number of times that a piece has begun or ended.
+  // Number of times that a piece of work has begun or ended.
   uint64_t progress() const;
-  // Median time of the last steps; nullopt before the first has ended.
+  // Median time of the last steps; nullopt before the first step has ended.
   std::optional<absl::Duration> MedianStep() const;
-  // For people: "in the backward pass of microbatch 3", "waiting for an activation".
+  // Text for people, such as "in the backward pass of microbatch 3" or "waiting for an activation".
   std::string Doing() const;
 
   static std::string ToString(const Piece& piece);

@@ -1,6 +1,6 @@
-// Chooses the collectives of a tensor-parallel group: NCCL for GPUs with peer access (NVLink,
-// PCIe), rings in host memory for GPUs without (collective/mapped), Unix sockets for ranks on the
-// CPU; and on top of these the compressed sums of the run file.
+// Chooses the collectives of a tensor-parallel group. GPUs with peer access (NVLink, PCIe) use
+// NCCL. GPUs without it use rings in host memory (collective/mapped). Ranks on the CPU use Unix
+// sockets. Collectives with compression, if the run file asks for them, work on top of these.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,37 @@
 
 namespace longhaul::worker {
 
-// The bf16 tensors that a block's ranks exchange: the bytes of the largest tensor of each
-// operation, as a switcher counts. Tokens of experts are counted as if all experts were equally
-// busy.
+// An operation by which the ranks exchange bf16 tensors of a block, and the bytes of its largest
+// tensor, counted as by a switcher (switcher/factory.h). Tokens of experts are counted as if all
+// experts got equally many.
 struct BlockExchange {
   collective::Op op = collective::Op::kAllReduce;
   uint64_t bytes = 0;
   friend bool operator==(const BlockExchange&, const BlockExchange&) = default;
 };
+// Returns one entry for each operation; none unless the stage computes in bf16.
 std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options);
 
-// How GPUs exchange.
+// How the GPUs of a group exchange.
 enum class GroupPath : uint8_t {
-  kBest,    // kNccl if all GPUs have peer access or are too many for kMapped; else kMapped
-  kNccl,    // peer access, or NCCL's substitute
-  kMapped,  // host memory that all GPUs map
+  kBest,    // kNccl if all GPUs have peer access, or if they are too many for kMapped; else kMapped
+  kNccl,    // NCCL, even without peer access
+  kMapped,  // rings in host memory that all GPUs map
 };
 
-// Makes communicators for the stage of `options`. Thread-safe. For GPUs call LoadTorchCuda first,
-// which loads NCCL.
+// Returns the function that makes the communicators of each rank of a stage. It is thread-safe. For
+// GPUs call LoadTorchCuda first, because that loads NCCL.
 //
-// GroupCollective::kAuto compares the native communicator and zip by a switcher
-// (switcher/factory.h). Its probe takes about a second, or comes from the folder `probes` ("": not
-// kept). The switcher stays only if zip is chosen for some exchange of this stage; else the native
-// communicator does all. CUDA graphs can record the passes whenever no call waits for sizes on the
-// host: without zip, and with zip over host memory that GPUs map. Zip never sums fp32, so stages
-// that sum in fp32 probe nothing.
+// "Native" means the collectives above without compression; "zip" means lossless compression on top
+// of them. For GroupCollective::kAuto a switcher measures both (switcher/factory.h). This probe
+// takes about a second. Its result is kept in the folder `probes` and read from there later; "":
+// not kept. If zip is chosen for none of this stage's exchanges, all are native. Zip never sums
+// fp32, so stages that sum in fp32 probe nothing.
 //
-// NCCL_P2P_DISABLE=1 in the environment means that no GPUs have peer access.
+// CUDA graphs can record the passes if no call waits on the host for the size of a blob: without
+// zip, or with zip over kMapped.
+//
+// If the environment has NCCL_P2P_DISABLE=1, GPUs count as without peer access.
 MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes = "",
                                    GroupPath path = GroupPath::kBest);
 

@@ -1,6 +1,7 @@
-// Lets low-priority transfers share a line with tensors. Pieces are so small that a tensor hardly
-// waits for one. A piece is sent when no tensor is in flight, or after a time that leaves the
-// transfer a share of the line. Pure.
+// Lets low-priority transfers share a line with tensors. A transfer is cut into pieces, so small
+// that a tensor hardly waits for one. A piece is sent when no tensor is in flight. If the line is
+// never quiet, a piece is sent after a while, so that the transfer gets a fixed share of the line.
+// Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +15,11 @@
 namespace longhaul::worker {
 
 struct LinePace {
-  double bits_per_second = 0;  // of the line; 0: unknown
-  double share = 0;            // of the line, taken while the line is never quiet
+  double bits_per_second = 0;  // rate of the line; 0: unknown
+  double share = 0;            // share of the line that the transfer gets while tensors use it
 
-  // A tensor that starts while a piece is on the line waits for it, so a piece takes 1.5 ms of the
-  // line.
+  // Size of a piece. It occupies the line for about 1.5 ms, because a tensor that starts meanwhile
+  // must wait for it.
   size_t PieceBytes() const {
     constexpr double kPieceSeconds = 1.5e-3;
     constexpr size_t kLeastPiece = size_t{1} << 10, kUnknownPiece = size_t{8} << 10;
@@ -27,11 +28,12 @@ struct LinePace {
     return std::clamp(static_cast<size_t>(std::min(bytes, 1e9)), kLeastPiece,
                       transport::kMaxFramePayloadBytes);
   }
-  // Longest time that `bytes` wait for a quiet line.
+  // The longest time for which a piece of `bytes` bytes waits until no tensor is in flight.
   absl::Duration PatienceFor(uint64_t bytes) const {
     const double rate = bits_per_second > 0 ? bits_per_second : wire::kAssumedLineBitsPerSecond;
     return absl::Seconds(8 * static_cast<double>(bytes) / (rate * share));
   }
+  // The time for which `bytes` bytes occupy the line; zero if the rate is unknown.
   absl::Duration LineTime(uint64_t bytes) const {
     if (!(bits_per_second > 0)) return absl::ZeroDuration();
     return absl::Seconds(8 * static_cast<double>(bytes) / bits_per_second);

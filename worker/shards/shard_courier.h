@@ -1,7 +1,8 @@
-// Hashes this worker's checkpoint shards and uploads copies of them when the coordinator asks, also
-// while the agent is training.
+// When the coordinator asks, checks this worker's checkpoint shards by their hashes, and uploads
+// copies of them to the coordinator. This goes on while the agent trains.
 //
-// Add is thread-safe and never blocks. A thread of its own works in order.
+// Add is thread-safe and never blocks. One thread carries out the commands in order, but commands
+// that only check go before commands that upload.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -24,7 +25,7 @@ namespace longhaul::worker {
 
 class ShardCourier {
  public:
-  // `send` receives the answers; thread-safe. `shards` must outlive this object.
+  // `send` gets the answers, and must be thread-safe. `shards` must outlive this object.
   ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
@@ -32,13 +33,14 @@ class ShardCourier {
   // Cancels the current upload and all waiting commands; later commands do nothing. Idempotent.
   void Shutdown();
 
-  // `command` has check_shards.
+  // Adds a command, which must have check_shards. Drops it if the same check already waits, or if
+  // too many do.
   void Add(v1::WorkerCommand command);
 
  private:
   void Loop();
   v1::WorkerMessage Answer(const v1::WorkerCommand& command);
-  // If several coordinators are configured and none serves, retries with the one that serves next.
+  // Uploads one file. If several coordinators are configured, retries until one of them serves.
   Status SendCopy(const std::string& path, const ShardFile& file);
   Status TrySendCopy(const std::string& path, const ShardFile& file, Deadline deadline);
   Status SendChunks(const std::string& path, const ShardFile& file,
@@ -49,7 +51,7 @@ class ShardCourier {
   const ShardStore* const shards_;
   const std::function<void(v1::WorkerMessage)> send_;
 
-  mutable std::mutex mutex_;  // guards the four members below
+  mutable std::mutex mutex_;  // guards waiting_, call_ and closing_
   std::condition_variable changed_;
   std::deque<v1::WorkerCommand> waiting_;
   grpc::ClientContext* call_ = nullptr;  // the current upload

@@ -1,17 +1,20 @@
-// Transfers checkpoint files from one worker's store to another's over separate links, concurrently
-// with training: copies for safety, and the state that a stage's new worker needs.
+// Transfers files of a checkpoint from one worker's store to another's, over a separate link and
+// while both train. A transfer makes a copy for safety, or brings a stage's state to the worker
+// that will hold the stage.
 //
 //   source                                  holder
-//     dials or expects, as commanded         the other
+//     dials or is dialled, as commanded       does the opposite
 //                                 <---       number of bytes that may be sent
 //     the files, coded, in order  --->       (worker/checkpoint/shard_coding.h)
 //                                 <---       more bytes ... ; stored, or the error
 //     closes the link, answers
 //
-// A paced transfer sends small pieces while no tensor is in flight at either end, and otherwise
-// takes a small share of the line (ShardPath). An unpaced one goes at full speed.
+// A paced transfer (ShardPath) sends small pieces while no tensor is in flight at either worker.
+// While tensors are in flight, it takes only a small share of the line. Other transfers go at full
+// speed.
 //
-// Handle and Shutdown are thread-safe; Handle never blocks. Each transfer has a thread.
+// Handle and Shutdown are thread-safe. Handle does not wait for transfers. Each transfer has a
+// thread.
 #pragma once
 
 #include <functional>
@@ -31,7 +34,7 @@ namespace longhaul::worker {
 
 class ShardTransfers {
  public:
-  // `send` receives the answers; thread-safe. All arguments outlive this object.
+  // `send` gets the answers, and must be thread-safe. All arguments must outlive this object.
   ShardTransfers(transport::TransportsByName transports, ShardStore* shards, TrafficWatch* traffic,
                  std::function<void(v1::WorkerMessage)> send);
   ~ShardTransfers();
@@ -39,11 +42,11 @@ class ShardTransfers {
   // Cancels all transfers; later commands do nothing. Idempotent.
   void Shutdown();
 
-  // `command` has check_shards with `to`, or take_shards. Repeating it during the transfer has no
-  // effect.
+  // Begins the transfer of `command`: as source if it has check_shards with `to`, as holder if it
+  // has take_shards. A command that is repeated during its transfer has no effect.
   void Handle(v1::WorkerCommand command);
-  // Cancels transfers that older epochs of the run began: their files of a step must not replace
-  // this epoch's files.
+  // Cancels transfers that began in older epochs of the run, because their files must not replace
+  // files that this epoch uses.
   void EpochBegins(const RunId& run, Epoch epoch);
 
  private:

@@ -17,7 +17,7 @@
 namespace longhaul::worker {
 
 struct GeneratorOptions {
-  ModelSpec model;  // with its vocabulary; `context`: maximum number of tokens, prompt included
+  ModelSpec model;  // must have its vocabulary; `context` limits the tokens, with the prompt
   ComputeDtype dtype = ComputeDtype::kFp32;
   DeviceName device;  // a GPU needs LoadTorchCuda first (torch_cuda.h)
   uint32_t threads = 1;
@@ -25,14 +25,15 @@ struct GeneratorOptions {
 
 class Generator {
  public:
-  // `read` reads the parameters. Errors: as Stage's.
+  // Makes the model; `read` reads its parameters. Errors: as for a Stage.
   static StatusOr<std::unique_ptr<Generator>> Create(const GeneratorOptions& options,
                                                      const ReadParameter& read);
   virtual ~Generator() = default;
   // Empties the cache of keys and values.
   virtual void Clear() = 0;
-  // Appends `ids` (first the whole prompt, later one token) and returns the logits of the next
-  // token, valid until the next call. kOutOfRange: more tokens than the context.
+  // Appends `ids` to the text and returns the logits of the token that follows, valid until the
+  // next call. The first call after Create or Clear gets the whole prompt; each later call must get
+  // one token. kOutOfRange: the text would be longer than the context.
   virtual StatusOr<std::span<const float>> Next(std::span<const int32_t> ids) = 0;
 };
 
@@ -43,8 +44,8 @@ struct Sampling {
   double top_p = 1;        // draw from the likeliest tokens that together have this probability
   uint64_t seed = 1;
 };
-// Draws a token. `place`: the token's index in the text. Equal logits, sampling and index give the
-// same token.
+// Draws a token and returns its id. `place`: the token's index in the text. Equal arguments give
+// the same token.
 uint32_t Sample(std::span<const float> logits, const Sampling& sampling, uint64_t place);
 
 }  // namespace longhaul::worker

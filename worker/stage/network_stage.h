@@ -1,4 +1,4 @@
-// A Stage that computes with LibTorch: all of its layers, or one rank's shares of them.
+// A Stage that computes with LibTorch, alone or as one rank of a group.
 //
 // Internal to worker/stage.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace longhaul::worker {
 
-// Refuses options that no LibTorch stage can serve.
+// kInvalidArgument: no stage can have these options.
 Status CheckStageOptions(const StageOptions& options);
 
-// `group`: the ranks that share the layers; it outlives the stage. Null: one rank. All ranks make
-// the same calls in the same order. A rank's snapshots, `parameter_count` and Load concern its
-// shares.
+// Makes a stage. `group`: the group of this rank, which must outlive the stage; null: a stage of
+// one rank. In a group all ranks must make the same calls in the same order, and Snapshot, Restore,
+// Load and parameter_count concern the rank's shares.
 StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                                                   const RankGroup* group);
 

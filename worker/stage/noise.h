@@ -1,4 +1,4 @@
-// Random tensors that look like activations to a codec. Measuring and replays send them.
+// Random tensors that look like activations to a codec. Measurements and replays use them.
 #pragma once
 
 #include "codec/codec.h"
@@ -6,7 +6,8 @@
 
 namespace longhaul::worker {
 
-// fp32, normal with mean 0 and standard deviation 0.58; the same on every machine.
+// Returns about normal fp32 numbers in host memory, with mean 0 and standard deviation 0.58. They
+// are the same on each machine.
 BoundaryTensor NoiseTensor(const codec::Shape& shape);
 
 }  // namespace longhaul::worker

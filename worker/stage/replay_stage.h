@@ -1,8 +1,9 @@
-// A Stage that sleeps for measured times instead of computing: for the run file's `replay`.
+// A Stage for a replay (`replay` in the run file): instead of computing, it sleeps for the times
+// that the run file says.
 //
-// Outputs are one tensor of noise, the same for every microbatch. A replay has no parameters:
-// snapshots are empty, the gradient norm is 0, and Loss and Evaluate return 0, which the executor
-// does not report. Calls out of the schedule's order are errors, as with any Stage.
+// All outputs are the same tensor of noise. A replay trains no parameters: snapshots are empty, the
+// gradient norm is 0, and losses are 0; the executor does not report them. For replicas,
+// SharedParameters returns noise. Calls in a wrong order are errors, as with any Stage.
 #pragma once
 
 #include <memory>

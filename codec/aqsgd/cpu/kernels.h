@@ -24,16 +24,17 @@ struct Magnitudes {
 };
 Magnitudes Measure(const Sample& sample);
 
-// Writes h of every element to `body`: tokens x channels halves and the padding.
+// Writes h (format.h) of every element to `body`: tokens x channels fp16 values, then padding.
 void EncodeWhole(const Sample& sample, int exponent, std::byte* body);
-// Whether all halves of a body, or of a record's elements, are finite.
+// Returns whether `count` fp16 values, of a body or of a record, are all finite.
 bool AllFinite(const std::byte* halves, uint64_t count);
 
-// `largest[channel]` = max |d| over the sample's tokens. Returns the bits of the largest of all.
+// Sets `largest[channel]` to max |d| over the sample's tokens, and to 0 from the last channel to
+// the end of its tile. Returns the bits of the largest of all.
 uint32_t MeasureDifference(const Sample& sample, int exponent, const std::byte* message,
                            float* largest);
 // Writes codes of d to `body` and m' to `updated`, which may be `message` itself, or null. `scales`
-// has a float for every channel, zeros up to whole tiles.
+// has a float for each channel, and zeros up to the end of the last tile.
 void EncodeDifference(const Sample& sample, int exponent, int difference_exponent,
                       const Params& params, const float* scales, const std::byte* message,
                       std::byte* updated, std::byte* body);

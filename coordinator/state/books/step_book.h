@@ -2,10 +2,10 @@
 // step that is trained again from the same start, on the same devices, must give the same numbers
 // bit for bit.
 //
-// A hash chain shows whether equal numbers are promised: a step's `numerics` are a hash of the
-// previous step's and of its stages' reports. Two trainings of a step with equal `numerics` had
-// everything in common since the first step, even if other devices trained in between and their
-// steps were given up.
+// A hash chain shows whether equal numbers are promised. The `numerics` of a step are a hash of the
+// previous step's numerics and of the digests that this step's stages reported. If two trainings of
+// a step have equal `numerics`, everything that decides their bits was equal since the first step.
+// Steps that other devices trained in between, and that were given up, do not matter.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,11 @@ inline constexpr size_t kKeptSteps = 8192;
 struct RepeatedStep {
   v1::StepRecord before;
   bool promised = false;  // equal numbers are promised
-  // Compared bit for bit; a value that only one of the two has counts as equal.
+  // Compared bit for bit.
   bool same_loss = true, same_norm = true;
-  std::vector<size_t> other_parts;  // indices of cells whose squared norms differ
+  // Indices of the parts of the gradient, one of each stage of each replica, whose squared norms
+  // differ. Empty if the step was split into another number of parts.
+  std::vector<size_t> other_parts;
 
   bool same() const { return same_loss && same_norm && other_parts.empty(); }
 };
@@ -37,7 +39,7 @@ struct RepeatedStep {
 struct RepeatedSteps {
   uint64_t epoch = 0, first = 0, last = 0;
   bool same = true;
-  bool in_order = true;  // no step had stages whose sums have no fixed order
+  bool in_order = true;  // all stages summed in a fixed order, in every step
   // The largest differences, and the first step with a difference.
   double loss_difference = 0, norm_difference = 0;
   uint64_t differs_at = 0;
@@ -58,7 +60,7 @@ class StepBook {
   // Null: the step is not known.
   const v1::StepRecord* Find(uint64_t step) const;
 
-  // No later epoch will begin before `step`.
+  // Drops the steps before `step`. The caller knows that no later epoch begins before it.
   void ForgetBefore(uint64_t step);
 
  private:

@@ -28,16 +28,17 @@ std::string_view ToString(Reduction reduction);
 // Returns kInvalidArgument for dtypes, reductions, roots and counts that are impossible in a group
 // of `size`.
 Status Check(const Call& call, uint32_t size);
-// `name` names the argument in messages, as "in". Null is allowed for zero elements.
+// Checks that `data` is not null, unless `count` is 0, and that it is aligned to its elements.
+// Error messages call the argument `name`, for example "in".
 Status CheckPointer(const void* data, uint64_t count, Dtype dtype, std::string_view name);
 // Checks that there is one block for each rank, and that each fits in memory.
 Status CheckBlocks(std::span<const Block> blocks, uint32_t size, Dtype dtype,
                    std::string_view name);
 
-// Makes all these checks for a call that reads and writes one buffer of `call.count` elements.
+// Check, and CheckPointer for `in` and `out`: for a call with one input and one output buffer.
 Status CheckArguments(const Call& call, uint32_t size, const void* in, const void* out);
-// Makes all these checks for an all-to-all. A rank's block to itself must match its block from
-// itself.
+// Check, and CheckBlocks and CheckPointer for both directions: for an all-to-all. A rank's block to
+// itself must be as long as its block from itself.
 Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<const Block> send,
                      const void* out, std::span<const Block> receive, Dtype dtype);
 

@@ -1,5 +1,7 @@
-// The id of a rendezvous: "lhg1-<name of its socket>-<secret>". The name is public, because every
-// process on the machine can list abstract sockets. The digit is the version of the messages.
+// The id of a rendezvous, where the ranks of a group meet (member.h): "lhg1-<name>-<secret>", name
+// and secret in hexadecimal. The 1 is the version of the messages. The name is that of the
+// rendezvous' socket. It is not secret, because every process on the machine can list abstract
+// sockets.
 #pragma once
 
 #include <string>
@@ -15,7 +17,7 @@ struct RendezvousId {
 };
 RendezvousId NewRendezvousId();
 std::string FormatId(const RendezvousId& id);
-// The error does not repeat the text, which may hold a secret.
+// kInvalidArgument: not an id. The message does not repeat the text, which may hold a secret.
 StatusOr<RendezvousId> ParseId(std::string_view text);
 
 // Returns a socket name that no other socket uses.

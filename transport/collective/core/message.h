@@ -3,19 +3,19 @@
 //
 //   u32 bytes of the payload | u8 kind | 3 bytes zero | payload
 //
-// Numbers are little-endian. The reader limits a message's length; before its join a connection may
-// only send a join.
+// Numbers are little-endian. A member first sends a join; until it has joined, the rendezvous takes
+// nothing else from it. Both sides limit the length of payloads.
 //
 //   kind      from        payload
 //   join      member      32 bytes secret, u32 rank, u32 size
-//   tell      member      the rank's text, up to kMaxTellBytes
-//   end       member      the reason, up to kMaxReasonBytes
+//   tell      member      the rank's text (Member::Tell), up to kMaxTellBytes
+//   end       member      why the group is to end, up to kMaxReasonBytes
 //   goodbye   member
-//   refused   rendezvous  u32 StatusCode, text
-//   came      rendezvous  u64 round (0: join, n: its n-th tell), u64 bit r: rank r has come
-//   joined    rendezvous
-//   told      rendezvous  for each rank: u32 bytes, its text
-//   ended     rendezvous  the reason, up to kMaxEndedBytes
+//   refused   rendezvous  the answer to a wrong join: u32 StatusCode, text
+//   came      rendezvous  u64 round (0: join, n: the n-th tell), u64 ranks that have come (bit r)
+//   joined    rendezvous  all ranks have joined
+//   told      rendezvous  all ranks have told: for each rank u32 bytes, its text
+//   ended     rendezvous  why the group has ended, up to kMaxEndedBytes
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace longhaul::collective::internal {
 
 inline constexpr size_t kSecretBytes = 32;
 inline constexpr size_t kMaxReasonBytes = 2048;
-// A reason, with the rank that ended the group.
+// Room for a reason and the rank that ended the group.
 inline constexpr size_t kMaxEndedBytes = kMaxReasonBytes + 128;
 inline constexpr size_t kJoinBytes = kSecretBytes + 8;
 
@@ -54,13 +54,14 @@ struct GroupMessage {
 };
 std::string Encode(MessageKind kind, std::string_view payload);
 
-// Cuts a stream of bytes into messages. Buffers at most one message and the last bytes fed.
+// Cuts a stream of bytes into messages. Buffers at most one message and the bytes of the last Feed.
 class MessageReader {
  public:
   explicit MessageReader(size_t payload_limit) : limit_(payload_limit) {}
   void SetPayloadLimit(size_t limit) { limit_ = limit; }
   void Feed(std::string_view bytes);
-  // nullopt: the next message is incomplete. kInvalidArgument: the bytes are no message.
+  // Returns the next message, or nullopt if it is incomplete. kInvalidArgument: an unknown kind, or
+  // a payload above the limit.
   StatusOr<std::optional<GroupMessage>> Next();
 
  private:
@@ -69,7 +70,7 @@ class MessageReader {
   size_t at_ = 0;  // index of the first byte not yet returned
 };
 
-// Payloads with fields. Decoding gives kInvalidArgument for invalid bytes.
+// The payloads that have fields. Decoding returns kInvalidArgument for invalid bytes.
 struct JoinPayload {
   std::string secret;
   Place place;
@@ -78,7 +79,7 @@ std::string EncodeJoin(const JoinPayload& join);
 StatusOr<JoinPayload> DecodeJoin(std::string_view payload);
 
 std::string EncodeRefused(const Status& refusal);
-// Returns the refusal; never OK.
+// Returns the refusal as an error; never OK.
 Status DecodeRefused(std::string_view payload);
 
 struct CamePayload {

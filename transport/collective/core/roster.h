@@ -1,6 +1,6 @@
 // The state of a rendezvous without its sockets: the ranks that have joined, the texts that they
-// told each other, and why the group ended. Pure: the caller passes messages in and sends the
-// output.
+// told each other, and why the group ended. Pure: the caller passes in the messages that arrive,
+// and sends those that TakeOutput returns.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,22 @@ namespace longhaul::collective::internal {
 
 class Roster {
  public:
-  // The caller's number for a connection; never reused.
+  // A number that the caller gives to a connection, and never again to another.
   using Connection = uint64_t;
   struct Output {
     Connection to = 0;
     std::string bytes;
-    bool then_close = false;
+    bool then_close = false;  // close the connection once `bytes` are sent
   };
 
   explicit Roster(std::string secret) : secret_(std::move(secret)) {}
 
-  // `process`: the sender's process id; 0: unknown.
+  // `process`: the sender's process id; 0 if unknown.
   void OnMessage(Connection from, int64_t process, const GroupMessage& message);
-  // Removes a connection. If it was a rank's, the group ends: "rank 2 failed: <why>".
+  // Gives up a connection that the caller still has. If it is a rank's, the group ends with "rank 2
+  // failed: <why>".
   void Drop(Connection connection, std::string_view why);
+  // Call it when a connection has closed. If its rank has not said goodbye, the group ends.
   void OnClosed(Connection from);
   // Ends the group. Only the first reason counts.
   void End(std::string reason);
@@ -39,7 +41,7 @@ class Roster {
   // Returns the messages to send, in order, and empties the list.
   std::vector<Output> TakeOutput() { return std::exchange(output_, {}); }
   bool HasOutput() const { return !output_.empty(); }
-  // Maximum payload that this connection may send now.
+  // Returns the maximum payload that this connection may send now.
   size_t PayloadLimit(Connection from) const;
   bool IsMember(Connection connection) const { return Find(connection) != nullptr; }
   // True once all ranks have joined and said goodbye, or the group has ended.
@@ -50,9 +52,9 @@ class Roster {
     Connection connection = 0;
     int64_t process = 0;
     bool joined = false;
-    bool gone = false;  // said goodbye
-    uint64_t rounds = 0;
-    std::deque<std::string> words;  // texts told, but not yet by all ranks
+    bool gone = false;              // said goodbye
+    uint64_t rounds = 0;            // number of texts told
+    std::deque<std::string> words;  // texts of rounds in which another rank has not told
   };
 
   const Rank* Find(Connection connection) const;
@@ -66,7 +68,7 @@ class Roster {
   bool AllJoined() const;
 
   const std::string secret_;
-  std::vector<Rank> ranks_;  // as many as the first rank to join said
+  std::vector<Rank> ranks_;  // as many as the first join named
   std::optional<std::string> end_;
   std::vector<Output> output_;
 };

@@ -1,6 +1,6 @@
 // Unix stream sockets in the abstract namespace: their names are not files and vanish with the
-// socket. Every process on the machine can see and dial them, so peers are checked: the kernel
-// tells their user and process.
+// socket. Every process on the machine can see and dial them, so the callers check each peer by its
+// user and process (PeerOf), which the kernel reports.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,22 @@ namespace longhaul::collective::internal {
 
 // All sockets are non-blocking and closed on exec.
 StatusOr<UniqueFd> ListenUnix(std::string_view name);
-// Waits while the listener's queue is full. kUnavailable: no process listens there.
+// Waits while the listener's queue is full, until `deadline` (kDeadlineExceeded). kUnavailable: no
+// process listens at this name.
 StatusOr<UniqueFd> ConnectUnix(std::string_view name, Deadline deadline);
-// Returns an empty descriptor if no connection waits.
+// Never blocks. Returns an empty descriptor if no connection waits.
 StatusOr<UniqueFd> AcceptUnix(const UniqueFd& listener);
 
 struct PeerProcess {
-  int64_t process = 0;  // 0: in another process namespace
+  int64_t process = 0;  // its id; 0: in another process namespace
   bool same_user = false;
 };
 PeerProcess PeerOf(const UniqueFd& socket);
 
-// "its process 4711", or "its process" if the number is unknown.
+// Returns "its process 4711", or "its process" if the number is 0.
 std::string NameProcess(int64_t process);
 
-// Wakes a thread in poll(): the descriptor is readable from Wake until Clear.
+// Wakes a thread that sleeps in poll(): fd() is readable from Wake until Clear.
 class WakeFd {
  public:
   static StatusOr<WakeFd> Create();
@@ -43,9 +44,10 @@ class WakeFd {
   UniqueFd fd_;
 };
 
-// Timeout for poll in milliseconds, rounded up; at most one hour.
+// Returns the time until `deadline` for poll(): milliseconds, rounded up, at most one hour.
 int PollTimeout(Deadline deadline);
-// Waits for `events` on `fd`. False: the deadline passed. Errors of the descriptor count as ready.
+// Waits for `events` on `fd`. False: the deadline passed. Also returns true if the descriptor has
+// an error.
 bool AwaitReady(int fd, short events, Deadline deadline);
 
 }  // namespace longhaul::collective::internal

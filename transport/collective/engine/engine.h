@@ -1,6 +1,6 @@
-// Memory, copies and sums for compressed collectives, in the memory of a communicator's tensors.
-// The host engine's calls are done when they return; a CUDA engine's calls are queued and may be
-// recorded in a CUDA graph.
+// Memory, copies and sums for compressed collectives, in the memory that holds a communicator's
+// tensors (host or device). The host engine's calls are done when they return. A CUDA engine's
+// calls are queued and may be recorded in a CUDA graph, except Allocate, Read and Await.
 //
 // Not thread-safe: each rank has its own engine.
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace longhaul::collective {
 
-// Memory of an engine, aligned to 256 bytes, uninitialised. Move-only. Freeing waits for the
-// device's work.
+// Memory that an engine allocated, aligned to 256 bytes, uninitialised. Move-only. Freeing device
+// memory waits for the device's queued work.
 class OwnedMemory {
  public:
   OwnedMemory() = default;
@@ -35,7 +35,7 @@ class OwnedMemory {
   std::shared_ptr<void> owner_;
 };
 
-// Maximum number of parts in a sum.
+// Maximum number of parts in Sum and Largest.
 inline constexpr size_t kMaxParts = 64;
 
 class Engine {
@@ -44,35 +44,37 @@ class Engine {
   static StatusOr<std::unique_ptr<Engine>> ForDevice(const cuda::Device& device);
   virtual ~Engine() = default;
 
-  // Null: host memory.
+  // Null if the engine uses host memory.
   virtual const cuda::Device* device() const = 0;
   virtual StatusOr<OwnedMemory> Allocate(size_t bytes) = 0;
-  // Neither side may be pageable host memory.
+  // On a device, neither side may be pageable host memory.
   virtual Status Copy(void* to, const void* from, size_t bytes, Queue queue) = 0;
   // Sums the parts element by element in fp32, in the order of parts, and rounds once to `dtype`.
   // `out` may be one of the parts.
   virtual Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                      Queue queue) = 0;
-  // Writes the maximum of the parts instead of their sum. NaN if any element is NaN.
+  // Like Sum, but writes the maximum. The maximum is NaN if any of the elements is NaN.
   virtual Status Largest(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                          Queue queue) = 0;
-  // Sets bytes to zero. `to` and `bytes` must be multiples of 4.
+  // Sets `bytes` bytes to zero. `to` and `bytes` must be multiples of 4.
   virtual Status Zero(void* to, size_t bytes, Queue queue) = 0;
 
-  // Queues a read of the 8-byte words at `from` (aligned to 8). Returns the read's number for
-  // Await.
+  // Queues a read of 8-byte words for the host. Each pointer of `from` is aligned to 8. Returns the
+  // read's number for Await.
   virtual StatusOr<uint64_t> Read(std::span<const void* const> from, Queue queue) = 0;
-  // Waits for the words of `read`. Polls `ended` and returns its error. Only the last kReads reads
-  // can be awaited.
+  // Waits for the words of `read`, and returns them in the order of `from`. While it waits it calls
+  // `ended`, and returns its error. kDeadlineExceeded: the words did not come by `deadline`. Only
+  // the last kReads reads can be awaited, and only their results stay valid.
   virtual StatusOr<std::span<const uint64_t>> Await(uint64_t read,
                                                     const std::function<Status()>& ended,
                                                     Deadline deadline) = 0;
   static constexpr uint64_t kReads = 8;
 };
 
-// Runs `work` on a queue of its own and waits for the queue. Call it for every kernel when a
-// communicator is made: CUDA loads a kernel at its first launch, which may wait for the device, and
-// that deadlocks if the device is in a collective that waits for this rank.
+// Runs `work` on a new queue and waits for the queue, at most 1 minute. When a communicator is
+// made, launch each of its kernels in this way: CUDA loads a kernel at its first launch and may
+// then wait for the device. That would deadlock if the device ran a collective that waits for this
+// rank.
 Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work);
 
 }  // namespace longhaul::collective

@@ -19,23 +19,23 @@ struct SumArgs {
   uint32_t largest;  // 1: the maximum of the parts' elements; 0: their sum
 };
 
-// Copies words to host memory that the device can address.
+// Copies 8-byte words to host memory that the device can address.
 struct ReadArgs {
   const void* from_dev[2 * kMostParts];
   uint64_t* to;
   uint32_t count;
 };
 
-// One rank's side of an exchange through rings of slots in host memory (mapped/ring.h). A block of
-// threads serves each peer and lane: half of it fills this rank's slots, the other half empties the
-// peer's. All addresses are the device's.
+// One rank's side of an exchange with one peer through rings of slots in host memory
+// (mapped/ring.h). A block of threads serves each peer and lane: half of the threads fill this
+// rank's slots, the other half empty the peer's. All addresses are those of the device.
 struct ExchangePeer {
   const void* send_dev;
-  uint64_t send_most;        // bytes; the length if size_dev is null
-  const uint64_t* size_dev;  // else the length is size_base + *size_dev, at most send_most
+  uint64_t send_most;        // bytes; if size_dev is null, the length
+  const uint64_t* size_dev;  // not null: the length is size_base + *size_dev, at most send_most
   uint64_t size_base;
   void* receive_dev;
-  uint64_t receive_most;  // bytes; the exact length if receive_any is 0
+  uint64_t receive_most;  // bytes; if receive_any is 0, the exact length
   uint32_t receive_any;
   uint32_t peer;                       // the peer's rank, for `fault`
   uint32_t send_lanes, receive_lanes;  // lanes in use; 0: nothing is sent, or received
@@ -55,11 +55,11 @@ struct ExchangeArgs {
   ExchangePeer peers[kMostExchangePeers];
   uint32_t peer_count;
   uint32_t kind;        // kind of call, below kKindsOfCall
-  uint32_t lanes;       // of the peer with most lanes
+  uint32_t lanes;       // maximum over the peers
   uint32_t slots;       // per lane
-  uint32_t line_words;  // distance of two flags in words
+  uint32_t line_words;  // distance of two flags, in 8-byte words
   uint64_t slot_bytes;
-  const uint64_t* ended;  // not 0: the group has ended, which ends every wait
+  const uint64_t* ended;  // not 0: the group has ended, and every wait stops
   uint64_t* fault;        // set to 1 + the rank whose message had an unexpected length
 };
 

@@ -1,5 +1,5 @@
-// Base class of compressed communicators: passes uncompressed calls to the communicator below, and
-// counts the bytes of both.
+// Base class of compressed communicators, which work over another communicator ("below"). Passes
+// uncompressed calls to the communicator below, and counts the bytes of both kinds of calls.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,8 @@ class CommunicatorOver : public Communicator {
   Stats stats() const override { return stats_; }
 
  protected:
-  // `call_limit`: the longest that a device call may block its caller; above that the group ends.
-  // For host memory the communicator below has its own limit.
+  // `call_limit`: the longest time that a call on a device may block its caller; then the group
+  // ends. The limit does not apply to host memory, where the communicator below has its own.
   CommunicatorOver(std::string name, std::shared_ptr<Communicator> below, absl::Duration call_limit)
       : name_(std::move(name)), below_(std::move(below)), call_limit_(call_limit) {
     if (below_->device() >= 0) watchdog_.emplace([this] { below_->Abort(Late()); });
@@ -42,7 +42,7 @@ class CommunicatorOver : public Communicator {
 
   Communicator& below() { return *below_; }
   Stats& counted() { return stats_; }
-  // Passes a call on unchanged, and counts the call as this communicator's.
+  // Makes a call of the communicator below, and counts it as this communicator's.
   template <class Call>
   Status Pass(const Call& call) {
     const Stats before = below_->stats();
@@ -54,7 +54,7 @@ class CommunicatorOver : public Communicator {
     return status;
   }
 
-  // Ends a call that takes longer than the limit: kDeadlineExceeded.
+  // Runs `call`. If it takes longer than the limit, aborts the group and returns kDeadlineExceeded.
   template <class Call>
   Status Limited(const Call& call) {
     if (!watchdog_.has_value()) return call();
@@ -78,12 +78,13 @@ class CommunicatorOver : public Communicator {
   Stats stats_;
 };
 
-// Makes the engine for the memory of `below`. kInvalidArgument: `below` has another device.
+// Makes the engine for the memory of `below`. `device` null: the host. kInvalidArgument: `below`
+// takes memory of another device.
 StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cuda::Device* device);
 
-// Grows `memory` to `bytes`; growing discards its contents. Freeing device memory waits for all
-// queued work, which may include a collective that waits for a lost rank: call it within
-// CommunicatorOver::Limited.
+// Makes `memory` at least `bytes` large; growing discards its contents. Growing frees the old
+// memory, which waits for all work queued on the device. This work may include a collective that
+// waits for a lost rank, so call Reserve within CommunicatorOver::Limited.
 Status Reserve(Engine& engine, size_t bytes, OwnedMemory* memory);
 
 }  // namespace longhaul::collective

@@ -1,17 +1,18 @@
 // Runs a large collective in pieces, so that one piece travels while another is encoded or decoded.
-// Keeps two queues busy: the caller's, and a second one called the wire.
+// Keeps two queues busy: the caller's queue, and a second one called the wire, for the exchanges.
 //
 //   pipeline.Run(pieces, {{.lag = 0, .wire = false, .run = encode},
 //                         {.lag = 0, .wire = true, .run = exchange},
 //                         {.lag = 1, .wire = false, .run = decode}}, queue);
 //
-// At tick t every step runs for piece t - lag, in the given order; a step of a piece starts when
-// its previous step has ended. So piece p + 1 travels while piece p is decoded. Two buffers are
-// enough if the last lag is 1 or 2 and every step with the largest lag is on the caller's queue:
-// steps of pieces p and p + 2 then never overlap.
+// Time goes in ticks. At tick t every step runs for piece t - lag, in the given order. A step of a
+// piece starts when the piece's previous step has ended. So piece p + 1 travels while piece p is
+// decoded. Two buffers are enough if the largest lag is 1 or 2 and every step with this lag is on
+// the caller's queue: steps of pieces p and p + 2 then never overlap.
 //
 // With one piece, or in host memory, everything runs on the caller's queue. A CUDA graph can record
-// a run: the wire's work begins after the queue's work and ends before it.
+// a run: the wire's work starts after earlier work of the caller's queue, and the queue waits for
+// the wire's work.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +40,10 @@ class Pipeline {
 
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
-  // Fork, Beside and Join are for work that the collective does not wait for, and whose launch
-  // would delay work that all ranks wait for. Beside runs `work` on a third queue, after everything
-  // that `queue` had at Fork. Join makes `queue` wait for the third queue; call it before the
-  // collective ends. In host memory `work` runs at once.
+  // Fork, Beside and Join are for work that the collective itself does not wait for; on the
+  // caller's queue it would delay the exchanges, for which all ranks wait. Beside runs `work` on a
+  // third queue, after everything that `queue` had at Fork. Join makes `queue` wait for the third
+  // queue; call it before the collective ends. In host memory `work` runs at once.
   Status Fork(Queue queue);
   Status Beside(Queue queue, const std::function<Status(Queue queue)>& work);
   Status Join(Queue queue);
@@ -56,7 +57,7 @@ class Pipeline {
   static constexpr size_t kMostSteps = 8, kPlaces = 3;
   explicit Pipeline(std::optional<Device> device) : device_(std::move(device)) {}
   Status RunStep(std::span<const Step> steps, size_t step, uint64_t piece, Queue queue);
-  // Makes `waiting` wait for everything that `recorded` has now.
+  // Makes `waiting` wait for all work that is now on `recorded`, by means of `event`.
   static Status Order(const cuda::Device& device, Queue recorded, const cuda::Event& event,
                       Queue waiting);
 

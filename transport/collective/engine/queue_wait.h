@@ -1,4 +1,4 @@
-// Implements Wait for device communicators.
+// Implements Communicator::Wait for device communicators.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,14 @@ namespace longhaul::collective {
 struct QueueWait {
   const cuda::Device& device;
   const cuda::Event& event;    // nothing else uses it during the wait
-  Communicator& communicator;  // the wait ends when its group ends; aborted at the deadline
-  std::string_view what;       // "a collective over NCCL"
-  std::function<void()> look;  // polled; may abort the communicator
+  Communicator& communicator;  // aborted at the deadline; see AwaitQueue
+  std::string_view what;       // for messages: "a collective over NCCL"
+  std::function<void()> look;  // called again and again; may abort the communicator
 };
 
-// Waits until `queue` is done. After the communicator ends, its work gets a few seconds to leave
-// the device. An error means that it has ended, or ends now because `deadline` passed.
+// Waits until `queue` is done. If the communicator's group ends meanwhile, waits up to 5 s more for
+// its work to leave the device. Returns an error if the group has ended, or ends now because
+// `deadline` passed (kDeadlineExceeded).
 Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline);
 
 }  // namespace longhaul::collective

@@ -4,8 +4,8 @@
 //   Watchdog watchdog([&] { communicator.Abort(...); });
 //   watchdog.Arm(limit); ... watchdog.Disarm();
 //
-// Arm and Disarm are called by one thread and cost one store. `expired` runs on the watchdog's
-// thread, at most once for each Arm, up to 50 ms late.
+// Arm and Disarm are called by one thread and cost one store. If the limit passes before Disarm,
+// `expired` runs on the watchdog's thread, once for each Arm, up to 50 ms late.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   void Arm(absl::Duration limit);
-  // Returns whether the limit passed since Arm.
+  // Returns true if the limit passed since Arm, so that `expired` runs or has run.
   bool Disarm();
 
  private:

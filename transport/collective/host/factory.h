@@ -1,8 +1,8 @@
 // Collectives in host memory over Unix sockets, for groups of CPU ranks: threads of one process, or
 // processes of one machine.
 //
-// Sums are computed in fp32 in the order of ranks and rounded once, so every rank gets the same
-// bits whatever the timing.
+// Sums are computed in fp32, in the order of ranks, and rounded once. So every rank gets the same
+// bits, whatever the timing.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@
 namespace longhaul::collective::host {
 
 struct Options {
-  // A call waits this long for other ranks, then ends the group.
+  // A call that waits longer than this for other ranks ends the group.
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// All ranks call it. Blocks until they are connected; on an error the group has ended. Takes over
-// the member's OnEnd.
+// All ranks call it. Blocks until all ranks are connected. After an error the group has ended. The
+// communicator sets the member's OnEnd.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const Options& options, Deadline deadline);
 

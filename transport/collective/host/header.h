@@ -3,9 +3,10 @@
 // The hello of the rank that dialled, once:
 //   32 bytes: the listener's secret | u32 rank | u32 zero
 //
-// Before the bytes of every exchange, in both directions:
-//   u32 "LHX1" | u8 op | u8 dtype | u8 reduction | u8 step of the call | u64 number of the call
-//   | u64 count | u64 bytes that follow | u32 root | u32 zero
+// Before the bytes of every exchange, in both directions. "Step" counts the exchanges of one call,
+// from 0; "number" counts the calls of the communicator, from 1:
+//   u32 "LHX1" | u8 op | u8 dtype | u8 reduction | u8 step | u64 number | u64 count
+//   | u64 bytes that follow | u32 root | u32 zero
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ namespace longhaul::collective::host {
 inline constexpr size_t kHelloSecretBytes = 32;
 inline constexpr size_t kHelloBytes = kHelloSecretBytes + 8;
 std::array<std::byte, kHelloBytes> EncodeHello(std::string_view secret, uint32_t rank);
-// Returns the rank. kInvalidArgument: another secret, or not a hello.
+// Returns the rank. kInvalidArgument: the secret is wrong, or the bytes are not a hello.
 StatusOr<uint32_t> DecodeHello(std::span<const std::byte, kHelloBytes> bytes,
                                std::string_view secret);
 
@@ -35,7 +36,7 @@ struct Header {
 };
 inline constexpr size_t kHeaderBytes = 40;
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header);
-// kInvalidArgument: not a header. The caller checks whether the header matches the call.
+// kInvalidArgument: not a header. The caller checks whether the header fits its own call.
 StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace longhaul::collective::host

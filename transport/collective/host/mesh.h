@@ -1,8 +1,9 @@
 // A Unix socket between every pair of ranks, and the one operation that all host collectives are
 // made of: send bytes to every other rank while receiving from each.
 //
-// One thread at a time; any thread may end the group. If a rank is lost, other ranks leave as well.
-// The rendezvous' reason takes precedence over a closed socket, so that errors name the lost rank.
+// Used by one thread at a time; any thread may end the group. If a rank is lost, the other ranks
+// end as well and close their sockets. So after a closed socket Exchange first asks the rendezvous
+// for the reason, and errors name the rank that was lost first.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@
 
 namespace longhaul::collective::host {
 
-// One exchange with another rank. Both have agreed on the sizes.
+// The bytes that this rank sends to one other rank and receives from it. Both ranks have agreed on
+// the sizes.
 struct Transfer {
   std::span<const std::byte> send;
   std::span<std::byte> receive;
@@ -31,14 +33,16 @@ struct Transfer {
 
 class Mesh {
  public:
-  // All ranks call it. Takes over the member's OnEnd.
+  // All ranks call it. Returns when all ranks are connected; after an error the group has ended.
+  // Sets the member's OnEnd.
   static StatusOr<std::unique_ptr<Mesh>> Connect(std::shared_ptr<Member> member, Deadline deadline);
   ~Mesh() { member_->OnEnd(nullptr); }
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // `transfers`: one entry for each rank; this rank's own is ignored. `header` names the call;
-  // Exchange fills in its bytes. An error means that the group has ended, or ends now.
+  // Makes all `transfers` at once and returns when they are done. There is one entry for each rank;
+  // this rank's own is ignored. `header` names the call; Exchange fills in its `bytes`. An error
+  // means that the group has ended, or ends now.
   Status Exchange(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
 
  private:
@@ -57,13 +61,13 @@ class Mesh {
   };
 
   Mesh(std::shared_ptr<Member> member, internal::WakeFd ended);
-  // mesh_connect.cc
+  // In mesh_connect.cc.
   Status ConnectAll(Deadline deadline);
   Status Dial(uint32_t rank, std::string_view address, Deadline deadline);
   Status AcceptHigher(const UniqueFd& listener, std::string_view secret, Deadline deadline);
   void Take(uint32_t rank, UniqueFd fd);
 
-  // Each makes one system call. False: the socket is closed.
+  // Each of these two makes one system call. False: the socket is closed.
   static bool SendSome(Peer& peer, const Transfer& transfer);
   static bool ReceiveSome(Peer& peer, const Transfer& transfer);
   Status CheckHeader(uint32_t rank, const Header& mine, const Transfer& transfer) const;

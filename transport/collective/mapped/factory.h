@@ -1,11 +1,11 @@
-// Collectives for GPUs of one machine without peer access, through rings in host memory that all
-// GPUs map. One rank a device; ranks are threads or processes.
+// Collectives for GPUs of one machine without peer access. Messages go through rings of slots in
+// host memory that all GPUs map. Each rank has its own device; ranks are threads or processes.
 //
-// A kernel on each GPU writes into its rings and reads from those of the others at the same time,
-// at the rate of the bus (docs/results/collectives.md compares it with NCCL). The host takes no
-// part, so CUDA graphs can record calls, and only the device needs to know a message's length
-// (Blobs). Sums are computed in fp32 in the order of ranks and rounded once: the same bits on all
-// ranks.
+// A kernel on each GPU writes into its own rings and at the same time reads from those of the other
+// GPUs, at the rate of the bus (docs/results/collectives.md compares it with NCCL). The host takes
+// no part, so CUDA graphs can record calls, and only the device needs to know a message's length
+// (Blobs). Sums are computed in fp32, in the order of ranks, and rounded once. So all ranks get the
+// same bits.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,11 @@ namespace longhaul::collective::mapped {
 
 inline constexpr uint32_t kMostRanks = 16;
 
-// All ranks call it, each with another device. The caller must order a call after the previous one
-// if it uses another queue. A rank owns about 16 MiB of host memory for each other rank; all ranks
-// pin all of it. kResourceExhausted: the host cannot. kFailedPrecondition: ranks cannot open each
-// other's memory, for example in two containers. kUnimplemented: more than kMostRanks.
+// All ranks call it, each with another device. If a call uses another queue than the previous call,
+// the caller must make it wait for the previous call. A rank allocates about 16 MiB of host memory
+// for each other rank, and every rank pins the memory of all. kResourceExhausted: the host cannot
+// pin so much. kFailedPrecondition: ranks cannot open each other's memory, for example in two
+// containers. kUnimplemented: more than kMostRanks.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);
 

@@ -1,5 +1,5 @@
-// Memory shared by the ranks of a group, threads or processes: each makes one region, and all map
-// all regions.
+// Memory shared by the ranks of a group, which are threads or processes. Each rank makes one region
+// of memory, and every rank maps all regions.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ class SharedPages {
   size_t bytes_ = 0;
 };
 
-// One rank's region, as this process and this device see it.
+// One rank's region, with its addresses in this process and on this device. `at` is an offset in
+// bytes.
 struct Region {
   SharedPages pages;
   cuda::MappedMemory mapped;  // released before the pages
@@ -37,7 +38,8 @@ struct Region {
   std::byte* dev(uint64_t at) const { return mapped.data_dev() + at; }
 };
 
-// The regions by rank, zeroed. All ranks call it with the same `bytes`.
+// Makes this rank's region and maps all. Returns the regions, zeroed, by rank. All ranks call it
+// with the same `bytes`, which are whole pages.
 StatusOr<std::vector<Region>> ShareRegions(Member& member, const cuda::Device& device, size_t bytes,
                                            Deadline deadline);
 

@@ -1,24 +1,26 @@
 // The layout of a rank's shared memory, and how a message is cut into chunks. Pure.
 //
 //   page      words of the rank: `ended`, `fault`
-//   channel   one for each other rank, in their order:
+//   channel   one for each other rank, in the order of ranks:
 //     lines   filled[lane][slot], emptied[lane], sent[kind of call][lane]: words that only this
 //             rank writes
 //     slots   [lane][slot], for messages to that rank
 //
-// A message is cut into chunks that fill a slot each. Lanes take chunks in turn.
+// A message is cut into chunks of at most a slot. A lane is a ring of kSlots slots with its own
+// threads; the lanes take the chunks in turn.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::collective::mapped {
 
-// Lanes of a large message to the only other rank. A smaller message uses half of them and arrives
-// sooner. More lanes take more of the GPU from concurrent work and gain nothing.
+// Number of lanes of a message above 16 MiB in a group of two ranks. A smaller message uses at most
+// half of them and arrives sooner. More lanes would take more of the GPU from concurrent work and
+// gain nothing.
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kSlots = 4;  // per lane
 inline constexpr uint64_t kSlotBytes = uint64_t{128} << 10;
-// Distance of two words in bytes: no two writers share a cache line.
+// Distance of two words, in bytes, so that two writers never share a cache line.
 inline constexpr uint64_t kLineBytes = 128;
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kKinds = 6;  // kinds of calls
@@ -39,13 +41,13 @@ constexpr uint64_t RegionBytes(uint32_t ranks) {
 }
 // Offset of the channel from `rank` to `peer` in the memory of `rank`.
 constexpr uint64_t ChannelAt(uint32_t rank, uint32_t peer) {
-  // Channels are in the order of ranks; a rank has none to itself.
+  // Channels are in the order of ranks, and a rank has none to itself.
   const uint32_t itself = rank < peer ? 1 : 0;
   return kPageBytes + (peer - itself) * kChannelBytes;
 }
 
-// How a message of at most `most_bytes` is cut in a group of `ranks`; the same on both sides.
-// Messages to all other ranks share the lanes, because they share one bus.
+// How a message of at most `most_bytes` is cut in a group of `ranks`. Sender and receiver compute
+// the same. Messages to all other ranks share the lanes, because they share one bus.
 struct Cut {
   uint32_t lanes = 0;  // lanes in use
   uint64_t chunk_bytes = 0;

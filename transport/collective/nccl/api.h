@@ -1,6 +1,6 @@
-// The functions of NCCL that this backend calls, loaded at run time: no program links NCCL or needs
-// its headers. Types and constants equal those of nccl.h, which NCCL keeps stable; nccl_api_test
-// compares them with the header if there is one.
+// The functions of NCCL that this backend calls. They are loaded at run time, so no program links
+// NCCL or needs its headers. Types and constants equal those of nccl.h, which NCCL keeps stable;
+// nccl_api_test compares them with the header if the machine has it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct UniqueId {
 using Comm = void*;    // ncclComm_t
 using Stream = void*;  // cudaStream_t
 
-// ncclResult_t, ncclDataType_t, ncclRedOp_t.
+// Values of ncclResult_t, ncclDataType_t and ncclRedOp_t.
 inline constexpr int kSuccess = 0, kInProgress = 7;
 inline constexpr int kUint8 = 1, kFloat16 = 6, kFloat32 = 7, kBfloat16 = 9;
 inline constexpr int kSum = 0, kMax = 2;
@@ -44,14 +44,15 @@ struct Api {
   int (*GroupEnd)();
 };
 
-// "2.28.9"
+// Returns "2.28.9" for 22809.
 std::string VersionText(int version);
 
-// Loads the library, which stays open to the end of the process. kFailedPrecondition has the error
-// of each of `libraries`.
+// Loads the first of `libraries` that is there, has all functions and is 2.18 or newer. The library
+// stays loaded until the process ends. kFailedPrecondition: there is none; the message has the
+// error of each.
 StatusOr<const Api*> Load(const std::vector<std::string>& libraries);
 
-// Returns OK for kSuccess.
+// Returns OK for kSuccess, else kInternal with `what` and NCCL's text.
 Status Check(const Api& api, int result, std::string_view what);
 
 }  // namespace longhaul::collective::nccl

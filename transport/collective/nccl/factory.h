@@ -1,8 +1,8 @@
-// Collectives by NCCL on the GPUs of one machine: one rank a device; ranks are threads or
-// processes.
+// Collectives by NCCL on the GPUs of one machine. Each rank has its own device; ranks are threads
+// or processes.
 //
 // Uses the libnccl.so.2 that the process has loaded (LibTorch brings one), else one beside LibTorch
-// or in the system's library path. The order of sums is NCCL's choice.
+// or in the system's library path. NCCL chooses the order of sums.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,13 @@
 namespace longhaul::collective::nccl {
 
 struct Options {
-  // Tried in this order. If the process has already loaded a library of this name, that one counts.
+  // Tried in this order. If the process has already loaded a library of this name, the loaded one
+  // is used.
   std::vector<std::string> libraries = {"libnccl.so.2"};
 };
 
-// All ranks call it, each with another device. Blocks until NCCL has connected them.
-// kFailedPrecondition: no NCCL, or one older than 2.18.
+// All ranks call it, each with another device. Blocks until NCCL has connected all ranks.
+// kFailedPrecondition: there is no NCCL, it is older than 2.18, or ranks have different versions.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, const Options& options,
                                                Deadline deadline);

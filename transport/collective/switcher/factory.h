@@ -1,26 +1,29 @@
-// A communicator that chooses, for each call, the fastest of a native communicator and its
-// alternatives by predicted time (ZipCCL, Equations 6 and 7).
+// A communicator that chooses, for each call, the fastest by predicted time: a native communicator
+// or one of its alternatives, for example a compressing one (ZipCCL, Equations 6 and 7).
 //
 //   LH_ASSIGN_OR_RETURN(auto switcher, switcher::Create(member, native, {{"zip", zipped}}, &device,
 //                                                       {.cache_folder = folder}, deadline));
 //
-// On creation a probe times some sizes of each operation with all of them in turn, and fits T(d) =
-// a + b d for each, where d is the bytes of the call's largest tensor. A call then only costs a
-// comparison with a threshold. An alternative is chosen where it is predicted to be `margin` faster
-// than the native one, and never below the sizes at which the probe saw it lose.
+// On creation a probe times some sizes of each operation with all communicators in turn. For each
+// it fits T(d) = a + b d, where d is the bytes of the call's largest tensor. A later call then only
+// compares its d with a threshold. An alternative is chosen if its predicted time x (1 + margin) is
+// below the native time, and never for sizes at which the probe saw it lose.
 //
-// The time of a compressing alternative depends on its ratio r: b = b_code + b_wire / r. The calls
-// made measure r for each operation (Communicator::stats). Every `agree_every` calls of an
-// alternative the ranks exchange it (Member::Tell, in the order of calls) and compute new
-// thresholds. An alternative that was not chosen for a long time gets the probe's ratio back, so
-// that it can win again when the data change.
+// The time of a compressing alternative depends on its ratio r, uncompressed by sent bytes: the
+// slope is b = b_code + b_wire / r. The calls made measure r for each operation
+// (Communicator::stats). After every `agree_every` calls of an alternative the ranks exchange their
+// measurements (Member::Tell, in the order of calls) and compute new thresholds. An alternative
+// that was not chosen for a long time gets the probe's ratio back, so that it can win again when
+// the data change.
 //
-// All ranks choose alike, from the numbers of all ranks; the slowest rank counts. The parts of an
-// AllToAllV differ between ranks, so its choice depends on the bytes of earlier calls, and is
-// native until the ranks first agree on them.
+// All ranks make the same choice, because they compute it from the numbers of all ranks; the
+// slowest rank's times count. The parts of an AllToAllV differ between ranks. So its choice depends
+// on the bytes of earlier calls, which the ranks agree on from time to time. Until they first do,
+// AllToAllV is native.
 //
-// Alternatives serve sums, gathers and all-to-alls of `dtypes`; all other calls are native. If the
-// caller adds a lossy alternative (taco), an operation's numbers depend on its size.
+// Alternatives serve sums, gathers and all-to-alls of `dtypes`; all other calls are native. With a
+// lossy alternative (taco), the results of an operation depend on which communicator its size
+// selects.
 #pragma once
 
 #include <cstdint>
@@ -37,20 +40,24 @@
 namespace longhaul::collective::switcher {
 
 struct Alternative {
-  std::string name;  // with its options: part of the cache's key
+  std::string name;  // names its options too, because it is part of the cache's key
   std::shared_ptr<Communicator> communicator;
 };
 
 struct Options {
   std::vector<Dtype> dtypes = {Dtype::kBf16};
-  // Fraction of the native time. Negative: an alternative may be predicted slower.
+  // How much faster an alternative must be, as a fraction of its own time. Negative: it may be
+  // predicted slower than the native one.
   double margin = 0.05;
-  // Calls are recorded in CUDA graphs: ranks never agree again, so ratios stay the probe's.
+  // True if calls are recorded in CUDA graphs. Then the ranks never agree again: ratios stay the
+  // probe's, and AllToAllV stays native.
   bool recorded = false;
   uint64_t agree_every = 256;
-  // Time limit of the probe; large sizes are left out if time runs out.
+  // Time limit of the probe. If time runs out, large sizes are left out, but the two smallest are
+  // always timed.
   absl::Duration probe_limit = absl::Seconds(1);
-  // Folder of probes, one file for each machine and set of options. Empty: probes are not stored.
+  // Folder of stored probes, with one file for each set of devices, communicators and options.
+  // Empty: probes are not stored.
   std::string cache_folder;
   bool reprobe = false;  // ignore stored probes
 };
@@ -58,12 +65,12 @@ struct Options {
 // The measured speed of one communicator for one operation.
 struct Line {
   std::string name;
-  double start_seconds = 0;     // a
-  double seconds_per_byte = 0;  // b, at the ratio below
-  double ratio = 1;             // uncompressed size by sent size
-  uint64_t calls = 0, bytes = 0;
+  double start_seconds = 0;       // a
+  double seconds_per_byte = 0;    // b, at the ratio below
+  double ratio = 1;               // uncompressed bytes / sent bytes
+  uint64_t calls = 0, bytes = 0;  // made so far
 };
-// `line` is chosen from `bytes` on.
+// lines[line] is chosen for calls from `bytes` on, up to the next range.
 struct Range {
   uint64_t bytes = 0;
   size_t line = 0;  // 0: native
@@ -77,16 +84,18 @@ struct Decision {
 
 class Switcher : public Communicator {
  public:
-  // Call it on the thread that makes the collective calls.
+  // The present choice for each operation and dtype. Call it on the thread that makes the
+  // collective calls.
   virtual std::vector<Decision> decisions() const = 0;
-  // Tells where the numbers come from: "probed in 0.62 s", "read from <file>".
+  // Returns where the probe's numbers come from: "probed in 0.62 s", "read from <file>".
   virtual std::string origin() const = 0;
 };
-// For people: the communicator chosen for each operation and size, and why.
+// Returns a text for people: the communicator chosen for each operation and size, and why.
 std::string ToText(const std::vector<Decision>& decisions);
 
-// `device`: of all communicators; null: host memory. All ranks call it with the same alternatives
-// and options, not while a graph is recorded. An unreadable or unwritable cache is only logged.
+// `device`: the device of all communicators; null: host memory. All ranks call it with the same
+// alternatives and options, and not while a graph is recorded. A cache that cannot be read or
+// written is no error; it is logged.
 StatusOr<std::unique_ptr<Switcher>> Create(std::shared_ptr<Member> member,
                                            std::shared_ptr<Communicator> native,
                                            std::vector<Alternative> alternatives,

@@ -10,7 +10,8 @@
 
 namespace longhaul::collective::switcher {
 
-// Times of all communicators, the native one first. 0 seconds: the communicator cannot do the call.
+// Times of one call by all communicators, the native one first. 0 seconds: the communicator cannot
+// make the call.
 struct Point {
   uint64_t bytes = 0;
   std::vector<double> seconds;
@@ -19,7 +20,7 @@ struct Probe {
   Op op = Op::kAllReduce;
   Dtype dtype = Dtype::kBf16;
   std::vector<Point> points;   // ascending bytes
-  std::vector<double> ratios;  // of all communicators, in the probe's calls
+  std::vector<double> ratios;  // of all communicators, at the largest size
 };
 
 // T(d) = start + per_byte x d.
@@ -27,30 +28,30 @@ struct Fit {
   double start = 0, per_byte = 0;
   double At(double bytes) const { return start + per_byte * bytes; }
 };
-// Fits by least squares of relative errors; neither number is negative. With one point `start` is
-// 0.
+// Fits the times of one communicator by least squares of relative errors. Neither number is
+// negative. With one point `start` is 0.
 Fit FitOf(std::span<const Point> points, size_t communicator);
 
-// b = code + wire / ratio.
+// Seconds per byte of a compressing communicator: code + wire / ratio.
 struct Slope {
   double code = 0, wire = 0;
   double At(double ratio) const { return code + wire / ratio; }
 };
-// `per_byte` was measured at `ratio`; `wire` is the time of an uncompressed byte.
+// Splits `per_byte`, which was measured at `ratio`. `wire`: the time to send an uncompressed byte.
 Slope SlopeOf(double per_byte, double wire, double ratio);
 
-// The smallest size from which the probe saw the alternative `margin` faster than the native one,
-// interpolated between sizes; nullopt if it lost at the largest.
+// Returns the smallest size from which on the alternative was faster than the native one by
+// `margin` in the probe, interpolated between sizes. nullopt: it lost at the largest size.
 std::optional<double> WinsFrom(std::span<const Point> points, size_t communicator, double margin);
 
 // A communicator as RangesOf sees it.
 struct Candidate {
   Fit fit;
-  double from = 0;  // bytes; not chosen below
+  double from = 0;  // bytes; never chosen for smaller calls
   bool usable = true;
 };
-// The first candidate is the native one. Each range goes to the fastest candidate; alternatives
-// must be faster by `margin`.
+// Divides all sizes into ranges, each for the fastest candidate. The first candidate is the native
+// one; the others must be faster than it by `margin`.
 std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin);
 // Returns the line of the range that contains `bytes`.
 size_t Choose(std::span<const Range> ranges, uint64_t bytes);

@@ -1,4 +1,4 @@
-// Times all communicators at a few sizes of each operation, in turn.
+// Times all communicators, in turn, at a few sizes of each operation.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@ namespace longhaul::collective::switcher {
 inline constexpr std::array kOperations = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather,
                                            Op::kAllToAll};
 
-// All ranks call it and get the same numbers: the slowest rank's.
+// All ranks call it and get the same numbers: the slowest rank's times. The native communicator is
+// the first. `device` null: host memory.
 StatusOr<std::vector<Probe>> RunProbe(Member* member,
                                       std::span<const std::shared_ptr<Communicator>> communicators,
                                       const cuda::Device* device, const Options& options,

@@ -1,4 +1,4 @@
-// The measurements that a switcher starts with, from a file or from a probe.
+// The measurements that a switcher starts with: read from a file, or else probed.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,11 @@ namespace longhaul::collective::switcher {
 
 struct Known {
   std::vector<Probe> probes;
-  std::string origin;
+  std::string origin;  // Switcher::origin
 };
 
-// All ranks call it. `names`: of all communicators, the native one first.
+// All ranks call it; rank 0 reads and writes the file. `names`: the names of all communicators, the
+// native one first. kInvalidArgument: ranks have different communicators or options.
 StatusOr<Known> Learn(Member* member, std::span<const std::shared_ptr<Communicator>> communicators,
                       std::span<const std::string> names, const cuda::Device* device,
                       const Options& options, Deadline deadline);

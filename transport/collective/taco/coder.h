@@ -1,4 +1,5 @@
-// Applies the codec `taco` in an engine's memory, without blob headers (codec/taco/flat.h).
+// Applies the codec `taco` in an engine's memory. Its output, a payload, is a blob of the codec
+// without the header (codec/taco/flat.h).
 #pragma once
 
 #include <cstddef>
@@ -16,20 +17,20 @@ namespace longhaul::collective::taco {
 class Coder {
  public:
   static constexpr size_t kNoneIsOwn = codec::TacoReduceArgs::kNoneIsOwn;
-  // `engine` outlives the coder.
+  // `engine` must outlive the coder.
   static StatusOr<std::unique_ptr<Coder>> Create(Engine* engine, const codec::taco::Params& params);
   virtual ~Coder() = default;
 
-  // Returns the size of a payload: a multiple of 16; 0 for no elements.
+  // Returns the bytes of a payload of `elements` numbers: a multiple of 16; 0 for no elements.
   virtual uint64_t Bytes(uint64_t elements) const = 0;
   // Payloads must begin at multiples of 16.
   virtual Status Encode(const void* in, uint64_t elements, Dtype dtype, std::byte* payload,
                         Queue queue) = 0;
   virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
                         Queue queue) = 0;
-  // Sums the parts, which are payloads, except that parts[own] is uncoded (kNoneIsOwn: all are
-  // payloads). With a `payload`: encodes the sum there and writes its decoded value to `out`.
-  // Without: writes the rounded sum to `out`.
+  // Sums the parts. Each part is a payload, except parts[own], which holds the numbers themselves
+  // (kNoneIsOwn: all parts are payloads). If `payload` is not null, encodes the sum there, and
+  // writes the decoded sum to `out`. If it is null, writes the sum, rounded to `dtype`, to `out`.
   virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
                         Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;
 };

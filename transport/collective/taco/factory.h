@@ -1,20 +1,24 @@
-// Collectives with 8-bit codes (TACO, Section 4), over any communicator.
+// Collectives that send 8-bit codes (TACO, Section 4), over any communicator.
 //
 //   LH_ASSIGN_OR_RETURN(auto compressed, taco::Create(native, &device, {}));
 //
-// Lossy: tensors travel as codes of the codec `taco`, about half of bf16's bytes.
+// Lossy: tensors travel as codes of the codec `taco`, in about half of bf16's bytes. A rank's part
+// of a tensor is the part that this rank sums.
 //
-//   all-reduce      two shots: every rank encodes the others' parts; the owner of a part sums in
-//                   fp32 in the order of ranks, its own numbers uncoded, and encodes the sum once,
-//                   which all decode. The same bits on all ranks.
-//                   Two ranks need one shot: both gather both codes and sum the decoded numbers.
-//                   This takes as many bytes, one exchange fewer, and nothing is encoded twice.
-//   reduce-scatter  the first shot; the sum is rounded to the dtype, not encoded
-//   all-gather      encode, exchange, decode; this rank's part as well, so all ranks agree
+//   all-reduce      two exchanges: every rank encodes the other ranks' parts and sends each to its
+//                   rank; each rank sums its own part in fp32 in the order of ranks, its own
+//                   numbers uncoded. Then it encodes the sum once and sends it to all; all ranks,
+//                   itself included, take the decoded sum. So all have the same bits.
+//                   Two ranks need one exchange: both send all their numbers as codes, and both
+//                   sum all decoded numbers, their own too. This takes as many bytes, and nothing
+//                   is encoded twice.
+//   reduce-scatter  the first exchange; the sum is rounded to the dtype, not encoded
+//   all-gather      encode, exchange, decode; a rank decodes its own part too, so that all agree
 //
-// With more than two ranks a number is encoded twice in an all-reduce, however many ranks there
-// are. Works for fp32, fp16 and bf16. Maxima, all-to-all, broadcasts and barriers go to the
-// communicator below. The host never blocks, so CUDA graphs can record calls.
+// With more than two ranks each number of an all-reduce is encoded twice, however many ranks there
+// are: once before the sum and once in it. Works for fp32, fp16 and bf16. Maxima, all-to-all,
+// broadcasts and barriers go to the communicator below. The host never blocks, so CUDA graphs can
+// record calls.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +36,14 @@ using codec::taco::Format;
 struct Options {
   Format format = Format::kE4m3;
   uint32_t block = 256;  // elements that share a scale: 32, 64, 128, 256 or 512
-  // Elements of each part that are coded while others travel; 0: all at once.
+  // Elements of each part in one piece: one piece is coded while another travels. 0: one piece.
   uint64_t piece_elements = 0;
-  // Longest time that a device call may block its caller; after that the group ends.
+  // Longest time that a call on a device may block its caller; then the group ends.
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// `device`: of `below`; null: host memory. All ranks use the same options.
+// `device`: the device of `below`; null: host memory. All ranks use the same options.
+// kInvalidArgument: `block` is not allowed, or `below` has another device.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options);
 

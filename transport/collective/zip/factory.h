@@ -2,29 +2,30 @@
 //
 //   LH_ASSIGN_OR_RETURN(auto zipped, zip::Create(native, &device, {}));
 //
-// bf16 tensors travel as blobs of the codec `zip`, bit by bit exact. Other dtypes, maxima,
-// broadcasts and barriers go to the communicator below. A blob is never larger than its elements
-// plus 64 bytes.
+// bf16 tensors travel as blobs of the codec `zip`, and all bits are restored. Other dtypes, maxima,
+// broadcasts and barriers go to the communicator below. A blob is at most 64 bytes larger than its
+// elements. An escape is an element whose exponent does not fit its 3-bit code.
 //
 //   all-gather      encode, gather blobs padded to the longest, decode
-//   all-to-all      the same, with a blob for each peer
+//   all-to-all      encode a blob for each peer, exchange, decode
 //   reduce-scatter  all-to-all, then sums in fp32 in the order of ranks, rounded once
 //   all-reduce      reduce-scatter, then all-gather; the same bits on all ranks
 //
-// A blob's size is known on the device, once it is encoded. NCCL needs it on the host:
+// A blob's size is known on the device, once it is encoded. But NCCL needs sizes on the host:
 //
 //   kSizesFirst   (design 1) sizes travel first; the host waits for them, then sends blobs
-//   kStaticFirst  (design 2) the part whose size is known travels first, with the size of the
-//                 whole and room for usual escapes (`escape_share`; the paper has none). The host
-//                 waits for sizes meanwhile, then sends what did not fit. Ranks that are ready
-//                 early start to move data. If a blob of an all-gather did not fit, the gather is
-//                 repeated with room for it, and the next one sends sizes first.
-//   kBounded      a fixed share of each blob travels and the host never waits: for CUDA graphs.
-//                 A blob with more escapes is cut: Wait gives kOutOfRange on the ranks that needed
-//                 it, and the calls since the last Wait must be repeated in another way.
+//   kStaticFirst  (design 2) first travels the part of the blob whose size is known, with the size
+//                 of the blob and room for usual escapes (`escape_share`; the paper has no such
+//                 room). Meanwhile the host waits for the sizes, then sends what did not fit. So
+//                 ranks that are ready early start to move data. If a blob of an all-gather did
+//                 not fit, the gather is repeated with enough room, and the next all-gather sends
+//                 sizes first.
+//   kBounded      a fixed share of each blob travels, and the host never waits: for CUDA graphs.
+//                 A blob with more escapes is cut. On ranks that needed it Wait then returns
+//                 kOutOfRange; repeat all calls since the last Wait in another way.
 //
-// A communicator that takes lengths from the device (Communicator::blobs) carries whole blobs: the
-// host never waits, nothing is cut, and `exchange` and `escape_share` are ignored.
+// If the communicator below takes lengths from the device (Communicator::blobs), it carries whole
+// blobs: the host never waits, nothing is cut, and `exchange` and `escape_share` are ignored.
 #pragma once
 
 #include <cstdint>
@@ -40,16 +41,18 @@ enum class Exchange : uint8_t { kSizesFirst, kStaticFirst, kBounded };
 
 struct Options {
   Exchange exchange = Exchange::kStaticFirst;
-  // Elements of each peer's part that are coded while others travel; 0: all at once.
+  // Elements of each peer's part in one piece: one piece is coded while another travels. 0: one
+  // piece.
   uint64_t piece_elements = 0;
-  // kStaticFirst, kBounded: room for escapes, as a share of the elements. In normally distributed
-  // numbers 2.5 % are escapes.
+  // For kStaticFirst and kBounded: room for escapes, as a share of the elements. In normally
+  // distributed numbers 2.5 % are escapes.
   double escape_share = 0.05;
-  // Longest time that a call may block its caller; after that the group ends.
+  // Longest time that a call may block its caller; then the group ends.
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// `device`: of `below`; null: host memory. All ranks use the same options.
+// `device`: the device of `below`; null: host memory. All ranks use the same options.
+// kInvalidArgument: a wrong share, or `below` has another device.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options);
 

@@ -1,4 +1,4 @@
-// The class behind factory.h, shared by its source files.
+// The class that factory.h makes, shared by its source files.
 #pragma once
 
 #include <algorithm>
@@ -123,8 +123,8 @@ class ZipCommunicator final : public CommunicatorOver {
   static const std::byte* At(const void* data, uint64_t element) {
     return static_cast<const std::byte*>(data) + element * kElementBytes;
   }
-  // Reserves memory for a piece: for the blobs that it sends and receives, and for coding parts of
-  // up to `elements` at once.
+  // Reserves memory for the pieces in flight: for the blobs that a piece sends and receives, and
+  // for coding up to `elements` at once.
   Status ReserveAll(uint64_t sent_bytes, uint64_t received_bytes, uint64_t elements) {
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * sent_bytes, &sent_));
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * received_bytes, &received_));
@@ -133,8 +133,8 @@ class ZipCommunicator final : public CommunicatorOver {
   }
   bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
 
-  // Returns the elements of an all-reduce's part: a multiple of 16 bytes, so that all parts begin
-  // aligned.
+  // Returns the number of elements in a rank's part of an all-reduce: a multiple of 16 bytes, so
+  // that all parts begin aligned.
   uint64_t PartOf(uint64_t count) const {
     constexpr uint64_t kStep = 8;
     return (count + size() * kStep - 1) / (size() * kStep) * kStep;
@@ -144,7 +144,7 @@ class ZipCommunicator final : public CommunicatorOver {
     constexpr uint64_t kStep = 16;
     return (bytes + kStep - 1) / kStep * kStep;
   }
-  // Returns the bytes for blobs that hold `count` elements together.
+  // Returns enough bytes for one blob of each peer, if the blobs hold `count` elements together.
   uint64_t AreaBytes(uint64_t count) const {
     return AlignBlob(MostBytes(count)) + size() * 2 * kBlobAlignment;
   }
@@ -168,8 +168,8 @@ class ZipCommunicator final : public CommunicatorOver {
     return Move(sends, receives, {.own = own}, queue);
   }
   using Work = std::function<Status(Queue queue)>;
-  // GatherParts for parts of equal size, as an all-gather of equally long blobs. If a blob does not
-  // fit, all travel again, as long as the longest.
+  // GatherParts for parts of equal size: an all-gather of equally long blobs. If one blob does not
+  // fit, all blobs travel again with room for the longest.
   Status GatherEqual(const void* in, void* out, uint64_t count, const Work& own, Queue queue);
 
   template <class First, class SizeOf>
@@ -200,9 +200,9 @@ class ZipCommunicator final : public CommunicatorOver {
   }
 
   struct Extras {
-    // Takes each decoded piece. All pieces are decoded to the same addresses, one after the other.
+    // Uses each decoded piece. The next piece is decoded to the same addresses after this.
     std::function<Status(uint64_t piece, Queue queue)> finish;
-    // This rank's work on its own part while others travel.
+    // This rank's work on its own part while the other parts travel.
     Work own;
   };
 
@@ -224,13 +224,13 @@ class ZipCommunicator final : public CommunicatorOver {
 
   struct Piece;
   uint64_t FirstBytes(uint64_t elements) const;
-  // Counts the escapes of a blob that this rank sends. A blob of MostBytes holds the elements
-  // themselves.
+  // Counts the escapes of a blob that this rank sends. A blob of MostBytes is not compressed and
+  // has none.
   void CountEscapes(uint64_t elements, uint64_t blob_bytes) {
     if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
-  // Returns a message whose length is the blob's own size word.
+  // Returns a message that is the blob at area + at, as long as the blob's size word says.
   static SizedBlock Whole(const std::byte* area, uint64_t at, uint64_t elements) {
     if (elements == 0) return {};
     return {at, MostBytes(elements), SizeWord(area + at), codec::kBlobHeaderBytes};
@@ -242,18 +242,19 @@ class ZipCommunicator final : public CommunicatorOver {
   bool sizes_first() const {
     return blobs_ == nullptr && options_.exchange == Exchange::kSizesFirst;
   }
-  // `late`: ranks whose blobs are complete only now.
+  // Waits for the sizes and sends what SendFirst left out. `late`: ranks whose blobs are complete
+  // only after this.
   Status SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late, Queue queue);
 
   const Options options_;
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
-  Blobs* const blobs_;      // null: the communicator below has none
+  Blobs* const blobs_;      // null: the host must know lengths
   Op op_ = Op::kAllReduce;  // of the current call
   OwnedMemory sent_, received_, parts_, words_;
-  // True if a blob did not fit the last all-gather: the next one sends sizes first. Equal on all
-  // ranks.
+  // True if a blob of the last all-gather did not fit: then the next one sends sizes first. Equal
+  // on all ranks.
   bool wide_ = false;
 };
 

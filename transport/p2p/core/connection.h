@@ -1,6 +1,6 @@
 // The interface between links and backends (ucx, grpc, relay, loopback). A backend carries whole
-// messages in order over connections. Links do all else for every backend: admission, checks,
-// credits, heartbeats, the orderly end.
+// messages in order over connections. Links do everything else, in the same way for every backend:
+// they admit peers, check frames, grant credits, send heartbeats and end in order.
 //
 // Threads: all calls and all callbacks are on one EventLoop.
 #pragma once
@@ -25,11 +25,11 @@ inline constexpr size_t kLanes = 2;
 class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;
-  // A whole message that the peer passed to Send. Valid during the call. Never runs inside a method
-  // of Connection.
+  // Gets a whole message that the peer passed to Send. The spans are valid during the call. Never
+  // runs inside a method of Connection.
   virtual void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-  // The last event, once; every `done` ran before. The reason is kCancelled after Close, else
-  // kUnavailable with the cause, which may be a failed connect.
+  // The last event; runs once, after every `done`. The reason is kCancelled after Close. Otherwise
+  // it is kUnavailable with the cause, also if connecting failed.
   virtual void OnClosed(const Status& reason) = 0;
 };
 
@@ -39,16 +39,18 @@ class Connection {
   using SendDone = std::function<void(const Status&)>;
 
   virtual ~Connection() = default;
-  // Sets the receiver of this connection's events; first called in the accept callback or right
-  // after Connect. The connection releases `events` after OnClosed.
+  // Sets the receiver of this connection's events. First call it in the accept callback, or right
+  // after Connect. A later call replaces the receiver. The connection releases `events` after
+  // OnClosed.
   virtual void SetEvents(std::shared_ptr<ConnectionEvents> events) = 0;
-  // Sends `header` and `payload` as one message. Neither must change until `done`, which runs once,
-  // later. After Close: kCancelled.
+  // Sends `header` and `payload` as one message. Their bytes must not change until `done`, which
+  // runs once, after this call. It gets kCancelled after Close. OK does not mean that the peer has
+  // the message.
   virtual void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) = 0;
-  // Drops the connection and all bytes under way; no message arrives after this call. OnClosed may
-  // take as long as a handshake that is under way. Idempotent.
+  // Drops the connection and all bytes under way. No message arrives after this call. If a
+  // handshake is under way, OnClosed may come only when it ends. Idempotent.
   virtual void Close() = 0;
-  // "10.77.0.2:41234 <-> 10.77.0.3:40312".
+  // Returns a text for people: "10.77.0.2:41234 <-> 10.77.0.3:40312".
   virtual std::string Describe() const = 0;
 };
 
@@ -62,7 +64,7 @@ class ConnectionSet {
     if (all_.empty()) Forget();
   }
   // Closes all connections. `done` runs once, when none is left; null: nothing runs. A later call
-  // replaces `done`.
+  // replaces the `done` of an earlier one.
   void CloseAll(std::function<void()> done) {
     const auto all = all_;  // a copy: a connection that closes leaves the set
     for (const auto& connection : all) connection->Close();
@@ -85,20 +87,21 @@ class Backend {
   using Accept = std::function<void(std::shared_ptr<Connection>)>;
 
   virtual ~Backend() = default;
-  // "ucx", "loopback".
+  // The name for people: "ucx", "loopback".
   virtual std::string name() const = 0;
-  // Listens and gives each incoming connection to `accept`. Returns where it listens.
+  // Starts to listen, and gives each incoming connection to `accept`. Returns the address, with its
+  // real port.
   virtual StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) = 0;
-  // Returns at once; the connection's events tell whether the peer is there. kInvalidArgument: not
-  // an address.
+  // Dials `address`. Returns at once; the connection's events tell whether the peer is there.
+  // kInvalidArgument: not an address.
   virtual StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) = 0;
-  // For a side that peers cannot dial: waits at `address`, and gives each peer that dials there to
-  // `accept`, until the result is destroyed. kInvalidArgument: not an address, or this backend
-  // listens.
+  // For a side that peers cannot dial: waits at `address`, a meeting place such as a relay, and
+  // gives each peer that dials there to `accept`. Waits until the result is destroyed.
+  // kInvalidArgument: not an address, or this backend listens instead.
   virtual StatusOr<std::shared_ptr<void>> WaitAt(const std::string& /*address*/) {
     return absl::InvalidArgumentError(name() + " listens, and waits nowhere else");
   }
-  // Not OK: the reason why this backend carries sealed links only.
+  // Returns OK, or an error that says why this backend carries only sealed links.
   virtual Status CarriesPlainLinks() const { return absl::OkStatus(); }
   // Closes all connections and the listener; calls `done` when nothing of the backend is left.
   // Called once.

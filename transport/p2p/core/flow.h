@@ -1,5 +1,6 @@
 // Sequence numbers, acknowledgements and credits of one lane, and the watch over a peer's silence.
-// Pure: no I/O, no clock.
+// With n credits a peer may send n frames after the last one that this side has handled. Pure: no
+// I/O, no clock.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +13,16 @@
 
 namespace longhaul::transport::internal {
 
-// Largest number of credits that a peer may grant or a user may ask for.
+// Largest number of credits for one lane.
 inline constexpr uint32_t kMaxCredits = 1 << 16;
-// Credits of the control lane, on every link. Its messages are few and small; this bounds the
-// frames held for acknowledgement.
+// Credits of the control lane, on every link. Its messages are few and small. This bounds the
+// frames that are kept until they are acknowledged.
 inline constexpr uint32_t kControlCredits = 256;
 
-// Maximum number of frames that are handled before their credits are returned to the peer.
+// A side tells its peer of new credits after at most this many handled frames.
 inline constexpr uint32_t kMostUntold = 8;
 
-// Which frames this side may send on a lane.
+// Decides which frames this side may send on a lane.
 class SendWindow {
  public:
   // Sequences up to `limit` may be sent.
@@ -31,8 +32,9 @@ class SendWindow {
   uint64_t Take() { return ++last_sent_; }
   uint64_t last_sent() const { return last_sent_; }
   uint64_t acknowledged() const { return acknowledged_; }
-  // Takes the peer's acknowledgement and credits. Older ones are ignored, because frames of the two
-  // connections overtake each other. kInvalidArgument for a frame that was never sent.
+  // Takes the peer's acknowledgement (the last frame that it handled) and its credits. Ignores
+  // older numbers: a link's two connections may deliver them out of order. kInvalidArgument for a
+  // frame that was never sent, or too many credits.
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits);
 
  private:
@@ -41,12 +43,12 @@ class SendWindow {
   uint64_t limit_;
 };
 
-// Which frames this side accepts on a lane.
+// Decides which frames this side accepts on a lane.
 class ReceiveWindow {
  public:
   explicit ReceiveWindow(uint32_t credits) : opened_with_(credits), credits_(credits) {}
-  // True if the frame is new, false if it is repeated after a break. kDataLoss if a frame is
-  // missing or out of order.
+  // Returns true for a new frame, and false for one that was received before a break and is
+  // repeated after it. kDataLoss if a frame is missing or out of order.
   StatusOr<bool> Accept(uint64_t sequence);
   // Marks the last accepted frame as handled.
   void Handled() { handled_ = accepted_; }
@@ -54,19 +56,21 @@ class ReceiveWindow {
   uint32_t credits() const { return credits_; }
   // Raises the number of credits. A smaller number changes nothing.
   void Grow(uint32_t credits);
-  // Whether to send credits now: a quarter of the window or kMostUntold frames were handled since
-  // the last time, or credits grew. The peer then neither runs out of credits nor holds many
-  // frames.
+  // Returns true if the peer should be told of new credits now: a quarter of the window or
+  // kMostUntold frames were handled since the last time, or the number of credits grew. So the peer
+  // does not run out of credits, and keeps few frames for acknowledgement.
   bool TellDue() const {
     return grown_ || handled_ - told_ >= std::min((credits_ + 3) / 4, kMostUntold);
   }
+  // Returns true if there is anything new to tell the peer.
   bool TellPending() const { return grown_ || handled_ != told_; }
+  // Records that the peer was told.
   void Told() {
     told_ = handled_;
     grown_ = false;
   }
-  // Goes on over a new connection, in whose handshake the peer was told `told`. Its first frame may
-  // be any frame that the peer has to send again.
+  // Goes on over a new connection. In its handshake the peer was told that frames up to `told` were
+  // handled. The peer's first frame may be any that it has to send again.
   void Resume(uint64_t told);
 
  private:
@@ -88,10 +92,10 @@ class PeerWatch {
         peer_timeout_(options.peer_timeout),
         last_heard_(now) {}
 
-  // Records a sign of life. True if it ends a suspicion.
+  // Records a sign of life. Returns true if the peer was suspect.
   bool Heard(MonoTime now);
-  // Must be called regularly. `stalled`: how long this side itself did not run; that time does not
-  // count against the peer.
+  // Call it regularly. Returns kSuspect once for each silence, and kGone from peer_timeout on.
+  // `stalled`: how long this side itself did not run; this time does not count against the peer.
   Verdict Tick(MonoTime now, absl::Duration stalled);
   MonoTime last_heard() const { return last_heard_; }
   absl::Duration Silence(MonoTime now) const { return now - last_heard_; }

@@ -30,7 +30,7 @@ using Received = std::array<uint64_t, kLanes>;
 // The link that a dialler asks for.
 struct LinkClaim {
   uint64_t link_id = 0;
-  uint32_t attempt = 0;  // 0: a new link; n: the nth return to this link
+  uint32_t attempt = 0;  // 0: a new link; n: the nth time that a broken link is resumed
   Received received{};   // by the dialler
 };
 LinkClaim ClaimNewLink();
@@ -45,7 +45,7 @@ struct OpenedLink {
   Received received{};  // highest sequences that the peer reported
   std::array<std::shared_ptr<Connection>, kLanes> connections;
   std::string address;  // the dialled address
-  // Time since the first connect, some round trips; zero on the listening side.
+  // Duration of the successful DialAttempt, a few round trips; zero on the listening side.
   absl::Duration handshake;
 };
 
@@ -179,7 +179,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // Ends Hold: the dialler is refused from now on.
   void Release(const LinkKey& key, uint64_t link_id);
   // Takes a connection that the backend accepted. Closes it if the peer does not prove itself
-  // within 5 s.
+  // within 5 s, and at once if too many connections wait for a proof.
   void Accept(std::shared_ptr<Connection> connection);
   // Drops everything; no `done` runs.
   void Shutdown();

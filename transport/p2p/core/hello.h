@@ -17,11 +17,13 @@
 // shows the secret, and an eavesdropper cannot replay a message to open or take over a link. Pure
 // functions.
 //
-// Both sides know beforehand whether a link is sealed (sealed_connection.h). The hello says so too,
-// so that a difference gets its own error message, and the proofs cover it. The nonces of a sealed
-// link are fresh public keys. Its frames are sealed by keys derived from these nonces, the secret
-// and everything that the proofs cover. An attacker who learns the secret later cannot read earlier
-// frames.
+// Both sides know beforehand whether a link is sealed (sealed_connection.h). The hello contains
+// this as well, so that a mismatch has its own error message. The proofs cover it.
+//
+// The nonces are fresh X25519 public keys. On a sealed link both sides compute a shared value from
+// them, which an eavesdropper cannot compute from the public keys alone. The keys that seal the
+// frames are derived from this value, the secret and everything that the proofs cover. So an
+// attacker who learns the secret later cannot read earlier frames.
 //
 //   hello                               welcome
 //   offset size  field                  offset size  field
@@ -106,8 +108,8 @@ struct ProofInput {
   bool sealed = false;
 };
 std::string Prove(std::string_view secret, Side side, const ProofInput& input);
-// Returns the key that seals what `side` sends on a lane. `agreed`: from the two public keys
-// (base/seal.h).
+// Returns the key that seals what `side` sends on a lane. `agreed`: the result of
+// EphemeralKey::Agree (base/seal.h).
 std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side side,
                       const ProofInput& input);
 

@@ -1,7 +1,7 @@
-// The part of a transport that lives on its loop: links that are opening, and open links.
+// The part of a transport that runs on its loop: the links that are opening, and the open links.
 //
-// Threads: all on the loop. No callback runs inside the call that caused it, except for errors of
-// the arguments.
+// Threads: all on the loop. Callbacks run after the call that caused them. Exception: a `done` that
+// gets an error of the arguments, or kCancelled, runs inside the call.
 #pragma once
 
 #include <functional>
@@ -25,10 +25,10 @@ class Hub : public std::enable_shared_from_this<Hub> {
   using OpenDone = std::function<void(StatusOr<std::shared_ptr<LinkCore>>)>;
 
   Hub(std::shared_ptr<EventLoop> loop, std::unique_ptr<Backend> backend);
-  // Returns where the backend listens.
+  // Starts the backend. Returns where it listens.
   StatusOr<std::string> Start();
 
-  // The methods of Transport (link.h).
+  // As the methods of Transport (link.h). `why` is for the message of kCancelled.
   void Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
               const LinkOptions& options, Deadline deadline, OpenDone done);
   void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
@@ -48,14 +48,14 @@ class Hub : public std::enable_shared_from_this<Hub> {
     LinkOptions options;
     std::vector<std::string> addresses;  // empty: expected, not dialled
     OpenDone done;
-    // results of Backend::WaitAt for options.wait_at
+    // Results of Backend::WaitAt for options.wait_at.
     std::vector<std::shared_ptr<void>> waits = {};
   };
   Status Check(const LinkKey& key, const LinkOptions& options) const;
-  // Waits at each address while the result lives. Fails only if no address can be used.
+  // Waits at each address until the result is destroyed. Fails only if no address can be used.
   StatusOr<std::vector<std::shared_ptr<void>>> WaitAtAny(const std::vector<std::string>& addresses);
   void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
-  // Prepares an open link to dial again, or to take its dialler back.
+  // Prepares an open link for a break: to dial again, or to take back the side that dials.
   void PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* init);
   void CheckEmpty();
 

@@ -1,39 +1,40 @@
-// One link over two connections of a backend, a lane pair. When the connections break, the dialling
-// side dials again, and the link goes on over a new pair without losing or doubling a frame.
+// One link over a lane pair, which is two connections of a backend, one for each lane. When the
+// connections break, the side that dialled dials again. The link then goes on over a new pair
+// without losing or doubling a frame.
 //
-// A link has a state and, until it ends, a lane pair or none (the link is lost).
+// A link has a state. Until it ends it also has a lane pair, or none while it is lost.
 //
 // clang-format off
 //   state          on                                                        then
 //   open           Close, ~Link                                              closing (kCancelled)
 //   open           the peer's goodbyes on both lanes                         closing (kUnavailable)
-//   closing        the peer's goodbyes on both lanes, all of ours taken      ending
+//   closing        the peer's goodbyes on both lanes, our frames taken       ending
 //   closing        the deadline                                              ending
 //   closing        a connection is gone after the peer's goodbyes            ending
-//   open, closing  a bad frame, the peer's refusal, a refusal to come back,
+//   open, closing  a bad frame, the peer's refusal, a refused redial,
 //                  no sign of life of the peer for peer_timeout              ending
 //   ending         every connection closed, of all lane pairs                closed
 //
 //   open, closing  a connection is gone                                      lost; redial
 //   open, closing  a lane's frames are not acknowledged for peer_timeout     lost; redial
 //   open, closing  silence of suspect_after                                  redial, connected or not
-//   open, closing  a sign of life on the connection                          no redial (any more)
-//   open, closing  two new connections have proved themselves                connected by these
+//   open, closing  a sign of life on the connection                          stop a redial
+//   open, closing  two new connections passed the handshake                  connected by these
 // clang-format on
 //
-// Only the dialling side redials. The listening side takes a peer that proves itself even while its
-// own connections look healthy. An old pair is dropped before the first frame of the new one is
-// read, and events name their pair, so nothing of an old pair reaches the link. On a new pair both
-// sides first send the frames that the other had not received by the handshake (hello.h). Frames
-// received meanwhile are known by their sequence and dropped.
+// Only the side that dialled redials. The listening side takes a new pair that passes the handshake
+// even while its own connections look healthy. It drops the old pair before it reads the first
+// frame of the new one, and events name their pair, so nothing of an old pair reaches the link. On
+// a new pair each side first sends the frames that the other side had not received by the handshake
+// (hello.h). If a frame was received meanwhile, it is recognised by its sequence and dropped.
 //
 // Frames of a lane go over its connection. Credits of the bulk lane go over the control connection:
-// behind the other direction's tensors they would arrive a window late.
+// on the bulk connection they would wait behind tensors, and arrive a window late.
 //
-// A link that ends tells its peer on the control connection: goodbyes taken, or a refusal with the
-// reason. Otherwise the peer would wait for the link's return.
+// A link that ends tells its peer on the control connection: it acknowledges the peer's goodbyes,
+// or sends a refusal with the reason. Otherwise the peer would wait for the link to come back.
 //
-// Threads: the first group of methods from any thread, the rest on the loop (asserted).
+// Threads: the first group of methods may be called from any thread, the rest on the loop.
 #pragma once
 
 #include <array>
@@ -55,8 +56,8 @@
 
 namespace longhaul::transport::internal {
 
-// Time for the peer's side of an orderly end when no caller waits for it, and for the last message
-// of a link that ends.
+// How long an orderly end waits for the peer if no caller gave a deadline. Also how long the last
+// message of a link may take.
 inline constexpr absl::Duration kLinkLinger = absl::Milliseconds(200);
 
 class LinkCore : public std::enable_shared_from_this<LinkCore> {
@@ -67,18 +68,18 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     LinkOptions options;
     std::shared_ptr<LinkHandler> handler;
     OpenedLink opened;
-    // Options for new connections of the dialling side, over `dial_over`, which outlives the link.
-    // Empty on the listening side.
+    // On the dialling side: options for new connections, dialled by `dial_over`, which must outlive
+    // the link. Empty on the listening side.
     std::optional<DialOptions> redial;
     Backend* dial_over = nullptr;
-    std::function<void(LinkCore*)> on_ending;  // the link takes no new connections from now on
-    std::function<void(LinkCore*)> on_gone;    // after OnClosed
+    std::function<void(LinkCore*)> on_ending;  // from now on the link takes no new connections
+    std::function<void(LinkCore*)> on_gone;    // runs after the handler's OnClosed
   };
   LinkCore(std::shared_ptr<EventLoop> loop, Init init);
 
   void Send(Lane lane, const FrameView& frame, Link::SendDone done);
-  // Starts the link's end. `drop_waiting`: waiting frames are not sent; hurries a Close that is
-  // under way, too.
+  // Starts the link's end. With `drop_waiting`, frames that were never sent are dropped, also if a
+  // Close is already under way; its new deadline counts.
   void Close(Deadline deadline, bool drop_waiting);
   void GrowCredits(uint32_t credits);
   LinkStats stats() const;
@@ -86,10 +87,11 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   std::string description() const;
 
   uint64_t link_id() const { return link_id_; }
-  // Takes over the connections' events and starts heartbeats.
+  // Takes over the connections' events and starts heartbeats. Call it once.
   void StartOnLoop();
+  // Returns the highest sequence that was handled on each lane.
   Received ReceivedOnLoop() const;
-  // Takes new connections for this link, on either side.
+  // Goes on over new connections; for both sides.
   void ResumeOnLoop(OpenedLink opened);
   // Replaces the addresses that the dialling side redials.
   void ReaddressOnLoop(const std::vector<std::string>& addresses);
@@ -98,7 +100,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   // Two connections, from one handshake to their end.
   struct LanePair {
     std::array<std::shared_ptr<Connection>, kLanes> connections;
-    // The listening side sends nothing before the dialler has shown that both connections are open.
+    // True once the peer has opened both connections. The listening side sends nothing before.
     bool peer_is_open = false;
     bool heartbeat_under_way = false;
     std::array<bool, kLanes> credits_under_way{};
@@ -118,7 +120,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     Outbox out;
     ReceiveWindow receive;
     bool goodbye_received = false;
-    // time of the last acknowledgement of frames, or when they were first sent
+    // Time when frames were last acknowledged, or sent while none was under way.
     MonoTime progress_at;
     int stalls = 0;  // lane pairs in a row given up for lack of progress
   };
@@ -130,8 +132,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   bool Over() const { return state_ >= State::kEnding; }
   bool GoodbyesReceived() const;
 
-  // Sending (link_core.cc).
-  // Queues the frame and takes `done`. On an error `done` is untouched, and the caller runs it.
+  // Queues the frame and takes `done`. On an error leaves `done` to the caller, who runs it.
   Status Accept(Lane l, const FrameView& frame, Link::SendDone* done);
   void DrainSubmittedOnLoop();
   void PumpOnLoop();
@@ -179,8 +180,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void StartClosing(const Status& reason, MonoTime limit);
   void ArmCloseTimer(MonoTime time);
   void EndIfAllIsSaid();
-  // `why` is the reason unless Close came first. `tell_peer`: the peer does not know the reason
-  // yet.
+  // Ends the link with the reason `why`, or with that of an earlier Close. `tell_peer`: the peer
+  // does not know yet that the link ends.
   void End(const Status& why, bool tell_peer);
   void SayLastWord();
   void FinishIfClosed();
@@ -199,7 +200,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   MonoTime connected_at_;
   size_t connections_open_ = 0;  // of all lane pairs
   Status lost_why_;
-  // The time when the peer was last heard before a break that is not yet healed.
+  // Set from a break until it is healed: when the peer was last heard before the break.
   std::optional<MonoTime> away_since_;
   bool suspect_told_ = false;
   uint32_t attempts_ = 0;

@@ -1,5 +1,5 @@
-// Outgoing frames of one lane. Frames wait for credits, are handed to a connection, and are kept
-// until the peer acknowledges them, because a new connection may have to send them again. Pure: the
+// Outgoing frames of one lane. A frame waits for a credit, is handed to a connection, and is kept
+// until the peer acknowledges it, because a new connection may have to send it again. Pure: the
 // caller runs the `done` of returned frames.
 #pragma once
 
@@ -35,25 +35,26 @@ class Outbox {
   void PushGoodbye();
   bool ends() const { return ends_; }
 
-  // Returns the next frame to hand to the connection, or null. Frames to send again come first.
+  // Returns the next frame to hand to the connection, or null if there is none or no credit. Frames
+  // to send again come first.
   FramePtr Take();
-  // Whether this connection has frames that the peer has not acknowledged.
+  // Returns true if the connection has frames that the peer has not acknowledged.
   bool under_way() const { return resent_ > 0; }
   uint64_t acknowledged() const { return window_.acknowledged(); }
-  // Number of frames of an earlier connection that Take has not returned again yet.
+  // Returns how many frames of an earlier connection Take has yet to return again.
   size_t to_send_again() const { return sent_.size() - resent_; }
 
-  // Takes the peer's acknowledgement and credits. Appends acknowledged frames that no connection
-  // reads any more; the connection finishes a frame that it still reads. kInvalidArgument for a
-  // frame that was never sent.
+  // Takes the peer's acknowledgement and credits. Appends the acknowledged frames to `finished`,
+  // except those that a connection still reads: the connection's `done` finishes these.
+  // kInvalidArgument for a frame that was never sent.
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits,
                            std::vector<FramePtr>* finished);
-  // Goes on over a new connection whose peer has `received`, like OnAcknowledgement; the other
-  // frames will be sent again. `received` may be less than was acknowledged, because
-  // acknowledgements came on the old connection meanwhile.
+  // Goes on over a new connection. The peer has the frames up to `received`, which are handled as
+  // in OnAcknowledgement; all later frames will be sent again. `received` may be less than was
+  // acknowledged: an acknowledgement may have come on the old connection after the handshake began.
   Status Resume(uint64_t received, uint32_t credits, std::vector<FramePtr>* finished);
 
-  // Drops and returns the frames that were never sent.
+  // Drops and returns the frames that were never sent, except a goodbye.
   std::vector<FramePtr> DropWaiting();
   // Drops and returns all frames. No connection may still read them.
   std::vector<FramePtr> DropAll();

@@ -1,10 +1,11 @@
-// A connection whose messages are sealed (base/seal.h). Where LinkOptions::sealed is set, links
-// wrap each of their connections in one after the handshake, whatever the backend.
+// A connection whose messages are sealed: encrypted and authenticated (base/seal.h). If
+// LinkOptions::sealed is set, a link wraps both its connections in this way after the handshake,
+// whatever the backend.
 //
-// Only the payload of a message is encrypted. The link header stays readable, is authenticated with
-// the payload, and holds the tag in its last field, so sealing adds no bytes. Both ends count
-// messages: a lost, repeated, reordered, changed or inserted message ends the connection before its
-// payload is used. The link then opens another connection.
+// Only the payload of a message is encrypted. The link header stays readable, but is authenticated
+// with the payload. The header's last field holds the authentication tag, so sealing adds no bytes.
+// Both ends count messages. So a lost, repeated, reordered, changed or inserted message ends the
+// connection before its payload is used; the link then opens another connection.
 //
 // Threads: the loop, as all connections.
 #pragma once
@@ -16,7 +17,8 @@
 
 namespace longhaul::transport::internal {
 
-// `connection` has carried its handshake and nothing else. Keys come from base/seal.h.
+// `connection` must have carried its handshake and nothing else. The keys have kSealKeyBytes; each
+// end's sending key is the other end's receiving key.
 std::shared_ptr<Connection> SealConnection(std::shared_ptr<Connection> connection,
                                            std::string_view sending_key,
                                            std::string_view receiving_key);

@@ -9,7 +9,8 @@
 
 namespace longhaul::transport::internal {
 
-// Starts the loop and, on it, the backend. The backend lives and dies on the loop.
+// Starts a loop thread and, on it, the backend. The transport owns the backend, which is used and
+// destroyed on the loop. Errors are those of the backend's Start.
 StatusOr<std::unique_ptr<Transport>> NewTransport(std::unique_ptr<Backend> backend);
 
 }  // namespace longhaul::transport::internal

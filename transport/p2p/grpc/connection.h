@@ -1,9 +1,8 @@
-// A gRPC stream as a Connection: a message is the link header and the payload behind it in one
-// piece.
+// A gRPC stream as a Connection. A message of the stream is the link header followed by the
+// payload.
 //
-// gRPC may keep a message's memory for as long as a dead peer's stream lingers, but a closed
-// connection runs its `done`s at once. So messages are copied into gRPC's own memory, once on each
-// side.
+// Messages are copied into gRPC's own memory, once on each side: gRPC may keep a message for as
+// long as a dead peer's stream lingers, but a connection that closes must run its `done`s soon.
 #pragma once
 
 #include <deque>
@@ -23,22 +22,22 @@ class GrpcConnection : public internal::Connection,
                        public StreamEvents,
                        public std::enable_shared_from_this<GrpcConnection> {
  public:
-  // How the accepting backend learns about the underlying HTTP/2 connection; empty functions on the
+  // The accepting backend's callbacks about the underlying HTTP/2 connection. Both are empty on the
   // dialling side.
   struct ConnectionEvents {
-    std::function<void()> admitted;  // its peer has proved itself
-    std::function<void()> closed;
+    std::function<void()> admitted;  // the peer has proved that it knows the link's secret
+    std::function<void()> closed;    // this side closes the connection, or it broke
   };
 
-  // The connection adds itself to the table and removes itself.
+  // Starts the stream. The connection adds itself to the table, and removes itself at its end.
   static std::shared_ptr<GrpcConnection> Start(std::shared_ptr<EventLoop> loop,
                                                std::unique_ptr<Stream> stream,
                                                std::shared_ptr<ConnectionTable> table,
                                                std::string description,
                                                ConnectionEvents connection_events);
 
-  // The first call sets the events of the handshake, during which the peer is a stranger. A second
-  // call means that the peer has proved itself (ConnectionEvents::admitted).
+  // The first call sets the receiver of the handshake's events. The second call comes after the
+  // handshake, so it also runs ConnectionEvents::admitted.
   void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
   void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
@@ -59,7 +58,7 @@ class GrpcConnection : public internal::Connection,
                  std::shared_ptr<ConnectionTable> table, std::string description,
                  ConnectionEvents connection_events);
   void WriteNext();
-  // OK: the reason is the status with which the stream ends.
+  // Closes the stream. If `reason` is OK, OnClosed gets the status with which the stream ends.
   void CloseWith(const Status& reason);
   void EndIfIdle();
 

@@ -1,5 +1,6 @@
 // Links over gRPC, for open networks and machines behind port mapping: one listening port, HTTP/2,
-// and the credentials of proto/rpc. Bytes from strangers do no harm (docs/gotchas/transport.md).
+// and the credentials of proto/rpc. Bytes from strangers, who know no link's secret, do no harm
+// (docs/gotchas/transport.md).
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ struct GrpcOptions {
   std::string bind_address;
 };
 
-// kAlreadyExists: port in use. kInvalidArgument: not an address. kFailedPrecondition: not an
+// kAlreadyExists: the port is in use. kInvalidArgument: not an address. kFailedPrecondition: not an
 // address of this host.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const GrpcOptions& options);
 

@@ -1,5 +1,5 @@
-// Makes the loopback backend of core/connection.h's interface, which copies messages and posts them
-// to the peer's loop; private to this folder and its tests.
+// Makes the loopback backend of core/connection.h's interface; private to this folder and its
+// tests. The backend copies each message and posts it to the peer's loop.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Links within one process, for tests: transports find one another by name. Each transport has a
-// loop thread of its own.
+// Links within one process, for tests. A transport's address is its name. Each transport has its
+// own loop thread.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace longhaul::transport::loopback {
 
 struct LoopbackOptions {
-  std::string name;  // the address; empty: a new one
+  std::string name;  // the address; empty: the transport makes a new name
 };
 
 // kAlreadyExists if the name is taken.

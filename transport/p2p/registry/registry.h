@@ -1,4 +1,5 @@
-// Makes transports by their kind. Programs that carry links include this header and no backend's.
+// Makes transports by their kind. Programs that carry links include only this header, not those of
+// the backends.
 #pragma once
 
 #include <functional>
@@ -13,13 +14,13 @@ namespace longhaul::transport {
 
 // Options of all backends; each backend reads the ones that it needs.
 struct TransportOptions {
-  std::string bind_address;    // where to listen, "10.77.0.2:0"; port 0: any free one
-  std::string network_device;  // "eth0"; empty: the one that has the address
+  std::string bind_address;    // where to listen, "10.77.0.2:0"; port 0: any free port
+  std::string network_device;  // for UCX, "eth0"; empty: the device that has the address
   // Returns host:port of the current coordinator, which carries links as a relay. Thread-safe.
   std::function<std::string()> coordinator = {};
 };
 
-// Makes a transport and lets it listen. Errors are those of the backend's own factory.
+// Makes a transport, which starts to listen. Errors are those of the backend's factory.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,
                                                      const TransportOptions& options);
 

@@ -9,9 +9,9 @@
 
 namespace longhaul::transport::relay {
 
-// `own_way`: the relay and ticket where the backend waits for links from Start on, as other
-// backends listen at an address; plain links may use it, too. Empty (in programs): the backend
-// waits at the relays of the links that are expected, and carries sealed links only.
+// `own_way` is empty in programs: the backend then waits only where WaitAt says, and carries only
+// sealed links. Not empty: a way (transport/relay/ticket.h) at which the backend waits for all
+// links from Start on, as other backends listen at an address. Links may then be plain.
 std::unique_ptr<internal::Backend> NewBackend(const RelayedOptions& options,
                                               const std::string& own_way = "");
 

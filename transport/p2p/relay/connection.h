@@ -1,5 +1,5 @@
-// One connection of a link through a relay: TCP to the relay, the greeting
-// (transport/relay/ticket.h), and then frames one after another, each a link header and its
+// One connection of a link through a relay: TCP to the relay, then the relay's greeting
+// (transport/relay/ticket.h), then frames one after another. A frame is a link header and its
 // payload.
 //
 // Threads: all on the loop.
@@ -35,8 +35,9 @@ class RelayedConnection : public internal::Connection,
                           public std::enable_shared_from_this<RelayedConnection> {
  public:
   using Joined = std::function<void(const std::shared_ptr<RelayedConnection>&)>;
-  // Dials at once. `joined` runs once, when the relay has joined the other end; it may be empty.
-  // The connection adds itself to the table and removes itself.
+  // Dials the relay at once. `joined` runs once, when the relay has joined this connection to one
+  // of the other side; it may be empty. The connection adds itself to the table, and removes itself
+  // at its end.
   static std::shared_ptr<RelayedConnection> Start(std::shared_ptr<EventLoop> loop,
                                                   std::shared_ptr<ConnectionTable> table,
                                                   const HostPort& address, longhaul::relay::Way way,
@@ -66,7 +67,8 @@ class RelayedConnection : public internal::Connection,
   // Takes the RelayWord that follows the answer to the greeting.
   void TakeWord();
   void TakeFrames();
-  // Delivers the whole frames in the buffer. False: the connection is closed.
+  // Delivers the frames in the buffer that have arrived whole. False: the connection is closed, or
+  // cannot go on.
   bool Deliver();
   void Flush();
   void FlushSoon();
@@ -88,7 +90,7 @@ class RelayedConnection : public internal::Connection,
   std::string greeting_;           // the part of the relay's greeting that has arrived
   std::vector<std::byte> buffer_;  // received bytes are [0, held_)
   size_t held_ = 0;
-  bool is_garbled_ = false;  // received bytes are not a frame, so the next frame's start is unknown
+  bool is_garbled_ = false;  // the received bytes are not a frame; nothing after them can be read
   std::deque<Waiting> waiting_;
   size_t sent_of_first_ = 0;
   bool flush_posted_ = false;

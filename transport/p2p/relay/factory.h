@@ -1,6 +1,7 @@
-// Links between two sides that cannot be dialled: both dial a relay (transport/relay), which joins
-// them. An address is a way (transport/relay/ticket.h). This transport does not listen: a side that
-// expects a link waits at LinkOptions::wait_at. The relay is not trusted, so links are sealed.
+// Links between two sides that cannot reach each other: both dial a relay (transport/relay), which
+// joins them. An address is a way: a relay's address with a ticket (transport/relay/ticket.h). This
+// transport does not listen: a side that expects a link waits at LinkOptions::wait_at. The relay is
+// not trusted, so links must be sealed.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@
 namespace longhaul::transport::relay {
 
 struct RelayedOptions {
-  // Returns host:port of the current coordinator, for ways that name no host: such a way is at the
-  // coordinator's host. Called on the transport's loop and by sides that wait; thread-safe.
+  // Returns host:port of the current coordinator. Used for a way that names no host: its relay is
+  // at the coordinator's host. Called on the transport's loop; must be thread-safe.
   std::function<std::string()> coordinator;
 };
 

@@ -22,23 +22,24 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// Chooses the address to dial among a name server's answers: the first IPv4 address, which Listener
-// prefers as well; without one, the first address.
+// Chooses the address to dial from a name server's answers: the first IPv4 address, which Listener
+// prefers too. If there is none, the first address.
 const addrinfo* Preferred(const addrinfo* found);
-// Blocks while name servers answer.
+// Blocks until a name server answers. kUnavailable: the name has no address.
 StatusOr<SocketAddress> LookUp(const HostPort& address);
 
 // Threads: all on the loop.
 class Resolver : public std::enable_shared_from_this<Resolver> {
  public:
   using Done = std::function<void(const StatusOr<SocketAddress>&)>;
-  // `look_up` runs on other threads.
+  // `look_up` runs on other threads, maybe several at once.
   explicit Resolver(std::shared_ptr<EventLoop> loop,
                     std::function<StatusOr<SocketAddress>(const HostPort&)> look_up = &LookUp)
       : loop_(std::move(loop)), look_up_(std::move(look_up)) {}
 
-  // `done` runs later. Each name is looked up on a thread of its own; calls for the same name
-  // meanwhile share it. The thread may outlive the loop and this object; then `done` does not run.
+  // Looks up `address`; `done` runs later. Each name has a look-up thread, which calls for the same
+  // name share until it has the answer. The thread may outlive the loop and this object; then
+  // `done` does not run.
   void Resolve(const HostPort& address, Done done);
 
  private:
@@ -46,7 +47,7 @@ class Resolver : public std::enable_shared_from_this<Resolver> {
 
   const std::shared_ptr<EventLoop> loop_;
   const std::function<StatusOr<SocketAddress>(const HostPort&)> look_up_;
-  std::map<std::string, std::vector<Done>> asked_;  // by host:port, while it is looked up
+  std::map<std::string, std::vector<Done>> asked_;  // by host:port, until the answer
 };
 
 }  // namespace longhaul::transport::relay

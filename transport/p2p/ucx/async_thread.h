@@ -1,11 +1,11 @@
-// UCX has one thread in a process that waits for the sockets of handshakes. An event that this
-// thread finds while a UCX worker is busy goes into the worker's queue; a later event of the same
-// socket may be dealt with before the worker looks into the queue. The queued event is out of date
-// then, and UCX aborts the process if the endpoint has been disconnected meanwhile, or if the
-// socket's descriptor belongs to another endpoint.
+// UCX has one thread in a process that waits for the sockets of handshakes. If this thread finds an
+// event while a UCX worker is busy, it puts the event into the worker's queue. A later event of the
+// same socket may be handled before the worker looks into its queue; then the queued event is out
+// of date. UCX aborts the process on such an event if the endpoint has been disconnected meanwhile,
+// or if the socket's descriptor now belongs to another endpoint.
 //
-// So an endpoint is accepted while UCX's thread is held, and an endpoint is closed only after that
-// thread has handled its held events.
+// So this class lets a caller accept an endpoint while UCX's thread is held, and close one only
+// after this thread has handled its pending events.
 #pragma once
 
 #include <ucs/sys/event_set.h>
@@ -22,8 +22,8 @@
 
 namespace longhaul::transport::ucx {
 
-// All calls are on one thread. Each waits until UCX's thread has run: microseconds where a core is
-// idle, at most 1 s.
+// All calls are on one thread. Each waits until UCX's thread has run: microseconds if a core is
+// idle, and at most 1 s for each wait.
 class AsyncThread {
  public:
   static StatusOr<std::unique_ptr<AsyncThread>> Create();
@@ -31,11 +31,11 @@ class AsyncThread {
   AsyncThread(const AsyncThread&) = delete;
   AsyncThread& operator=(const AsyncThread&) = delete;
 
-  // Runs `make` while UCX's thread takes no events. Returns when the thread has handled the events
-  // that existed at the end of `make`.
+  // Runs `make` while UCX's thread is held, so that it takes no events. Then waits until the thread
+  // has handled the events that existed at the end of `make`.
   void MakeWhileHeld(const std::function<void()>& make);
-  // Returns when UCX's thread has handled every event that it held, or has left it to the next
-  // ucp_worker_progress.
+  // Returns when UCX's thread has handled every event that it had, or has left the event to the
+  // next ucp_worker_progress.
   void Flush();
 
  private:

@@ -22,15 +22,15 @@ inline constexpr unsigned kMessageId = 1;
 
 class UcxConnection;
 
-// The connections of a backend. UCX delivers the messages of all endpoints to the worker; this
-// table finds the connection of each.
+// The connections of a backend. UCX delivers the messages of all endpoints to one worker; this
+// table finds the connection of each message.
 struct ConnectionTable {
   std::unique_ptr<AsyncThread> async_thread;
   internal::ConnectionSet<UcxConnection> connections;
   std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint;
-  // True while UCX calls this code. A send inside a callback of UCX that finds a dead socket would
-  // mark the endpoint closed while UCX still holds an event for it, and UCX would abort. So sends
-  // wait until UCX has returned.
+  // True while UCX's functions run, which may call this code back. If a send inside such a callback
+  // found a dead socket, it would mark the endpoint closed while UCX still holds an event for it,
+  // and UCX would abort. So sends wait in `to_flush` until UCX has returned.
   bool inside_ucx = false;
   std::vector<std::shared_ptr<UcxConnection>> to_flush;
   bool shutting_down = false;
@@ -39,15 +39,15 @@ struct ConnectionTable {
 class UcxConnection : public internal::Connection,
                       public std::enable_shared_from_this<UcxConnection> {
  public:
-  // `peer_text` names the peer for people. The connection adds itself to the table and removes
-  // itself.
+  // The texts name both ends for people. The connection adds itself to the table, and removes
+  // itself at its end.
   static std::shared_ptr<UcxConnection> Create(std::shared_ptr<EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
                                                const std::shared_ptr<ConnectionTable>& table,
                                                const std::string& own_text,
                                                const std::string& peer_text);
 
-  // Call exactly one of these, once. Sends wait until then.
+  // Call exactly one of these three, once. Sends wait until then.
   void Connect(const SocketAddress& peer);
   void Accept(ucp_conn_request_h request);
   // Ends the connection because its address could not be found.
@@ -85,8 +85,8 @@ class UcxConnection : public internal::Connection,
   void Submit(Waiting waiting);
   static void OnSent(void* request, ucs_status_t status, void* user_data);
   void DropOnLoop();
-  // Drops the endpoint after its handshake, which the peer's first message shows. Before that UCX
-  // may abort (async_thread.h).
+  // Drops the endpoint, but not before its handshake has ended, which the peer's first message
+  // shows. Earlier UCX may abort (async_thread.h). After 10 s it does not wait longer.
   void Drop();
   void DropEndpoint();
   void FinishIfDone();
@@ -99,12 +99,12 @@ class UcxConnection : public internal::Connection,
   std::shared_ptr<internal::ConnectionEvents> events_;
   std::unique_ptr<Endpoint> endpoint_;
   std::deque<Waiting> waiting_;  // sends that wait for the endpoint, or for UCX to return
-  SocketAddress dialled_;        // size 0: accepted
-  bool heard_ = false;
-  bool failed_ = false;  // UCX reported an error
+  SocketAddress dialled_;        // size 0: this side did not dial
+  bool heard_ = false;           // a message has arrived
+  bool failed_ = false;          // UCX reported an error
   std::optional<EventLoop::TimerId> drop_timer_;
   bool dropping_ = false;
-  size_t under_way_ = 0;
+  size_t under_way_ = 0;  // sends whose `done` has not run
   bool closing_ = false;
   bool endpoint_closed_ = false;
   bool finished_ = false;

@@ -1,5 +1,5 @@
-// Links over UCX Active Messages on TCP, for trusted networks: UCX aborts the process on foreign
-// bytes (docs/gotchas/transport.md), so bind to a private network, a VPN or a cluster's own
+// Links over UCX Active Messages on TCP, for trusted networks only. UCX aborts the process on
+// foreign bytes (docs/gotchas/transport.md), so bind to a private network: a VPN or a cluster's own
 // network.
 #pragma once
 
@@ -12,12 +12,12 @@
 namespace longhaul::transport::ucx {
 
 struct UcxOptions {
-  std::string bind_address;    // "10.77.0.2:0": one address of this host; port 0: any free one
-  std::string network_device;  // "eth0"; empty: the one that has the address
+  std::string bind_address;    // "10.77.0.2:0": one address of this host; port 0: any free port
+  std::string network_device;  // "eth0"; empty: the device that has the address
 };
 
-// Errors name the address: kInvalidArgument not an address, kFailedPrecondition not an address of
-// this host, kAlreadyExists port in use, kUnavailable interface down.
+// Errors name the address. kInvalidArgument: not an address. kFailedPrecondition: not an address of
+// this host. kAlreadyExists: the port is in use. kUnavailable: the interface is down.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options);
 
 }  // namespace longhaul::transport::ucx

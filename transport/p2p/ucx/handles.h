@@ -1,4 +1,5 @@
-// One owner per UCX handle. Children keep their parents alive. Threads: all on the loop.
+// Each class owns one UCX handle, and keeps alive the handles that this handle needs. Threads: all
+// on the loop.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -17,7 +18,8 @@ Status FromUcs(const std::string& what, ucs_status_t status);
 
 class Context {
  public:
-  // Uses TCP over `device` alone, by the rules of docs/gotchas/transport.md.
+  // Makes a context that uses only TCP over `device`, a network interface, by the rules of
+  // docs/gotchas/transport.md.
   static StatusOr<std::shared_ptr<Context>> Create(const std::string& device);
   explicit Context(ucp_context_h context) : context_(context) {}
   Context(const Context&) = delete;
@@ -38,7 +40,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { ucp_worker_destroy(worker_); }
   ucp_worker_h get() const { return worker_; }
-  // Returns the descriptor to sleep on.
+  // Returns a descriptor that is readable when the worker has events.
   StatusOr<int> EventFd() const;
   Status SetMessageHandler(unsigned id, ucp_am_recv_callback_t callback, void* arg);
 
@@ -49,7 +51,8 @@ class Worker {
 
 class Listener {
  public:
-  // `on_request` gets ownership of each request: Endpoint::Accept or Reject.
+  // `on_request` gets ownership of each connection request: pass it to Endpoint::Accept or Reject.
+  // It runs inside UCX's progress.
   static StatusOr<std::unique_ptr<Listener>> Create(
       std::shared_ptr<Worker> worker, const SocketAddress& address,
       std::function<void(ucp_conn_request_h)> on_request);
@@ -69,7 +72,7 @@ class Listener {
 
 class Endpoint {
  public:
-  // `on_error` runs from the worker's progress when the peer is gone.
+  // `on_error` runs inside the worker's progress when the peer is gone.
   static StatusOr<std::unique_ptr<Endpoint>> Connect(std::shared_ptr<Worker> worker,
                                                      const SocketAddress& peer,
                                                      std::function<void(Status)> on_error);
@@ -78,11 +81,12 @@ class Endpoint {
                                                     std::function<void(Status)> on_error);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  // Drops the connection if Close was not called; UCX's work in progress then ends with the worker.
+  // Drops the connection if Close was not called. UCX then ends its work in progress with the
+  // worker.
   ~Endpoint();
   ucp_ep_h get() const { return endpoint_; }
-  // Drops the connection: pending sends are cancelled. `done` runs once, here or from progress.
-  // Call it once.
+  // Drops the connection; pending sends are cancelled. `done` runs once, inside this call or later
+  // inside the worker's progress. Call it once.
   void Close(std::function<void()> done);
 
  private:

@@ -20,21 +20,21 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// Parses "10.77.0.2:41234" or "[fd00::1]:41234"; host names too, with `resolve` (which may block).
-// kInvalidArgument; kUnavailable for a name that does not resolve.
+// Parses "10.77.0.2:41234" or "[fd00::1]:41234". With `resolve` also looks up host names, which may
+// block. kInvalidArgument: not an address. kUnavailable: the name does not resolve.
 StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
 std::string ToString(const SocketAddress& address);
 
-// Returns the network interface that has this address: "eth0". kFailedPrecondition names the
-// existing interfaces and their addresses if none matches; kInvalidArgument for the wildcard
-// address; kUnavailable while the interface is down (a new one may take a moment).
+// Returns the network interface that has this address, such as "eth0". kFailedPrecondition: none
+// has it; the message names the existing interfaces and their addresses. kInvalidArgument: the
+// wildcard address. kUnavailable: the interface is down (a new one may need a moment).
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
-// Checks whether a listener could bind here now. kAlreadyExists for a port in use.
+// Returns OK if a listener could bind here now. kAlreadyExists: the port is in use.
 Status CheckBind(const SocketAddress& address);
 
-// Connects with a plain socket to learn why a connect fails; takes at most 500 ms. Call it on the
-// loop after a failure: `done` gets a kUnavailable that names the cause.
+// Connects with a plain socket, for at most 500 ms, to learn why a connect failed. Call it on the
+// loop; `done` runs there later, with a kUnavailable that names the cause.
 void FindConnectError(const std::shared_ptr<EventLoop>& loop, const SocketAddress& address,
                       std::function<void(Status)> done);
 

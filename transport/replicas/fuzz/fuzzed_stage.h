@@ -1,4 +1,5 @@
-// The stage of a fuzz target and of its seeds: two buckets, parameters of both kinds.
+// The stage of a fuzz target and of its seeds: two buckets with two parameters, one of which may be
+// sparse.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@ namespace longhaul::replicas {
 
 class FuzzedStage {
  public:
-  // `forms` chooses the number of replicas and the forms. The gradients of step 1 are given.
+  // `forms` chooses the number of replicas and the forms of gradients and parameters. The
+  // constructor begins step 1 and gives its gradients.
   FuzzedStage(uint8_t forms, uint32_t replica, Outbox* outbox)
       : gradients_(kMatrix + kVector), values_(kMatrix + kVector) {
     LayoutOptions options{.replicas = 2 + forms % 2u, .bucket_elements = 4096};
@@ -37,7 +39,7 @@ class FuzzedStage {
     for (uint32_t bucket = 0; bucket < buckets(); ++bucket) Must(reducer_->GiveGradients(bucket));
   }
 
-  // Takes a message. Gives parameters for the buckets that it completes.
+  // Takes a message, then gives the parameters of the buckets that it completed.
   Status Take(uint32_t from, std::vector<std::byte> message) {
     const Status status = reducer_->Take(from, std::move(message));
     published_.resize(buckets());

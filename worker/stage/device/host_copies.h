@@ -1,7 +1,7 @@
 // Copies tensors from a GPU to host memory at the full rate of its bus.
 //
-// A few threads copy one tensor each. Every thread has a stream of its own, so that copies do not
-// wait for kernels, and two pinned buffers: one is filled while the other is read.
+// A few threads copy one tensor each at a time. Every thread has a stream of its own, so that
+// copies do not wait for kernels, and two pinned buffers: one is filled while the other is read.
 #pragma once
 
 #include <cstddef>

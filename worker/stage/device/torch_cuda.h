@@ -1,4 +1,4 @@
-// Opens LibTorch's CUDA part at run time, when a user asks for a GPU. One worker program thus
+// Opens LibTorch's CUDA part at run time, when a user asks for a GPU. So one program of the worker
 // serves machines with and without a GPU.
 #pragma once
 
@@ -11,9 +11,9 @@ namespace longhaul::worker {
 // Path of liblonghaul_torch_cuda.so in ../lib beside the running program's folder.
 std::string DefaultTorchCudaPath();
 
-// Opens the module at `path`, which stays open to the end of the process. Call it before the first
-// use of LibTorch, which looks for its parts only once. kFailedPrecondition: no module, or
-// LibTorch's CUDA part or its libraries (cuBLAS, cuDNN, NCCL, ...) are missing.
+// Opens the module at `path` and keeps it open until the process ends. Call it before the first use
+// of LibTorch, because LibTorch looks for its parts only once. kFailedPrecondition: the module,
+// LibTorch's CUDA part, one of its libraries (cuBLAS, cuDNN, NCCL, ...) or a GPU is missing.
 Status LoadTorchCuda(const std::string& path);
 
 }  // namespace longhaul::worker

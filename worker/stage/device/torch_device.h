@@ -1,7 +1,7 @@
-// The device on which LibTorch computes: the CPU, or a GPU by a module that is opened at run time
-// (torch_cuda.h).
+// The device on which LibTorch computes: the CPU, or a GPU. For a GPU a module is opened at run
+// time (torch_cuda.h).
 //
-// Internal to worker/stage, except LoadTorchCuda (it shows LibTorch).
+// Internal to worker/stage (it shows LibTorch).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,21 +14,21 @@ namespace longhaul::worker {
 
 c10::Device TorchDevice(const DeviceName& name);
 
-// Waits for the work queued on this thread's current stream, and for no other stream. Does nothing
-// on the CPU.
+// Waits until the work that is queued on this thread's current CUDA stream is done. Does not wait
+// for other streams. Does nothing on the CPU.
 void AwaitTorch(const c10::Device& device);
 
-// Peak memory that LibTorch took of the device since ForgetPeakMemory, its cache included. 0 on the
-// CPU, where LibTorch does not count.
+// Most bytes of the device that LibTorch held at a time since ForgetPeakMemory, its cache included.
+// 0 on the CPU, where LibTorch does not count.
 uint64_t PeakMemoryBytes(const c10::Device& device);
 void ForgetPeakMemory(const c10::Device& device);
-// Memory that LibTorch holds now, its cache included.
+// Bytes of the device that LibTorch holds now, its cache included. 0 on the CPU.
 uint64_t MemoryBytes(const c10::Device& device);
-// Frees the unused part of the cache.
+// Frees the unused part of LibTorch's cache.
 void TrimMemory(const c10::Device& device);
 
-// For a thread that computes on another GPU: gives it a stream of its own on `device`, so that its
-// reads there wait for no other work. Only complete data may be read.
+// Gives the calling thread, which computes on another GPU, a stream of its own on `device`. Its
+// reads there then wait for no other work. It may read only data that is complete.
 void ReadApartFrom(const c10::Device& device);
 
 }  // namespace longhaul::worker

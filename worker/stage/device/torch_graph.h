@@ -1,6 +1,6 @@
 // CUDA graphs: GPU work that is recorded once and then replayed with one launch. Forward and
-// backward of a stage are hundreds of short kernels; launching them takes a CPU as long as running
-// them takes the GPU.
+// backward of a stage are hundreds of short kernels. To launch them one by one takes the CPU as
+// long as the GPU needs to run them.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,32 +17,33 @@ namespace longhaul::worker {
 class TorchGraph {
  public:
   virtual ~TorchGraph() = default;
-  // Queues the recorded work on this thread's current stream. The work uses the same addresses as
-  // when it was recorded.
+  // Queues the recorded work on this thread's current stream. The work reads and writes the same
+  // addresses as when it was recorded.
   virtual void Replay() = 0;
 };
 
 class TorchGraphRecorder {
  public:
-  // The memory pool in which graphs allocate; nothing else uses it. A pool lives as long as one of
-  // its graphs. When the last graph is gone, or when recording the only one failed, record nothing
-  // more into the pool. Replaying a graph may overwrite every tensor that had been freed before the
-  // graph was recorded. So if several graphs share a pool, a tensor keeps its contents between
-  // replays only if it was alive while all of them were recorded.
+  // A memory pool in which graphs allocate; nothing else uses it. It lives as long as one of its
+  // graphs. Do not record into a pool any more when its last graph is gone, or when the recording
+  // of its only graph has failed. A replay of a graph may overwrite each tensor that was freed
+  // before the graph was recorded. So if several graphs share a pool, a tensor keeps its contents
+  // between replays only if it was alive while all of them were recorded.
   using Memory = c10::MempoolId_t;
 
   virtual ~TorchGraphRecorder() = default;
   virtual Memory NewMemory() = 0;
-  // Calls `work` and records its kernels without running them. Work of the same kind must have run
-  // before, so that libraries are initialised. `work` must not wait for the device.
+  // Calls `work` and records its kernels, which do not run. `work` must not wait for the device.
+  // Work of the same kind must have run before without a recording, so that libraries are
+  // initialised.
   virtual std::unique_ptr<TorchGraph> Record(const Memory& memory,
                                              const std::function<void()>& work) = 0;
 };
 
-// For a GPU; call LoadTorchCuda first (torch_cuda.h).
+// `device` must be a GPU. Call LoadTorchCuda first (torch_cuda.h).
 std::unique_ptr<TorchGraphRecorder> MakeTorchGraphRecorder(const c10::Device& device);
 
-// The symbol by which liblonghaul_torch_cuda.so exports the maker.
+// The name under which liblonghaul_torch_cuda.so exports the function that makes a recorder.
 inline constexpr const char* kMakeTorchGraphRecorder = "longhaul_make_torch_graph_recorder";
 using MakeTorchGraphRecorderFunction = TorchGraphRecorder*(const c10::Device&);
 

@@ -12,11 +12,11 @@
 
 namespace longhaul::worker {
 
-// Sets the intra-op threads of the calling thread and turns inter-op threads off. OpenMP keeps the
-// number per thread, so each call sets it again.
+// Sets the number of LibTorch's intra-op threads for the calling thread, and turns inter-op threads
+// off. OpenMP has this number for each thread, so each call into LibTorch sets it again.
 void UseTorchThreads(uint32_t threads);
 
-// Carries a Status through LibTorch's code, which passes exceptions only.
+// Carries a Status through LibTorch's code, which can pass on only exceptions.
 class StatusError : public std::exception {
  public:
   explicit StatusError(Status status) : status_(std::move(status)), words_(Message(status_)) {}
@@ -31,13 +31,13 @@ inline void ThrowIfError(Status status) {
   if (!status.ok()) throw StatusError(std::move(status));
 }
 
-// Returns the Status of an exception, with the message "<what>: <LibTorch's text>". A StatusError
-// has its own status; out of memory gives kResourceExhausted; else kInternal. IsDeviceLost is true
-// if this process cannot use its GPU any more.
+// Turns an exception into a Status with the message "<what>: <LibTorch's text>". A StatusError
+// gives the status that it carries. Out of memory gives kResourceExhausted. All others give
+// kInternal; then cuda::IsDeviceLost tells whether this process has lost its GPU.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
-// Returns the result of `body` (a Status or StatusOr; OK if it returns nothing), or the Status of
-// the exception that it threw.
+// Calls `body` with this number of threads. Returns its result, which is a Status, a StatusOr or
+// nothing (OK). If it throws, returns the Status of the exception; `what` begins the message.
 template <class Body>
 auto CallTorch(std::string_view what, uint32_t threads, Body&& body) {
   if constexpr (std::is_void_v<decltype(body())>) {

@@ -13,19 +13,21 @@
 
 namespace longhaul::worker {
 
-// One rank's communicators. All three may be the same. `forward` and `backward` may be lossy.
+// The communicators of one rank. All three may be the same object. `forward` and `backward` may be
+// lossy.
 struct RankCommunicators {
-  std::shared_ptr<collective::Communicator> exact;     // losses, gradients that ranks share
-  std::shared_ptr<collective::Communicator> forward;   // sums of hidden states
-  std::shared_ptr<collective::Communicator> backward;  // sums of their gradients
-  bool recordable = true;  // CUDA graphs can record it: no call waits on the host
-  // Counts the bytes of compressed blobs, which `use` does not count; null: none are sent.
+  std::shared_ptr<collective::Communicator> exact;     // for losses and gradients of parameters
+  std::shared_ptr<collective::Communicator> forward;   // for hidden states
+  std::shared_ptr<collective::Communicator> backward;  // for gradients of hidden states
+  bool recordable = true;  // CUDA graphs can record their calls: none waits on the host
+  // Counts the bytes of compressed blobs, which `use` does not count; null: no blobs are sent.
   collective::Blobs* blobs = nullptr;
   // Counts all other bytes of the three communicators (counted.h); null: not counted.
   std::shared_ptr<RankUse> use;
 };
 
-// Makes a rank's communicators. All ranks call it at the same time, each on its own thread.
+// Makes the communicators of the rank that calls it. All ranks must call it at the same time, each
+// on its own thread.
 using MakeCommunicators = std::function<StatusOr<RankCommunicators>(
     std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline)>;
 

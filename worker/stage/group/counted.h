@@ -1,4 +1,4 @@
-// Counts the bytes and the time of a rank's collectives, by kind of operation.
+// Counts the bytes that a rank sends in each kind of collective, and the time inside collectives.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace longhaul::worker {
 
-// Totals of all communicators that count into this object. Used on the rank's thread.
+// Totals over all communicators that count into this object. Used on the rank's thread.
 struct RankUse {
-  std::array<uint64_t, 6> sent_bytes{};  // as sent (compressed), by collective::Op
-  double seconds = 0;                    // inside calls, CPU ranks only; calls on a GPU are queued
+  std::array<uint64_t, 6> sent_bytes{};  // after compression; index: collective::Op
+  double seconds = 0;                    // inside calls; 0 on a GPU, where calls are only queued
 
   uint64_t SentBytes(collective::Op op) const { return sent_bytes[static_cast<size_t>(op)]; }
   RankUse& operator+=(const RankUse& more);
   RankUse operator-(const RankUse& before) const;
 };
 
-// Wraps `below` so that its calls count into `use`.
+// Wraps `below`: the result passes calls on to it and counts them in `use`.
 std::shared_ptr<collective::Communicator> Counted(std::shared_ptr<collective::Communicator> below,
                                                   std::shared_ptr<RankUse> use);
 

@@ -1,23 +1,24 @@
-// A stage whose matrices are shared by the ranks of a tensor-parallel group (Megatron's splits):
-// one Stage to its user, a thread and a device for each rank behind it.
+// A stage that a tensor-parallel group computes: ranks share its matrices, split as in Megatron-LM.
+// Its user sees one Stage. Behind it each rank has a thread and a device.
 //
 //   options.ranks = {{.cuda_index = 0}, {.cuda_index = 1}};
 //   LH_ASSIGN_OR_RETURN(auto stage, MakeGroupStage(options, make_communicators));
 //
-// Every rank holds its share of the parameters (run/model/share.h) and runs every microbatch. The
-// group's kind decides which part of the hidden state a rank holds and which tensors ranks exchange
-// (rank_group.h). The user of the stage sees whole tensors:
-// - Boundary tensors are rank 0's, in its device's memory.
+// Each rank holds its share of the parameters (run/model/share.h) and takes part in each
+// microbatch. The group's kind decides which part of the hidden state a rank holds, and which
+// tensors ranks exchange (rank_group.h). The user of the stage sees whole tensors:
+// - Boundary tensors are in the memory of rank 0's device.
 // - Snapshots have whole tensors under global names, so a checkpoint fits any number of ranks.
 // - Replicas exchange whole parameters, and the gradient norm counts each number once.
 //
-// Losses for any number of ranks agree to rounding, and repeat to the bit if the collectives do.
-// With GroupSpec::shared_channels each number of ranks is a model of its own.
+// Groups of different sizes give the same losses up to rounding, except with
+// GroupSpec::shared_channels, where they are different models. Losses repeat to the bit if the
+// collectives do.
 //
-// Threads: as for a Stage; rank threads are its own. Errors: as for a Stage, and kInvalidArgument
-// for a model that cannot be split over this number of ranks. A rank that fails ends the group: the
-// call returns "rank 1: ..." once all ranks have stopped, within 2 s, and all later calls fail.
-// Make a new stage then.
+// Threads: as for a Stage; the ranks' threads belong to the group. Errors: as for a Stage, and
+// kInvalidArgument for a model that cannot be split over this number of ranks. A rank that fails
+// ends the group. The call then returns an error "rank 1: ..." within 2 s, when all ranks have
+// stopped, and all later calls fail: make a new stage.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,8 @@
 
 namespace longhaul::worker {
 
-// `options.ranks` has at least two entries.
+// `options.ranks` must have at least two entries. `make_communicators` is called once on each
+// rank's thread.
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators);
 

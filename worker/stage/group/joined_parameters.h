@@ -1,8 +1,9 @@
-// The parameters of a group's stage as its data-parallel replicas see them: whole, in host memory,
-// joined from the ranks' shares and cut into shares again.
+// The parameters of a group's stage in the form in which data-parallel replicas exchange them:
+// whole, in host memory. They are joined from the shares of the ranks, and later cut into shares
+// again.
 //
-//   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // others read and write these
-//   joined.Cut(rank);                                             // of each rank
+//   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // the exchange changes these
+//   joined.Cut(rank);                                             // for each rank
 #pragma once
 
 #include <cstdint>
@@ -19,22 +20,24 @@ namespace longhaul::worker {
 
 class JoinedParameters {
  public:
-  // `shares` outlives this object. `threads`: number of threads of Join, the calling one included.
+  // `shares` must outlive this object. `threads`: number of threads that Join uses, with the
+  // calling one.
   JoinedParameters(const Shares& shares, size_t threads) : shares_(shares), threads_(threads) {}
 
-  // Joins the ranks' shares into whole parameters, in the stage's order. `of_ranks`:
-  // Stage::SharedParameters of each rank; shares that several ranks hold must be equal. This object
-  // owns the memory, valid until the next Join.
+  // Joins the ranks' shares into whole parameters, in the stage's order. `of_ranks`: the result of
+  // Stage::SharedParameters on each rank. If several ranks hold the same share, their values must
+  // be equal. This object owns the memory of the result, which is valid until the next Join.
   std::vector<SharedParameter> Join(std::vector<std::vector<SharedParameter>> of_ranks);
-  // Writes rank `rank`'s share of the whole values back into the memory that the rank gave to Join.
-  // Ranks may call it concurrently.
+  // Writes the share of rank `rank` back from the whole values into the memory that this rank gave
+  // to Join. Ranks may call it concurrently.
   void Cut(uint32_t rank) const;
 
+  // Host memory of the whole parameters and gradients.
   uint64_t memory_bytes() const;
 
  private:
   struct Whole {
-    std::vector<float> value, gradient;  // no gradient before the first backward
+    std::vector<float> value, gradient;  // gradient: empty before a step's first backward
   };
 
   const Shares& shares_;

@@ -1,16 +1,18 @@
-// Overlaps a rank's backward exchanges, which run on a stream of their own, with weight gradients,
-// on which nothing in backward depends.
+// Overlaps the exchanges in a rank's backward with the computation of weight gradients. The
+// exchanges run on a stream of their own. Weight gradients can be computed late, because nothing
+// else in backward needs them.
 //
-//   overlap.Defer([=] { ... });                                  // a product's weight gradient
-//   at::Tensor sum = overlap.Exchange(device, [&] { ... });      // and all that was deferred
-//   overlap.RunDeferred();                                       // what no exchange came after
+//   overlap.Defer([=] { ... });                               // a product's weight gradient
+//   at::Tensor sum = overlap.Exchange(device, [&] { ... });   // also runs deferred work
+//   overlap.RunDeferred();                                    // work that no exchange has run
 //
-// On a GPU the exchange's stream waits for everything that the rank queued before, and afterwards
-// the rank's stream waits for the exchange. Both waits are events, so a CUDA graph can record them.
-// On the CPU the two run one after the other. Results do not depend on the overlap.
+// On a GPU the exchange's stream waits for all work that the rank has queued before. Afterwards the
+// rank's stream waits for the exchange. Both waits are CUDA events, so a CUDA graph can record
+// them. On the CPU the exchange and the deferred work run one after the other. Results do not
+// depend on the overlap.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
-// exceptions, after which the Overlap cannot be used, as its group has ended.
+// exceptions. After one the group has ended, and the Overlap must not be used.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,18 +27,18 @@ namespace longhaul::worker {
 
 class Overlap {
  public:
-  // `host_waits`: the exchange blocks the host until the device is done, so deferred work is queued
-  // before the exchange and not after it.
+  // `host_waits`: true if an exchange blocks the host until the device is done. Then deferred work
+  // is queued before the exchange, else after it.
   explicit Overlap(bool host_waits) : host_waits_(host_waits) {}
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
 
-  // Defers `work` to the next Exchange or RunDeferred. Deferred work runs in order, on the stream
-  // that is then current, and must not exchange anything.
+  // Keeps `work` for the next Exchange or RunDeferred. Deferred work runs in order, on the stream
+  // that is current at that time. It must not exchange anything.
   void Defer(std::function<void()> work);
-  // Runs `exchange` and the deferred work, and returns the exchange's result, ready for this
-  // thread's current stream. `exchange` may read tensors queued there on `device`; its allocations
-  // belong to the exchange's stream.
+  // Runs `exchange` and the deferred work, and returns the result of `exchange`, which work on this
+  // thread's current stream of `device` may use. `exchange` may read tensors that were queued on
+  // that stream. What it allocates belongs to the stream of the exchange.
   at::Tensor Exchange(const c10::Device& device, const std::function<at::Tensor()>& exchange);
   void RunDeferred();
 

@@ -1,17 +1,21 @@
-// The exchanges that a rank's layers make with the other ranks of a tensor-parallel group, at the
-// borders of regions whose matrices are split.
+// The exchanges that the layers of a rank make with the other ranks of a tensor-parallel group.
+// They happen at the borders of regions, that is, of parts of the model in which matrices are split
+// over ranks.
 //
 //   x = group->Begin(x);                                       // before a stage's blocks
 //   y = group->Enter(norm(group->EnterNorm(x)));
 //   x = x + group->Leave(down(silu(gate(y)) * up(y)));
-//   x = group->End(x);                                         // after them
+//   x = group->End(x);                                         // after the blocks
 //
-// Three kinds of groups differ in the hidden state that a rank holds between regions:
+// Three kinds of groups differ in what a rank holds of the hidden state between regions:
 //
 //   plain     all of it (Megatron-LM, Section 3)
-//   sequence  its part of every row's tokens: norms and residuals take 1/t of the memory
-//   partial   some shared channels first, the same on all ranks, then the rank's own ones
-//             (CAAT-Net, Sections 3 and 4): only the shared ones travel
+//   sequence  its part of the tokens of each row: with t ranks, norms and residuals take 1/t of the
+//             memory
+//   partial   first some shared channels, which are the same on all ranks, then channels of its
+//             own (CAAT-Net, Sections 3 and 4). Only shared channels are exchanged
+//
+// The functions do this, in forward and in backward:
 //
 //              forward                                   backward
 //   Begin      sequence: own tokens                      gathers tokens
@@ -24,14 +28,15 @@
 //   OfExperts  plain: gathers tokens                     plain: own tokens
 //   End        as Begin's backward                       as Begin's forward
 //
-// Between ToExperts and OfExperts each rank has its part of every row's tokens, for every kind
-// except partial, and sends them to the ranks that have their experts (SendRows).
+// Between ToExperts and OfExperts a rank has its part of the tokens of each row. It sends them to
+// the ranks that have their experts (SendRows). Groups of kind partial have no experts.
 //
 // While gradients are summed in the backward of Enter and EnterNorm, a rank computes the weight
-// gradients of the products that read their outputs (overlap.h).
+// gradients of the products that read the outputs of these two (overlap.h).
 //
-// Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
-// same order. Errors: StatusError (torch_scope.h), for which the group has ended.
+// Internal to worker/stage (it shows LibTorch). Threads: the rank's thread. All ranks must make the
+// same calls in the same order. Errors: StatusError (torch_scope.h), after which the group has
+// ended.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,14 +58,14 @@ class RankGroup {
  public:
   // Hidden states are (rows, tokens, channels).
   struct Kind {
-    bool sequence = false;        // tokens are a multiple of the ranks
-    int64_t hidden = 0;           // channels
-    int64_t shared_channels = 0;  // partial: fewer than `hidden`
-    // Number of parts into which a block's experts are divided. Each part is replicated on `size /
+    bool sequence = false;        // the number of tokens must be a multiple of the ranks
+    int64_t hidden = 0;           // channels that a rank holds
+    int64_t shared_channels = 0;  // fewer than `hidden`: kind partial; else equal
+    // Number of parts into which the experts of a block are divided. Each part is on `size /
     // experts` consecutive ranks.
     uint32_t experts = 1;
-    bool backward_waits = false;  // summing gradients blocks the host (zip)
-    bool in_bf16 = false;         // products, and what ranks exchange between them, are bf16
+    bool backward_waits = false;  // sums of gradients block the host (zip)
+    bool in_bf16 = false;         // products, and the tensors exchanged between them, are bf16
     bool partial() const { return shared_channels < hidden; }
   };
 
@@ -76,12 +81,14 @@ class RankGroup {
   // Returns OK, or why the group has ended.
   Status status() const { return ranks_.exact->status(); }
   const RankCommunicators& communicators() const { return ranks_; }
+  // Ends the group: exchanges in progress and later ones fail on all ranks.
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
-  // Barrier: waits for all ranks, around work that must not run while others compute.
+  // A barrier: waits for all ranks. For work that must not run while other ranks compute.
   void Meet() const;
-  // Used in this rank's backward.
+  // For this rank's backward.
   Overlap& overlap() const { return *overlap_; }
 
+  // --- As described above, with their backward.
   at::Tensor Begin(const at::Tensor& boundary) const;
   at::Tensor EnterNorm(const at::Tensor& x) const;
   at::Tensor Enter(const at::Tensor& normed) const;
@@ -89,44 +96,47 @@ class RankGroup {
   at::Tensor ToExperts(const at::Tensor& normed) const;
   at::Tensor OfExperts(const at::Tensor& given) const;
   at::Tensor End(const at::Tensor& x) const;
-  // Index of the part of the experts that this rank holds.
+  // Index of the part of the experts that is on this rank.
   uint32_t part_of_experts() const { return rank() / ranks_of_experts(); }
   // Number of ranks with the same experts.
   uint32_t ranks_of_experts() const { return size() / kind_.experts; }
-  // The rank that has part `part` of the experts for this rank's tokens.
+  // The rank to which this rank sends tokens for experts of part `part`.
   uint32_t RankWithExperts(uint32_t part) const {
     return part * ranks_of_experts() + rank() % ranks_of_experts();
   }
-  // Sums the ranks' partial results of a whole hidden state. In backward every part gets the sum's
-  // gradient.
+  // Sums the partial results of all ranks for a whole hidden state, in any kind of group. In
+  // backward each part gets the gradient of the sum.
   at::Tensor LeaveWhole(const at::Tensor& part) const;
-  // Partial groups: turns a hidden state that all ranks hold into each rank's own. Backward sums
-  // the gradients of own channels.
+  // In a partial group, takes a hidden state that is the same on all ranks; from here on the ranks'
+  // own channels differ. Backward sums the gradients of own channels over ranks. Does nothing in
+  // other groups.
   at::Tensor Spread(const at::Tensor& whole) const;
-  // Takes a tensor that all ranks hold whole into a split product: backward sums. Does nothing in
-  // partial groups.
+  // Takes a tensor that all ranks hold whole into a split product. Backward sums its gradient over
+  // ranks. Does nothing in partial groups.
   at::Tensor EnterWhole(const at::Tensor& whole) const;
 
-  // Exact, without gradients. Gives a new tensor of the type of `part`: fp32, fp16 or bf16.
+  // --- Exact, without gradients. Sum and Maximum return a new tensor of the type of `part`: fp32,
+  // fp16 or bf16.
   at::Tensor Sum(const at::Tensor& part) const;
   at::Tensor Maximum(const at::Tensor& part) const;
-  // Gathers every rank's `own`, (numbers) int64, as (ranks, numbers) int64.
+  // Gathers `own`, (numbers) int64, of all ranks. Returns (ranks, numbers) int64.
   at::Tensor GatherNumbers(const at::Tensor& own) const;
 
-  // --- Without gradients, for the functions above.
+  // --- Without gradients, for the functions above. `way` names the communicator.
   using Through = std::shared_ptr<collective::Communicator> RankCommunicators::*;
   at::Tensor SumThrough(Through way, const at::Tensor& part) const;
-  // Reduce-scatters: this rank's tokens of the sum.
+  // Reduce-scatter: returns this rank's tokens of the sum.
   at::Tensor SumOfOwnTokens(Through way, const at::Tensor& part) const;
   at::Tensor OwnTokens(const at::Tensor& whole) const;
   at::Tensor GatherTokens(Through way, const at::Tensor& own) const;
   at::Tensor SumShared(Through way, const at::Tensor& part) const;
-  // A boundary tensor holds the shared channels, then all ranks' own ones.
+  // A boundary tensor has the shared channels first, then the own channels of rank 0, of rank 1,
+  // and so on.
   at::Tensor OwnChannels(const at::Tensor& boundary) const;
   at::Tensor GatherChannels(Through way, const at::Tensor& own) const;
-  // All-to-all. The first send[0] of `rows`, (sum of `send`, channels), go to rank 0, the next
-  // send[1] to rank 1, and so on. Returns the received rows, ordered by sender; receive[r] is the
-  // number of rows from rank r.
+  // All-to-all. `rows`: (sum of `send`, channels). The first send[0] rows go to rank 0, the next
+  // send[1] rows to rank 1, and so on. receive[r] is the number of rows that rank r sends here.
+  // Returns the received rows, ordered by sender.
   at::Tensor SendRows(Through way, const at::Tensor& rows, std::span<const int64_t> send,
                       std::span<const int64_t> receive) const;
 

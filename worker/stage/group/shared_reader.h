@@ -1,12 +1,12 @@
-// Reads a group's first parameter values once and hands each rank its share.
+// Reads the initial parameters of a group's stage once, and gives each rank its share of them.
 //
 //   SharedReader reader(shares, read, ranks);
 //   // Each rank, on a thread of its own:
 //   Status status = stage.Load(reader.OfRank(rank));
 //   if (!status.ok()) reader.End();
 //
-// One parameter is in memory at a time: the next one is read when every rank has its share of the
-// current one.
+// Only one whole parameter is in memory at a time: the next one is read when all ranks have their
+// share of the current one.
 #pragma once
 
 #include <condition_variable>
@@ -24,15 +24,17 @@ namespace longhaul::worker {
 
 class SharedReader {
  public:
-  // `shares` and `read` outlive this object. One rank at a time calls `read`.
+  // `shares` and `read` must outlive this object. Only one rank at a time calls `read`.
   SharedReader(const Shares& shares, const ReadParameter& read, uint32_t ranks)
       : shares_(shares), read_(read), asked_(ranks) {}
 
-  // Returns a function that reads this rank's share of a parameter. All ranks must read the same
-  // parameters in the same order, even if their share is empty. kAborted: another rank ended the
-  // reading.
+  // Returns a function that reads the share of rank `rank`. All ranks must read the same parameters
+  // in the same order, even if their share is empty. The function blocks until all ranks have read
+  // the parameter before. Its errors are those of `read`, and kAborted: another rank has failed or
+  // called End.
   ReadParameter OfRank(uint32_t rank);
-  // Tells that a rank reads no more parameters, so that no rank waits for it. Thread-safe.
+  // Call it when a rank has failed. Reads of all ranks then fail, so that no rank waits for it.
+  // Thread-safe.
   void End();
 
  private:

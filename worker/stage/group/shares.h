@@ -1,4 +1,4 @@
-// Cuts arrays of a checkpoint into the shares of ranks, and joins them. Pure.
+// Cuts arrays of a checkpoint into the shares of a group's ranks, and joins shares again. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace longhaul::worker {
 
-// A stage's parameters, and every rank's part of each.
+// The parameters of a stage, and each rank's share of each parameter.
 class Shares {
  public:
   // kInvalidArgument: the model cannot be split over this number of ranks.
@@ -23,28 +23,29 @@ class Shares {
                              const std::vector<model::PlacedParameter>& parameters,
                              const model::Ranks& ranks);
 
-  // Joins the snapshots of all ranks, given by rank, into whole arrays.
+  // Joins the snapshots of all ranks, ordered by rank, into a snapshot with whole arrays.
   StageSnapshot Join(std::span<const StageSnapshot> parts) const;
-  // Rank `rank`'s part of a snapshot. Ignores arrays that are not of this stage.
-  // kFailedPrecondition names an array whose shape is not its parameter's.
+  // Returns the share of rank `rank` of a snapshot. Leaves out arrays that belong to no parameter
+  // of this stage. kFailedPrecondition: an array does not have the shape of its parameter; the
+  // message names it.
   StatusOr<StageSnapshot> Cut(const StageSnapshot& whole, uint32_t rank) const;
-  // Copy rank `rank`'s share of one parameter out of the whole (Cut) and into it (Join).
+  // Cut copies the share of rank `rank` out of one whole parameter; Join copies it into the whole.
   void Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
            std::span<float> share) const;
   void Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
             std::span<float> whole) const;
-  // The whole shape of a parameter of this stage, and its index in the stage's order.
+  // Return the shape of a whole parameter, and its position in the stage's order, for sorting.
   std::vector<int64_t> WholeShape(std::string_view parameter) const;
   size_t PlaceOf(std::string_view parameter) const;
 
  private:
   struct Shared {
     model::Parameter parameter;
-    size_t place = 0;  // index in the stage's order
+    size_t place = 0;  // position in the stage's order, from 1
     std::vector<model::Share> of_rank;
   };
-  // Finds the parameter of an array that is a parameter or its optimizer state
-  // ("<parameter>.<moment>"). Null: neither, for example the state of replicas.
+  // Returns the parameter that an array belongs to, as its values or as its optimizer state
+  // ("<parameter>.<moment>"). Null: none, as for the state of replicas.
   const Shared* Find(std::string_view array) const;
   const Shared& Get(std::string_view parameter) const;
   std::vector<NamedArray> JoinArrays(std::span<const StageSnapshot> parts,

@@ -1,5 +1,5 @@
-// Cross-entropy when ranks share the vocabulary, so no rank has all logits of a token. Ranks
-// exchange 4 and then 8 bytes a token instead of the logits.
+// Cross-entropy when ranks share the vocabulary, so that no rank has all logits of a token. Instead
+// of logits, ranks exchange 4 bytes for each token and then 8 bytes.
 //
 // Internal to worker/stage (it shows LibTorch). Errors: as rank_group.h.
 #pragma once
@@ -12,9 +12,9 @@
 
 namespace longhaul::worker {
 
-// The sum of losses over targets that are not kNoTarget: an fp32 scalar, the same on all ranks.
-// `logits`: (tokens, this rank's share of the vocabulary) fp32, whose first column is entry `first`
-// of the vocabulary. `targets`: (tokens) int64.
+// Returns the sum of losses over targets that are not kNoTarget: an fp32 scalar, the same on all
+// ranks. `logits`: (tokens, this rank's share of the vocabulary) fp32. `first`: the vocabulary
+// entry of the first column. `targets`: (tokens) int64.
 at::Tensor SumOfSplitLosses(const RankGroup& group, const at::Tensor& logits,
                             const at::Tensor& targets, int64_t first);
 

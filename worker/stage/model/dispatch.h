@@ -1,9 +1,10 @@
 // Sends tokens to the experts that the router chose, and brings the experts' outputs back. No other
 // code knows which rank holds which expert.
 //
-// A token has one slot for each of its experts. Slots are sorted by expert, then by token, so the
-// rows of an expert are contiguous and their order is deterministic. No token is dropped: an expert
-// takes any number of tokens. In a group, an expert's rows are ordered by their rank of origin.
+// A token has one slot for each of its experts. Slots are sorted by expert, then by token. So the
+// rows of an expert are contiguous, and their order is deterministic. No token is dropped: an
+// expert takes any number of tokens. In a group, the rows of an expert are ordered by the rank that
+// they come from.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time; in a group all ranks make
 // the same calls in the same order. Errors: LibTorch's exceptions, and rank_group.h's.
@@ -19,31 +20,33 @@
 
 namespace longhaul::worker {
 
-// Numbers of rows in the all-to-all among ranks that hold all experts between them.
+// Numbers of rows in the all-to-all in which tokens go to their experts and come back. It runs in a
+// set of ranks that hold each expert once.
 struct SlotExchange {
-  std::vector<int64_t> send, receive;  // rows to and from each rank of the group
-  // Rows received for each of this rank's experts from each rank of the set: [rank of the
+  std::vector<int64_t> send, receive;  // rows to and from each rank of the group; 0 outside the set
+  // Rows received from each rank of the set for each expert of this rank: [rank of the
   // set][expert].
   std::vector<std::vector<int64_t>> blocks;
 };
 
 class Dispatch {
  public:
-  // `chosen`: (tokens, slots of a token) int64, this rank's tokens; numbers are below `experts`. On
-  // a GPU the host waits for the counts. `group`: null without a group; else it outlives every
-  // tensor computed here.
+  // `chosen`: for each token of this rank the numbers of its experts, (tokens, slots of a token)
+  // int64, below `experts`. `group`: null without a group; else it must outlive each tensor
+  // computed here. On a GPU the host waits here until it knows the counts.
   Dispatch(const at::Tensor& chosen, int64_t experts, const RankGroup* group);
 
-  // Tokens of each expert of the block, summed over ranks.
+  // Number of tokens of each expert of the block, over all ranks.
   const std::vector<int64_t>& counts() const { return counts_; }
-  // Rows of each expert of this rank, in the order of Send's result.
+  // Number of rows of each expert of this rank, in the order of the rows that Send returns.
   const std::vector<int64_t>& held() const { return held_; }
-  // Returns the rows for this rank's experts from all ranks. `rows`: (tokens, channels), this
-  // rank's tokens. In backward a token's gradient is the sum over its slots.
+  // Sends `rows`, this rank's tokens (tokens, channels), to their experts. Returns the rows that
+  // all ranks send to this rank's experts. In backward the gradient of a token is the sum over its
+  // slots.
   at::Tensor Send(const at::Tensor& rows) const;
-  // Brings the experts' outputs back and sums them, weighted: one fp32 row for each of this rank's
-  // tokens, summed in slot order. `of_experts`: one row for each row that Send returned, in the
-  // same order. `weights`: (tokens, slots of a token) fp32.
+  // Brings the experts' outputs back and sums them with `weights`, (tokens, slots of a token) fp32.
+  // `of_experts`: an output for each row that Send returned, in the same order. Returns one fp32
+  // row for each token of this rank, summed in the order of its slots.
   at::Tensor Combine(const at::Tensor& of_experts, const at::Tensor& weights) const;
 
  private:

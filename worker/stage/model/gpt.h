@@ -30,7 +30,7 @@ class Gpt final : public Model {
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
   at::Tensor Attention(size_t block, const at::Tensor& x, const Layout& layout) const;
 
-  const int64_t heads_, head_channels_;  // this rank's
+  const int64_t heads_, head_channels_;  // heads of this rank, and channels of a head
   std::vector<Block> blocks_;
   Embedding tokens_;      // first stage
   Embedding positions_;   // first stage

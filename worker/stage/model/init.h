@@ -1,4 +1,5 @@
-// Initial parameter values: the same bits on every machine and for every split of the layers.
+// Initial values of parameters: the same bits on each machine, and however layers are divided into
+// stages.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,13 @@
 
 namespace longhaul::worker {
 
-// Fills `values` with normal numbers of mean 0 that depend only on (seed, name, position). Pure.
-// Large arrays use up to 16 threads of the function's own.
+// Fills `values`, a whole parameter, with normal numbers of mean 0. A number depends only on the
+// seed, the parameter's name, the deviation and its position. Pure. Starts up to 15 threads for a
+// large array.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
-// Makes the same numbers at the positions of `stretches` only. `values` has one element for each
-// position.
+// As above, but makes only the numbers at the positions in `stretches`. `values` must have one
+// element for each position.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<const model::Stretch> stretches, std::span<float> values);
 

@@ -1,8 +1,9 @@
-// The end of the last stage: final norm, head and loss of one sequence chunk ("slice" in code).
+// The end of the last stage: final norm, head and loss of one sequence chunk, called "slice" in
+// code.
 //
-// If the logits are large (run/model/loss_chunks.h), they are computed in chunks of tokens, in
-// forward and again in backward, and only the hidden state is kept between the two. Loss and
-// gradients then agree with the unchunked ones to rounding, and repeat to the bit.
+// If the logits are large (run/model/loss_chunks.h), they are computed for one chunk of tokens at a
+// time, in forward and again in backward. Between the two, only the hidden state is kept. Loss and
+// gradients then differ from those without chunks only by rounding. They still repeat to the bit.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,40 +18,41 @@
 
 namespace longhaul::worker {
 
-// The weight of a slice's mean loss in the loss of its microbatch. Slices have equally many
-// targets. With masked targets each slice's sum is already divided by the count of the whole
-// microbatch, so the weight is 1.
+// Returns the weight of a slice's loss in the loss of its microbatch. Without masked targets, the
+// loss of a slice is a mean, and slices have equally many targets. With masked targets, the sum of
+// a slice is already divided by the count for the whole microbatch, so the weight is 1.
 inline double ShareInMicrobatch(const StageOptions& options) {
   return options.masked_targets ? 1 : 1.0 / options.slices;
 }
 
 class Loss {
  public:
-  // The loss of one slice. Both arguments outlive this object.
+  // Computes the loss of one slice. Both arguments must outlive this object.
   Loss(const StageOptions& options, const Model& network);
 
-  // Sets the targets, as Model::Loss takes them.
+  // Sets the targets and the divisor for Model::Loss.
   void SetTargets(at::Tensor targets, at::Tensor counted);
-  // `hidden`: (microbatch, tokens, hidden) fp32. Returns the loss, an fp32 scalar.
+  // Returns the loss, an fp32 scalar. `hidden`: the output of the blocks, (samples of the
+  // microbatch, tokens, channels) fp32.
   at::Tensor Forward(const at::Tensor& hidden);
-  // Adds to the parameters' gradients and returns the gradient of `hidden`, which must be the
-  // argument of Forward. `start`: the gradient of the loss. `keep`: keeps the tensors that Forward
-  // saved.
+  // Adds to the gradients of the parameters, and returns the gradient of `hidden`. `hidden` must be
+  // the argument of Forward. `start`: the gradient of the loss. `keep`: keeps the tensors that
+  // Forward saved, for another Backward.
   at::Tensor Backward(const at::Tensor& hidden, const at::Tensor& start, bool keep);
-  // Whether Forward saves logits for Backward (unless gradients are off). If not, it saves nothing.
+  // True if Forward saves logits for Backward, unless gradients are off. False: it saves nothing.
   bool keeps_logits() const { return keeps_logits_; }
 
  private:
-  // Returns one chunk's share of the loss: the tokens from `begin` on.
+  // Returns what one chunk adds to the loss. `begin`: the chunk's first token.
   at::Tensor OfChunk(const at::Tensor& hidden, int64_t begin) const;
-  // Returns the same tokens' rows of `tensor`.
+  // Returns the rows of `tensor` for the tokens of this chunk.
   at::Tensor RowsOf(const at::Tensor& tensor, int64_t begin) const;
 
   const Model& network_;
-  const int64_t tokens_, chunk_;  // of a slice, of a chunk
+  const int64_t tokens_, chunk_;  // number of tokens of a slice, and of a chunk
   const bool keeps_logits_;
   at::Tensor targets_, counted_;
-  at::Tensor hidden_, root_;  // saved by Forward: a leaf, and the loss
+  at::Tensor hidden_, root_;  // saved by Forward: autograd leaf of `hidden`, and the loss
 };
 
 }  // namespace longhaul::worker

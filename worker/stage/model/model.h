@@ -1,5 +1,5 @@
-// The layers of one stage, for any model family: the common part, and the virtual functions in
-// which families differ (gpt.h, llama.h).
+// The layers of one stage, for any model family: the common part, and virtual functions for what
+// differs (gpt.h, llama.h).
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,21 +17,21 @@
 
 namespace longhaul::worker {
 
-// Keys and values of some tokens: (rows, heads of keys and values, tokens, channels).
+// Keys and values of some tokens, each (rows, heads of keys and values, tokens, channels).
 struct KeysAndValues {
   at::Tensor keys, values;
 };
 
-// Keeps the keys and values of earlier tokens, to which the current ones attend.
+// Keeps the keys and values of earlier tokens, so that current tokens can attend to them.
 class Past {
  public:
   virtual ~Past() = default;
-  // Appends the current tokens' keys and values of a block; returns the keys and values of all
-  // tokens so far.
+  // Appends the keys and values of the current tokens in one block. Returns those of all tokens so
+  // far in this block.
   virtual KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) = 0;
 };
 
-// The cache of keys and values for generation: all tokens so far.
+// The cache of keys and values for generation. It keeps all tokens so far.
 class Seen final : public Past {
  public:
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
@@ -43,79 +43,81 @@ class Seen final : public Past {
 
 class Model {
  public:
-  // Makes the layers of this stage with initial parameters. Only this function lists all families.
-  // `group`: the model holds this rank's shares of the parameters, and `group` outlives it; null: a
-  // stage of one rank.
+  // Makes the layers of a stage with initial parameters. Only this function lists all families.
+  // `group`: if not null, the model holds this rank's shares of the parameters, and `group` must
+  // outlive it.
   static std::unique_ptr<Model> Create(const StageOptions& options,
                                        const RankGroup* group = nullptr);
   virtual ~Model() = default;
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Positions of tokens and the attention mask, the same for all blocks of a pass.
+  // Positions of tokens, and which tokens attend to which. The same for all blocks of a pass.
   struct Layout {
-    // The position in its document of each token, (microbatch, context) int64. Undefined if each
-    // row is one document.
+    // The position of each token in its document, (rows, tokens) int64. Undefined if each row is
+    // one document.
     at::Tensor positions;
-    // Which tokens attend to which: (microbatch or 1, 1, tokens, all tokens up to them) bool.
-    // Unset: each token attends to itself and all earlier ones.
+    // The attention mask: (rows or 1, 1, tokens, first + tokens) bool. True: the token attends to
+    // that token. Unset: each token attends to itself and all earlier tokens.
     std::optional<at::Tensor> mask;
     int64_t first = 0;     // position of the first token in its row
-    Past* past = nullptr;  // null: no earlier tokens, and these are not kept
+    Past* past = nullptr;  // null: there are no earlier tokens, and keys and values are not kept
 
-    // Calls Past::Extend, if there is a past.
+    // Returns Past::Extend, or only the new keys and values if there is no past.
     KeysAndValues WithPast(size_t block, const KeysAndValues& new_ones) const {
       return past == nullptr ? new_ones : past->Extend(block, new_ones);
     }
-    // Tokens attend to themselves and all earlier ones.
+    // True: no mask, and no earlier tokens.
     bool causal() const { return !mask && first == 0; }
   };
-  // The layout of tokens [first, first + tokens) of each row. `documents`: each token's document
-  // number in its row (Stage::Input), int64, shaped as ids; undefined: one document a row.
+  // Returns the layout of tokens [first, first + tokens) of each row. `documents`: the document
+  // number of each token (Stage::Input), (rows, context) int64; undefined: each row is one
+  // document.
   static Layout LayoutOf(const at::Tensor& documents, int64_t first, int64_t tokens,
                          const at::Device& device);
 
-  // Runs this stage's blocks [begin, end), counted from 0; before block 0, on the first stage, the
-  // embedding. `input`: ids (microbatch, context) int64 for the embedding, else (microbatch,
-  // context, hidden) fp32. Returns the hidden state, fp32.
+  // Runs the blocks [begin, end) of this stage, counted from 0. On the first stage the embedding
+  // comes before block 0. `input`: ids (rows, tokens) int64 for the embedding, else the hidden
+  // state (rows, tokens, channels) fp32. Returns the hidden state, fp32.
   at::Tensor RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
                        size_t end) const;
   size_t block_count() const { return block_count_; }
-  // Last stage: final norm and head, (..., hidden) to (..., vocabulary), fp32. In a group: this
-  // rank's share of the vocabulary.
+  // Final norm and head, on the last stage: (..., channels) to (..., vocabulary), fp32. In a group:
+  // this rank's share of the vocabulary.
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
   // Runs the whole stage. Returns its hidden state; on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
-  // For generation, without gradients. `input`: (rows, tokens) or (rows, tokens, hidden), follows
-  // the tokens in `seen`; one token at a time after the first call. Returns the hidden state; on
-  // the last stage the logits of the last token, (rows, 1, vocabulary).
+  // Runs the stage for generation, without gradients. `input`: the ids or hidden states of the
+  // tokens that follow those in `seen`, shaped as for RunBlocks. After the first call it must have
+  // one token. Returns the hidden state; on the last stage the logits of the last token, (rows, 1,
+  // vocabulary).
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
-  // Whether a CUDA graph can record the passes: the GPU does the same work for any input, and the
+  // True if a CUDA graph can record the passes: the GPU does the same work for any input, and the
   // host reads no result.
   virtual bool can_be_recorded() const { return true; }
-  // Call after parameters have changed, before the next Forward.
+  // Call it after parameters have changed and before the next forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
-  // Cross-entropy of Logits, an fp32 scalar. Without `counted`: the mean. With `counted`, an fp32
-  // scalar: the sum over targets that are not kNoTarget, divided by `counted`. `targets`: int64,
-  // one for each row of `logits`.
+  // Returns the cross-entropy of `logits`, the result of Logits, as an fp32 scalar. `targets`:
+  // int64, one for each row of `logits`. If `counted` is undefined, it is the mean over all
+  // targets. Else it is the sum over targets that are not kNoTarget, divided by `counted`, an fp32
+  // scalar.
   at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
                   const at::Tensor& counted = {}) const;
-  // Returns the undivided sum.
+  // Returns the sum over targets that are not kNoTarget, without division.
   at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
-  // Sets all published parameters, in the descriptor's order.
+  // As LayerMaker::Load, in the descriptor's order.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
-  // Changes that the model itself makes at the end of a step (biases that balance experts). Call
-  // EndStep after the optimizer and before RefreshCasts; ForgetStep instead if the step has no
-  // update.
+  // At the end of a step the model itself changes the biases that balance experts. Call EndStep
+  // after the optimizer and before RefreshCasts. If the step has no update, call ForgetStep
+  // instead.
   virtual void EndStep() const {}
   virtual void ForgetStep() const {}
-  // For each block with experts, in order: tokens of each expert in the last step that EndStep
-  // ended.
+  // For each block with experts, the tokens of each expert in the last step that EndStep ended.
   virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
 
-  // Parameters that change, in the model's order.
+  // The parameters that training changes, in the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
   const RankGroup* group() const { return group_; }
   uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
@@ -129,17 +131,18 @@ class Model {
   at::ScalarType compute_type() const { return maker_.compute_type(); }
   // Number of ranks that share the stage's matrices.
   int64_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
-  // Enter: norm of a hidden state that goes into products whose matrices are split, in their type.
-  // Leave: sums a product's partial results over ranks (rank_group.h).
+  // Enter returns the norm of a hidden state, in the compute type, for products whose matrices are
+  // split over ranks. Leave sums the partial results of such a product over ranks (rank_group.h).
+  // With one rank nothing is exchanged.
   template <class Norm>
   at::Tensor Enter(const Norm& norm, const at::Tensor& x) const {
     if (group_ == nullptr) return norm(x).to(compute_type());
     return group_->Enter(norm(group_->EnterNorm(x)).to(compute_type()));
   }
   at::Tensor Leave(const at::Tensor& part) const;
-  // In a group, ToExperts takes this rank's part of the experts' inputs, and OfExperts turns their
-  // fp32 outputs into the compute type and gathers them (rank_group.h). Otherwise both return their
-  // argument.
+  // In a group, ToExperts returns this rank's part of the inputs of experts. OfExperts turns the
+  // fp32 outputs of experts into the compute type and gathers them (rank_group.h). With one rank
+  // both return their argument.
   at::Tensor ToExperts(const at::Tensor& normed) const;
   at::Tensor OfExperts(const at::Tensor& given) const;
   // The final norm, before the head.
@@ -150,7 +153,7 @@ class Model {
 
  private:
   virtual at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const = 0;
-  // Last stage: the vocabulary entry of this rank's first logit.
+  // The vocabulary entry of this rank's first logit, on the last stage.
   virtual int64_t FirstLogit() const = 0;
   virtual at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const = 0;
 

@@ -1,8 +1,8 @@
-// AdamW with decoupled weight decay. Steps all parameters of a stage, or a part of them.
+// AdamW with decoupled weight decay, for all parameters of a stage or for some of them.
 //
-// The optimizer state is fp32 or bf16. bf16 state is widened to fp32 for the arithmetic of a step,
-// one piece of a parameter at a time, and then rounded up or down at random
-// (stochastic_rounding.h). Rounding to the nearest would lose every update that is smaller than
+// The optimizer state is fp32 or bf16. A step turns bf16 state into fp32, one piece of a parameter
+// at a time, and computes with that. Then it rounds the state to bf16, up or down at random
+// (stochastic_rounding.h). Rounding to the nearest would lose each change that is smaller than
 // 1/512 of the value.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
@@ -28,17 +28,18 @@ class AdamW final : public Optimizer {
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
   void MoveTo(const std::vector<Parameter>& parameters) override;
-  // The optimizer state: for each parameter, in the constructor's order, "exp_avg" and then
+  // The optimizer state, in the order of the constructor's parameters: for each one "exp_avg", then
   // "exp_avg_sq".
   const std::vector<Moment>& moments() const override { return moments_; }
 
  private:
-  // The scalars of one step. `divisor` is undefined when gradients need no scaling.
+  // The scalars of one step. Gradients are divided by `divisor`, unless it is undefined.
   struct Arguments {
     uint64_t step;
     double learning_rate;
     at::Tensor step_tensor, divisor;
   };
+  // Parameters with the same weight decay, as indices.
   struct Group {
     double weight_decay = 0;
     std::vector<size_t> members;

@@ -12,13 +12,13 @@
 
 namespace longhaul::worker {
 
-// Adds the squares of all gradients to `sum`, from the last parameter to the first. Each parameter
-// is summed in double, in an order that depends on its size alone, so the result repeats to the
-// bit. Leaves out parameters that another stage or rank counts.
+// Adds the squares of all gradients to `sum`, from the last parameter to the first. The squares of
+// one parameter are summed in double, in an order that depends only on its size. So the result
+// repeats to the bit. Leaves out parameters that another stage or rank counts.
 SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
 
-// In a group: all-reduces the gradients of which each rank has only a partial sum. Call it before
-// anything else reads the gradients of a step.
+// In a group, sums over ranks those gradients of which each rank has only a part
+// (Parameter::summed). Call it once a step, before anything else reads the gradients.
 void SumPartsOfGradients(const std::vector<Parameter>& parameters, const RankGroup& group);
 
 }  // namespace longhaul::worker

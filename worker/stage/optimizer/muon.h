@@ -1,10 +1,11 @@
-// Muon (Jordan et al., 2024) for the matrices of blocks; AdamW for all other parameters: embedding,
-// positions, head, norms and biases.
+// Muon (Jordan et al., 2024) for the matrices of blocks. All other parameters (embedding,
+// positions, head, norms and biases) are updated by AdamW.
 //
-// A matrix's gradient is added to its momentum (Nesterov's). The update is the momentum with all
-// singular values near 1, times 0.2 sqrt(max(rows, columns)), which makes it as large as AdamW's
-// updates (Liu et al., 2025, Moonshot), so AdamW's learning rate and weight decay apply. Matrices
-// stacked in one parameter (queries, keys and values) are updated separately.
+// A matrix has a momentum (Nesterov's), to which its gradient is added. The update is this momentum
+// with its singular values set to about 1, times 0.2 sqrt(max(rows, columns)). The factor makes
+// updates as large as those of AdamW (Liu et al., 2025, Moonshot), so one learning rate and weight
+// decay serve both. Matrices that are stacked in one parameter (queries, keys and values) are
+// updated separately.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -23,10 +24,10 @@
 
 namespace longhaul::worker {
 
-// Returns matrices with the same singular vectors and with singular values of 0.68 to 1.14, by five
-// Newton-Schulz iterations. Values that are tiny beside the largest stay smaller; zeros stay zeros.
-// `matrices`: (matrices, rows, columns), fp32. `compute_type`: type of the products; Muon uses
-// kBFloat16 on a GPU, else kFloat.
+// Returns matrices with the same singular vectors, but with singular values of 0.68 to 1.14, by
+// five Newton-Schulz iterations. Values that are tiny beside the largest one stay smaller; zeros
+// stay zeros. `matrices`: (matrices, rows, columns) fp32. `compute_type`: the type of the products;
+// Muon uses kBFloat16 on a GPU, else kFloat.
 at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_type);
 
 class Muon final : public Optimizer {
@@ -35,15 +36,15 @@ class Muon final : public Optimizer {
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
   void MoveTo(const std::vector<Parameter>& parameters) override;
-  // The optimizer state: "momentum" of each matrix in order, then AdamW's state of the other
+  // The optimizer state: "momentum" of each matrix, in order, then AdamW's state of the other
   // parameters.
   const std::vector<Moment>& moments() const override { return moments_; }
 
  private:
   struct Matrix {
-    std::string name;  // the parameter's
+    std::string name;  // of the parameter
     at::Tensor value;
-    int64_t stacked = 1;
+    int64_t stacked = 1;  // number of matrices in `value`
     double weight_decay = 0;
     at::Tensor momentum;
   };

@@ -1,8 +1,9 @@
-// The interface of optimizers, which update a stage's parameters once a step: AdamW (adamw.h) and
-// Muon (muon.h).
+// The interface of the optimizers, AdamW (adamw.h) and Muon (muon.h). An optimizer updates the
+// parameters of a stage once a step.
 //
-// An update depends only on (the run file's train section, step, parameter), not on the split of
-// layers or on a resume. On a CPU it repeats to the bit; on a GPU if the rest of the stage does.
+// An update depends only on the run file's train section, the step and the parameter: not on how
+// layers are divided into stages, nor on a resume. On a CPU it repeats to the bit; on a GPU it does
+// if the rest of the stage does.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -33,24 +34,24 @@ class Optimizer {
     at::Tensor value;  // fp32 or bf16, as the run file says; fp32 represents both exactly
   };
 
-  // The parameters that an optimizer steps: all but the biases that balance experts.
+  // Returns the parameters that an optimizer updates: all except the biases that balance experts.
   static std::vector<Parameter> SteppedOf(const std::vector<Parameter>& all);
-  // Makes the optimizer that `train` names. `parameters`: from SteppedOf. Keeps references to their
-  // values.
+  // Makes the optimizer that `train` names, for the parameters SteppedOf(parameters). It keeps
+  // references to their values.
   static std::unique_ptr<Optimizer> Create(const TrainSpec& train,
                                            const std::vector<Parameter>& parameters);
   virtual ~Optimizer() = default;
 
-  // Does one step with the accumulated gradients, each multiplied by `gradient_scale` first.
-  // Gradients stay. `step` counts from 1. Every parameter must have a gradient.
+  // Updates the parameters with their accumulated gradients, multiplied by `gradient_scale`. Does
+  // not clear the gradients. `step` counts from 1. Each parameter must have a gradient.
   virtual void Step(uint64_t step, double learning_rate, double gradient_scale) = 0;
 
-  // Steps these parameters from now on, with the existing state. Their names, shapes and order
-  // equal those of the parameters that the optimizer was made for.
+  // From now on updates `parameters`, with the existing state. Their names, shapes and order must
+  // be those of the parameters for which the optimizer was made.
   virtual void MoveTo(const std::vector<Parameter>& parameters) = 0;
 
-  // Returns the whole optimizer state, in an order that depends on the parameters. Writing the
-  // values restores the optimizer.
+  // Returns the whole optimizer state, in an order that depends only on the parameters. To restore
+  // the optimizer, write into these tensors.
   virtual const std::vector<Moment>& moments() const = 0;
 };
 

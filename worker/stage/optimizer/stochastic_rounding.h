@@ -1,9 +1,10 @@
-// Rounds fp32 to bf16, up or down with probabilities that keep the mean. A sum that is rounded
-// after each small addition then grows as it should; rounding to the nearest would lose the
+// Rounds fp32 to bf16, up or down at random, with probabilities that keep the mean. So a sum that
+// is rounded after each small addition grows as it should. Rounding to the nearest would lose the
 // additions.
 //
-// Random numbers are Philox4x32-10 keyed by (seed, step, name), with the element as counter: the
-// same on every device and after a resume.
+// Random numbers are Philox4x32-10, keyed by the seed, the step and the parameter's name. The
+// counter is the index of the element. So the numbers are the same on each device and after a
+// resume.
 //
 // Internal to worker/stage (it shows LibTorch). Pure. Errors: LibTorch's exceptions.
 #pragma once
@@ -25,22 +26,24 @@ class StochasticRounding {
   // Each element has 32 random bits, enough to round two numbers.
   enum class Half : uint8_t { kLow, kHigh };
 
-  // `name`: the parameter's.
+  // `name`: of the parameter.
   StochasticRounding(uint64_t seed, uint64_t step, std::string_view name);
 
-  // Number of elements to round at a time: a multiple of 4 whose bits and temporaries take a few
-  // MB, on a GPU some tens of MB.
+  // Returns the number of elements to round at a time, a multiple of 4. Their random bits and
+  // temporary tensors take a few MB, on a GPU some tens of MB.
   static int64_t Piece(const at::Device& device);
 
-  // Random bits of elements [begin, begin + count), int32 (count). `begin`: a multiple of 4.
+  // Returns the random bits of elements [begin, begin + count), (count) int32. `begin` must be a
+  // multiple of 4.
   at::Tensor Bits(int64_t begin, int64_t count, const at::Device& device) const;
-  // As Bits, with LibTorch's operations only, which also run on GPUs.
+  // As Bits, but uses only LibTorch's operations, which also run on GPUs.
   at::Tensor BitsByTensors(int64_t begin, int64_t count, const at::Device& device) const;
 
-  // Rounds `from` (fp32, contiguous; overwritten) into `to` (bf16). Infinities stay infinite.
+  // Rounds `from`, contiguous fp32, into `to`, bf16. Overwrites `from`. `half`: the half of each
+  // element's `bits` that is used. Infinities stay infinite.
   static void Round(const at::Tensor& from, const at::Tensor& bits, Half half,
                     const at::Tensor& to);
-  // Rounds a whole tensor, piece by piece.
+  // Rounds the whole tensor `from` into `to`, piece by piece. Overwrites `from`.
   void RoundAll(const at::Tensor& from, const at::Tensor& to) const;
 
  private:

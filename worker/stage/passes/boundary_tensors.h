@@ -11,7 +11,7 @@
 namespace longhaul::worker {
 
 at::ScalarType ToTorch(codec::Dtype dtype);
-// `tensor`: (samples, tokens, channels). Waits until it is computed.
+// Returns `tensor`, (samples, tokens, channels), as fp32 on its device. Waits until it is computed.
 BoundaryTensor ToBoundary(const at::Tensor& tensor);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// Forward and backward of one sequence chunk ("slice") of a microbatch through a stage's model, and
-// the activations that are kept between the two. Hides whether kernels are launched one by one or
+// Forward and backward of one sequence chunk ("slice") of a microbatch through a stage's model. A
+// pass keeps the activations between the two. It hides whether kernels are launched one by one or
 // as CUDA graphs ("recorded passes").
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
@@ -20,65 +20,67 @@
 
 namespace longhaul::worker {
 
-// Inputs of one slice's forward. All are copied.
+// The inputs of a slice's forward, which copies them.
 struct PassInput {
-  at::Tensor source;   // ids (microbatch, tokens), integers; or the activation; any device
-  at::Tensor targets;  // last stage: shaped as ids
-  // Set if the options have them. `counted`: an fp32 scalar (Stage::Input::counted). `documents`:
-  // as ids, but for all tokens of the microbatch.
+  at::Tensor source;   // ids (rows, tokens), integers; or the activation; on any device
+  at::Tensor targets;  // on the last stage; shaped as ids
+  // Undefined unless the stage's options need them. `counted`: an fp32 scalar
+  // (Stage::Input::counted). `documents`: integers for all tokens of the microbatch, (rows,
+  // context).
   at::Tensor counted, documents;
 };
 
 class MicrobatchPass {
  public:
   virtual ~MicrobatchPass() = default;
-  // Returns the output, fp32; on the last stage the loss, a scalar.
+  // Returns the output, fp32. On the last stage this is the loss of the slice, a scalar.
   virtual at::Tensor Forward(const PassInput& input) = 0;
-  // Adds to the parameters' gradients and returns the input's gradient, fp32 (undefined on the
-  // first stage). `gradient`: the output's gradient; undefined on the last stage.
+  // Adds to the gradients of the parameters, and returns the gradient of the input, fp32; undefined
+  // on the first stage. `gradient`: the gradient of the output; undefined on the last stage.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
-  // As Stage::TellWhatIsFinal, for this pass's Backward.
+  // As Stage::TellWhatIsFinal, for the Backward of this pass.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;
   }
 };
 
-// The CUDA graphs of one microbatch's slices.
+// The CUDA graphs for the slices of one microbatch.
 class RecordedMicrobatch;
 
-// All passes of one stage. CUDA graphs are reused for later microbatches.
+// Makes the passes of one stage. The CUDA graphs of a microbatch are used again for later ones.
 class MicrobatchPasses {
  public:
-  // Both arguments outlive this object. On a GPU with `options.graphs`, if the model can be
-  // recorded, every parameter has a gradient from now on, zero at first, whose memory never moves,
-  // because graphs add to it. A microbatch's graphs are recorded when more microbatches are in
-  // flight than ever before.
+  // Both arguments must outlive this object. Passes are recorded on a GPU if `options.graphs` is
+  // set and the model can be recorded. Then each parameter has a gradient from now on, zero at
+  // first. Its memory never moves, because graphs add to it. New graphs are recorded when more
+  // microbatches are in flight than ever before.
   MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
-  // Returns the pass for slice `index`; the slices of a microbatch are taken in order. Hold the
-  // pass until its Backward, or until it is clear that none follows. The memory of a recorded pass
-  // lives as long as the stage.
+  // Returns the pass for slice `index`. Index 0 begins a microbatch; take its slices in order. Hold
+  // the pass until its Backward, or until you know that none follows. The memory of a recorded pass
+  // lives as long as this object.
   std::shared_ptr<MicrobatchPass> Take(uint32_t index = 0);
-  // Makes `microbatches` graphs now, so that none is recorded during a step. Call it while no
-  // microbatch is in flight.
+  // Records the graphs for `microbatches` microbatches now, so that none is recorded during a step.
+  // Call it while no microbatch is in flight.
   void Prepare(size_t microbatches);
-  // Runs the forward of slice `index` without a later Backward.
+  // Runs the forward of slice `index` for a validation: no Backward follows. The slices of a
+  // microbatch must come in order.
   at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
-  // Clears the parameters' gradients, after the optimizer has used them.
+  // Clears the gradients of the parameters. Call it after the optimizer has used them.
   void ForgetGradients();
 
  private:
-  // The microbatch whose slices are being taken or evaluated.
+  // A microbatch of which some slices have been taken or evaluated, but not all. One member is set.
   struct Current {
-    std::shared_ptr<MicrobatchPast> past;          // if kernels are launched one by one
-    std::shared_ptr<RecordedMicrobatch> recorded;  // if passes are recorded
+    std::shared_ptr<MicrobatchPast> past;          // when kernels are launched one by one
+    std::shared_ptr<RecordedMicrobatch> recorded;  // when passes are recorded
   };
 
-  // Runs all kernels once on zeros: libraries allocate on their first call, which a recording does
-  // not allow.
+  // Runs all kernels once on zeros. Libraries allocate memory at their first call, and a recording
+  // would not allow that.
   void WarmUp();
   std::shared_ptr<RecordedMicrobatch> Record();
   // Returns a recorded microbatch that is not in use; null if all are in use.
@@ -87,13 +89,13 @@ class MicrobatchPasses {
   const StageOptions& options_;
   const Model& network_;
   std::unique_ptr<TorchGraphRecorder> recorder_;  // null: kernels are launched one by one
-  // Graphs share this memory pool and keep it alive: a pool whose last graph is gone accepts no
-  // other.
+  // A memory pool that all graphs share and keep alive. Without graphs it is gone, and a new one is
+  // made.
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
-  at::Tensor start_;
-  // The shapes of the tensors that a recorded microbatch keeps of its slices.
+  at::Tensor start_;  // input of recorded backwards: the gradient of the output or of the loss
+  // A pattern for the tensors that a recorded microbatch keeps for its slices.
   std::shared_ptr<const MicrobatchPast> past_;
-  // A microbatch is in use if it has another owner.
+  // A recorded microbatch is in use if something else owns it too.
   std::vector<std::shared_ptr<RecordedMicrobatch>> recorded_;
   Current taken_, evaluated_;
 };

@@ -1,6 +1,6 @@
-// The state that the sequence chunks ("slices") of one microbatch share: keys and values of earlier
-// slices, to which later slices attend, and in backward the gradients of these keys and values.
-// Empty if a microbatch has one slice.
+// The state that the sequence chunks ("slices") of one microbatch share. Later slices attend to the
+// keys and values of earlier slices, and in backward give them gradients. The state is empty if a
+// microbatch has one slice.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,39 +17,40 @@
 
 namespace longhaul::worker {
 
-// One microbatch's keys and values, detached from the autograd graphs that made them. Lives from
-// the first slice's forward to the first slice's backward. Backwards of later slices accumulate
-// gradients here.
+// The keys and values of one microbatch, as autograd leaves: detached from the autograd graphs that
+// computed them. Backwards of later slices accumulate gradients in these leaves. The state lives
+// from the first slice's forward until its backward, which comes last.
 struct MicrobatchPast {
   explicit MicrobatchPast(uint32_t count) : slices(count) {}
-  // Makes the state for recorded passes: tensors and gradients keep their memory, and each forward
-  // fills them again. `like`: a microbatch whose slices have all gone forward.
+  // Makes the state for recorded passes. Its tensors and their gradients keep their memory, and
+  // each forward fills them again. `like`: the state of a microbatch after the forwards of all its
+  // slices.
   static std::shared_ptr<MicrobatchPast> ThatStays(const MicrobatchPast& like);
 
   const uint32_t slices;
-  bool stays = false;
+  bool stays = false;                              // made by ThatStays
   std::vector<std::vector<KeysAndValues>> leaves;  // by block, by slice
 };
 
-// One slice's view of its microbatch's keys and values.
+// The keys and values of a microbatch as one of its slices uses them.
 class SlicePast final : public Past {
  public:
-  // The only slice of a microbatch.
+  // For the only slice of a microbatch.
   SlicePast() : SlicePast(std::make_shared<MicrobatchPast>(1), 0) {}
   SlicePast(std::shared_ptr<MicrobatchPast> microbatch, uint32_t index)
       : microbatch_(std::move(microbatch)), index_(index) {}
 
-  // Begin: blocks run from now on. BeginAgain: blocks run a second time, for a recomputing
-  // backward; the keys and values of the first run stay.
+  // Call Begin before the blocks run in forward. Call BeginAgain before backward, where they may
+  // run again to recompute activations; then the keys and values of the first run are kept.
   void Begin() { again_ = false; }
   void BeginAgain() { again_ = true; }
 
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
 
-  // Adds the tensors that backward starts from, besides the blocks' output: this slice's keys and
-  // values in the graph, and the gradients that later slices gave them. Leaves out blocks that ran
-  // without a graph or before the last call. Drops this slice's kept keys and values of the blocks
-  // that ran, unless `stays`.
+  // Appends to `roots` the tensors from which backward must start besides the output of the blocks:
+  // the keys and values of this slice, as computed in the autograd graph. Appends to `gradients`
+  // the gradients that later slices gave them. Takes only blocks that have run with a graph since
+  // the last call. Then drops the leaves of this slice for these blocks, unless `stays` is set.
   void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
 
  private:

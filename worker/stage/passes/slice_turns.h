@@ -1,5 +1,5 @@
-// Checks the order in which the slices of microbatches go through a Stage of any kind. Pure. One
-// thread at a time.
+// Checks that the slices (sequence chunks) of microbatches go through a Stage in an allowed order.
+// Pure. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,29 @@ namespace longhaul::worker {
 
 class SliceTurns {
  public:
-  // `slices`: sequence chunks of each microbatch.
+  // `slices`: number of slices of each microbatch.
   explicit SliceTurns(uint32_t slices) : order_(slices) {}
 
-  // Whether the slice may run now. kInvalidArgument names the slice that must, or must not, have
-  // run before. Changes nothing.
+  // Return OK if the slice may run now. kInvalidArgument: it may not; the message names the slice
+  // that must, or must not, have run before. Change nothing.
   Status CheckForward(Slice slice) const;
   Status CheckBackward(Slice slice) const;
   Status CheckEvaluation(Slice slice) const;
-  // Records that the slice runs; call the check first.
+  // Record that the slice runs. Call the check first.
   void TakeForward(Slice slice) { pending_.insert(slice); }
   void TakeBackward(Slice slice);
   void TakeEvaluation(Slice slice) { next_evaluated_ = (slice.index + 1) % order_.slices(); }
 
-  // Whether at least one slice ran, and all ran forward and backward.
+  // Returns true if at least one slice has run, and each slice that ran forward also ran backward.
   bool StepIsDone() const { return pending_.empty() && last_backward_.has_value(); }
+  // Begins a new step: forgets the slices of this one.
   void EndStep();
 
   std::string NameOf(Slice slice) const;  // "microbatch 3", "slice 1 of microbatch 3"
 
  private:
   const SliceOrder order_;
-  std::set<Slice> pending_;  // after forward, before backward
+  std::set<Slice> pending_;  // slices that ran forward and not yet backward
   std::optional<Slice> last_backward_;
   uint32_t next_evaluated_ = 0;
 };

@@ -1,8 +1,8 @@
 // Checks a stage's inputs (ids, activations, gradients) and wraps them as tensors over the caller's
 // memory.
 //
-// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: kInvalidArgument
-// that names the expected and the given input.
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: kInvalidArgument;
+// the message says what was expected and what was given.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,12 +23,14 @@ class StageInputReader {
   StageInputReader(const StageOptions* options, at::Device device)
       : options_(options), device_(device) {}
 
+  // Returns the inputs of a slice's forward, as far as this stage needs them.
   StatusOr<PassInput> Read(Slice slice, const Stage::Input& input) const;
-  // An activation or a gradient of a slice. `what` names it in errors.
+  // Returns an activation or a gradient of a slice. Error messages call it `what`.
   StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
 
  private:
-  // Ids of a whole microbatch, each in [least, end). `least`: kNoTarget, or 0.
+  // Returns the ids of a whole microbatch, (rows, context). Each must be in [least, end). `least`:
+  // kNoTarget or 0. Error messages call them `what`.
   StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids, int32_t least,
                                uint32_t end) const;
 

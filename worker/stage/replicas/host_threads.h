@@ -1,5 +1,5 @@
-// Number of threads that compute in host memory between passes: for the exchange between replicas
-// and for the optimizer of shards (shard_optimizer.h).
+// The number of threads for work in host memory between passes: the exchange between replicas, and
+// the optimizer of shards (shard_optimizer.h).
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace longhaul::worker {
 
-// Returns the number of threads of all ranks of the stage, which are idle meanwhile. If the stage
-// computes on GPUs or replays, returns at least half of the machine's cores, up to eight: other
-// workers may run on the rest.
+// Returns the number of threads of all ranks of the stage, because these are idle meanwhile. If the
+// stage computes on GPUs or replays, returns at least half the machine's cores, up to 8: other
+// workers may use the rest.
 inline uint32_t HostThreads(const StageOptions& options) {
   constexpr uint32_t kMost = 8;
   const auto ranks = static_cast<uint32_t>(std::max<size_t>(options.ranks.size(), 1));

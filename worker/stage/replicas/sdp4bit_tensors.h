@@ -1,5 +1,5 @@
-// The codec sdp4bit for LibTorch's tensors, with the kernels of the tensors' device. Replicas
-// compress their messages with it.
+// The codec sdp4bit for LibTorch's tensors on a CPU or a GPU. Replicas compress their messages with
+// it.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions, and StatusError (torch_scope.h).
@@ -17,20 +17,22 @@
 
 namespace longhaul::worker {
 
-// Tensors are contiguous fp32. Sections are bytes in the format of codec/sdp4bit.
+// Tensors of numbers must be contiguous fp32. A section is a tensor of bytes, in the format of
+// codec/sdp4bit.
 class Sdp4bitTensors {
  public:
-  // `gpu`: the tensors' GPU; nullopt: tensors are on the CPU.
+  // `gpu`: the GPU that holds the tensors; nullopt: they are on the CPU.
   explicit Sdp4bitTensors(std::optional<cuda::Device> gpu) : gpu_(std::move(gpu)) {}
 
-  // Call the kernels of codec/sdp4bit/cpu/kernels.h, or their CUDA forms.
+  // As the functions of these names in codec/sdp4bit/cpu/kernels.h. On a GPU their CUDA forms run,
+  // on the current stream.
   void Encode(const at::Tensor& values, uint32_t group, const codec::RoundingNoise* noise,
               uint64_t number, const at::Tensor& section) const;
   void Decode(const at::Tensor& section, uint32_t group, const at::Tensor& out) const;
   void Transform(const at::Tensor& values, bool back) const;
-  // Writes the mean of all replicas' gradients to `out`, summed in the order of replicas. `parts`:
-  // sections of transformed numbers in groups of kGradientGroup; parts[own] are this replica's own
-  // out.numel() numbers.
+  // Writes the mean of the gradients of all replicas to `out`. They are summed in the order of
+  // replicas. `parts`: for each replica a section of transformed numbers in groups of
+  // kGradientGroup. But parts[own], of this replica, has the out.numel() numbers themselves.
   void Mean(std::span<const at::Tensor> parts, size_t own, const at::Tensor& out) const;
 
  private:

@@ -1,10 +1,10 @@
-// The optimizer of shards of a stage's parameters: the pieces that this replica steps on behalf of
-// all data-parallel replicas. Memory is the host's or a GPU's.
+// The optimizer for a replica's shard of a stage's parameters: the pieces that this replica updates
+// for all data-parallel replicas. They are in host memory or on a GPU.
 //
-// A piece is updated exactly as within the whole parameter, except for the random bits that round
-// bf16 state. Muon needs whole matrices.
+// A piece is updated exactly as if the whole parameter were, except for the random bits that round
+// bf16 state. With Muon, a piece of a block's matrix must be a whole parameter.
 //
-// Threads: one at a time. Errors: kInternal (LibTorch's exception).
+// Threads: one at a time. Errors: those of a Stage for LibTorch's exceptions (stage.h).
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@
 
 namespace longhaul::worker {
 
-// Elements [first, first + value.size()) of a parameter. Its memory outlives the optimizer.
+// A piece of a parameter: its elements [first, first + value.size()). The memory of the spans must
+// outlive the optimizer.
 struct ParameterShard {
-  std::string name;            // the whole parameter's
+  std::string name;            // of the whole parameter
   std::vector<int64_t> shape;  // of the whole parameter
   bool decays = false;
   uint32_t block_matrices = 0;  // as in worker/stage/model/layers.h
@@ -34,20 +35,20 @@ struct ParameterShard {
 
 class ShardOptimizer {
  public:
-  // `device`: owner of the memory that all spans point to.
+  // `device`: the device in whose memory all spans are. `threads`: LibTorch's threads.
   static StatusOr<std::unique_ptr<ShardOptimizer>> Create(const TrainSpec& train,
                                                           const DeviceName& device,
                                                           uint32_t threads,
                                                           std::vector<ParameterShard> shards);
-  // Makes an optimizer that sleeps for `step` instead of computing, for a replay.
+  // Makes an optimizer for a replay: it sleeps for the time `step` instead of computing.
   static std::unique_ptr<ShardOptimizer> OfReplay(absl::Duration step);
   virtual ~ShardOptimizer() = default;
 
-  // As Stage::OptimizerStep, but gradients are kept.
+  // As Stage::OptimizerStep, but does not clear the gradients.
   virtual Status Step(longhaul::Step step, double learning_rate, double gradient_scale) = 0;
-  // The optimizer state, as pieces (snapshot_shards.h).
+  // Returns the optimizer state as pieces (snapshot_shards.h).
   virtual StatusOr<std::vector<NamedArray>> Moments() const = 0;
-  // kFailedPrecondition: a part of the state is missing.
+  // Restores the optimizer state from `moments`. kFailedPrecondition: a part of it is missing.
   virtual Status Restore(const ArrayPieces& moments) = 0;
 };
 

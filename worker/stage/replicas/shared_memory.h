@@ -1,6 +1,6 @@
-// A stage's parameters and gradients as its data-parallel replicas see them: the stage's own
-// memory, or copies in host memory if the stage computes on a GPU and the caller asks for host
-// memory.
+// The parameters and gradients of a stage, as the exchange with data-parallel replicas reads and
+// writes them. They are the stage's own tensors, or copies in host memory if the stage computes on
+// a GPU and the caller asks for host memory.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -17,9 +17,11 @@ namespace longhaul::worker {
 
 class SharedMemory {
  public:
-  // Returns all parameters except the biases that balance experts, which the stage moves by itself.
+  // Returns all parameters except the biases that balance experts, because the stage changes these
+  // itself.
   std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
-  // Copies the values back into the parameters. Call Read with the same parameters before.
+  // Copies the values that the caller wrote back into the parameters. Call Read with the same
+  // parameters first.
   void Write(const std::vector<Parameter>& parameters) const;
   // Drops references to the stage's own gradients, so that the stage can free them.
   void ForgetGradients();
@@ -27,7 +29,7 @@ class SharedMemory {
  private:
   struct Copies {
     at::Tensor value, gradient;
-    bool is_own = false;
+    bool is_own = false;  // the stage's own tensors, not copies
   };
   std::vector<Copies> copies_;  // by parameter
 };

@@ -1,7 +1,7 @@
-// The matrix of a tied model, in a stage that uses it either as embedding or as head. Another stage
-// holds the matrix for the other use, and both apply the same updates.
+// The matrix of a tied model in a stage that uses it only as embedding, or only as head. Another
+// stage holds a copy of the matrix for the other use. Both stages apply the same updates.
 //
-// Threads and errors: those of its stage.
+// Threads and errors: as for the stage.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ class TiedMatrix {
  public:
   virtual ~TiedMatrix() = default;
 
-  // The parameter's name. Snapshots store the parameter under this name, and its optimizer state
-  // under "<name>.".
+  // The name of the matrix in snapshots. The names of its optimizer state begin with "<name>.".
   virtual const std::string& name() const = 0;
   virtual uint32_t rows() const = 0;
   virtual uint32_t channels() const = 0;
 
-  // Reads, or adds to, some rows of the gradient, between the last Backward of a step and its
-  // optimizer step. `rows` ascend. `values`: rows.size() x channels() numbers, row-major, host
-  // memory. The head's gradient never contains -0: rows that are not sent count as added zeros, and
-  // -0 + 0 would change a -0.
+  // Read some rows of the gradient, or add to them. Call them between the last Backward of a step
+  // and the optimizer. `rows`: ascending, at least one. `values`: rows.size() x channels() numbers
+  // in host memory, row-major. At the head, ReadGradient first turns each -0 of these rows into 0.
+  // The other end adds the rows to zeros, which turns -0 into 0, and both ends must have the same
+  // bits.
   virtual Status ReadGradient(std::span<const int32_t> rows, std::span<float> values) = 0;
   virtual Status AddToGradient(std::span<const int32_t> rows, std::span<const float> values) = 0;
 };

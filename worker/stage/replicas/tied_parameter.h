@@ -12,7 +12,7 @@
 
 namespace longhaul::worker {
 
-// Null if no other stage holds one of `parameters`, which outlive the result.
+// Returns null if no other stage holds a copy of one of `parameters`. They must outlive the result.
 std::unique_ptr<TiedMatrix> TiedMatrixOf(const StageOptions& options,
                                          const std::vector<Parameter>& parameters);
 

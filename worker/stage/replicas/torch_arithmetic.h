@@ -1,7 +1,7 @@
-// The arithmetic of the exchange between data-parallel replicas, done by LibTorch in GPU memory.
-// Everything is queued on the calling thread's current stream.
+// The arithmetic of the exchange between data-parallel replicas, computed by LibTorch in GPU
+// memory. Work is queued on the calling thread's current stream.
 //
-// It also runs on the CPU, so a machine without a GPU tests all but the GPU's own kernels.
+// It also runs on the CPU. So a machine without a GPU tests all but the GPU's own kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace longhaul::worker {
 
-// `threads`: LibTorch's threads on the CPU. kFailedPrecondition: no such device.
+// `threads`: number of LibTorch's threads, for the CPU. kFailedPrecondition: there is no such
+// device.
 StatusOr<std::unique_ptr<replicas::Arithmetic>> MakeTorchArithmetic(const DeviceName& device,
                                                                     uint32_t threads);
 

@@ -16,23 +16,26 @@
 
 namespace longhaul::worker {
 
-// Copies a tensor from any device.
+// Copies a tensor from any device, as fp32.
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor);
-// Makes an array of a GPU's tensor without its values, and adds the tensor in dense form to
-// `dense`. The caller copies all values later in one go (host_copies.h).
+// Makes the array of a tensor on a GPU, without values. Appends the tensor, made contiguous, to
+// `dense`: the caller later copies the values of all these tensors at once (host_copies.h).
 NamedArray ToCopy(std::string name, const at::Tensor& tensor, std::vector<at::Tensor>* dense);
 
 using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
+// Finds arrays by name. `arrays` must outlive the result.
 ArrayIndex Index(const std::vector<NamedArray>& arrays);
 
-// A tensor, and the array that restores it.
+// A tensor, and the array with the values that it shall get.
 struct Restored {
   at::Tensor to;
   const NamedArray* from = nullptr;
 };
-// kFailedPrecondition: no such array, or it has another shape.
+// Finds the array for the tensor `to`. kFailedPrecondition: there is none of this name, or its
+// shape is not that of `to`.
 StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to);
-// Refuses a checkpoint that holds another optimizer's state in place of `moment`.
+// kFailedPrecondition: instead of `moment`, the checkpoint has the state of an optimizer of another
+// kind. OK if it has neither.
 Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own);
 
 }  // namespace longhaul::worker

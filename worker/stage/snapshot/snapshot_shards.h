@@ -1,6 +1,7 @@
-// Arrays of a checkpoint that data-parallel replicas wrote in pieces. "NAME@FIRST.SUFFIX" holds
-// consecutive elements of "NAME.SUFFIX" from element FIRST on. A reader assembles the elements that
-// it needs, whatever the number of replicas was and is.
+// Reads arrays of a checkpoint that data-parallel replicas wrote in pieces: each replica writes the
+// part that it owns. The array "NAME@FIRST.SUFFIX" holds consecutive elements of "NAME.SUFFIX" from
+// element FIRST on. A reader assembles the elements that it needs, so the number of replicas may
+// have changed since.
 //
 // Pure. Errors: kFailedPrecondition naming the missing array.
 #pragma once
@@ -18,8 +19,9 @@
 
 namespace longhaul::worker {
 
-// .master: the owner's fp32 parameter, which the optimizer steps if replicas compute with a rounded
-// copy. .residual: the amount that compression has not sent yet.
+// .master: fp32 parameters, which the optimizer updates if replicas compute with a rounded copy.
+// .residual: error feedback, the part of the gradients that lossy compression has left for later
+// steps.
 inline constexpr std::string_view kMaster = ".master", kResidual = ".residual";
 
 // WholeName splits "NAME@FIRST.SUFFIX" into "NAME.SUFFIX" and FIRST; a name without '@' is a whole
@@ -48,7 +50,8 @@ class ArrayPieces {
 };
 
 // Returns the snapshot with which one replica alone can continue: optimizer state is whole, and
-// parameters are the owners' values. A snapshot without pieces is returned unchanged.
+// parameters have the values of their .master arrays. A snapshot without pieces is returned
+// unchanged.
 StatusOr<StageSnapshot> WithoutPieces(const StageSnapshot& snapshot);
 
 }  // namespace longhaul::worker

@@ -81,8 +81,9 @@ void WriteLog(LogLevel level, std::string_view line) {
   spdlog::log(Spdlogs(level), line);
 }
 
-void EndLogging() {
-  spdlog::shutdown();
+// Not spdlog::shutdown: other threads may still log, and would find no logger.
+void FlushLog() {
+  spdlog::default_logger_raw()->flush();
 }
 
 Status InitLogging(const std::string& level) {

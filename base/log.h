@@ -1,6 +1,6 @@
-// Logging for all programs: time, level and message on standard error, and a copy to a callback.
-// Lines are made printable (base/printable.h) and cut at 16 KiB. Use base/peer_log.h for lines that
-// a peer can cause.
+// Logging for all programs. A line has the time, the level and the message. It goes to standard
+// error, and a copy to a callback (SetLogTap). Lines are made printable (base/printable.h) and cut
+// at 16 KiB. Use base/peer_log.h for lines that a peer can cause.
 //
 //   LogInfo("worker {} of {} has joined", name, count);
 //
@@ -21,15 +21,15 @@ namespace longhaul {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
 
-// `level`: trace, debug, info, warn, error or off. Call it once, first in main(). Earlier lines go
-// to standard output.
+// Begins to log lines of `level` and above: trace, debug, info, warn, error or off. Call it once,
+// first in main(): earlier lines go to standard output.
 Status InitLogging(const std::string& level);
 // Whether lines of this level are written.
 bool LogsAt(LogLevel level);
 // Thread-safe.
 void WriteLog(LogLevel level, std::string_view line);
-// Flushes, and drops later lines.
-void EndLogging();
+// Writes out all lines so far, for a process that ends by std::_Exit.
+void FlushLog();
 
 template <class... Args>
 void Log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
@@ -52,8 +52,8 @@ void LogError(fmt::format_string<Args...> format, Args&&... args) {
   Log(LogLevel::kError, format, std::forward<Args>(args)...);
 }
 
-// Calls `sink` for every line from now on ("info", "message"), on the logging thread; it must not
-// log. An empty function removes it.
+// From now on, calls `sink` with the level ("info") and the message of every line, on the thread
+// that logs it. `sink` must not log. An empty function removes the sink.
 void SetLogTap(std::function<void(std::string_view level, std::string_view message)> sink);
 
 }  // namespace longhaul

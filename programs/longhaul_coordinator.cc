@@ -151,7 +151,7 @@ int Serve(const ServerOptions& options) {
   if (!server.Stop(kStopLimit)) {
     // Tokenizing cannot be interrupted; the next start does it again.
     LogInfo("something was still under way; data that were being prepared will be so again");
-    EndLogging();
+    FlushLog();
     std::_Exit(exit_code);
   }
   return exit_code;

@@ -74,7 +74,7 @@ void Restart::operator()(const RestartCause& cause) {
   ::execve(program.c_str(), arguments_, environment.data());
   ::execve("/proc/self/exe", arguments_, environment.data());
   LogError("cannot begin anew: {}", Message(FromErrno(program, errno)));
-  EndLogging();
+  FlushLog();
   std::_Exit(1);
 }
 

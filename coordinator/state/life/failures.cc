@@ -72,8 +72,7 @@ bool Failures::CountAttempt(Run& run, const std::string& cause, const std::strin
   return true;
 }
 
-// By value: `cause` may be that of the suspicion, which is forgotten.
-void Failures::Interrupt(Run& run, std::string cause, bool is_error) {
+void Failures::Interrupt(Run& run, const std::string& cause, bool is_error) {
   // A user has asked for the end of the run.
   if (nonfinite(run) || run.record.stop_asked) return Fail(run, cause);
   if (!CountAttempt(run, cause, is_error ? cause : "")) return;

@@ -1,5 +1,6 @@
-// Ends an epoch before its time: the run fails, or it is interrupted and begins again, unless that
-// was tried too often. Keeps a suspicion while a better explanation may still arrive.
+// Ends an epoch early: the run fails, or it is interrupted and begins again. A run fails if it was
+// interrupted too often without progress. A suspected cause is kept for a moment, because a report
+// that explains more may still arrive.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,14 @@
 
 namespace longhaul::coordinator {
 
-// How long to wait for the cause when a stage only reports that a neighbour is gone, or is gone
-// itself; or for the other stages' reports when a loss is not finite.
+// How long to wait for a better explanation after a stage has reported that a neighbour is gone, or
+// a worker has come back without its stage. Also how long to wait for the other stages' reports if
+// a loss or norm is not finite.
 inline constexpr absl::Duration kCausePatience = absl::Seconds(1);
 
 // Why the run is about to be interrupted.
 struct Suspicion {
-  std::string sentence;
+  std::string sentence;  // the cause, if no better one arrives in time
   MonoTime until;
   // The stage that a neighbour reports as gone. nullopt: a worker came back without its stage.
   std::optional<CellId> missing = std::nullopt;
@@ -34,36 +36,42 @@ struct NonFinite {
 
 // The waiting times of an interrupted run.
 struct Pause {
-  MonoTime since;       // the interruption
-  MonoTime not_before;  // the run begins again, in place or from the queue
-  MonoTime until;       // how long it waits for its former workers
+  MonoTime since;       // time of the interruption
+  MonoTime not_before;  // the run begins again then at the earliest
+  MonoTime until;       // end of the wait for its former workers
 };
 
 class Failures : public MoveListener {
  public:
   Failures(Ledger& ledger, Moves& moves) : ledger_(ledger), moves_(moves) {}
 
-  // Fails the run. `cause` is a sentence without its full stop.
+  // Fails the run. `cause` is a sentence without its full stop. If a loss or norm was not finite,
+  // the run's reason names that instead.
   void Fail(Run& run, const std::string& cause);
-  // Interrupts the epoch; the run goes on, unless that was tried too often. `is_error`: a stage
-  // reported `cause`, and may report it again.
-  void Interrupt(Run& run, std::string cause, bool is_error = false);
-  // The same for an unfinished plan: the run goes back to the queue.
+  // Interrupts the epoch, so that the run begins again. Fails the run instead if its user has asked
+  // it to stop, if a loss or norm is not finite, or after too many attempts. `is_error`: a stage
+  // reported `cause`; the run also fails if the interruption before had the same error.
+  void Interrupt(Run& run, const std::string& cause, bool is_error = false);
+  // As Interrupt, for a run that is being planned: it goes back to the queue.
   void InterruptPlanning(Run& run, const std::string& cause);
-  // Ends the epoch after `step`, at which every stage has stopped and whose checkpoint is
-  // committed, so that the run continues with another number of replicas.
+  // Ends the epoch, so that the run continues with another number of replicas. Every stage has
+  // stopped after `step`, and reported its checkpoint.
   void EndForResize(Run& run, uint64_t step);
 
+  // Notes a suspicion, in place of an earlier one. At suspicion.until, Stages interrupts the run.
   void Suspect(const Run& run, Suspicion suspicion);
   const std::optional<Suspicion>& suspicion(const Run& run) const { return of_.Of(run).suspicion; }
-  // The first report of an epoch counts.
+  // Notes a loss or norm that is not finite, for which the run will fail. Only the first in an
+  // epoch counts.
   void NoteNonFinite(const Run& run, NonFinite nonfinite);
+  // Notes a cell in which a value was not finite. The earliest step counts, then the first cell.
   void NoteNonFiniteValue(const Run& run, uint64_t step, const CellId& cell);
   const std::optional<NonFinite>& nonfinite(const Run& run) const { return of_.Of(run).nonfinite; }
-  // Whether the run waits for the cause of a failure or interruption.
+  // Returns whether the run waits for the cause of a failure or interruption.
   bool AwaitsCause(const Run& run) const { return suspicion(run) || nonfinite(run); }
 
   const Pause& PauseOf(const Run& run) const { return of_.Of(run).pause; }
+  // Makes Pause::until at least this late.
   void WaitAtLeastUntil(const Run& run, MonoTime until);
   // Gives the run's workers time to come back after a restart of the coordinator.
   void Restart(const Run& run);
@@ -73,9 +81,10 @@ class Failures : public MoveListener {
   void OnRemove(const RunId& id) override { of_.Forget(id); }
 
  private:
-  // A step that no earlier epoch had finished resets the count of attempts.
+  // Resets the count of attempts if the epoch has finished a step that no earlier epoch had.
   void NoteProgress(Run& run);
-  // Counts an attempt. False: there were too many, and the run has failed.
+  // Counts an attempt. False: the run has failed, because there were too many, or the same error
+  // came twice in a row.
   bool CountAttempt(Run& run, const std::string& cause, const std::string& error);
   std::string NonFiniteSentence(const Run& run) const;
 

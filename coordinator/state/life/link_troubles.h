@@ -1,4 +1,5 @@
-// Links of running epochs whose ends have reported lost or suspect connections.
+// Keeps the links of running epochs whose ends have reported trouble: a lost connection, or a
+// suspect one, over which an end hears nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace longhaul::coordinator {
 
 struct LinkTrouble {
-  std::map<CellId, bool> stages;  // reporting stages; true: its connection is lost, else suspect
+  std::map<CellId, bool> stages;  // reporting stages; true: lost, false: suspect
   MonoTime lost_at;               // time of the newest report of a lost connection
   double away_seconds = 0;        // longest time that one side was without the other
   uint64_t frames_resent = 0;     // by both sides
@@ -21,13 +22,14 @@ class LinkTroubles : public MoveListener {
  public:
   explicit LinkTroubles(Ledger& ledger) : ledger_(ledger) {}
 
+  // Takes a stage's report on one of its links, and logs what is new.
   void OnLink(Run& run, const StageRecord& stage, const v1::LinkEvent& link);
   // Drops the stage's last reports on its links, because it has a new session: a later report may
   // have been lost with the old connection.
   void ForgetWordOf(const Run& run, const StageRecord& stage);
 
   bool Any(const Run& run) const { return !of_.Of(run).empty(); }
-  // Null: neither end reports trouble.
+  // Null: no end of the link reports trouble.
   const LinkTrouble* Find(const Run& run, EdgeId edge) const;
 
   void OnMove(Run& run, const Transition& row) override;

@@ -1,14 +1,15 @@
-// Changes the depths (microbatches in flight) and leads of a running epoch from its cells' settings
-// to its plan's settings, in phases. A cell in one phase is safe beside a cell in the phase before.
-// Pure; not thread-safe.
+// Changes two settings of a running epoch's cells (stages of a replica) to those of its plan: the
+// depth, which is the number of microbatches in flight, and the lead. A cell with lead n holds back
+// gradient i until activation i + n - 1 has arrived (run/schedule/policy.h). Pure; not thread-safe.
 //
-// No cell may wait for more activations than a cell above it keeps in flight, in any step, or both
-// would wait for each other. Cells begin a step at different times. So in the first phase depths
-// grow, in the second leads change, in the third depths shrink. A cell applies a requested setting
-// when its next step begins, and then reports it. It begins no step before all other cells of its
-// replica have done their part of the previous step, and waits for activations of these cells only.
-// So when all have reported, no cell will begin a step while a cell that it waits for is a phase
-// behind.
+// In no step may a cell's lead be larger than the depth of a cell above it: the two would wait for
+// each other. Cells begin a step at different times, so the change has three phases. First depths
+// grow, then leads change, then depths shrink. Cells that are one phase apart are safe together.
+//
+// A cell applies a requested setting when its next step begins, and then reports it. The next phase
+// begins when all cells have reported. A cell begins no step before all cells of its replica have
+// done their part of the previous step. So in each step, cells of a replica are at most one phase
+// apart.
 //
 //   SettingChange change(SettingsOf(plan));
 //   change.Begin(SettingsOf(better), most_depths);
@@ -25,10 +26,10 @@
 
 namespace longhaul::coordinator {
 
-// The setting of a cell, or a requested one.
+// A setting that a cell has, or that is requested of it.
 struct AskedSetting {
   uint32_t depth = 0;
-  std::optional<uint32_t> activation_lead;  // nullopt: the cell's present lead, which is unknown
+  std::optional<uint32_t> activation_lead;  // nullopt: the cell keeps its lead, which is unknown
   friend bool operator==(const AskedSetting&, const AskedSetting&) = default;
 };
 std::vector<AskedSetting> SettingsOf(const Plan& plan);  // in the order of its cells
@@ -40,22 +41,24 @@ class SettingChange {
   explicit SettingChange(std::vector<AskedSetting> held) : held_(std::move(held)) {}
 
   // Begins a change to `target`; no other change may be under way. `most_depths`: the maximum depth
-  // of each cell; if the cells' settings are unknown, depths go to this maximum before leads
+  // of each cell. If the cells' settings are unknown, their depths go to this maximum before leads
   // change.
   void Begin(std::vector<AskedSetting> target, std::vector<uint32_t> most_depths);
   bool IsUnderWay() const { return phase_ != Phase::kNone; }
-  // Goes to the next phase with a request; cells know the phase by `id`. False: the change is done.
+  // Goes to the next phase that requests a change. Cells repeat its number, `id`, in their reports.
+  // False: the whole change is done.
   bool Advance(uint64_t id);
-  // Null: nothing is requested of this cell, or it has confirmed the request.
+  // Returns what is requested of the cell with this index; null: nothing, or it has confirmed.
   const AskedSetting* AskedOf(size_t place) const;
   uint64_t id() const { return id_; }
-  // The cell has applied phase `id` from `step` on. True: every cell has; call Advance next.
+  // The cell has applied the settings of phase `id` from `step` on. True: all cells have; call
+  // Advance next.
   bool Said(size_t place, uint64_t id, uint64_t step);
-  // The step since which all cells have the last requested settings.
+  // Returns the step since which all cells have the settings of the last phase.
   uint64_t since() const;
 
-  // Returns the first cell that might wait for more activations than a cell above it has in flight,
-  // whichever cells have already changed. Null: there is none.
+  // Returns the first cell whose lead may be larger than the depth of a cell above it, whichever
+  // cells have already changed. Null: there is none, or the settings are unknown.
   const Cell* FirstUnsafe(const Assignment& assignment) const;
 
  private:

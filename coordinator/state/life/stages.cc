@@ -164,12 +164,11 @@ void Stages::CheckTimers(Run& run) {
   const std::optional<MonoTime> ready_until = ready_until_.Of(run);
   if (failures_.nonfinite(run) && ledger_.now() >= failures_.nonfinite(run)->until) {
     failures_.Fail(run, "");
-  } else if (CheckDetached(run)) {
+  } else if (CheckDetached(run) || standstill_.Check(run)) {
     // The run has been interrupted.
-  } else if (standstill_.Check(run)) {
-    // It has been interrupted, too.
   } else if (failures_.suspicion(run) && ledger_.now() >= failures_.suspicion(run)->until) {
-    failures_.Interrupt(run, failures_.suspicion(run)->sentence);
+    const std::string cause = failures_.suspicion(run)->sentence;  // Interrupt forgets it
+    failures_.Interrupt(run, cause);
   } else if (ready_until && ledger_.now() >= *ready_until) {
     std::vector<std::string> missing;
     for (const StageRecord& stage : run.stages) {

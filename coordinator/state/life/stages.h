@@ -1,5 +1,5 @@
-// The stages of a run's epoch: they become ready, end, report errors, and lose and find their
-// workers. `longhaul stop` is here, too.
+// Follows the stages of a run's epoch: they become ready, end, report errors, and lose and find
+// their workers. Also carries out `longhaul stop`.
 #pragma once
 
 #include <optional>
@@ -40,15 +40,16 @@ class Stages : public MoveListener {
   // ---- Sessions of their workers
   // The worker of this stage has a new session. Sends the commands that it may have missed.
   void Attach(Worker& worker, Run& run, StageRecord& stage);
-  // The session has ended. The worker keeps its stage for a while, because training goes on without
-  // the coordinator.
+  // The session of the stage's worker has ended. The worker keeps its stage for a while, because
+  // training goes on without the coordinator.
   void Detach(Run& run, StageRecord& stage, const std::string& why);
-  // The worker, or its process, is finally gone.
+  // The worker, or its process, is finally gone. Interrupts the run, unless the stage has finished.
   void OnLost(Run& run, StageRecord& stage, const std::string& why);
   // The coordinator restarted: no worker of the run has come back yet.
   void DetachAll(Run& run);
 
   // ---- Time
+  // Fails or interrupts the run if one of its time limits is over.
   void CheckTimers(Run& run);
   MonoTime NextWake(const Run& run) const;
 
@@ -62,9 +63,9 @@ class Stages : public MoveListener {
   void Reattach(Run& run, StageRecord& stage);
   // Puts the worker's newly reported addresses into the plan, and tells the workers that dial them.
   void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
-  // Time at which a detached stage counts as dead; nullopt: nothing shows that it is dead.
+  // Returns when a detached stage counts as dead; nullopt: nothing shows that it is dead.
   std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;
-  // True: a stage is lost by now, and the run was interrupted.
+  // True: a detached stage is lost by now, and the run was interrupted.
   bool CheckDetached(Run& run);
 
   Ledger& ledger_;

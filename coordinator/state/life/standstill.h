@@ -15,12 +15,13 @@ class Standstill : public MoveListener {
   Standstill(Ledger& ledger, Failures& failures, const LinkTroubles& troubles, const Steps& steps)
       : ledger_(ledger), failures_(failures), troubles_(troubles), steps_(steps) {}
 
-  // A stage of the run has done a piece of work.
+  // Notes that a stage of the run has done a piece of work.
   void NoteProgress(const Run& run) { progressed_at_[run] = ledger_.now(); }
-  // Notes the piece of work that a heartbeat names.
+  // Takes a heartbeat's report of what the worker's stage does. It is progress of the run if the
+  // stage has done more since the last heartbeat.
   void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
-  // True: the run stood still for too long, and was interrupted. Needs no wake-up of its own,
-  // because sessions wake the state once a heartbeat.
+  // True: the run stood still for too long, and was interrupted. This needs no timer, because
+  // workers' heartbeats cause ticks often enough.
   bool Check(Run& run);
 
   void OnMove(Run& run, const Transition& /*row*/) override { NoteProgress(run); }
@@ -28,7 +29,7 @@ class Standstill : public MoveListener {
 
  private:
   absl::Duration Limit(const Run& run) const;
-  // Whether something explains the standstill, or shows that work goes on.
+  // Returns whether something explains the standstill, or shows that work goes on.
   bool IsExcused(const Run& run) const;
 
   Ledger& ledger_;

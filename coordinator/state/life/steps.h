@@ -1,5 +1,6 @@
-// Steps and validations that the stages of a run report. A step is finished when every stage has
-// reported it. A step that is trained again after a loss must give the same numbers.
+// Collects the steps and validations that the stages of a run report. A step is finished when every
+// stage has reported it. A step that is trained again after a loss must give the same numbers, if
+// devices and software are the same (books/step_book.h).
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,16 @@ class Steps : public MoveListener {
   Steps(Ledger& ledger, Failures& failures, Tuning& tuning)
       : ledger_(ledger), failures_(failures), tuning_(tuning) {}
 
-  // Loads the store's newest steps of a run that has not ended.
+  // Loads the newest steps in the store of a run that has not ended.
   void Load(const Run& run, std::span<const v1::StepRecord> rows) { of_[run].book.Load(rows); }
 
-  // False: the report does not fit the present state of the run, and is ignored.
+  // Takes a stage's report of a step. False: the report does not fit the present state of the run,
+  // and is ignored.
   bool OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void OnValidation(Run& run, const v1::ValidationReport& report);
 
-  // Finished steps of the newest epoch, oldest first; kept when the run has ended.
+  // The last few finished steps of the newest epoch, oldest first. They stay when the run has
+  // ended.
   const std::deque<v1::StepRecord>& Recent(const Run& run) const { return of_.Of(run).recent; }
   const std::optional<v1::ValidationReport>& Validation(const Run& run) const {
     return of_.Of(run).validation;
@@ -48,14 +51,14 @@ class Steps : public MoveListener {
     StepBook book;  // kept until the run has ended
     std::map<uint64_t, Reports> partial;
     std::deque<v1::StepRecord> recent;
-    std::map<uint64_t, v1::ValidationReport> validation_early;  // their steps are not finished yet
+    std::map<uint64_t, v1::ValidationReport> validation_early;  // of unfinished steps
     std::optional<v1::ValidationReport> validation;
-    Reports last;  // the newest, by index of the stage
+    Reports last;  // each stage's newest report
   };
 
   void Finish(Run& run, uint64_t step, const Reports& reports);
   void LogIfSkipped(const Run& run, uint64_t step, const Reports& reports);
-  // Files a step that all stages have finished, and logs the comparison if it was trained before.
+  // Files a step that all stages have finished. If it was trained before, logs the comparison.
   // False: it had to give the same numbers and did not, so the run has failed.
   bool File(Run& run, v1::StepRecord* row, const Reports& reports);
   std::string BrokenPromise(const Run& run, const v1::StepRecord& row,

@@ -1,6 +1,5 @@
-// Adjusts the numbers of microbatches in flight and the order of data while a run trains. Gives the
-// planner the measured steps, and brings the cells to the settings that the planner chooses
-// (setting_change.h).
+// Adjusts depths and leads (setting_change.h) while a run trains. Gives the planner the times and
+// rates of the last steps, and brings the cells to the settings that the planner chooses.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +16,37 @@
 
 namespace longhaul::coordinator {
 
-// Logs an event if the search for the plan was cut short.
+// Logs an event if the planner's search for `plan` was cut short.
 void LogCutShort(Ledger& ledger, const Run& run, const Plan& plan);
 
 class Tuning : public MoveListener {
  public:
   Tuning(Ledger& ledger, Computations& computations);
 
-  // The coordinator restarted while the run was running.
+  // Begins anew for a running run after a restart of the coordinator. If the plan's settings were
+  // ever changed, requests them from all cells again.
   void Restart(Run& run);
-  // Every stage has reported a step.
+  // Takes a step's reports, one of each stage. Starts a search for better settings if the last
+  // steps differ from those of the search before.
   void Consider(Run& run, std::span<const std::optional<v1::StepReport>> reports);
   void On(event::RetuneComputed& computed);
+  // Takes a stage's report that it has applied requested settings.
   void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
   // Sends the stage the requested settings that it has not confirmed.
   void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
 
   void OnMove(Run& run, const Transition& row) override;
   void OnRemove(const RunId& id) override { of_.Forget(id); }
-  // For runs with stages.
+  // The run must have stages.
   void CheckInvariants(const Run& run) const;
 
  private:
   struct OfRun {
-    std::vector<Seen> steps;         // newest last
-    std::optional<Seen> considered;  // input of the last consideration
-    MonoTime not_before;             // time of the next consideration
-    absl::Duration pause;
-    std::optional<ComputationId> computation;  // search for a better plan
+    std::vector<Seen> steps;                   // measurements of the last steps, newest last
+    std::optional<Seen> considered;            // input of the last search
+    MonoTime not_before;                       // no search begins before
+    absl::Duration pause;                      // between searches
+    std::optional<ComputationId> computation;  // the search under way
     SettingChange change;
   };
 
@@ -56,7 +58,7 @@ class Tuning : public MoveListener {
 
   Ledger& ledger_;
   Computations& computations_;
-  PerRun<OfRun> of_;  // running
+  PerRun<OfRun> of_;  // of running runs
   uint64_t next_retune_;
 };
 

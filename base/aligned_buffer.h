@@ -1,4 +1,4 @@
-// A buffer aligned to 64 bytes, uninitialised. Move-only.
+// A buffer of bytes, aligned to 64 bytes. The contents are uninitialised. Move-only.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class AlignedBuffer {
   std::span<std::byte> span() { return {data_.get(), size_}; }
   std::span<const std::byte> span() const { return {data_.get(), size_}; }
   size_t size() const { return size_; }
-  // Keeps the contents if the buffer is large enough. Else allocates a new one and loses the
-  // contents.
+  // Keeps the buffer and its contents if it has at least `size` bytes. Else allocates a new buffer
+  // and loses the contents.
   void EnsureSize(size_t size) {
     if (size > size_) *this = AlignedBuffer(size);
   }

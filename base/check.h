@@ -23,7 +23,7 @@ namespace longhaul {
 
 }  // namespace longhaul
 
-// LH_CHECK(condition, "format with {}", arguments...). The format is evaluated only on failure.
+// LH_CHECK(condition, "format with {}", arguments...). Formats the message only on failure.
 #define LH_CHECK(condition, ...)                                                           \
   do {                                                                                     \
     if (!(condition)) [[unlikely]] {                                                       \

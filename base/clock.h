@@ -12,10 +12,11 @@
 
 namespace longhaul {
 
-// A point on a clock that never jumps. Pure logic takes it as an argument; shells call Now().
+// A point in time on a clock that never jumps. Pure functions take it as an argument; only the code
+// around them calls Now().
 class MonoTime {
  public:
-  // The clock's beginning: before every Now().
+  // The zero of the clock, before every Now().
   constexpr MonoTime() = default;
   static constexpr MonoTime FromNanoseconds(int64_t since_beginning) {
     MonoTime time;
@@ -25,7 +26,7 @@ class MonoTime {
   static constexpr MonoTime min() { return FromNanoseconds(std::numeric_limits<int64_t>::min()); }
   static constexpr MonoTime max() { return FromNanoseconds(std::numeric_limits<int64_t>::max()); }
 
-  // Since the beginning of the clock, which is the kernel's CLOCK_MONOTONIC.
+  // Time since the zero of the kernel's CLOCK_MONOTONIC.
   constexpr int64_t nanoseconds() const { return nanoseconds_; }
   // For waits of the standard library.
   std::chrono::steady_clock::time_point ToChrono() const {
@@ -55,15 +56,15 @@ inline MonoTime Now() {
                                        .count());
 }
 
-// The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(),
-// which reads the clock only every two seconds, so times after a jump would be wrong.
+// Returns the wall clock in milliseconds since 1970, for people. The wall clock may jump. Does not
+// use absl::Now(), which reads the clock only every two seconds and is wrong after a jump.
 inline int64_t UnixMsNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
-// The end of a wait. Every wait of this project takes one.
+// The time at which a wait gives up. Functions that wait take a Deadline.
 class Deadline {
  public:
   static Deadline After(absl::Duration duration) { return Deadline(Now() + duration); }
@@ -71,7 +72,7 @@ class Deadline {
 
   MonoTime time() const { return time_; }
   bool Expired() const { return Now() >= time_; }
-  // Never negative.
+  // The time left, never negative.
   absl::Duration Remaining() const { return std::max(absl::ZeroDuration(), time_ - Now()); }
 
  private:

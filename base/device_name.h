@@ -1,4 +1,5 @@
-// Parses the device for computing: `--device cpu`, `cuda` (the first GPU) or `cuda:N`.
+// Parses the devices that compute, as --device names them: `cpu`, `cuda` (the first GPU) or
+// `cuda:N`.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,19 @@ struct DeviceName {
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
-// kInvalidArgument for anything else.
+// Parses one device. kInvalidArgument: another text than the three above.
 StatusOr<DeviceName> ParseDeviceName(std::string_view text);
 std::string ToString(const DeviceName& name);  // "cpu", "cuda:2"
 
-// Several devices of one machine and of one kind: names as above or "cuda:A-B" for GPUs A to B,
-// separated by commas. "cpu,cpu" means two ranks on the CPU. A GPU may occur once. kInvalidArgument
-// for anything else.
+// Parses several devices of one machine, separated by commas: names as above, or "cuda:A-B" for the
+// GPUs A to B. "cpu,cpu" means two ranks on the CPU. kInvalidArgument: another text, a GPU that
+// occurs twice, GPUs together with the CPU, or more than 1024 devices.
 StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text);
 
-// Divides devices among `count` workers of one machine, `each` devices a worker, comma-separated.
-// "cpu" and "cuda:N": the same for all. "cuda": GPU 0, 1, ... in turn. "cuda:A-B": these in turn,
-// so that workers share them if there are too few. kInvalidArgument for anything else, and if a
-// worker would get a GPU twice.
+// Divides devices among `count` workers of one machine. Returns the devices of each worker, `each`
+// names separated by commas. "cpu" and "cuda:N" go to every worker. "cuda" gives GPU 0, 1, 2, ...
+// in turn. "cuda:A-B" gives the GPUs A to B in turn, and begins again at A after B, so that workers
+// may share a GPU. kInvalidArgument: another text, or a worker would get a GPU twice.
 StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count,
                                                 uint32_t each = 1);
 

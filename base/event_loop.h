@@ -1,10 +1,11 @@
-// A thread that runs tasks posted by any thread, timers, callbacks of file descriptors, and one
-// poller. The poller is for libraries such as UCX that make progress only when called.
+// A thread that runs timers, callbacks of file descriptors, one poller, and tasks that any thread
+// posts. The poller is for a library such as UCX, which makes progress only when it is called.
 //
 // Threads: Post from any thread; everything else on the loop's own thread.
-// Ownership: EventLoopThread is the running thread. It stops when the last shared_ptr to it goes;
-// dropped on the loop's own thread, the thread ends by itself after the running task. EventLoop is
-// the state, which may outlive the thread; a task posted after the stop is dropped.
+// Ownership: EventLoopThread is the running thread. When the last shared_ptr to it goes, it runs
+// the tasks that were posted before, and ends. The destructor waits for that, except on the loop's
+// own thread. EventLoop is the state, which may outlive the thread; a task that is posted after the
+// end is dropped.
 #pragma once
 
 #include <atomic>
@@ -29,8 +30,9 @@ namespace longhaul {
 class Poller {
  public:
   virtual ~Poller() = default;
+  // Becomes readable when there is work.
   virtual int fd() const = 0;
-  // True if progress was made: call it again.
+  // Works for a short time. True: progress was made; call it again.
   virtual bool Progress() = 0;
   // Call it before sleeping on fd(). False: there is work already; call Progress instead.
   virtual bool Arm() = 0;
@@ -46,8 +48,8 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs `task` on the loop, in the order of the calls. False if the loop has stopped, and drops
-  // the task.
+  // Runs `task` on the loop's thread, in the order of the calls. False: the loop has ended, and the
+  // task is dropped.
   bool Post(Task task);
   bool InLoop() const { return std::this_thread::get_id() == thread_id_.load(); }
 
@@ -59,11 +61,13 @@ class EventLoop {
   // Does nothing if the timer has already run.
   void CancelTimer(TimerId id) { timers_.erase(id); }
 
-  // Calls `callback(epoll events)` whenever `fd` is ready (level-triggered).
+  // Calls `callback` with the epoll events whenever `fd` is ready (level-triggered unless `events`
+  // says otherwise). Does not own `fd`: call Unwatch before you close it.
   Status Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
   void Unwatch(int fd);
 
-  // Null removes the poller.
+  // Replaces the poller; null: there is none. A poller must live until it is replaced or the loop
+  // has ended.
   Status SetPoller(Poller* poller);
 
  private:
@@ -83,7 +87,7 @@ class EventLoop {
   const int wake_fd_;
   std::atomic<std::thread::id> thread_id_;
 
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // guards the three members below
   std::vector<Task> tasks_;
   bool stop_ = false;
   bool ended_ = false;
@@ -103,7 +107,7 @@ class EventLoopThread {
   EventLoopThread& operator=(const EventLoopThread&) = delete;
 
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
-  // Runs `task` on the loop and waits for it. Do not call it on the loop.
+  // Runs `task` on the loop's thread and waits until it is done. Must not be called on that thread.
   void RunAndWait(EventLoop::Task task);
 
  private:
@@ -112,8 +116,9 @@ class EventLoopThread {
   std::thread thread_;
 };
 
-// A loop without a thread and with a clock that stands still: a simulation runs it, on the thread
-// that made it. Only tasks and timers, no descriptors.
+// A loop for simulations. It has no thread: the simulation calls Step, on the thread that made the
+// loop. Its clock stands still between the calls. Tasks and timers run; descriptors are not
+// watched.
 class ManualLoop {
  public:
   static StatusOr<std::unique_ptr<ManualLoop>> Create(MonoTime now);
@@ -122,8 +127,8 @@ class ManualLoop {
   ManualLoop(const ManualLoop&) = delete;
   ManualLoop& operator=(const ManualLoop&) = delete;
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
-  // Runs due tasks and timers, then sets the clock to the next timer if that is not after `limit`
-  // (true), or to `limit` (false: nothing is left to do until then).
+  // Runs the posted tasks, sets the clock to the next timer, and runs the timers that are due then.
+  // False: there is no timer until `limit`; the clock is now `limit`.
   bool Step(MonoTime limit);
 
  private:

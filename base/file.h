@@ -18,14 +18,14 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1
 // crash. Uses a temporary name, fsync, rename, fsync of the folder. `mode` as in open(2).
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
 
-// Checks that a peer's name, such as a run's id, is safe as a file name: it must not lead out of
-// its folder. kInvalidArgument naming `what`.
+// Checks that a name from a peer, such as a run's id, is safe as a file name: 1 to 200 letters,
+// digits, '-', '_' and '.', and no '.' in front. kInvalidArgument calls the name `what`.
 Status CheckFileName(std::string_view what, std::string_view name);
 
 // Makes the folder and its parents; OK if it exists.
 Status MakeDirectories(const std::string& path);
 
-// Calls fsync for a file or folder by name.
+// Calls fsync for the file or folder at `path`.
 Status SyncPath(const std::string& path);
 
 // A read-only memory mapping, valid for the life of the object. Move-only. An empty file maps to

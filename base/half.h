@@ -1,6 +1,7 @@
-// fp16 and bf16 in plain integer and fp32 operations: the same bits on every machine, subnormals
-// kept, rounding to nearest even, a NaN stays a NaN (quiet). Written without branches on values, so
-// that loops over them vectorise. Pure functions.
+// Converts fp16 and bf16 to fp32 and back by plain integer and fp32 operations, so that every
+// machine gives the same bits. Keeps subnormals and rounds to nearest even. A NaN stays a NaN; the
+// conversion from fp32 makes it quiet. Nothing branches on values, so that loops over these
+// functions vectorise. Pure functions.
 #pragma once
 
 #include <bit>
@@ -24,7 +25,7 @@ inline constexpr uint16_t F32ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = (bits >> 16) & 0x8000;
-  // Adding 0.5 aligns the last bit of a half's subnormals with the last bit of the sum.
+  // Adding 0.5 aligns the last bit of fp16's subnormals with the last bit of the sum.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude & 0x3fffffff) + 0.5f) - 0x3f000000;
   const uint32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;

@@ -14,10 +14,10 @@ namespace longhaul {
 
 // XXH3, 64 bits. Detects damage, not malice.
 uint64_t Checksum64(std::span<const std::byte> bytes);
-// Checksum of two ranges one after the other, without copying them together.
+// Returns the checksum of `first` followed by `second`, without copying them together.
 uint64_t Checksum64(std::span<const std::byte> first, std::span<const std::byte> second);
 
-// SHA-256 as 64 lower-case hexadecimal digits.
+// Computes SHA-256 of bytes that come in pieces. Digests are 64 lower-case hexadecimal digits.
 class Sha256 {
  public:
   Sha256();
@@ -26,7 +26,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text) { Update(std::as_bytes(std::span(text))); }
-  // Call it once.
+  // Call it once, after the last Update.
   std::string HexDigest();
 
  private:
@@ -40,7 +40,7 @@ bool IsSha256Hex(std::string_view text);
 
 // HMAC-SHA-256, 32 bytes.
 std::string HmacSha256(std::string_view key, std::string_view message);
-// The time does not depend on where the two differ.
+// Compares two texts in a time that does not depend on where they differ.
 bool ConstantTimeEqual(std::string_view a, std::string_view b);
 
 }  // namespace longhaul

@@ -1,5 +1,5 @@
-// A one-time event to wait for. Uses std types: ThreadSanitizer does not see into Abseil's shared
-// library, and would report every wait as a race.
+// An event that happens once, and for which threads wait. Uses std types, because ThreadSanitizer
+// does not see into Abseil's shared library and would report every wait as a race.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class Notification {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return happened_; });
   }
-  // False if the limit passed first.
+  // Waits at most `limit`. False: the event has not happened yet.
   bool WaitFor(absl::Duration limit) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return happened_; });

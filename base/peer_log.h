@@ -1,5 +1,5 @@
-// Log lines that a peer can cause. Writes at most one line a second about a peer. The next line has
-// the number of omitted ones: "... (37 more in the last 2 s)".
+// Writes log lines that a peer can cause: at most one line a second about each peer. The next line
+// about the peer has the number of omitted ones: "... (37 more in the last 2 s)".
 //
 //   LogAboutPeer(LogLevel::kWarn, "192.0.2.7", "a worker was refused: ...");
 #pragma once
@@ -20,20 +20,21 @@ namespace longhaul {
 // `peer`: a name that the peer cannot choose freely, such as its address without the port.
 // Thread-safe.
 void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message);
-// Writes the number of omitted lines about peers that are quiet now. Daemons call it regularly.
+// Writes the number of omitted lines about each peer for which no line was written for a second.
+// Daemons call it regularly.
 void LogWhatWasLeftOut();
 
 // The rate limit behind both functions, without log and clock. Not thread-safe.
 class PeerLines {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);
-  // Peers counted separately. Further peers share one line a second.
+  // The largest number of peers that are counted separately. Further peers share one line a second.
   static constexpr size_t kMaxPeers = 256;
 
-  // Returns the line to write; nullopt: none.
+  // Returns the line to write. nullopt: the line is omitted, and counted.
   std::optional<std::string> Line(std::string_view peer, std::string_view message, MonoTime now);
-  // Returns one line for each peer with omitted lines and no written line for a second. Forgets
-  // quiet peers.
+  // Looks at the peers for which no line was written for a second. Returns a line for each that has
+  // omitted lines, and forgets the others.
   std::vector<std::string> Overdue(MonoTime now);
 
  private:

@@ -1,7 +1,6 @@
 // A file that is written piece by piece and appears under its name whole or not at all, also after
-// a crash. It has a temporary name until Publish: fsync, rename, fsync of the folder. If destroyed
-// before Publish, it leaves nothing. A killed process leaves "<path>.tmp-<uuid>"
-// (IsPendingFileName).
+// a crash. It has a temporary name until Publish. An object that is destroyed before Publish
+// removes the file. A killed process leaves "<path>.tmp-<uuid>" (IsPendingFileName).
 //
 // Threads: one at a time. Errors: by errno, naming the file; a full disk is kResourceExhausted.
 #pragma once
@@ -33,9 +32,10 @@ class PendingFile {
   Status Overwrite(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const { return size_; }
 
-  // Makes the bytes durable, as Publish does. To publish several files together, sync all of them
-  // first: then no Publish can fail for lack of space.
+  // Makes the bytes durable, still under the temporary name. To publish several files together,
+  // sync all of them first: then no Publish can fail for lack of space.
   Status Sync();
+  // Calls Sync, gives the file its name, replacing an older file, and makes the name durable.
   Status Publish();
 
  private:
@@ -49,7 +49,7 @@ class PendingFile {
   bool published_ = false;
 };
 
-// Whether the name is that of a file left by a killed process.
+// Whether a file of this name was left by a process that was killed before Publish.
 bool IsPendingFileName(std::string_view file_name);
 
 }  // namespace longhaul

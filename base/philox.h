@@ -1,6 +1,7 @@
-// Philox4x32, a counter-based random generator (Salmon et al., SC 2011): random access, no
-// state, the same numbers on every machine. Used for parameter initialisation and for stochastic
-// rounding. Random123 generates; codec/simd/noise-inl.h does the same for several blocks at a time.
+// Philox4x32, a counter-based random generator (Salmon et al., SC 2011): random access, no state,
+// the same numbers on every machine. Used for parameter initialisation and for stochastic rounding.
+// Random123 computes the numbers; codec/simd/noise-inl.h computes the same ones for several blocks
+// at a time.
 #pragma once
 
 #ifdef __CUDACC__
@@ -10,8 +11,8 @@
 #define LONGHAUL_HOST_DEVICE
 #endif
 
-// Without Random123's generators on AES instructions, and without the compiler's 2 MB of headers for them, which every
-// GPU source would read three times.
+// Leaves out Random123's generators on AES instructions. They include 2 MB of the compiler's
+// headers, which every GPU source would read three times.
 #define R123_USE_SSE 0
 #include <Random123/philox.h>
 
@@ -32,7 +33,7 @@ struct Philox {
     return {words.v[0], words.v[1], words.v[2], words.v[3]};
   }
 
-  // Uniform in [0, 1): the upper 24 bits, so that every value is an exact float.
+  // Converts the upper 24 bits to a number in [0, 1). Every result is exact in fp32.
   static constexpr float ToUnit(uint32_t bits) {
     return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
   }

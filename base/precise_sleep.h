@@ -5,8 +5,8 @@
 
 namespace longhaul {
 
-// Returns at `time`, or once the kernel gives the thread a core after that; at once if `time` has
-// passed. Lowers the calling thread's timer slack from the usual 50 us to 1 us, permanently.
+// Sleeps until `time`, and then until the kernel gives the thread a core. Returns at once if `time`
+// has passed. Lowers the calling thread's timer slack from the usual 50 us to 1 us, permanently.
 void SleepPreciselyUntil(MonoTime time);
 
 }  // namespace longhaul

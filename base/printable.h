@@ -10,9 +10,10 @@
 
 namespace longhaul {
 
-// Returns one line. A text longer than `limit` bytes is cut at a whole character and ends in "...".
+// Returns one line. A text longer than `limit` bytes is cut to `limit` bytes, at a whole character,
+// and "..." is added.
 std::string Printable(std::string_view text, size_t limit = std::numeric_limits<size_t>::max());
-// The same for a text of several lines.
+// The same for a text of several lines: the ends of lines stay.
 std::string PrintableLines(std::string_view text);
 
 }  // namespace longhaul

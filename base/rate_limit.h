@@ -1,4 +1,5 @@
-// A token bucket: a rate a second, and a burst beyond it. Pure; not thread-safe.
+// A token bucket: limits the rate of events, but lets a burst of them pass at once. Pure; not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,8 @@ namespace longhaul {
 
 class RateLimit {
  public:
-  // Both must be above zero. The bucket starts full.
+  // `burst` is the number of events that may come at once. Both must be above zero. The bucket
+  // starts full.
   RateLimit(double per_second, double burst)
       : per_second_(per_second), burst_(burst), left_(burst) {}
 

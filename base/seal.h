@@ -1,5 +1,5 @@
-// Authenticated encryption between two sides that share a secret: keys by X25519, messages by
-// AES-256-GCM.
+// Authenticated encryption between two sides. They agree on a secret by X25519, and encrypt
+// messages by AES-256-GCM.
 //
 // Threads: one at a time per object.
 #pragma once
@@ -19,7 +19,7 @@ inline constexpr size_t kSealKeyBytes = 32;
 inline constexpr size_t kSealTagBytes = 16;
 inline constexpr size_t kPublicKeyBytes = 32;
 
-// A key pair for one conversation. Its public half is 32 unpredictable bytes.
+// A key pair for one conversation. The public key is 32 unpredictable bytes.
 class EphemeralKey {
  public:
   EphemeralKey();
@@ -29,7 +29,7 @@ class EphemeralKey {
 
   const std::string& public_key() const { return public_key_; }
   // Returns the 32-byte secret that only the two sides can compute. kInvalidArgument: not a public
-  // key, or a key with the same result for every peer.
+  // key, or one that gives the same secret with every key.
   StatusOr<std::string> Agree(std::string_view peer_public_key) const;
 
  private:
@@ -38,8 +38,9 @@ class EphemeralKey {
   std::string public_key_;
 };
 
-// One direction of a conversation, at either end. Both ends count messages: a message that was
-// lost, repeated, reordered or changed does not open.
+// Seals or opens the messages of one direction of a conversation; each end has an object. Both ends
+// count the messages, so a message that was repeated, reordered or changed, or follows a lost one,
+// does not open. A key must serve one direction of one conversation only.
 class Sealer {
  public:
   explicit Sealer(std::string_view key);  // kSealKeyBytes
@@ -47,13 +48,14 @@ class Sealer {
   Sealer(const Sealer&) = delete;
   Sealer& operator=(const Sealer&) = delete;
 
-  // Encrypts the next message, `head` followed by `body`, into `out` of the same length. `open`
-  // stays readable and is authenticated as well.
+  // Encrypts the next message, `head` followed by `body`, to `out`, which has the length of both.
+  // `open` is not encrypted, but authenticated with the message.
   void Seal(std::span<const std::byte> open, std::span<const std::byte> head,
             std::span<const std::byte> body, std::byte* out,
             std::span<std::byte, kSealTagBytes> tag);
-  // False: it is not the next message from the other end. Then `out` is unusable, and no later
-  // message opens. `out` is as long as `sealed`.
+  // Decrypts the next message to `out`, which is as long as `sealed`. False: these are not the
+  // bytes of the next message of the other end. Then `out` is unusable, and the conversation must
+  // end.
   bool Open(std::span<const std::byte> open, std::span<const std::byte> sealed,
             std::span<const std::byte, kSealTagBytes> tag, std::byte* out);
 

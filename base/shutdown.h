@@ -5,11 +5,11 @@
 
 namespace longhaul {
 
-// Blocks SIGINT, SIGTERM and SIGPIPE in this thread and in threads that it starts later. Call it
-// first in main().
+// Blocks SIGINT and SIGTERM in this thread and in threads that it starts later, and ignores SIGPIPE
+// in the whole process. Call it first in main().
 void BlockShutdownSignals();
-// Waits for SIGINT or SIGTERM, at most `limit`. Returns the signal's number, or 0 at the limit.
-// Threads: one.
+// Waits for SIGINT or SIGTERM, at most `limit`. Returns the signal's number, or 0 if neither came.
+// Only one thread may wait.
 int WaitForShutdownSignal(absl::Duration limit);
 
 }  // namespace longhaul

@@ -1,8 +1,8 @@
-// absl::Status, by which modules of this project report errors. Exceptions of libraries are
-// converted at the call (FromException). The code tells the caller what to do:
+// Modules of this project report errors by absl::Status. An exception of a library becomes a Status
+// where the library is called (FromException). The code of a status tells the caller what to do:
 //
 //   kUnavailable         retry this call
-//   kAborted             the epoch is over; restart above
+//   kAborted             the epoch (an attempt at a run) is over; a higher layer restarts
 //   kFailedPrecondition  a person has to act
 //   kInvalidArgument     bad configuration or bad bytes
 //   kDataLoss            a checksum does not match
@@ -28,15 +28,15 @@ namespace longhaul {
 using absl::Status;
 using absl::StatusOr;
 
-// Returns the message as std::string_view. In Debian's Abseil absl::string_view is a separate type,
-// which neither fmt nor std::string_view convert.
+// Returns the message as std::string_view. In Debian's Abseil, absl::string_view is a separate type
+// that neither fmt nor std::string_view accepts.
 inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
 #ifndef __CUDACC__
-// InvalidArgument("expected {}, got {}", a, b): a status with the code of its name, and a formatted
-// message.
+// InvalidArgument("expected {}, got {}", a, b) returns a status with the code kInvalidArgument and
+// the formatted message. The other functions do the same for the codes that they are named after.
 #define LH_STATUS_FUNCTION(code)                                                  \
   template <class... Values>                                                      \
   Status code(fmt::format_string<Values...> text, Values&&... values) {           \

@@ -1,4 +1,5 @@
-// Strong<Tag, Rep>: an integer or string that only mixes with values of the same Tag.
+// Strong<Tag, Rep>: an integer or string with a type of its own. Values of different Tags do not
+// mix.
 #pragma once
 
 #include <compare>

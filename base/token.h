@@ -1,6 +1,7 @@
-// Reads token files (--token-file). A token is a join token (proto/identity/join_token.h) or,
-// without TLS, the shared secret of an installation, with which any caller can join as a worker and
-// command. The shared secret travels as `authorization: Bearer <token>` (proto/rpc/auth.h).
+// Reads token files (--token-file). With TLS, a token is a join token
+// (proto/identity/join_token.h). Without TLS, it is the shared secret of an installation: a caller
+// who has it can be a worker and give commands. Callers send `authorization: Bearer <token>` with
+// this secret (proto/rpc/auth.h).
 #pragma once
 
 #include <cstddef>

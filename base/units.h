@@ -1,5 +1,5 @@
-// Quantities as people write them: "100mbit", "2GiB", "20ms". Errors are kInvalidArgument and list
-// the units.
+// Parses and formats quantities as people write them: "100mbit", "2GiB", "20ms". Errors of parsing
+// are kInvalidArgument and list the units.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@ namespace longhaul {
 StatusOr<uint64_t> ParseBitsPerSecond(std::string_view text);
 // Parses "64KiB", "2GiB", "10MB", "512": bytes.
 StatusOr<uint64_t> ParseBytes(std::string_view text);
-// Parses "20ms", "1.5s", "2m", "1h"; a bare "0" is zero.
+// Parses "20ms", "1.5s", "2m30s", "1h"; "0" needs no unit.
 StatusOr<absl::Duration> ParseDuration(std::string_view text);
 
 std::string FormatBitsPerSecond(double bits_per_second);  // "9.56 Mbit/s"
@@ -24,8 +24,8 @@ std::string FormatBytes(double bytes);                    // "36.1 KB" (decimal)
 std::string FormatBytes(std::integral auto bytes) {
   return FormatBytes(static_cast<double>(bytes));
 }
-// "2m05s", "1.35 s", "42 ms". Call it as longhaul::FormatDuration: the argument also brings in
-// Abseil's function of this name.
+// "2m05s", "1.35 s", "42 ms". Call it as longhaul::FormatDuration, because the argument's type also
+// makes absl::FormatDuration a candidate.
 std::string FormatDuration(absl::Duration duration);
 inline std::string FormatSeconds(double seconds) {
   return longhaul::FormatDuration(absl::Seconds(seconds));

@@ -1,6 +1,6 @@
-// The words of an enum's values, for run files, flags and people: an array in the order of the
-// enum, which a ToString beside the enum passes to WordOf. It does not compile unless there is one
-// word for each value.
+// Gives each value of an enum a word, for run files, flags and people. A ToString beside the enum
+// passes an array of the words, in the order of the enum, to WordOf. WordOf does not compile unless
+// the array has one word for each value.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,10 @@
 
 namespace longhaul {
 
-// Whether the enum has a value of this number. The compiler's name of this function says it: it
-// ends with "kValue = Colour::kRed" for a value, and with "kValue = (Colour)7" for another number.
-// Scopes may end with a parenthesis, too: "kValue = (anonymous namespace)::Colour::kRed".
+// Whether the enum has a value of this number. The function reads the answer in its own name: the
+// compiler ends this name with "kValue = Colour::kRed" for a value, and with "kValue = (Colour)7"
+// for another number. A value's scope may have a parenthesis, too: "kValue = (anonymous
+// namespace)::Colour::kRed".
 template <auto kValue>
 constexpr bool IsValueOfEnum() {
   std::string_view name = __PRETTY_FUNCTION__;
@@ -19,7 +20,8 @@ constexpr bool IsValueOfEnum() {
   return end == std::string_view::npos || name[end + 1] == ':';
 }
 
-// `unknown`: for a number that is not a value of the enum, such as one from a newer version.
+// Returns the word of `value`, or `unknown` for a number that is not a value of the enum, such as
+// one from a newer version.
 template <class T, size_t N>
 constexpr std::string_view WordOf(T value, const std::string_view (&words)[N],
                                   std::string_view unknown = "?") {

@@ -23,15 +23,17 @@ class WorkThreads {
   using Work = std::function<void()>;
 
   explicit WorkThreads(size_t threads);
-  // Waits for running work.
+  // Drops waiting work, and waits for running work.
   ~WorkThreads();
   WorkThreads(const WorkThreads&) = delete;
   WorkThreads& operator=(const WorkThreads&) = delete;
 
   // Runs `work` once on one of the threads. Work with the same `key` runs in order, one after the
-  // other. If Stop comes first, `dropped` runs instead, on the thread that stops or adds.
+  // other. If Stop comes first, `dropped` runs instead, on the thread that calls Stop, or Add after
+  // Stop.
   void Add(std::string key, Work work, Work dropped = {});
-  // Drops waiting work. False: some work was still running at the deadline.
+  // Drops waiting and later work, and waits for running work. False: some was still running at the
+  // deadline.
   bool Stop(Deadline deadline);
 
  private:

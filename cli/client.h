@@ -1,4 +1,4 @@
-// The CLI's connection to its coordinator, and error messages if there is none.
+// The CLI's connection to its coordinator, and error messages for people if there is none.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -41,9 +41,9 @@ struct LocalCluster {
 struct LocalClusters {
   // Returns the cluster to use if no coordinator is named. Errors say what to do.
   std::function<StatusOr<LocalCluster>()> find;
-  // Returns the cluster whose coordinator has this address.
+  // Returns the cluster whose coordinator has this address; nullopt: there is none.
   std::function<std::optional<LocalCluster>(std::string_view address)> at;
-  // Sets the links of a cluster.
+  // Sets the links of the cluster `name` to those of a topology.
   std::function<Status(const std::string& name, const TopologySpec& topology)> apply_topology;
 };
 
@@ -60,23 +60,25 @@ struct CoordinatorAccess {
   std::string local_cluster;  // the coordinator's cluster on this machine; "": none
 };
 
-// Finds the coordinator: by --coordinator, --token-file and --insecure, else by
-// LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else by the local cluster.
-// kFailedPrecondition, with what to do, if none of them names a coordinator. The
-// certificate is in LONGHAUL_IDENTITY, else under the coordinator's first address in LONGHAUL_HOME,
-// else in longhaul in XDG_CONFIG_HOME or ~/.config.
+// Finds the coordinator, its token and whether it is insecure: from --coordinator, --token-file and
+// --insecure, else from LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else from
+// the local cluster. kFailedPrecondition says what to do if none of these names a coordinator.
+//
+// The certificate's file is LONGHAUL_IDENTITY. If that is not set, it is the file of the local
+// cluster with this address. If there is none, it is ADDRESS.pem, named by the first address, in
+// LONGHAUL_HOME, else in XDG_CONFIG_HOME/longhaul, else in ~/.config/longhaul.
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
                                             const LocalClusters& clusters);
 
-// The CLI's connection. Threads: one. `interrupt` must outlive the client; it cancels the current
-// call, which then returns kCancelled.
+// The CLI's connection. Threads: one. `interrupt` must outlive the client. When it fires, the
+// current call ends and returns kCancelled.
 //
-// With several coordinators, the client looks for one that serves before the first call, and again
-// after a call that found none. It does not repeat a call that had begun, because the call may have
-// been carried out.
+// With several coordinators, the client looks for one that serves before it makes the first call.
+// If a call finds that its coordinator is away, the client looks again before the next call. It
+// never repeats a call, because the coordinator may have carried it out.
 class Client {
  public:
-  // Joins first if there is no certificate yet. Explain words the errors.
+  // Joins first if there is no certificate yet. Error messages are for people.
   static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
@@ -86,12 +88,13 @@ class Client {
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
-  // Waits until the connection is up, at most `limit`. Between calls gRPC hardly works on a
-  // connection, so a caller that retries calls which fail at once may never connect. With several
-  // coordinators it returns at once: the next call dials each anew.
+  // Waits until the connection is up, at most `limit`. Call it before you retry a failed call: gRPC
+  // hardly works on a connection while no call waits, so retries alone may never connect. With
+  // several coordinators it returns at once, because the next call dials anew.
   void AwaitConnection(absl::Duration limit);
 
-  // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
+  // Runs `call` with a context that carries the token and ends after `limit` (infinite: never).
+  // Returns its error, worded for people; kCancelled after an interrupt.
   Status Call(absl::Duration limit,
               const std::function<grpc::Status(grpc::ClientContext& context)>& call);
 
@@ -113,7 +116,7 @@ class Client {
     return Get(&v1::ControlService::Stub::GetRun, request);
   }
 
-  // The same for the members' service.
+  // The same as Get above, for a method of the members' service.
   template <class Request, class Reply>
   StatusOr<Reply> Get(grpc::Status (v1::MemberService::Stub::*method)(grpc::ClientContext*,
                                                                       const Request&, Reply*),
@@ -125,8 +128,8 @@ class Client {
     return reply;
   }
 
-  // Passes every message of a stream to `each`, which returns whether to go on. OK at the stream's
-  // end, and if `each` ended it.
+  // Passes every message of a stream to `each`, until `each` returns false or the stream ends.
+  // Returns OK in both cases.
   template <class Request, class Reply>
   Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(
                   grpc::ClientContext*, const Request&),
@@ -149,7 +152,8 @@ class Client {
   // With several coordinators: makes sure that the current one serves.
   Status Reach();
   void Dial();
-  // Words the error of a call to the coordinator at `address`; empty: to any of them.
+  // Words the error of a call to the coordinator at `address`; with an empty `address`, to all
+  // coordinators.
   static Status Explain(const CoordinatorAccess& access, const std::string& address,
                         const grpc::Status& status, absl::Duration limit);
 

@@ -1,4 +1,4 @@
-// `longhaul export`: a checkpoint as a folder that transformers loads.
+// `longhaul export`: writes a checkpoint as a folder that the Python package transformers loads.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 namespace longhaul::cli {
 
 struct ExportOptions {
-  std::string run;    // its id, or a name, which means its newest run
+  std::string run;    // a run's id, or a name: the newest run of that name
   uint64_t step = 0;  // 0: the newest undamaged checkpoint
-  std::string out;    // the folder; must not exist
-  // "fp32", "bf16", "fp16" or "auto": the type of the original weights; fp32 for adapters.
+  std::string out;    // the new folder; must not exist yet
+  // "fp32", "bf16", "fp16", or "auto": the type of the weights that the run began with; fp32 if it
+  // began with none, and for adapters.
   std::string type = "auto";
-  // For a run with LoRA: exports the whole model with its adapters merged in; false: only the
-  // adapters.
+  // For a run with LoRA. True: exports the whole model with the adapters merged in. False: exports
+  // only the adapters.
   bool merged = false;
 };
 

@@ -9,9 +9,10 @@
 
 namespace longhaul::cli {
 
-// Reads the manifests and checks the files' sizes, but not their contents. Relative folders are
-// relative to `folder`; http(s) addresses of folders work as well. kInvalidArgument has a line for
-// each problem, also if the sets do not fit the rest of the spec.
+// Reads the sets' manifests, and checks the sizes of their files but not the contents. A set is a
+// folder, whose path may be relative to `folder`, or the http(s) address of one. kInvalidArgument
+// has a line for each problem of the sets. If they have none, it says how they do not fit the rest
+// of the spec.
 StatusOr<data::Mixture> FindSets(const RunSpec& spec, const std::string& folder);
 
 }  // namespace longhaul::cli

@@ -9,7 +9,7 @@
 
 namespace longhaul::cli {
 
-// Local time "2026-11-21 01:30:49" on a terminal, else "2026-11-21T01:30:49.123Z". 0 gives "".
+// Local time "2026-11-21 01:30:49" for a terminal, else UTC "2026-11-21T01:30:49.123Z". 0 gives "".
 std::string TimeText(int64_t unix_ms, bool terminal);
 // "2m05s" for a positive number of seconds, else "".
 std::string SecondsText(double seconds);
@@ -17,15 +17,16 @@ std::string SecondsText(double seconds);
 std::string PercentText(double share);
 // "1,234,567".
 std::string GroupedText(double value);
-// Seven digits: enough to see a loss fall.
+// Seven significant digits: enough to see a loss fall.
 std::string LossText(double loss);
 // As LossText; for a replay, which has no loss, a text that says so.
 std::string RunLossText(const v1::RunStatus& run);
 // Formats all digits: two texts are equal if and only if the numbers are.
 std::string ExactText(double value);
-// "57/200", or "57" if the end is unknown.
+// Step 57 of 200 is "57/200", or "57" if the number of steps is unknown.
 std::string StepText(const v1::RunStatus& run);
-// "1/2": one replica trains, and two are wanted. "" for runs that never wanted more than one.
+// "1/2": one replica trains, and two are wanted. "" if none trains yet, or one trains and no more
+// are wanted.
 std::string ReplicasText(const v1::RunStatus& run);
 
 bool HasEnded(const v1::RunStatus& run);

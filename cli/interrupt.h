@@ -1,5 +1,5 @@
-// Handles Ctrl-C while a command waits for the coordinator: cancels the current call, and the
-// command reports what continues without the program. A second Ctrl-C ends the program at once.
+// Handles Ctrl-C while a command waits for the coordinator: cancels the current call. The command
+// then says what continues without this program. A second Ctrl-C ends the program at once.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +11,8 @@
 
 namespace longhaul::cli {
 
-// Create it before other threads start: it blocks SIGINT, SIGTERM and SIGPIPE in all of them. All
-// methods are thread-safe.
+// Create it before other threads start, because it blocks SIGINT and SIGTERM in threads that start
+// later. It also ignores SIGPIPE. All methods are thread-safe.
 class Interrupt {
  public:
   Interrupt();
@@ -21,14 +21,14 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool fired() const;
-  // Waits at most `limit`. Returns whether the interrupt has occurred.
+  // Waits for the interrupt, at most `limit`. Returns whether it has occurred.
   bool WaitFor(absl::Duration limit);
   // Acts as if the signal had arrived.
   void Fire();
 
-  // While a Scope lives, `cancel` runs once when the interrupt occurs, on another thread; at once
-  // if it has already occurred. After the destructor `cancel` does not run and is not running. One
-  // Scope at a time.
+  // While a Scope lives, `cancel` runs once when the interrupt occurs, on another thread. If the
+  // interrupt has already occurred, the constructor runs `cancel`. The destructor waits for a
+  // running `cancel`. `cancel` must not block or call the Interrupt. One Scope at a time.
   class Scope {
    public:
     Scope(Interrupt& interrupt, std::function<void()> cancel);

@@ -1,6 +1,6 @@
-// Decides how long a command that follows something retries after the coordinator has gone. A
-// stream may be quiet for hours, so time counts from the first call that found no coordinator, not
-// from the last message. Pure.
+// Decides how long a command that follows a stream of the coordinator retries after the coordinator
+// has gone. A stream may be quiet for hours, so time counts from the first call that found no
+// coordinator, not from the last message. Pure.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,10 @@ class Patience {
  public:
   explicit Patience(absl::Duration limit) : limit_(limit) {}
 
-  // The coordinator has sent something.
+  // Call it when the coordinator has sent something.
   void Heard() { lost_.reset(); }
-  // A call found no coordinator at `now`. False: that has lasted longer than the limit.
+  // Call it after a call that found no coordinator. False: the coordinator has been away longer
+  // than the limit, so give up.
   bool Lasts(MonoTime now) {
     if (!lost_) lost_ = now;
     return now - *lost_ <= limit_;
@@ -27,7 +28,7 @@ class Patience {
 
  private:
   const absl::Duration limit_;
-  std::optional<MonoTime> lost_;  // when contact was lost
+  std::optional<MonoTime> lost_;  // when the coordinator was first found away
 };
 
 }  // namespace longhaul::cli

@@ -7,8 +7,8 @@
 
 namespace longhaul::cli {
 
-// Prints stages and their ranks, links, how the predicted step spends its time, other codecs, and
-// the limit of the step. `spec`: the run's.
+// Prints the stages and their ranks, the links, and what is predicted: how each stage spends a
+// step, how other codecs would do, and the lower bound of a step. `spec` is the run's.
 void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec);
 
 }  // namespace longhaul::cli

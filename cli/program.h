@@ -40,10 +40,10 @@ class Invocation {
   const LocalClusters& clusters() const { return clusters_; }
   bool json() const { return json_; }
   Interrupt& interrupt() { return interrupt_; }
-  // Finds the coordinator. The first call makes the connection. The client lives as long as this
-  // object.
+  // Returns the client, which lives as long as this object. The first call finds the coordinator
+  // and makes the connection.
   StatusOr<Client*> Connect();
-  // Asks the coordinator: Connect, and Client::Get.
+  // Asks the coordinator: calls Connect, then Client::Get.
   template <class Service, class Request, class Reply>
   StatusOr<Reply> Get(grpc::Status (Service::*method)(grpc::ClientContext*, const Request&, Reply*),
                       const Request& request, absl::Duration limit = absl::Seconds(30)) {
@@ -53,7 +53,7 @@ class Invocation {
   // Write to standard output: one document, or one line of a stream.
   void PrintJson(const google::protobuf::Message& message);
   void PrintJsonLine(const google::protobuf::Message& message);
-  // Prints a reply that is one text for people.
+  // Prints a reply: `message` with --json, else `text`. Returns kDone.
   int PrintReply(const google::protobuf::Message& message, std::string_view text);
 
  private:
@@ -84,11 +84,11 @@ class Program {
 
   int Run(int argc, const char* const* argv);
 
-  // For files that add commands: adds a command with --coordinator, --token-file and --json, which
-  // may also stand before it. `body` runs the command. Its error becomes a message and exit code 1,
-  // or 130 after Ctrl-C.
+  // For files that add commands: adds a command with --coordinator, --token-file, --insecure and
+  // --json. Users may also write these flags before the command. `body` runs the command. If it
+  // returns an error, the program prints the message and exits with 1, or 130 after Ctrl-C.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
-  // Adds a subcommand. The parent's own body then does not run.
+  // Adds a subcommand. When a user gives it, the parent's own body does not run.
   CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& description,
                        CommandBody body);
   // The same for a body with options, which live as long as the program.
@@ -111,7 +111,7 @@ class Program {
   // For commands that other libraries add to app() and that store their exit code in exit_code().
   CLI::App& app() { return *app_; }
   int* exit_code() { return &exit_code_; }
-  // Refuses connection flags before `command`; with `json_too` also --json.
+  // Makes connection flags before `command` a usage error; with `json_too` also --json.
   void RefuseConnectionFlags(CLI::App* command, bool json_too);
 
  private:

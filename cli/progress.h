@@ -1,5 +1,5 @@
-// Shows the progress of slow work: nothing for two seconds, then one line that changes in place on
-// a terminal, or one line every ten seconds elsewhere.
+// Shows the progress of slow work on standard error. For two seconds it shows nothing. Then it
+// shows one line that changes in place on a terminal, or writes a line every ten seconds elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longhaul::cli {
 
-// Threads: one. Tests pass `now`.
+// Threads: one. `what` names the work; `terminal` must outlive this object. Tests pass `now`.
 class Progress {
  public:
   Progress(const Terminal& terminal, std::string what, std::function<MonoTime()> now = Now);

@@ -1,6 +1,6 @@
 // Writes a run's steps to files on the user's machine: one JSON object a line, and TensorBoard's
-// event files. The coordinator does not write them, because it may be another machine, and another
-// user's.
+// event files. The coordinator does not write them, because it may run on another machine and as
+// another user.
 #pragma once
 
 #include <fstream>
@@ -15,14 +15,16 @@ namespace longhaul::cli {
 // Threads: one. Files are written from scratch, so the same command gives the same files.
 class StepFiles {
  public:
-  // `lines`: a path. `tensorboard`: a folder, in which the run gets a folder named by its id.
-  // Empty: no such file. kInvalidArgument, or the system's error for a path that cannot be written.
+  // `lines` is the path of the file of JSON objects. `tensorboard` is a folder in which the run
+  // gets a folder named by its id. An empty text: no such file. Errors: the system's for a path
+  // that cannot be written, and kInvalidArgument for an id that cannot be a folder's name.
   static StatusOr<StepFiles> Open(const std::string& lines, const std::string& tensorboard,
                                   const v1::RunStatus& run);
 
   // Call it in the order of steps.
   void Add(const v1::StepRecord& step);
-  // Makes the added steps readable, or returns why some could not be written.
+  // Writes the added steps out, so that others can read them. Returns why some could not be
+  // written.
   Status Flush();
   // Paths, for people.
   const std::vector<std::string>& paths() const { return paths_; }
@@ -32,7 +34,7 @@ class StepFiles {
 
   std::vector<std::string> paths_;
   std::ofstream lines_, events_;
-  // TensorBoard's time: the run's beginning plus the time of its steps so far.
+  // The time that TensorBoard shows: the run's beginning plus the durations of its steps so far.
   double unix_seconds_ = 0;
 };
 

@@ -21,27 +21,30 @@ struct Submission {
   std::vector<std::string> paths;  // of request.data_files
   // Set if spec.weights.from names a published model.
   std::optional<published::Weights> weights;
-  std::optional<data::Mixture> mixture;  // of spec.data.sets
+  std::optional<data::Mixture> mixture;  // the data sets of spec.data.sets
   std::string mixture_json;
   std::string weights_json;  // the weights' list for workers; "" until HashWeights
 };
 
-// Reads the run file only. kInvalidArgument has every error at once.
+// Reads the run file, and the folder of the published model that it names, but no data.
+// kInvalidArgument has every error at once.
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides);
-// Reads the run file, and checks that its data files are readable and long enough. kInvalidArgument
-// has every error of both at once.
+// The same, and checks that the data files are readable and long enough. kInvalidArgument has every
+// error of the run file and its data at once.
 StatusOr<Submission> ReadRunAndData(const std::string& file,
                                     const std::vector<std::string>& overrides);
-// Finds the data files of a spec. kInvalidArgument has every error at once.
+// Finds the data files of submission.spec and notes them in `submission`. kInvalidArgument has
+// every error at once.
 Status FindData(Submission& submission);
-// Reads all data and computes hashes. Shows progress on the terminal. kCancelled on Ctrl-C.
+// Reads all text files, and puts their hashes and sizes into the request. Data sets have hashes
+// already. Shows progress on the terminal. kCancelled on Ctrl-C.
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// Reads all weights, computes their hashes and puts them into the request. Does nothing without
-// weights. Otherwise as HashData.
+// Reads all weights, computes their hashes, and puts the hash of the list of weights into the
+// request. Does nothing without weights. Otherwise as HashData.
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// Puts the model's description and the weights' location into the request, without hashes, for a
-// plan.
+// For a plan, which needs no hashes: puts the model's description and the weights' location into
+// the request.
 void DescribeModel(Submission& submission);
 // Uploads the data files and hashed weights that the coordinator lacks.
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);

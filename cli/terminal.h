@@ -15,7 +15,7 @@ struct WindowSize {
   int rows = 24;
 };
 
-// Results go to `out`, everything else to `err`. Does not own them.
+// Results go to `out`, everything else to `err`. The streams belong to the caller.
 struct Terminal {
   std::ostream& out;
   std::ostream& err;
@@ -29,7 +29,7 @@ struct Terminal {
 // set or TERM is "dumb".
 Terminal ProcessTerminal();
 
-// Number of columns of a printable text (one a character).
+// Returns the number of columns of a printable text, counting one for each character.
 int Columns(std::string_view text);
 // Returns the first `columns` columns of `text`.
 std::string Shortened(std::string_view text, int columns);

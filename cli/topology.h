@@ -12,8 +12,8 @@ namespace longhaul::cli {
 // machine, because only such a cluster can emulate one.
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access);
 
-// Sets the local cluster's links to the run's topology, and prints that. Without a topology the
-// links do not change.
+// Sets the links of the local cluster to the run's topology, and tells the user. Does nothing for a
+// run without a topology. Also fails as CheckTopology does.
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
                        const CoordinatorAccess& access, const LocalClusters& clusters);
 

@@ -9,9 +9,9 @@
 
 namespace longhaul::cli {
 
-// Shows the run until it has ended or the user presses Ctrl-C, after which it goes on. Returns
-// kDone, kFailed (failed or stopped) or kInterrupted. While the coordinator is away it waits,
-// because training goes on without it.
+// Shows the run until the run has ended or the user presses Ctrl-C, which does not stop the run.
+// Returns kDone, kFailed (the run failed or was stopped) or kInterrupted. If the coordinator goes
+// away, keeps trying for 5 minutes, because workers train on without it.
 StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run);
 
 }  // namespace longhaul::cli

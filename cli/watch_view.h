@@ -15,10 +15,11 @@ std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool 
 // "2026-11-21T01:30:49.123Z tiny-wan-abc123 running step 57/200 loss 2.43 ...".
 std::string PlainWatchLine(const v1::RunStatus& run, int64_t now_unix_ms);
 
-// Whether the plain output should show `next`: another step, state, reason or validation.
+// Whether the plain output should show `next`: its step, state, reason, epoch, validation or
+// checkpoint differs from that of `last`.
 bool HasNews(const v1::RunStatus& last, const v1::RunStatus& next);
 
-// Everything about a run, for `longhaul status`.
+// Prints everything about a run, for `longhaul status`.
 void PrintStatus(const Terminal& terminal, const v1::RunStatus& run);
 
 }  // namespace longhaul::cli

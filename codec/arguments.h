@@ -1,6 +1,7 @@
-// Checks of arguments that all codecs share.
+// Checks the arguments of Encode and Decode, in the same way for all codecs.
 //
-// Threads: pure functions. Errors: kInvalidArgument.
+// Threads: pure functions. Errors: kInvalidArgument; BeginDecode also returns kUnimplemented for a
+// blob of another version.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +19,28 @@ constexpr size_t AlignWorkspace(size_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-// Whether the tensor has no elements.
+// Returns whether a tensor of this shape has no elements.
 bool Empty(const Shape& shape);
-// Checks for a known dtype, a shape that CheckShape accepts, and non-null, aligned memory.
+// Checks that the dtype is known and that CheckShape accepts the shape. If the tensor has elements,
+// `data` must not be null and must be aligned to the size of an element.
 Status CheckTensor(const void* data, Dtype dtype, const Shape& shape);
-// Checks that the header is that of a blob of the codec `name` with these parameters and this
-// shape.
+// Checks that the header has this codec, these parameters and this shape. `name` is the codec's
+// name in error messages.
 Status CheckBlob(const BlobHeader& header, CodecId codec, const CodecParameters& parameters,
                  std::string_view name, const Shape& shape);
 
-// Begins Encode of `codec`: checks its arguments. Returns the blob's header, in which the payload's
-// size and the count of non-finite tiles are missing.
+// The first step of an Encode of `codec`: checks the arguments. Returns the blob's header, in which
+// the codec still has to set payload_bytes and nonfinite_tiles.
 StatusOr<BlobHeader> BeginEncode(const Codec& codec, const TensorView& in,
                                  std::span<std::byte> workspace, std::span<const std::byte> out,
                                  const EncodeResult* result);
-// Ends Encode: the payload is in `out`, behind the header's bytes.
+// The last step of an Encode: writes the header to the start of `out`, and fills *result. The
+// payload is already in `out`, from byte kBlobHeaderBytes on.
 void FinishEncode(const BlobHeader& header, std::span<std::byte> out, EncodeResult* result);
-// Begins Decode of `codec`: checks its arguments and the blob's header, and returns the header.
+// The first step of a Decode of `codec`: checks the arguments and the header. Returns the header.
 StatusOr<BlobHeader> BeginDecode(const Codec& codec, std::span<const std::byte> blob,
                                  std::span<std::byte> workspace, const MutableTensorView& out);
-// Checks the blob of an empty tensor, for a codec whose blobs differ in size.
+// Checks that the blob of an empty tensor has no payload, for a codec whose blobs differ in size.
 Status CheckEmptyBlob(const BlobHeader& header);
 
 }  // namespace longhaul::codec

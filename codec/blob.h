@@ -1,10 +1,10 @@
-// The header in front of every encoded tensor. A blob describes itself: a `.lh` file is a blob and
-// nothing else.
+// A blob is an encoded tensor: a header of 64 bytes, which describes the tensor and the codec, then
+// a payload in the format of the codec. A `.lh` file is one blob and nothing else.
 //
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
 //        4    2  version of this header, of the codec's payload and of rounding.h (2)
-//        6    1  codec: the number of its family (kId in the format.h of its folder)
+//        6    1  number of the codec's family (kId in the format.h of the family's folder)
 //        7    1  dtype of the tensor that was encoded: 1 fp32, 2 fp16, 3 bf16
 //        8    4  samples
 //       12    4  tokens
@@ -12,12 +12,13 @@
 //       20    4  zero
 //       24    8  bytes of the payload, which follows at offset 64 and ends the blob
 //       32   16  parameters of the codec (its format.h), zero-padded
-//       48    8  tiles (elements for none, bf16, fp16, zip) that had a NaN or an infinity;
-//                  zip counts after rounding to bf16
+//       48    8  number of tiles (or blocks) that had a NaN or an infinity. none, bf16, fp16, aqsgd
+//                  and zip count elements, zip after rounding to bf16. predict has the number of
+//                  its other codec
 //       56    8  zero
 //
-// Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version; the
-// bytes may be hostile.
+// Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version. The
+// bytes to parse may be hostile.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +31,12 @@
 namespace longhaul::codec {
 
 inline constexpr size_t kBlobHeaderBytes = 64;
-// Offset of the field with the payload's bytes, for code that cannot parse the header because it is
-// in device memory.
+// Offset of the field with the payload's size, for code that cannot parse the header because the
+// header is in device memory.
 inline constexpr size_t kPayloadBytesOffset = 24;
 inline constexpr uint16_t kBlobVersion = 2;
-// 16 GiB of fp32: far above any boundary tensor. Sizes computed from a shape do not overflow, and a
-// tile's index fits 32 bits.
+// Maximum number of elements of a tensor: 16 GiB of fp32, far more than any boundary tensor has.
+// Up to this limit, sizes computed from a shape do not overflow, and a tile's index fits 32 bits.
 inline constexpr uint64_t kMaxElements = uint64_t{1} << 32;
 
 struct BlobHeader {
@@ -50,13 +51,14 @@ struct BlobHeader {
 // Returns kInvalidArgument if the tensor has more than kMaxElements elements.
 Status CheckShape(const Shape& shape);
 
-// `out` must have kBlobHeaderBytes.
+// Writes the header to the first kBlobHeaderBytes of `out`.
 void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out);
 
-// Checks every field that does not depend on the codec, and that the payload is the rest of `blob`.
+// Parses the header of a whole blob. Checks every field that does not depend on the codec, and that
+// the payload is exactly the rest of `blob`.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
-// Parses the header of a blob of `blob_bytes`. Only `start`, which contains the header, is in
-// memory.
+// The same for a blob of `blob_bytes` bytes of which only `start` is in memory. `start` contains at
+// least the header.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
 // Returns the size of the blob with this header. Checks nothing: the header must come from an

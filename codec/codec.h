@@ -1,4 +1,4 @@
-// The interface of all codecs: encodes a tensor to bytes, and decodes it.
+// The interface of all codecs. A codec encodes a tensor to bytes, a blob, and decodes the blob.
 //
 //   auto codec = ParseCodec("tah:p=0.8");                       // registry.h
 //   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape)),
@@ -7,15 +7,15 @@
 //   blob.resize(result.bytes);
 //
 // Threads: a Codec is immutable; all methods may run on any thread at once, each call with its own
-// workspace and output. No method allocates unless it fails (or a store does), none throws. Errors:
-// kInvalidArgument for wrong sizes, null or misaligned pointers and bytes that are not a blob of
-// this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
-// hostile. A codec with state also returns the errors of its store.
+// workspace and output. No method throws. No method allocates, except to report an error or inside
+// a message store. Errors: kInvalidArgument for wrong sizes, null or misaligned pointers and bytes
+// that are not a blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given
+// to Decode may be hostile. A codec with a message store also returns the errors of the store.
 //
-// Codecs with state are immutable too: the state of aqsgd (records of training samples) is in
-// Context.messages, the state of predict (means by token) in Context.tables. Two calls with the
-// same state must not overlap, and both sides of a boundary must process the same tensors in the
-// same order.
+// Codecs with state are immutable too, because the caller owns the state. Context.messages has the
+// state of aqsgd (records of training samples), Context.tables the state of predict (means by
+// token). Two calls with the same state must not overlap. The two sides of a boundary, sender and
+// receiver, each have their own state, and must process the same tensors in the same order.
 #pragma once
 
 #include <array>
@@ -41,9 +41,9 @@ enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
 size_t BytesPerElement(Dtype dtype);
 std::string_view ToString(Dtype dtype);
 
-// A family's number in blob headers, from the family's format.h.
+// The number of a family of codecs in blob headers (kId in the family's format.h).
 enum class CodecId : uint8_t {};
-// A family's parameters as stored in blob headers.
+// A codec's parameters as blob headers store them (the family's format.h).
 using CodecParameters = std::array<std::byte, 16>;
 struct CodecKind {
   CodecId id{};
@@ -51,15 +51,15 @@ struct CodecKind {
   friend bool operator==(const CodecKind&, const CodecKind&) = default;
 };
 
-// (samples, tokens, channels), channels contiguous, no gaps. A zero in any dimension: an empty
-// tensor.
+// A tensor of samples x tokens x channels, contiguous, with the channels innermost. If a dimension
+// is 0 the tensor is empty.
 struct Shape {
   uint32_t samples = 0, tokens = 0, channels = 0;
   uint64_t elements() const { return uint64_t{samples} * tokens * channels; }
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// Does not own the data. `data` is aligned to its element.
+// Does not own the data. `data` is aligned to the size of an element.
 struct TensorView {
   const void* data = nullptr;
   Dtype dtype = Dtype::kF32;
@@ -73,8 +73,9 @@ struct MutableTensorView {
   size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
 };
 
-// Identifies a tensor of a run. Keys stochastic rounding (tah, fixed); codecs with state find their
-// state by sample_ids. Two tensors of a run never share a context.
+// What a codec knows about a tensor besides its elements. The first six fields identify the tensor:
+// they are the key of stochastic rounding (tah, fixed), and must differ for any two tensors of a
+// run. The other fields give access to the state of a codec with state, and to threads.
 struct Context {
   uint64_t seed = 0;
   Step step{0};
@@ -82,63 +83,66 @@ struct Context {
   EdgeId edge{0};
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
-  // Global sample numbers, one per sample of the tensor. Without them a codec with state sends
-  // every sample whole and stores nothing. Not owned.
+  // For aqsgd: the number of each sample of the tensor among all training samples. Without these
+  // numbers aqsgd sends every sample whole and stores nothing. Not owned.
   std::span<const uint64_t> sample_ids;
-  // The records of sample_ids, for a codec with state. Not owned.
+  // For aqsgd: the store with the records of sample_ids. Null only without sample_ids. Not owned.
   MessageStore* messages = nullptr;
-  // The means by which predict predicts. Null: predict predicts nothing. Not owned.
+  // For predict: the means that predict the elements. Null: nothing is predicted. Not owned.
   predict::Tables* tables = nullptr;
-  // With tables: the ids of the tensor's tokens, sample by sample. A decoder needs none. If it has
-  // ids, the blob must have the same. Not owned.
+  // With tables: the ids of the tensor's tokens, sample by sample. A decoder may leave them out,
+  // because the blob has them. Ids that a decoder gives must equal those of the blob. Not owned.
   std::span<const uint32_t> token_ids;
-  // Whether the tables learn from this tensor.
+  // Whether the tables learn from this tensor. Both sides must say the same.
   bool learns = false;
-  // Threads that may help with this call. The bytes are the same without them. Null: the calling
-  // thread works alone. Not owned.
+  // Threads that may help with this call; they do not change the result. Null: the calling thread
+  // works alone. Not owned.
   Parallel* parallel = nullptr;
 };
 
 struct EncodeResult {
-  size_t bytes = 0;              // written to `out`
-  uint64_t nonfinite_tiles = 0;  // tiles (elements for the tile-less codecs) with NaN or Inf
+  size_t bytes = 0;              // size of the blob, at the start of `out`
+  uint64_t nonfinite_tiles = 0;  // as in the blob's header (blob.h)
 };
 
 class Codec {
  public:
   virtual ~Codec() = default;
 
-  // The canonical codec string with every parameter:
+  // Returns the canonical codec string, which has every parameter:
   // "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest".
   virtual const std::string& name() const = 0;
-  // Family and parameters, as headers of this codec's blobs have them.
+  // Returns the family and the parameters as the headers of this codec's blobs have them.
   virtual CodecKind kind() const = 0;
 
-  // Bytes that `out` of Encode must have. If fixed_size(), every Encode writes exactly this many.
+  // Returns the size in bytes of the largest blob of this shape: `out` of Encode must have as many.
+  // SIZE_MAX for a shape that CheckShape (blob.h) refuses.
   virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
+  // Returns whether every Encode writes exactly MaxEncodedBytes.
   virtual bool fixed_size() const = 0;
-  // Size of the smallest blob of this shape. A codec with state writes it when it has a record of
-  // every sample.
+  // Returns the size of the smallest blob of this shape. aqsgd usually reaches it if it has a
+  // record of every sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Size that a network's tensors usually take. Differs from the largest only if a tensor's
-  // contents decide the size.
+  // Returns the size that blobs of a network's tensors usually have. It is below MaxEncodedBytes
+  // only for codecs whose blobs differ in size (zip, predict).
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Size of a sample's record in Context.messages. 0 for a codec without records.
+  // Returns the size of a sample's record in Context.messages. 0: the codec has no records.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
-  // Rows of Context.tables for ids below `vocabulary` (predict/tables.h). 0 for a codec that does
-  // not predict by tokens.
+  // Returns the number of rows that Context.tables needs for ids below `vocabulary`
+  // (predict/tables.h). 0: the codec does not predict by tokens.
   virtual uint64_t TableRows(uint32_t /*vocabulary*/) const { return 0; }
   bool remembers_samples() const { return MessageBytes({1, 1, 1}) > 0; }
   bool predicts_by_tokens() const { return TableRows(1) > 0; }
-  // Bytes of scratch memory that Encode and Decode need. The caller aligns it to 64 bytes.
+  // Returns the bytes of scratch memory that Encode and Decode need, aligned to 64 bytes.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 
-  // Writes a self-describing blob (blob.h) at the start of `out`.
+  // Writes a blob (blob.h) to the start of `out`, and its size to *result.
   virtual Status Encode(const TensorView& in, const Context& context,
                         std::span<std::byte> workspace, std::span<std::byte> out,
                         EncodeResult* result) const = 0;
 
-  // `blob` is exactly one blob. `out` has the blob's shape; its dtype may be any.
+  // Decodes `blob`, which must be exactly one blob. `out` must have the blob's shape; its dtype may
+  // differ from that of the encoded tensor.
   virtual Status Decode(std::span<const std::byte> blob, const Context& context,
                         std::span<std::byte> workspace, const MutableTensorView& out) const = 0;
 };

@@ -1,4 +1,4 @@
-// Splits the text form of a codec: "tah:p=0.8,tile=64" is a name and parameters.
+// Splits a codec string such as "tah:p=0.8,tile=64" into the codec's name and its parameters.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@
 namespace longhaul::codec {
 
 struct CodecText {
-  std::string text;  // the whole text
+  std::string text;  // all that was split
   std::string name;
-  std::vector<std::pair<std::string, std::string>> parameters;
-  // The codec string behind a '/', for a family that uses another codec (family.h).
+  std::vector<std::pair<std::string, std::string>> parameters;  // keys and values
+  // For a family that uses another codec (family.h): the codec string behind the '/'. ParseCodec
+  // (registry.h) sets it.
   std::string other = {};
 };
 
-// kInvalidArgument for text that is not name[:key=value[,key=value...]] or has a key twice. Does
-// not look for a '/'.
+// Splits name[:key=value[,key=value...]]. Returns kInvalidArgument for any other text, and if a key
+// comes twice. A '/' has no special meaning here.
 StatusOr<CodecText> SplitCodecString(std::string_view text);
 
-// False unless the whole text is one number.
+// Parse the whole text as one number. For any other text they return false, and *value is useless.
 bool ParseUnsigned(std::string_view text, uint32_t* value);
 bool ParseReal(std::string_view text, double* value);
 

@@ -1,5 +1,5 @@
-// fp16 and bf16 (base/half.h), rounding of fp16 in one direction, and powers of two: the same bits
-// on every machine. The code has no branches on values, so that loops over it vectorise.
+// Conversions to and from fp16 and bf16 (base/half.h), fp16 rounded up or down, and powers of two.
+// Results have the same bits on every machine. No code branches on values, so that loops vectorise.
 #pragma once
 
 #include <bit>
@@ -16,13 +16,13 @@ using longhaul::F32ToF16;
 using longhaul::kF16Nan;
 using longhaul::kF32Infinity;
 
-// Returns the nearest half that is not below `value` (finite, >= 0, below 65504).
+// Returns the smallest fp16 number that is not below `value` (finite, >= 0, below 65504).
 inline constexpr uint16_t F32ToF16Up(float value) {
   const uint16_t half = F32ToF16(value);
   return static_cast<uint16_t>(F16ToF32(half) < value ? half + 1 : half);
 }
 
-// Returns the nearest half that is not above `value` (finite, magnitude below 65504).
+// Returns the largest fp16 number that is not above `value` (finite, magnitude below 65504).
 inline constexpr uint16_t F32ToF16Down(float value) {
   const uint16_t half = F32ToF16(value);
   if (!(F16ToF32(half) > value)) return half;
@@ -30,13 +30,13 @@ inline constexpr uint16_t F32ToF16Down(float value) {
   return static_cast<uint16_t>((half & 0x8000) != 0 ? half + 1 : half - 1);
 }
 
-// 2^exponent for -126 <= exponent <= 127.
+// Returns 2^exponent, -126 <= exponent <= 127.
 inline constexpr float Pow2(int exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once. Factors above 2^127
-// take two exact steps.
+// Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once. A factor above 2^127 is
+// no fp32 number, so it is applied as two factors, both exactly.
 struct ScaleUp {
   constexpr explicit ScaleUp(int exponent)
       : first(Pow2(exponent < 127 ? exponent : 127)),
@@ -45,7 +45,7 @@ struct ScaleUp {
   float first, second;
 };
 
-// floor(log2(value)) of the magnitude bits of a finite value > 0, subnormals included.
+// Returns floor(log2(value)) of a finite value > 0, which may be subnormal, from its bits.
 inline constexpr int FloorLog2(uint32_t magnitude_bits) {
   const int exponent = static_cast<int>(magnitude_bits >> 23);
   if (exponent != 0) return exponent - 127;

@@ -1,9 +1,10 @@
-// A row that describes a family of codecs to the rest of the program. registry.cc lists the
-// families; no other file names all of them.
+// A family is all codecs of one kind with different parameters, for example all codecs `gauss:...`.
+// The struct Family describes a family to the rest of the program. registry.cc lists the families;
+// no other file names all of them.
 //
 //   Family gauss::Row();  // codec/gauss/factory.h
 //
-// Threads: rows are constants.
+// Threads: a Family is constant.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +27,23 @@ class DeviceCodec;  // cuda/device_codec.h
 
 using CodecPtr = std::unique_ptr<const Codec>;
 
-// A key of a codec string, as messages and --help show it.
+// A key of a codec string, as error messages and --help show it.
 struct Parameter {
   std::string_view key;
-  std::string_view range;
+  std::string_view range;   // the values that are possible: "2..6"
   std::string_view preset;  // the default
 };
 
-// A part of a payload. It ends at the offset of the next one.
+// A part of a payload. It ends at the offset of the next part.
 struct Section {
   std::string_view name;
   uint64_t offset = 0;  // from the start of the payload
 };
 
-// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x| of normal values.
+// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x|, with Euclidean
+// norms over a tensor x of normal values and its decoded form x'.
 struct Choice {
-  std::string_view codec;  // canonical
+  std::string_view codec;  // canonical codec string
   double error = 0;
 };
 
@@ -50,36 +52,40 @@ struct Family {
   std::string_view name;  // the beginning of codec strings
   std::string_view what;  // a line for --help
   std::vector<Parameter> parameters;
-  // Makes a codec from a codec string whose keys are `parameters`. OutOfRange for a wrong value.
+  // Makes a codec from a codec string whose keys are all among `parameters`. Returns OutOfRange for
+  // a wrong value.
   StatusOr<CodecPtr> (*parse)(const CodecText& text) = nullptr;
-  // Makes the codec that wrote a blob with this header, which may be hostile.
+  // Makes the codec that wrote a blob with this header. The header may be hostile.
   StatusOr<CodecPtr> (*from_header)(const BlobHeader& header) = nullptr;
-  // Returns the sections of a payload whose size is valid for the codec.
+  // Returns the sections of a payload whose size is valid for the codec. Null: the payload has only
+  // one section, the elements.
   std::vector<Section> (*sections)(const BlobHeader& header,
                                    std::span<const std::byte> payload) = nullptr;
-  // Makes the GPU part of a codec of this family. Null: the family has none.
+  // Makes the GPU part of a codec of this family. Null: the family does not run on GPUs.
   StatusOr<std::unique_ptr<const cuda::DeviceCodec>> (*device)(const Codec& codec) = nullptr;
-  // Codecs that a plan may choose for activations and for gradients, if a run file leaves the
-  // choice to the plan.
+  // The codecs of this family among which a plan may choose for activations and for gradients, if
+  // the run file leaves the choice to the plan.
   std::vector<Choice> for_activations = {}, for_gradients = {};
 
-  // For a family that uses another codec, which codec strings name behind a '/': the default of
-  // that codec. "": the family uses none.
+  // A codec of this family may use another codec, which codec strings name behind a '/'. `other` is
+  // the default of that codec. "": the family uses no other codec.
   std::string_view other = {};
-  // Replaces from_header if the header alone does not identify the codec.
+  // Makes the codec from a whole blob, for a family whose headers do not identify the codec. Then
+  // from_header is null.
   StatusOr<CodecPtr> (*from_payload)(const BlobHeader& header,
                                      std::span<const std::byte> payload) = nullptr;
 };
 
-// The from_header of a family whose parameters identify the codec: `kRead` reads them from a
-// header, `kCreate` makes the codec.
+// The from_header of a family whose parameters identify the codec. `kRead` reads the parameters
+// from the header, and `kCreate` makes the codec from them.
 template <auto kRead, auto kCreate>
 StatusOr<CodecPtr> FromParameters(const BlobHeader& header) {
   LH_ASSIGN_OR_RETURN(const auto parameters, kRead(header.parameters));
   return kCreate(parameters);
 }
 
-// Returns kInvalidArgument for the value of `key`, with the family's parameters and their ranges.
+// Returns kInvalidArgument. The message says that the value of `key` is out of range, and lists the
+// parameters of the family with their ranges.
 Status OutOfRange(const CodecText& text, std::string_view key);
 
 }  // namespace longhaul::codec

@@ -1,5 +1,6 @@
-// Base class of codecs whose encoded size depends on the shape alone. Checks all arguments, writes
-// the header, and compares a blob's header with this codec. A derived class adds the payload.
+// Base class of codecs whose encoded size depends on the shape alone. This class checks all
+// arguments, writes the header, and checks that a blob's header fits the codec. A derived class
+// only encodes and decodes the payload.
 #pragma once
 
 #include <string>
@@ -27,13 +28,14 @@ class FixedSizeCodec : public Codec {
       : id_(id), name_(std::move(name)), parameters_(parameters) {}
 
  private:
-  // The shape has passed CheckShape and has elements.
+  // In all of these, the shape has passed CheckShape and has elements.
   virtual uint64_t PayloadBytes(const Shape& shape) const = 0;
   virtual uint64_t ScratchBytes(const Shape& /*shape*/) const { return 0; }
-  // Writes every byte of `payload`, which has PayloadBytes. Returns the number of non-finite tiles.
+  // Writes all PayloadBytes of `payload`. `scratch` has ScratchBytes, aligned to 64 bytes. Returns
+  // the number of non-finite tiles.
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;
-  // `payload` has PayloadBytes bytes of any content.
+  // `payload` has PayloadBytes bytes, which may be hostile.
   virtual Status DecodePayload(const std::byte* payload, const Context& context,
                                const MutableTensorView& out) const = 0;
 

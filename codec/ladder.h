@@ -1,7 +1,8 @@
-// Codecs ordered by their loss, from which a plan chooses if a run file says auto. The loss of a
-// codec is known without a run: its relative error of normal values (family.h). Losses of training
-// have the same order (docs/results/codecs.md). Codecs with state are left out, because their loss
-// depends on earlier tensors.
+// The ladders: lists of codecs ordered by their loss. A plan chooses from a ladder if the run file
+// says auto. A codec's loss is its relative error on normal values (family.h), so it is known
+// without a run. The training losses of runs with these codecs have the same order
+// (docs/results/codecs.md). Codecs with state are left out, because their loss depends on earlier
+// tensors.
 //
 // Threads: pure functions.
 #pragma once
@@ -13,17 +14,17 @@
 namespace longhaul::codec {
 
 struct Rung {
-  CodecSpec codec;  // canonical
+  CodecSpec codec;  // canonical codec string
   double error = 0;
 };
 
-// The rungs of all families, the finest first. The first loses nothing; each has fewer bits than
-// the one before.
+// Returns the ladder for activations. The first rung loses nothing (`none`); each further rung
+// loses more and sends fewer bits.
 std::span<const Rung> LadderOfActivations();
-// Gradients are sums over many tokens, so a codec's error must be 0 on average: all coarse rungs
-// round at random.
+// Returns the ladder for gradients, ordered in the same way. Gradients are sums over many tokens,
+// so a codec's error must be 0 on average; therefore all rungs after bf16 round stochastically.
 std::span<const Rung> LadderOfGradients();
-// Returns the rungs with a loss of at most `error`.
+// Returns the first rungs of the ladder, those with a loss of at most `error`.
 std::span<const Rung> RungsWithin(std::span<const Rung> ladder, double error);
 
 }  // namespace longhaul::codec

@@ -1,15 +1,15 @@
-// The records of a codec with state: one for each training sample, on one side of one boundary and
-// direction. Sender and receiver each have a store and make the same changes to it.
+// A store keeps the records of aqsgd: one for each training sample, on one side of one boundary,
+// for one direction. Sender and receiver each have a store, and change it in the same way.
 //
 //   context.sample_ids = ids; context.messages = store.get();
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, ...));   // reads and writes the ids' records
 //
 // A record has Codec::MessageBytes bytes; the codec defines their meaning. Samples have the numbers
-// 0 to samples() - 1. A store belongs to one run. Its owner rolls it back to checkpoints
-// (messages/file_store.h).
+// 0 to samples() - 1. A store belongs to one run. When the run goes back to a checkpoint, the owner
+// of the store rolls it back to the same step (messages/file_store.h).
 //
-// Threads: one at a time. Errors: Write returns those of the file. After an error the store is
-// between two tensors and must be rolled back before further use.
+// Threads: one at a time. Errors: Write returns those of the file. After an error only some records
+// of the tensor have changed, so the store must be rolled back before further use.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class MessageStore {
 
   virtual uint64_t samples() const = 0;
   virtual size_t record_bytes() const = 0;
-  // Returns the sample's record, aligned to 16 bytes; empty if there is none. Valid until this
-  // record changes.
+  // Returns the sample's record, aligned to 16 bytes; empty if there is none. The span is valid
+  // until this record changes.
   virtual std::span<const std::byte> Read(uint64_t sample) const = 0;
-  // Begins a change in training step `step`, which is not before the step of an earlier change.
-  // Returns the old record (any bytes if there was none); the caller overwrites all of it. The
-  // change can be undone.
+  // Begins a change of a record in training step `step`. Steps must not decrease from call to call.
+  // Returns the old record (any bytes if there was none), and the caller overwrites all of it. A
+  // file store can undo the change.
   virtual StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) = 0;
   // Hints that these records will be read soon.
   virtual void Prefetch(std::span<const uint64_t> samples) = 0;

@@ -1,7 +1,7 @@
 // Threads that a caller lends to a codec during a call (Context::parallel), for large tensors. The
-// bytes do not depend on the threads.
+// codec's results do not depend on the number of threads.
 //
-//   class Pool final : public Parallel { ... };   // over whatever threads the program has
+//   class Pool final : public Parallel { ... };   // uses the threads that the program has
 //   context.parallel = &pool;
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
 #pragma once
@@ -19,20 +19,21 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
 
-  // Maximum number of concurrent calls of a body, at least 1.
+  // Returns the maximum number of calls of a body that run at the same time, at least 1.
   virtual size_t threads() const = 0;
   // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, including the
-  // calling one. Returns when all have returned. A body does not throw, does not wait for another,
-  // and takes milliseconds at most.
+  // calling one. Returns when all calls have returned. A body must not throw, must not wait for
+  // another call of the body, and takes milliseconds at most.
   virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
 };
 
-// Calls body(first, end) for ranges that cover [0, count): a single range if there are no threads
-// or `count` is not above `small`. Every range but the last ends at a multiple of `grain`.
+// Calls body(first, end) for disjoint ranges that cover [0, count). There is only one range if
+// `parallel` is null or `count` is at most `small`. Every range but the last ends at a multiple of
+// `grain`.
 template <class Body>
 void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
                const Body& body) {
-  // A few ranges for each thread: a slow or late thread then delays the others less.
+  // Several ranges for each thread, so that a slow or late thread delays the others less.
   const uint64_t pieces =
       parallel == nullptr || count <= small ? 1 : uint64_t{parallel->threads()} * 4;
   const uint64_t wanted = std::max((count + pieces - 1) / pieces, small);
@@ -45,7 +46,7 @@ void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t smal
                 [&](size_t k) { body(k * step, std::min(count, (k + 1) * step)); });
 }
 
-// Sets *largest to the larger of both.
+// Raises *largest to `value` if `value` is larger. Several threads may do so at the same time.
 inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
   uint32_t seen = *largest;
   while (seen < value && !largest->compare_exchange_weak(seen, value)) {

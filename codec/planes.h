@@ -1,5 +1,6 @@
-// Codes of a tile as bit planes: plane j holds bit j of every code, element k at bit k % 8 of byte
-// k / 8. Any number of bits packs without gaps, and a GPU writes a plane with one ballot.
+// Codes of a tile as bit planes: plane j holds bit j of every code. The bit of element k is bit k %
+// 8 of byte k / 8. Codes of any number of bits are packed without gaps, and a GPU makes the bits of
+// 32 elements with one ballot.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ inline void PackPlane(const uint8_t* codes, int bit, std::byte* plane) {
   }
 }
 
-// Adds (ors) plane `bit` to kTile codes.
+// Ors the bits of a plane into bit `bit` of kTile codes.
 template <int kTile>
 inline void UnpackPlane(const std::byte* plane, int bit, uint8_t* codes) {
   for (int group = 0; group < kTile / 8; ++group) {

@@ -1,5 +1,6 @@
-// The families of codecs, and codec strings: "none", "fixed:bits=6",
-// "predict:pairs=0/gauss:bits=4". Run files, the CLI and tools take the same strings.
+// Finds families of codecs (family.h), and makes codecs from codec strings and blobs. Codec strings
+// are "none", "fixed:bits=6", "predict:pairs=0/gauss:bits=4", ... Run files, the CLI and tools take
+// the same strings.
 //
 // Threads: pure functions. Errors: kInvalidArgument.
 #pragma once
@@ -17,28 +18,30 @@
 
 namespace longhaul::codec {
 
-// All families, in the order of --help.
+// Returns all families, in the order of --help.
 std::span<const Family> Families();
-// Null if no family has this number or name.
+// Return the family with this number or name, or null.
 const Family* FindFamily(CodecId id);
 const Family* FindFamily(std::string_view name);
-// The family's name, or "unknown codec".
+// Returns the family's name, or "unknown codec".
 std::string_view ToString(CodecId id);
 
-// Refuses an unknown codec, naming the nearest and all known ones, and a parameter that is unknown
-// or out of range, naming the codec's parameters with their ranges and defaults.
+// Makes a codec from a codec string. Refuses an unknown codec; the message names the most similar
+// codec and all known ones. Refuses a parameter that is unknown or out of range; the message names
+// the codec's parameters with their ranges and defaults.
 StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
 
-// Makes the codec that wrote `blob`, which may be hostile.
+// Makes the codec that wrote `blob`. The blob may be hostile.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
-// Makes the codec that wrote a blob with this header. Refuses families with from_payload, whose
-// headers do not identify the codec.
+// Makes the codec that wrote a blob with this header. Refuses predict, whose headers do not
+// identify the codec (Family::from_payload).
 StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header);
 
-// "none", "bf16", ...: the beginnings of codec strings.
+// Returns the names of all families, with which codec strings begin: "none", "bf16", ...
 std::vector<std::string_view> CodecNames();
 
-// "tah: p=0..1 (0.8), tile=32|64|128 (64), ...", a line per codec, for --help and messages.
+// Returns a line for each family: name, description, and parameters with range and default. For
+// --help: "gauss: quantizer of ... transform. bits=2..6 (4), block=64|128|256|512 (128)".
 std::string DescribeCodecs();
 
 }  // namespace longhaul::codec

@@ -1,10 +1,11 @@
-// Nearest (ties to even) or stochastic rounding. The random numbers of stochastic rounding depend
-// only on the tensor (Context) and the element's index. Decoding never needs them.
+// The two kinds of rounding: to nearest (ties to even) and stochastic. Stochastic rounding uses one
+// random number for each element. The number depends only on the tensor (its Context) and on the
+// element's index. Decoders do not need the numbers.
 //
-// Index of element k of tile t: t * tile + k, tiles counted over the whole tensor in memory order,
-// every token rounded up to whole tiles. The numbers are halves of the words of Philox4x32-7:
-// element i takes the lower (i even) or upper 16 bits of word i / 2 % 4 of the block with counter
-// (i / 8 low, i / 8 high, a, b) and key (c, d), where
+// Element k of tile t has the index t * tile + k. Tiles are counted over the whole tensor in memory
+// order; every token is padded to whole tiles. A number has 16 bits, half of a word of
+// Philox4x32-7. Element i takes the lower (i even) or upper (i odd) 16 bits of word i / 2 % 4 of
+// the block with counter (i / 8 low, i / 8 high, a, b) and key (c, d), where
 //   (e, f, g, h) = Philox4x32-10(counter (step low, step high, microbatch, replica),
 //                                key (seed low, seed high))
 //   (a, b, c, d) = Philox4x32-10(counter (e, f, g, h), key (edge, direction)).
@@ -21,9 +22,10 @@ namespace longhaul::codec {
 
 enum class Rounding : uint8_t { kNearest = 0, kStochastic = 1 };
 std::string_view ToString(Rounding rounding);
-// False for a text that is not the name of a rounding.
+// Returns false for a text that is not the name of a rounding; *rounding then keeps its value.
 bool ParseRounding(std::string_view text, Rounding* rounding);
 
+// The random numbers of one tensor.
 class RoundingNoise {
  public:
   explicit RoundingNoise(const Context& context) {
@@ -35,11 +37,11 @@ class RoundingNoise {
         Philox::Generate(first, {context.edge.value(), static_cast<uint32_t>(context.direction)});
   }
 
-  // Returns (a, b, c, d), for kernels that draw on a GPU.
+  // Returns (a, b, c, d), from which GPU kernels compute the numbers.
   const Philox::Counter& block() const { return block_; }
 
-  // Writes `count` numbers for the elements from `index` on; both must be multiples of
-  // kNoisesOfBlock.
+  // Writes the numbers of the `count` elements from `index` on. `count` and `index` must be
+  // multiples of kNoisesOfBlock.
   void Fill(uint64_t index, int count, uint16_t* out) const {
     for (int k = 0; k < count; k += kNoisesOfBlock) {
       const uint64_t block = (index + static_cast<uint64_t>(k)) / kNoisesOfBlock;
@@ -52,8 +54,8 @@ class RoundingNoise {
     }
   }
 
-  // Returns r of a number: the middle of one of 2^16 equal parts of [0, 1), so that floor(u + r)
-  // has mean u.
+  // Returns r for a number: the middle of one of 2^16 equal parts of [0, 1). For a random r,
+  // floor(u + r) has the mean u.
   static constexpr float Middle(uint16_t number) {
     return static_cast<float>(2 * uint32_t{number} + 1) * 0x1p-17f;
   }

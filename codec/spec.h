@@ -1,5 +1,5 @@
-// A codec as a run file or a message names it. The text is parsed once, where it enters the
-// program; later code asks the spec.
+// A codec as a run file or a message names it: the text and the codec. The text is parsed once,
+// where it enters the program; later code asks the CodecSpec.
 //
 //   const CodecSpec spec("gauss:bits=4");
 //   LH_ASSIGN_OR_RETURN(const std::shared_ptr<const Codec> codec, spec.Get());
@@ -19,19 +19,20 @@ namespace longhaul::codec {
 
 class CodecSpec {
  public:
-  CodecSpec() = default;  // the text is ""
-  // Takes any text, because `auto` (run/file/run_spec.h) or the form of gradients between replicas
-  // (run/replicas/options.h) may stand instead of a codec string. Get() then has no codec.
+  CodecSpec() = default;  // the text is "", without a codec
+  // Takes any text, because a run file may have another word instead of a codec string: `auto`
+  // (run/file/run_spec.h) or a form of gradients between replicas (run/replicas/options.h). Get()
+  // then returns an error.
   explicit CodecSpec(std::string_view text);
   CodecSpec(const char* literal) : CodecSpec(std::string_view(literal)) {}
   // The text is the canonical codec string.
   explicit CodecSpec(std::shared_ptr<const Codec> codec)
       : text_(codec->name()), codec_(std::move(codec)) {}
 
-  // Returns the codec. An error, as ParseCodec's (registry.h), if the text is not a codec string.
+  // Returns the codec, or the error of ParseCodec (registry.h) if the text is not a codec string.
   const StatusOr<std::shared_ptr<const Codec>>& Get() const { return codec_; }
-  // Returns "tah" for "tah:p=0.8", "predict" for "predict:pairs=0/gauss"; the text if there is no
-  // codec.
+  // Returns the name of the codec's family: "tah" for "tah:p=0.8", "predict" for
+  // "predict:pairs=0/gauss". If there is no codec, returns the text.
   std::string_view family() const;
   // As Codec's methods; false if there is no codec.
   bool remembers_samples() const { return codec_.ok() && (*codec_)->remembers_samples(); }
@@ -39,7 +40,7 @@ class CodecSpec {
 
   // Returns the text as it was written.
   friend const std::string& ToString(const CodecSpec& spec) { return spec.text_; }
-  // Compares texts: "tah" is unlike "tah:p=0.8".
+  // Compares the texts: "tah" is not equal to "tah:p=0.8", although the codec is the same.
   friend bool operator==(const CodecSpec& a, const CodecSpec& b) { return a.text_ == b.text_; }
 
  private:

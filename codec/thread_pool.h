@@ -1,4 +1,4 @@
-// A fixed number of threads for codec calls, one For at a time.
+// A fixed number of threads that help with codec calls. Only one For runs at a time.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@ namespace longhaul::codec {
 
 class ThreadPool final : public Parallel {
  public:
-  // `threads` >= 1, including the thread that calls For.
+  // `threads`: number of threads that work, at least 1, including the one that calls For.
   explicit ThreadPool(size_t threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   size_t threads() const override { return helpers_.size() + 1; }
-  // Must not be called from two threads at once, nor inside a body.
+  // Must not be called by two threads at the same time, nor inside a body.
   void For(size_t count, absl::FunctionRef<void(size_t)> body) override;
 
  private:
@@ -31,12 +31,12 @@ class ThreadPool final : public Parallel {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Body* body_ = nullptr;  // body of the running For, as are the members below
-  size_t count_ = 0;
-  uint64_t round_ = 0;  // number of Fors so far
-  size_t busy_ = 0;     // number of helpers that have not finished it
+  const Body* body_ = nullptr;  // of the running For
+  size_t count_ = 0;            // of the running For
+  uint64_t round_ = 0;          // number of calls of For so far
+  size_t busy_ = 0;             // number of helpers that have not finished the running For
   bool stopping_ = false;
-  std::atomic<size_t> next_ = 0;
+  std::atomic<size_t> next_ = 0;  // argument of the next call of the body
   std::vector<std::thread> helpers_;
 };
 

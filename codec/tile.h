@@ -1,4 +1,4 @@
-// Helpers that the tiled codecs (fixed, tah, gauss, aqsgd) share.
+// Helpers that several codecs share: sections of payloads, tiles, and 16-bit numbers.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace longhaul::codec {
 
-// The sections of a payload start at multiples of 16 bytes.
+// Returns the size of a section with its padding: sections start at multiples of 16 bytes.
 constexpr uint64_t AlignSection(uint64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
 
-// Tile sizes for which kernels are compiled.
+// Returns whether kernels of fixed and tah are compiled for tiles of this size.
 constexpr bool PossibleTile(uint32_t elements) {
   return elements == 32 || elements == 64 || elements == 128;
 }
@@ -27,11 +27,13 @@ struct TileRange {
   uint64_t first = 0, end = 0;
 };
 
+// Sets kTile values to NaN.
 template <int kTile>
 inline void FillNan(float* values) {
   for (int k = 0; k < kTile; ++k) values[k] = std::numeric_limits<float>::quiet_NaN();
 }
 
+// Load and store need no alignment.
 inline uint16_t LoadU16(const std::byte* bytes) {
   uint16_t value = 0;
   std::memcpy(&value, bytes, sizeof(value));

@@ -1,5 +1,5 @@
-// Runs parts of `longhaul` that are Python programs (`data`, `sweep`). This program finds the
-// sources and a Python, and replaces itself by that Python.
+// Runs the parts of `longhaul` that are Python programs: `data` (with `generate`) and `sweep`. This
+// program finds the sources and a Python, and replaces itself by that Python.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,16 @@ namespace longhaul {
 
 struct PythonPart {
   std::string name;      // the subcommand, and the folder of the sources: "data"
-  std::string needs;     // for people, behind "a Python that has": "numpy and tokenizers"
-  std::string check;     // a statement that fails in a Python that lacks them
-  std::string packages;  // how to install them, behind deploy/setup.sh; "": no package is needed
+  std::string needs;     // the end of "expected a Python that has ": "numpy and tokenizers"
+  std::string check;     // a statement that fails in a Python without `needs`
+  std::string packages;  // the flag of deploy/setup.sh that installs them; "": no packages
 };
 
-// Locations to search. Empty: the variable is not set.
+// Where to search. `python` and `sources` are the values of variables; empty: not set.
 struct PythonSearch {
   std::filesystem::path program;  // the running program's file
   std::string python;             // LONGHAUL_PYTHON
-  std::string sources;            // LONGHAUL_DATA_SOURCES, with the part's name
+  std::string sources;            // LONGHAUL_DATA_SOURCES; the part's name is in the middle
   // Returns what keeps a Python from running the sources; "": nothing. It may start processes.
   std::function<std::string(const std::string& python)> lacks;
 };
@@ -33,14 +33,15 @@ struct PythonProgram {
   std::filesystem::path main;  // main.py
 };
 
-// Finds the sources: of the variable, else ../share/longhaul/NAME beside the program's folder, else
-// deploy/NAME of a folder that contains the program. Finds the Python: of the variable, else of the
-// checkout's or the installation's .deps/venv, else python3 of PATH; the first that lacks nothing.
-// kFailedPrecondition names the tried files and the command that installs the missing ones.
+// Finds the sources: in the folder `search.sources`, if set. Else in ../share/longhaul/NAME,
+// relative to the program's folder, else in deploy/NAME of a folder above the program. Finds the
+// Python: `search.python`, if set. Else the first that lacks nothing: .deps/venv of the checkout or
+// of the installation, then python3 of PATH. kFailedPrecondition names what was tried and how to
+// install what is missing.
 StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part, const PythonSearch& search);
 
-// Replaces this process by that Python, with these arguments and with `input`, if given, as
-// standard input. Returns only if that fails.
+// Finds the program and replaces this process by it, with these arguments. `input`, if given,
+// becomes its standard input. Returns only if this fails.
 Status RunPythonProgram(const PythonPart& part, const std::vector<std::string>& arguments,
                         const std::optional<std::string>& input = std::nullopt);
 

@@ -26,7 +26,7 @@ struct WorkerFlags {
   std::vector<std::string> transports;  // names; default: all that listen
   std::string data_address = std::string(kAdvertiseAuto);
   std::string data_interface;
-  std::map<std::string, std::string, std::less<>> addresses;  // of transports with their own
+  std::map<std::string, std::string, std::less<>> addresses;  // by transport, if it has its own
   std::vector<std::string> advertise;
   std::string relay;
   std::string relay_advertise;
@@ -46,11 +46,11 @@ struct WorkerFlags {
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
 
 bool Has(const WorkerFlags& flags, std::string_view transport);
-// Returns the address on which a transport listens. The first transport has the data address, each
-// other one a free port of the same host, unless the flags give it an address.
+// Returns the address at which a transport listens: the one that its own flag gives. Without, the
+// first transport has the data address, and each other one a free port (0) of the same host.
 std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport);
-// Returns the first transport that faces strangers, so that it may be reached at another address.
-// Null: there is none.
+// Returns the first transport that may face strangers (run/kinds/transports.h): peers may reach it
+// at another address than its own. Null: there is none.
 const TransportTraits* FirstToFaceStrangers(const WorkerFlags& flags);
 
 }  // namespace longhaul::worker

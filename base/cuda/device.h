@@ -1,11 +1,11 @@
-// One GPU. Every failure is a Status whose sentence names the device, the failed action and what
-// the user can do.
+// One GPU. The message of a failed Status names the device and the failed action, and says what the
+// user can do about a missing or unfit GPU.
 //
 //   LH_ASSIGN_OR_RETURN(Device device, Device::Open(0));
 //   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
 //
-// Cheap to copy; streams, buffers and events hold a copy. Any thread. Calls that use the device
-// make it the calling thread's current device (table.h).
+// Cheap to copy: streams, events and graphs hold a copy. Thread-safe. Calls that use the device
+// make it the calling thread's current CUDA device (table.h).
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ namespace longhaul::cuda {
 
 class Device {
  public:
-  // Checks the driver, the index and the compute capability. `table` lives to the end of the
-  // process. kFailedPrecondition, or kInvalidArgument for an index out of range.
+  // Opens the GPU that has `index` in the CUDA runtime. `table` must live to the end of the
+  // process. kInvalidArgument: no GPU has this index. kFailedPrecondition: no GPU at all, or the
+  // driver or the compute capability is too old.
   static StatusOr<Device> Open(const DeviceTable* table, uint32_t index);
-  // Loads the program's module first (module.h).
+  // The same with the table of the program's module, which it loads (module.h).
   static StatusOr<Device> Open(uint32_t index);
 
   int index() const { return index_; }
@@ -35,8 +36,9 @@ class Device {
   // for CUDA 13.0, runtime 13.0"
   std::string Describe() const;
 
-  // OK for 0, else kInternal "<name>: <what>: <the runtime's text>"; IsDeviceLost (device_lost.h)
-  // is true if this process cannot use the device any more.
+  // Converts an error code of the CUDA runtime: OK for 0, else kInternal "<name>: <what> failed:
+  // <the runtime's text> (CUDA error <code>)". If this process cannot use the device any more,
+  // IsDeviceLost is true for the result (device_lost.h).
   Status Check(int code, std::string_view what) const;
 
  private:

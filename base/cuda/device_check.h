@@ -7,9 +7,10 @@
 
 namespace longhaul::cuda {
 
-// Copies 16 MiB to the device, lets a kernel change every word on another stream, copies them back
-// and compares each with the host's result. Errors: kDataLoss naming the first wrong word,
-// kDeadlineExceeded, or the error of a failed call.
+// Copies 16 MiB to the device, changes every word by a kernel on another stream, copies the words
+// back, and compares each with the value that the host computes. kDataLoss names the first wrong
+// word. kDeadlineExceeded: the device did not finish, and the memory of the test stays allocated.
+// Else the error of a failed call.
 Status CheckDevice(const Device& device, Deadline deadline);
 
 }  // namespace longhaul::cuda

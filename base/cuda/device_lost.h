@@ -9,9 +9,9 @@
 
 namespace longhaul::cuda {
 
-// `code`: the CUDA runtime's.
+// Whether this error code of the CUDA runtime is such an error.
 bool LosesDevice(int code);
-// `words`: the message of a library's exception, "CUDA error: misaligned address ...".
+// The same for the message of a library's exception: "CUDA error: misaligned address ...".
 bool LosesDevice(std::string_view words);
 
 // Marks `status` as such an error. Annotate keeps the mark.

@@ -1,5 +1,5 @@
-// Owns an object that one C function makes on a device and another destroys; move-only. Used by
-// stream.h and memory.h.
+// A Handle owns an object that a C function has made on a device, and destroys it by another C
+// function. Move-only. Used by stream.h, memory.h and graph.h.
 #pragma once
 
 #include <memory>

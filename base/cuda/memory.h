@@ -1,5 +1,5 @@
 // Memory that the GPU can access: device memory, and pinned host memory, which asynchronous copies
-// need. Move-only. Contents are uninitialised. Freeing memory waits for the device's work.
+// need. Move-only. Contents are uninitialised. Freeing the memory waits for the device's work.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace longhaul::cuda {
 // Memory of one device, aligned to 256 bytes.
 class DeviceBuffer {
  public:
-  // kResourceExhausted if the device has not enough memory left. `bytes` > 0.
+  // `bytes` must not be 0. kResourceExhausted: the device has not enough memory left.
   static StatusOr<DeviceBuffer> Create(const Device& device, size_t bytes);
 
   // An address on the device: the host must not dereference it.
@@ -28,10 +28,10 @@ class DeviceBuffer {
   size_t size_;
 };
 
-// Pinned host memory; any device may copy to and from it.
+// Pinned host memory. Any device may copy to and from it.
 class PinnedBuffer {
  public:
-  // kResourceExhausted if the host cannot pin so many bytes. `bytes` > 0.
+  // `bytes` must not be 0. kResourceExhausted: the host cannot pin so many bytes.
   static StatusOr<PinnedBuffer> Create(const Device& device, size_t bytes);
 
   std::span<std::byte> span() { return {static_cast<std::byte*>(memory_.get()), size_}; }
@@ -45,14 +45,15 @@ class PinnedBuffer {
   size_t size_;
 };
 
-// Pins host memory of another owner so that one device reads and writes it in place. The memory
-// must outlive this object.
+// Pins host memory that another object owns, so that a device can read and write the memory in
+// place. The memory must outlive this object.
 class MappedMemory {
  public:
-  // kResourceExhausted if the host cannot pin so many bytes. `memory` and `bytes` are whole pages.
+  // `memory` must be the start of a page, and `bytes` a multiple of the page size.
+  // kResourceExhausted: the host cannot pin so many bytes.
   static StatusOr<MappedMemory> Create(const Device& device, void* memory, size_t bytes);
 
-  // The address on the device.
+  // The address at which the device finds the memory.
   std::byte* data_dev() const { return data_dev_; }
 
  private:

@@ -9,15 +9,16 @@
 
 namespace longhaul::cuda {
 
-// ../lib/liblonghaul_cuda.so, relative to the running program. There is no search path, because a
-// module of another build must not be loaded.
+// Returns ../lib/liblonghaul_cuda.so, relative to the running program's folder. There is no search
+// path, because a module of another build must not be loaded.
 std::string DefaultModulePath();
-// For libraries that foreign programs load: the path of the module beside the library (or program)
-// that contains `address`.
+// The same for a library that foreign programs load: returns the path of the module in the folder
+// of the library (or program) that contains `address`.
 std::string ModulePathBeside(const void* address);
 
-// The module stays open to the end of the process. kFailedPrecondition if the module is missing,
-// cannot be loaded or has another version. Needs no driver. Any thread.
+// Opens the module at `path` and returns its functions. The module stays open to the end of the
+// process. kFailedPrecondition if the module is missing, cannot be loaded or has another version.
+// Needs no driver. Any thread.
 StatusOr<const DeviceTable*> LoadModule(const std::string& path);
 
 }  // namespace longhaul::cuda

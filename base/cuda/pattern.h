@@ -1,5 +1,4 @@
-// The arithmetic of device_check.h, the same on host and device. Every word of the result depends
-// on the word's index, its old value and the seed.
+// The arithmetic with which device_check.h tests a GPU. Host and device compute the same.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,8 @@
 
 namespace longhaul::cuda {
 
-// A bijection of `word`.
+// Mixes a word with its index and a seed. With the same index and seed, different words give
+// different results.
 LH_HOST_DEVICE constexpr uint32_t Scramble(uint32_t word, uint64_t index, uint32_t seed) {
   uint32_t x = word ^ seed ^ static_cast<uint32_t>(index) ^ static_cast<uint32_t>(index >> 32);
   x = (x ^ (x >> 16)) * 0x85ebca6bu;

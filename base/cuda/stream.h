@@ -1,13 +1,14 @@
-// Streams are queues of work on a GPU; events are points in them to wait for. Work on one stream
-// runs in order. Streams run concurrently unless one waits for the other's event.
+// A stream is a queue of work on a GPU. An event marks a point in a stream, for which other streams
+// and the host can wait. Work on one stream runs in order. Different streams run concurrently,
+// unless one waits for an event of another.
 //
 //   LH_RETURN_IF_ERROR(copy.Copy(buffer.data_dev(), pinned.span().data(), bytes));
 //   LH_RETURN_IF_ERROR(event.Record(copy));
 //   LH_RETURN_IF_ERROR(compute.WaitFor(event));    // on the device: returns at once
 //   LH_RETURN_IF_ERROR(event.Await(deadline));     // on the host
 //
-// Move-only. Not thread-safe: one thread at a time uses a stream or an event. A failure may belong
-// to work queued earlier. The process cannot use the device after that.
+// Move-only. Not thread-safe: one thread at a time uses a stream or an event. A call may fail
+// because of work that was queued earlier. The process then cannot use the device any more.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +25,17 @@ class Event;
 class Stream {
  public:
   static StatusOr<Stream> Create(const Device& device);
-  // Returns a stream of `device` that another owner keeps alive.
+  // Wraps a cudaStream_t of `device`. The owner must keep it alive as long as the result is used.
   static Stream Borrow(const Device& device, void* handle);
 
   const Device& device() const { return device_; }
   // The cudaStream_t.
   void* handle() const { return stream_.get(); }
 
-  // Queues a copy. Returns at once if both sides are device or pinned memory; both must live until
-  // the copy is done.
+  // Queues a copy. Both sides must live until the copy is done. If both are device or pinned
+  // memory, returns at once; else it may block.
   Status Copy(void* to, const void* from, size_t bytes);
-  // Work queued from now on runs after the newest record of `event`.
+  // Makes work that is queued from now on wait for the newest record of `event`.
   Status WaitFor(const Event& event);
 
  private:
@@ -45,18 +46,19 @@ class Stream {
 
 class Event {
  public:
+  // kKept: Since can measure with the event. kNone is cheaper.
   enum class Times { kNone, kKept };
   static StatusOr<Event> Create(const Device& device, Times times = Times::kNone);
 
   void* handle() const { return event_.get(); }
 
-  // Marks the end of the work queued on `stream` now.
+  // Makes the event mark the end of the work that is queued on `stream` now.
   Status Record(const Stream& stream);
-  // Blocks until the recorded work is done. Returns at once if nothing was recorded.
-  // kDeadlineExceeded.
+  // Blocks until the work before the mark is done. Returns at once if nothing was recorded.
+  // kDeadlineExceeded: the work is not done yet.
   Status Await(Deadline deadline) const;
-  // Time on the device from `start` to this event, to about half a microsecond. Both must be done
-  // and keep times.
+  // Returns the device's time from `start` to this event, exact to about 0.5 us. Both events must
+  // be done and made with kKept.
   StatusOr<absl::Duration> Since(const Event& start) const;
 
  private:

@@ -1,9 +1,10 @@
-// The functions that liblonghaul_cuda.so offers to the programs that open it. Both sides of dlopen
-// compile this header and share no library, so it has plain types, and the CUDA runtime's codes
-// unchanged (0 is success). Programs use device.h, stream.h and memory.h, which wrap it.
+// The functions that liblonghaul_cuda.so offers to the programs that open it. The module and the
+// programs both compile this header, but share no library. So the header has plain types, and the
+// functions return the CUDA runtime's error codes (0 is success). Programs use device.h, stream.h
+// and memory.h, which wrap it.
 //
-// Threads: every function may be called from any thread. A function that takes a device leaves it
-// the calling thread's current device.
+// Threads: every function may be called from any thread. A function with an argument `device` makes
+// that the calling thread's current device; `describe` and `reaches` do not.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ struct KernelTable;  // transport/collective/engine/kernel_table.h
 
 namespace longhaul::cuda {
 
-// Changes with DeviceTable: a program refuses a module of another version.
+// Must grow with every change of DeviceTable: a program refuses a module of another version.
 inline constexpr uint32_t kTableVersion = 11;
 // The minimum compute capability for which the module has code.
 inline constexpr int kMinimumMajor = 8;
@@ -40,7 +41,7 @@ struct DeviceTable {
   const char* (*error_text)(int code);
   // 13000 for 13.0: the newest CUDA that the driver supports; 0 if there is no driver.
   int (*driver_version)(int* version);
-  // 0 devices is success. Needs a driver that supports runtime_version.
+  // Succeeds if there are 0 devices. Needs a driver that supports runtime_version.
   int (*device_count)(int* count);
   int (*describe)(int device, DeviceInfo* info);
   // Sets the calling thread's current device, also for libraries that ask CUDA for it.
@@ -51,16 +52,16 @@ struct DeviceTable {
   // Streams do not wait for the default stream.
   int (*stream_create)(int device, void** stream);
   int (*stream_destroy)(void* stream);
-  // An event without times is cheaper.
+  // An event that is not `timed` is cheaper.
   int (*event_create)(int device, bool timed, void** event);
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
   int (*event_query)(void* event, bool* done);
-  // Both events must be done and keep times.
+  // Both events must be done and `timed`.
   int (*event_elapsed)(void* start, void* end, float* milliseconds);
   int (*stream_wait)(void* stream, void* event);
 
-  // Work queued between the two calls becomes a graph and does not run.
+  // Work that is queued on the stream between the two calls becomes a graph, and does not run yet.
   int (*capture_begin)(void* stream);
   int (*capture_end)(void* stream, void** graph);
   int (*graph_launch)(void* graph, void* stream);
@@ -71,7 +72,7 @@ struct DeviceTable {
   // Pinned host memory, for copies that do not block the caller.
   int (*allocate_pinned)(int device, size_t bytes, void** memory);
   int (*free_pinned)(void* memory);
-  // Pins the caller's host memory and lets `device` access it, at `memory_dev`.
+  // Pins the caller's host memory, and returns the address at which `device` can access it.
   int (*map)(int device, void* memory, size_t bytes, void** memory_dev);
   int (*unmap)(void* memory);
   // Either side may be device or pinned memory.

@@ -22,19 +22,21 @@ class Validator;
 
 namespace longhaul {
 
-// Call it before any subcommand is added. The app's name is the program's.
+// Adds these parts to `app`, whose name must be the program's. Call it before any subcommand is
+// added.
 void SetUpCommandLine(CLI::App& app);
 
-// Returns the fault in the arguments, for people: "longhaul cluster: unknown command 'upp'; did you
-// mean 'up'?". `app`: the program, whose parse threw `error`.
+// Describes the fault in the arguments for people: "longhaul cluster: unknown command 'upp'; did
+// you mean 'up'?". `app` is the program, and `error` is what its parse has thrown.
 std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
 
-// Checks that the values of `flags` (name, value) are host:port. Returns the first problem with its
-// flag, "--relay: ..."; empty: all values are valid. A flag with an empty value counts as omitted.
+// Checks that the value of each flag (name, value) is host:port, or empty because the flag was
+// omitted. Returns the first problem with the name of its flag, "--relay: ...", or "".
 std::string ProblemOfAddresses(
     std::initializer_list<std::pair<std::string_view, std::string_view>> flags);
 
-// A check for options of unsigned types, because the library accepts -1 as 2^64 - 1.
+// Returns a check that accepts only digits. Options of unsigned types need it, because the library
+// accepts -1 as 2^64 - 1.
 CLI::Validator WholeNumber();
 
 }  // namespace longhaul

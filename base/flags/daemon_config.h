@@ -1,12 +1,13 @@
 // Daemons' flags in a file: `--config FILE`, a YAML mapping whose keys are the long names of the
 // program's flags.
 //
-//   coordinator: 192.0.2.1:7070        # --coordinator; of several [192.0.2.1:7070, 192.0.2.2:7070]
+//   coordinator: 192.0.2.1:7070        # --coordinator; several: [192.0.2.1:7070, 192.0.2.2:7070]
 //   advertise: [192.0.2.7:7171]        # --advertise, repeatable
 //   log-level: debug                   # --log-level
 //
-// Flags on the command line win. Unknown keys and values that a flag would refuse are errors with
-// file, line and column, all at once: CLI::ConfigError, which exits as for any wrong usage.
+// A flag on the command line wins over the file. An unknown key, or a value that the flag refuses,
+// is an error with file, line and column. The parser throws all errors at once, as one
+// CLI::ConfigError.
 #pragma once
 
 // Only declared here: files that add options include <CLI/CLI.hpp>, which takes seconds to compile.
@@ -16,7 +17,8 @@ class App;
 
 namespace longhaul {
 
-// Call after all other options were added; `app` is the top-level application (no subcommands).
+// Adds --config to `app`, a program without subcommands. Call it after all other options were
+// added.
 void AddYamlConfig(CLI::App& app);
 
 }  // namespace longhaul

@@ -1,5 +1,6 @@
-// One body for two runners. libFuzzer's program of a target (lh_fuzzer, with LONGHAUL_FUZZ) calls
-// the body directly; fuzz_smoke_test links the bodies of all targets and finds them by name.
+// Defines a fuzz target, whose body has two runners. With LONGHAUL_FUZZ, each target is a program
+// of libFuzzer (lh_fuzzer), which calls the body directly. Else fuzz_smoke_test links the bodies of
+// all targets and finds them by name.
 //
 //   LH_FUZZ_TARGET(codec_npy) {  // the program is codec_npy_fuzz
 //     const auto array = ParseNpy(data, size);
@@ -8,7 +9,7 @@
 //   }
 //
 // A body gets `data` and `size`, returns whether it accepted the input, and reports a defect by
-// ending the process. The same bytes give the same result. Not for programs.
+// ending the process. It must give the same result for the same bytes. Not for programs.
 #pragma once
 
 #include <cstddef>

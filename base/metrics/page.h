@@ -1,5 +1,5 @@
-// A page of Prometheus metrics: families of samples, made for each scrape from the daemon's
-// existing counters. Plain data. The next page omits runs and workers that are gone.
+// A page of Prometheus metrics: families of samples. A daemon makes a new page for each scrape,
+// from the counters that it has, so runs and workers that are gone are not on it. Plain data.
 //
 //   std::optional<double> StepOf(const Run& run) { return run.step; }
 //
@@ -20,7 +20,7 @@ namespace longhaul::metrics {
 enum class Kind : uint8_t { kGauge, kCounter };
 
 struct Sample {
-  std::vector<std::string> labels;  // values, in the order of the family's names
+  std::vector<std::string> labels;  // values, in the order of the family's label_names
   double value = 0;
 };
 
@@ -34,15 +34,16 @@ struct Family {
 
 using Page = std::vector<Family>;
 
-// A family with one value for each T.
+// A row of a table that lists metrics: a family with one sample for each T.
 template <class T>
 struct Row {
   std::string_view name;
   Kind kind;
   std::string_view help;
-  std::optional<double> (*value)(const T& thing);  // nullopt: unknown for this one
+  std::optional<double> (*value)(const T& thing);  // nullopt: no sample for this T
 };
 
+// A T, and the values of its labels.
 template <class T>
 struct Labelled {
   std::vector<std::string> labels;
@@ -55,7 +56,7 @@ inline Family& AddFamily(Page* page, Kind kind, std::string_view name, std::stri
       Family{std::string(name), kind, std::string(help), std::move(label_names), {}});
 }
 
-// Makes a family for every row, with a sample for each thing.
+// Adds a family for every row, with a sample for each thing that has a value.
 template <class T>
 void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::string>& label_names,
              const std::vector<Labelled<T>>& things) {
@@ -69,7 +70,7 @@ void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::st
   }
 }
 
-// Prometheus' text format.
+// Returns the page in Prometheus' text format.
 std::string ToText(const Page& page);
 
 }  // namespace longhaul::metrics

@@ -10,8 +10,8 @@
 //
 // Reading the same table again from another source (an override) overwrites the values that the
 // source names and keeps the others. Not thread-safe. Fields point to their targets, which must
-// outlive the table. The tables limit the depth of reading, whatever the aliases of a file refer
-// to.
+// outlive the table. A file is read only as deep as the tables go, so aliases that contain
+// themselves do no harm.
 #pragma once
 
 #include <fmt/core.h>
@@ -55,10 +55,10 @@ class Reader;
 struct Field {
   std::string key;
   std::string expected;  // "a whole number from 1 to 64"
-  // `path` is the dotted name of the value. Problems go to the reader.
+  // Reads the value from `node`. `path` is its dotted name. Reports problems to `reader`.
   std::function<void(Reader& reader, const YAML::Node& node, const std::string& path)> read;
   bool required = false;
-  std::vector<Field> section;  // of a nested mapping
+  std::vector<Field> section;  // the fields of a nested mapping
 };
 using Table = std::vector<Field>;
 
@@ -66,7 +66,7 @@ class Reader {
  public:
   explicit Reader(std::string source) : source_(std::move(source)) {}
 
-  // Later values come from this source; `has_lines` is false for overrides.
+  // Says that later values come from `source`. `has_lines` is false for overrides.
   void SetSource(std::string source, bool has_lines);
 
   // Reads the mapping `node`, called `path` ("" = the whole document), by `table`. A null node is
@@ -80,11 +80,13 @@ class Reader {
   // first source's start.
   Place PlaceOf(std::string_view path) const;
   bool Has(const std::string& path) const { return places_.contains(path); }
-  // Whether the values of all `paths` are valid: no source has a problem with one of them or with a
-  // section around it, and no required one is missing. Call it before checks of several values.
+  // Whether the values of all `paths` are valid so far: no problem was found with one of them or
+  // with a section around it, and RequireAll did not report one as missing. Call it before a check
+  // that compares several values.
   bool Sound(std::initializer_list<std::string_view> paths) const;
-  // Gives `path` a value that follows from `from`: problems with it are shown at `from`, and it is
-  // valid if `from` is. Does nothing if a source has `path`.
+  // Notes that the value of `path` was derived from that of `from`. Problems with `path` are then
+  // shown at the place of `from`, and `path` is valid if `from` is. Does nothing if a source has
+  // `path`.
   void Assume(const std::string& path, std::string_view from);
 
   // Marks the value of `path` as invalid, because a later check found a fault.
@@ -95,7 +97,8 @@ class Reader {
   void FailExpected(const YAML::Node& node, const std::string& path, std::string_view expected);
   bool ok() const { return problems_.empty(); }
 
-  // OK, or all problems in one kInvalidArgument, a line each, in the order of the file.
+  // OK, or one kInvalidArgument with a line for each problem, in the order of the file. Overrides
+  // come last. After 50 lines it only counts the problems.
   Status ToStatus() const;
 
  private:
@@ -122,8 +125,8 @@ Field WholeOrAuto(std::string key, std::optional<uint32_t>* target, uint32_t lea
 struct RealRange {
   double least = 0;
   double most = 0;
-  bool above_least = false;  // (least, ...
-  bool below_most = false;   // ..., most)
+  bool above_least = false;  // `least` itself is outside
+  bool below_most = false;   // `most` itself is outside
   std::string ToString() const;
 };
 Field Real(std::string key, double* target, RealRange range);
@@ -135,7 +138,7 @@ Field Flag(std::string key, bool* target);
 template <class T>
 Field Parsed(std::string key, T* target, std::string expected,
              StatusOr<T> (*parse)(std::string_view text));
-// A text; `check` returns its fault, or "".
+// A text. `check` returns its fault, or "".
 using TextCheck = std::function<std::string(std::string_view)>;
 Field Text(std::string key, std::string* target, std::string expected, TextCheck check);
 // One word of a short list.
@@ -146,16 +149,16 @@ Field DurationField(std::string key, absl::Duration* target, absl::Duration leas
 // "8GiB".
 Field BytesField(std::string key, uint64_t* target);
 Field Section(std::string key, Table table);
-// One word of a short list, each for a value; T has a ToString.
+// One word of a short list: ToString of one of `values`.
 template <class T>
 Field Choice(std::string key, T* target, std::vector<T> values);
 
-// The words of a message: "one of: a, b".
+// Joins words for a message: "a, b".
 std::string ListOf(const std::vector<std::string>& words);
 // Returns the text of a scalar; nullopt (and a problem) for nothing, lists and mappings.
 std::optional<std::string> ReadScalar(Reader& reader, const YAML::Node& node,
                                       const std::string& path, std::string_view expected);
-// Whether a scalar is quoted, so that YAML reads it as a text.
+// Whether a scalar has quotes, which make it a text in YAML.
 bool IsQuoted(const YAML::Node& node);
 
 // Returns the value that `parse` makes from a scalar; nullopt (and a problem with the error of

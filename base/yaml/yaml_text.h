@@ -12,7 +12,7 @@ namespace longhaul::config {
 std::string Quote(std::string_view text);
 // Returns the text in the largest exact unit: "20ms".
 std::string Exact(absl::Duration duration);
-// "8GiB".
+// The same for bytes: "8GiB".
 std::string ExactBytes(uint64_t bytes);
 
 }  // namespace longhaul::config

@@ -1,6 +1,6 @@
 // The headers that most files of the libraries include, precompiled (cmake/LonghaulTargets.cmake).
-// Files still include what they use, because sanitizer builds and clang-tidy compile them without
-// this.
+// Source files must still include what they use, because sanitizer builds and clang-tidy compile
+// without this header.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,41 +1,46 @@
-// aqsgd: quantized differences of activations (AQ-SGD). Both sides of a boundary keep the message m
-// last sent for every training sample. A sample that comes again travels as Q(x - m). Both sides
-// then keep m + Q(x - m), which the receiver uses as the activation.
+// aqsgd: quantized differences of activations (AQ-SGD). For every training sample, both sides of a
+// boundary keep a message m: the activation as the receiver last had it. When a sample x comes
+// again, the sender sends only Q(x - m), the quantized difference. Both sides then replace m by
+// m + Q(x - m), which is also the activation that the receiver uses.
 //
 // Record of a sample (message_store.h), 16 + Align16(2 x tokens x channels) bytes:
 //
 //   offset size  field
-//        0    2  int16 c: the elements are the activation times 2^c
+//        0    2  int16 c: the elements are m times 2^c
 //        2   14  zero
 //       16       tokens x channels fp16, zero-padded
 //
-// Payload. Every section starts at a multiple of 16 bytes and is zero-padded to one:
+// Payload. Sections start at multiples of 16 bytes, and their ends are zero-padded to multiples:
 //
 //   section    bytes             contents
 //   samples    8 x samples       the sample's number; all ones where the tensor has no ids
-//   checks     8 x samples       XXH3-64 of the record before this tensor (1 for 0); 0: none
+//   checks     8 x samples       XXH3-64 of the sample's record as it was before this tensor, or 1
+//                                if the hash is 0. 0: the sample has no record
 //   kinds      1 x samples       Kind
 //   exponents  2 x samples       int16: c of a whole sample; g of a difference
-//   scales     2 x channels      fp16, >= 0; only where a sample is a difference
+//   scales     2 x channels      fp16, >= 0; missing if no sample is a difference
 //   bodies     of every sample   whole: 2 x tokens x channels, fp16
-//                                difference: tokens x ceil(channels / 64) x 8 b, tiles of b bit
-//                                planes (planes.h) of q + 2^(b-1), a token's last one padded
+//                                difference: tokens x ceil(channels / 64) x 8 b. A tile of 64
+//                                channels has b bit planes (planes.h) of q + 2^(b-1). The last
+//                                tile of a token is padded
 //
-// All samples of a tensor are coded against the records from before the tensor. If a sample comes
-// twice, the later one stays. The kind of a sample, in this order:
-//   - kTransient, whole and not stored: it has no id (validation, files), or has a NaN or an
-//     infinity, which becomes fp16's NaN. Its record, if any, does not change.
-//   - kStored, whole: it has no record; or the record's c no longer suits the sample, because its
-//     largest magnitude times 2^c is outside [2^4, 2^15) and not 0.
-//   - kDifference otherwise.
+// All samples of a tensor are coded against the records from before the tensor. If a tensor has the
+// same sample twice, the record of the later one stays. The first rule that applies gives the kind:
+//   - kTransient, sent whole and not stored: the sample has no id (validation, files), or it has a
+//     NaN or an infinity, which becomes fp16's NaN. The sample's record, if any, does not change.
+//   - kStored, sent whole and stored: the sample has no record, or c of the record no longer suits
+//     it. c suits if the largest magnitude of the sample times 2^c is 0 or lies in [2^4, 2^15).
+//   - kDifference: all other samples.
 //
-// Encoding, in fp32, each operation rounded once. Whole: c brings the sample's largest finite
-// magnitude into [2^12, 2^13); h = fp16(x 2^c). Difference: d = x 2^c - m; g brings the sample's
-// largest |d| into [2^12, 2^13), but at most 40, and is 0 where all are 0; scale of a channel =
-// fp16(max |d 2^g| / (2^(b-1) - 1)) over all samples that are differences, and their tokens; q =
-// (d 2^g) / scale (0 where scale is 0) rounded to nearest even, clamped to +-(2^(b-1) - 1). Both
-// sides: m' = fp16(m + (q scale) 2^-g), clamped to +-65504 before it is rounded. Decoding: x = h
-// 2^-c or m' 2^-c; a half that is not finite gives NaN.
+// Encoding, in fp32, each operation rounded once. Here m includes the record's factor 2^c.
+//   Whole:      c brings the sample's largest finite magnitude into [2^12, 2^13); h = fp16(x 2^c).
+//   Difference: d = x 2^c - m. g brings the sample's largest |d| into [2^12, 2^13), but is at most
+//               40, and 0 if all d are 0. A channel's scale = fp16(max |d 2^g| / (2^(b-1) - 1)),
+//               with the maximum over all tokens of all samples that are differences. q =
+//               (d 2^g) / scale (0 where scale is 0), rounded to nearest even, clamped to
+//               +-(2^(b-1) - 1).
+//   Both sides: m' = fp16(m + (q scale) 2^-g), clamped to +-65504 before it is rounded.
+// Decoding: x = h 2^-c for a whole sample, m' 2^-c for a difference; NaN if h is not finite.
 //
 //   parameters in the header   offset size
 //   bits b (2..8)                   0    1
@@ -59,26 +64,26 @@ struct Params {
 // Offsets count from the start of the payload.
 struct Layout {
   uint64_t samples = 0, checks = 0, kinds = 0, exponents = 0;
-  uint64_t variable = 0;          // where scales or bodies begin
-  uint64_t scales_bytes = 0;      // if there are any
-  uint64_t whole_bytes = 0;       // a sample's body
-  uint64_t difference_bytes = 0;  // a sample's body
+  uint64_t variable = 0;          // where the scales begin, or the bodies if there are no scales
+  uint64_t scales_bytes = 0;      // size of the scales, if there are any
+  uint64_t whole_bytes = 0;       // body of a whole sample
+  uint64_t difference_bytes = 0;  // body of a difference
   uint64_t tiles_per_token = 0;
 };
 
-// The shape has passed CheckShape and has elements.
+// The shape must have passed CheckShape and have elements, here and in the next three functions.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Returns the size of a payload that has this number of differences.
+// Returns the size in bytes of a payload in which this number of samples are differences.
 uint64_t PayloadBytes(const Shape& shape, const Params& params, uint64_t differences);
 uint64_t MaxPayloadBytes(const Shape& shape, const Params& params);
 uint64_t MinPayloadBytes(const Shape& shape, const Params& params);
-// Returns the size of a sample's record; 0 for a shape without elements.
+// Returns the size of a sample's record in bytes; 0 for a shape without elements.
 uint64_t RecordBytes(const Shape& shape);
 
-// "aqsgd:bits=4"
+// Returns the codec string: "aqsgd:bits=4".
 std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
-// kInvalidArgument for values that no encoder writes.
+// Returns kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
 
 }  // namespace longhaul::codec::aqsgd

@@ -1,7 +1,9 @@
-// The records of a tensor's samples, and the part of a payload that names the records that it
-// continues. CPU and GPU encoders and decoders share both.
+// Access to the records of a tensor's samples, and checks of a payload's front. The front is the
+// sections before the scales, Layout::variable bytes; it names each sample and the record that the
+// sample continues. CPU and GPU encoders and decoders share this file.
 //
-// Threads: those of the store (message_store.h). Errors: kInvalidArgument.
+// Threads: as for the store (message_store.h). Errors: kInvalidArgument; Write also returns errors
+// of the store.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +17,8 @@
 
 namespace longhaul::codec::aqsgd {
 
-// The records of a tensor's samples; none if the context has no ids.
+// The records of a tensor's samples. Without ids in the context no sample has a record. An `index`
+// counts the tensor's samples.
 class Messages {
  public:
   explicit Messages(const Context& context)
@@ -26,12 +29,16 @@ class Messages {
   // Checks that the ids fit the tensor and the store, and that the store fits the shape.
   Status Check(const Shape& shape) const;
 
+  // Returns whether samples may have records.
   bool remembers() const { return store_ != nullptr; }
+  // Returns the sample's record; empty if there is none.
   std::span<const std::byte> Read(uint64_t index) const {
     return remembers() ? store_->Read(ids_[index]) : std::span<const std::byte>();
   }
+  // Returns what a payload says about the sample: its id, and the checksum of its record.
   Entry EntryOf(uint64_t index) const;
-  // Null if a later sample of the tensor has the same id: the later record stays.
+  // Returns the record to overwrite (MessageStore::Write). Null if a later sample of the tensor has
+  // the same id, because the later one's record stays.
   StatusOr<std::byte*> Write(uint64_t index) const;
 
  private:
@@ -40,16 +47,17 @@ class Messages {
   const Step step_;
 };
 
-// The front of a payload: its sections before the scales, Layout::variable bytes.
+// Returns the kind of a sample as the front of a payload gives it. It may be none of the kinds.
 inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint64_t index) {
   return static_cast<Kind>(front[layout.kinds + index]);
 }
 
-// Checks the size of a payload that begins with `front`, which may be cut short. Returns the number
-// of differences.
+// Checks that a payload that begins with `front` has the right size. A `front` that is cut short is
+// an error. Returns the number of samples that are differences.
 StatusOr<uint64_t> CheckSize(std::span<const std::byte> front, uint64_t payload_bytes,
                              const Shape& shape, const Params& params);
-// Checks one sample of the front against this side's record.
+// Checks one sample of the front: its id and checksum must be those of `mine`, this side's entry,
+// and its kind and exponent possible.
 Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry& mine,
                    bool remembers, const Layout& layout);
 

@@ -1,5 +1,5 @@
-// For tests: aqsgd in double precision, by the definition in format.h. Rounds to fp32 where
-// format.h does, so that the codes agree.
+// For tests: aqsgd in double precision, by the definition in format.h. Results are rounded to fp32
+// where format.h rounds them, so that the codes agree.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 namespace longhaul::codec::aqsgd {
 
+// A record: c and the elements.
 struct ReferenceMessage {
   int exponent = 0;
   std::vector<double> elements;  // times 2^exponent
@@ -19,11 +20,11 @@ struct ReferenceMessage {
 
 struct ReferenceSample {
   Kind kind = Kind::kTransient;
-  int exponent = 0;             // the payload's
-  std::vector<double> whole;    // h, NaN if not finite
-  std::vector<int> codes;       // q, tokens x channels
+  int exponent = 0;             // c of a whole sample, g of a difference
+  std::vector<double> whole;    // h, NaN if not finite; empty for a difference
+  std::vector<int> codes;       // q, tokens x channels; empty for a whole sample
   std::vector<double> decoded;  // elements
-  ReferenceMessage message;     // after this tensor, if the sample has a record
+  ReferenceMessage message;     // the record after this tensor, if the sample has one then
 };
 
 struct ReferenceResult {
@@ -31,12 +32,13 @@ struct ReferenceResult {
   std::vector<ReferenceSample> samples;
 };
 
-// `messages`: the message stored for every sample. `remembers`: the samples have ids.
+// Encodes and decodes `x`. `messages`: the record of each sample before this tensor, if it has one.
+// `remembers`: the samples have ids.
 ReferenceResult Reference(std::span<const float> x, const Shape& shape, const Params& params,
                           bool remembers,
                           const std::vector<std::optional<ReferenceMessage>>& messages);
 
-// Reads the samples of a blob bit by bit, by format.h; without decoded and message.
+// Reads the samples of a blob bit by bit, by format.h. Does not set `decoded` and `message`.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::aqsgd

@@ -1,25 +1,27 @@
-// The codecs on a GPU, from and to device memory on the caller's stream. Blobs equal those of
-// codec.h to the byte.
+// Runs a codec on a GPU: encodes and decodes tensors in device memory, on the caller's stream.
+// Blobs have the same bytes as those of the codec on the CPU (codec.h).
 //
 //   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create("fixed:bits=6"));
 //   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream));
 //
-// Records of a codec with state (message_store.h) are in host memory. The codec works on copies in
-// device memory (DeviceMessages), which message_staging.h copies there and back. Ids in the context
-// without these copies are an error.
+// aqsgd keeps its records (message_store.h) in host memory. Here it works on copies in device
+// memory (DeviceMessages), which message_staging.h copies to the device and back. Encode returns an
+// error if the context has sample ids but there are no such copies.
 //
-// predict's tables are in device memory (DeviceTables). Load each tensor's tokens into them before
-// the call.
+// predict's tables are in device memory (DeviceTables). Load each tensor's tokens into the tables
+// before the call.
 //
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
-// allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
-// the Context of the capture). All arguments must live until the work is done.
+// allocate no device memory, never wait, and may be captured in a CUDA graph. A replay of the graph
+// encodes with the Context of the capture. The memory of all arguments must stay valid until the
+// queued work is done.
 //
-// Threads: immutable; any thread, each call with a workspace of its own that no other queued call
-// uses at the same time.
-// Errors, before anything is queued: kInvalidArgument as in codec.h, kUnimplemented for a blob of
-// another version, kInternal for a refusal of the CUDA runtime.
+// Threads: a CudaCodec is immutable, and any thread may call it. Calls whose queued work may run at
+// the same time need different workspaces.
+// Errors: before anything is queued, kInvalidArgument as in codec.h, or kUnimplemented for a blob
+// of another version. kInternal if the CUDA runtime refuses a kernel; earlier kernels of the call
+// may then be queued.
 #pragma once
 
 #include <cstddef>
@@ -38,37 +40,37 @@ namespace longhaul::codec::cuda {
 
 class CudaCodec {
  public:
-  // Refuses a codec whose family has no part for GPUs.
+  // Returns kInvalidArgument for a codec that does not run on GPUs.
   static StatusOr<CudaCodec> Create(std::shared_ptr<const Codec> codec);
   // The same for a codec string (registry.h).
   static StatusOr<CudaCodec> Create(std::string_view text);
 
+  // Returns the same codec for the CPU.
   const Codec& cpu() const { return *cpu_; }
-  // As Codec's methods; SIZE_MAX for a shape that CheckShape refuses.
+  // As Codec::MaxEncodedBytes.
   size_t MaxEncodedBytes(const Shape& shape) const { return cpu_->MaxEncodedBytes(shape); }
-  // Device memory that Encode and Decode need, 0 for none; a multiple of 64.
+  // Returns the bytes of device memory that Encode and Decode need: a multiple of 64, or 0.
   size_t WorkspaceBytes(const Shape& shape) const;
 
-  // Queues the encoding of `in` (data in device memory, aligned to its element) to the start of
-  // `blob`, which has at least MaxEncodedBytes. A codec of fixed size writes exactly that many
-  // bytes; others write as many as the blob's header says. The header also counts non-finite tiles.
-  // `blob` is aligned to 16 bytes, `workspace` to 64.
+  // Queues the encoding of `in`, whose data is in device memory, to the start of `blob`. `blob` has
+  // at least MaxEncodedBytes and is aligned to 16 bytes, `workspace` to 64. The blob's header, on
+  // the device, has the blob's size and the count of non-finite tiles.
   Status Encode(const TensorView& in, const Context& context, DeviceSpan workspace, DeviceSpan blob,
                 const KernelQueue& queue, const DeviceMessages& messages = {},
                 const TablesOnDevice& tables = {}) const;
 
-  // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
-  // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
-  // this call checks. The device finds errors in the payload: *fault_dev, a word that the caller
-  // zeroed before, becomes nonzero, the affected samples decode to NaN, and records are useless. No
-  // blob makes a kernel touch memory outside its arguments.
+  // Queues the decoding of `blob` to `out`. `blob` is exactly one blob, aligned to 16 bytes; `out`
+  // is device memory with the blob's shape and any dtype. This call checks `header`, a host copy of
+  // the blob's first 64 bytes. Errors in the payload are found on the device: *fault_dev, which the
+  // caller must have zeroed, then gets bits of kernel_args.h, the elements concerned decode to NaN,
+  // and the records must not be used. No blob makes a kernel touch memory outside its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                 const MutableTensorView& out, uint32_t* fault_dev, const KernelQueue& queue,
                 const DeviceMessages& messages = {}, const TablesOnDevice& tables = {}) const;
 
   // Queues the decoding of a blob whose header the host has not seen. A trusted peer must have made
-  // it for this shape. `blob.bytes` of it have arrived; a longer blob sets kFaultCut
-  // (kernel_args.h) and is not decoded. kUnimplemented for all codecs but zip.
+  // the blob for this shape. `blob.bytes` bytes of memory are there; a longer blob sets kFaultCut
+  // (kernel_args.h) and is not decoded. Only for zip; kUnimplemented for other codecs.
   Status DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, uint32_t* fault_dev,
                       const KernelQueue& queue) const;
 

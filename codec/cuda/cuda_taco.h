@@ -1,13 +1,13 @@
-// codec/taco/flat.h's three functions on a GPU, with the same bytes: every pointer is to memory of
-// the stream's device, in the arguments too. One kernel each.
+// The functions of codec/taco/flat.h on a GPU, with the same bytes. Every pointer, also inside
+// TacoReduceArgs, is to memory of the stream's device. Each call queues one kernel.
 //
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
-// The arguments' structs may be destroyed when a call returns; the memory must stay until the work
-// is done.
+// The structs of the arguments may be destroyed when a call returns. The memory that they point to
+// must stay valid until the work is done.
 //
 // Threads: pure functions.
-// Errors, before anything is queued: kInvalidArgument as flat.h's, kInternal for a refusal of the
-// CUDA runtime.
+// Errors: kInvalidArgument as in flat.h; kInternal if the CUDA runtime refuses. After an error
+// nothing is queued.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@
 
 namespace longhaul::codec::cuda {
 
-// Adds the number of blocks with a NaN or an infinity to *nonfinite_dev, unless it is null.
+// As TacoEncodeFlat of flat.h, but the number of blocks with a NaN or an infinity is added to
+// *nonfinite_dev. Null: these blocks are not counted.
 Status TacoEncodeFlat(const void* in_dev, Dtype dtype, uint64_t elements,
                       const taco::Params& params, DeviceSpan payload,
                       const longhaul::cuda::Stream& stream, uint64_t* nonfinite_dev = nullptr);
@@ -26,7 +27,7 @@ Status TacoEncodeFlat(const void* in_dev, Dtype dtype, uint64_t elements,
 Status TacoDecodeFlat(DeviceSpan payload, const taco::Params& params, void* out_dev, Dtype dtype,
                       uint64_t elements, const longhaul::cuda::Stream& stream);
 
-// args.parts itself is in host memory; its pointers are to device memory.
+// The array args.parts itself is in host memory; its pointers are to device memory.
 Status TacoReduce(const TacoReduceArgs& args, const longhaul::cuda::Stream& stream);
 
 }  // namespace longhaul::codec::cuda

@@ -1,9 +1,9 @@
-// Chooses the values that tagc keeps on a GPU, with the CPU's bits. Every pointer is to memory of
-// the stream's device. The CPU makes and reads sketches.
+// On a GPU, chooses the values that tagc keeps: the same ones as codec/tagc/select.h on the CPU.
+// Every pointer is to memory of the stream's device. Sketches (codec/tagc/sketch.h) need the CPU.
 //
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
-// Threads: pure functions. Errors, before anything is queued: kInvalidArgument for null or
-// misaligned memory and impossible sizes, kInternal for a refusal of the CUDA runtime.
+// Threads: pure functions. Errors: kInvalidArgument, before anything is queued, for null or
+// misaligned memory and impossible sizes; kInternal if the CUDA runtime refuses.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,9 @@
 
 namespace longhaul::codec::cuda {
 
+// Returns the bytes of scratch memory that TagcSelect needs for `count` values.
 size_t TagcSelectScratchBytes(uint64_t count);
-// Runs select.h's Select. `scratch` is aligned to 16 bytes. At most 2^31 values.
+// As Select of select.h, for 1 to 2^31 values and keep > 0. `scratch` is aligned to 16 bytes.
 Status TagcSelect(const float* values_dev, uint64_t count, uint64_t keep, uint64_t* bitmap_dev,
                   DeviceSpan scratch, const longhaul::cuda::Stream& stream);
 

@@ -9,7 +9,8 @@
 
 namespace longhaul::codec::cuda {
 
-// Returns kInvalidArgument if the memory is null or not aligned: "sdp4bit: an input must be ...".
+// Returns kInvalidArgument if the memory is null or not aligned. The message begins with `codec`
+// and `what`: "sdp4bit: an input must be ...".
 inline Status CheckAligned(std::string_view codec, std::string_view what, const void* memory_dev,
                            size_t alignment) {
   if (memory_dev != nullptr && reinterpret_cast<uintptr_t>(memory_dev) % alignment == 0) {

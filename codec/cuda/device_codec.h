@@ -1,5 +1,6 @@
-// The GPU part of a codec, which calls its kernels. Each family has one class, in
-// codec/X/cuda/device.cc. cuda_codec.h checks arguments and blobs before it calls one.
+// The GPU part of a codec: it makes the arguments of the codec's kernels and queues them. The
+// family X makes its DeviceCodecs in codec/X/cuda/device.cc. CudaCodec (cuda_codec.h) checks
+// arguments and blobs before it calls a DeviceCodec.
 //
 // Threads: immutable; any thread. Errors: as in cuda_codec.h.
 #pragma once
@@ -24,18 +25,18 @@ struct DeviceSpan {
   unsigned char* start() const { return static_cast<unsigned char*>(data_dev); }
 };
 
-// The records of a tensor's samples, in its order; none if `entries` is empty. Both spans are
-// aligned to 16 bytes.
+// The records of a tensor's samples, in the order of the tensor. Without records both spans are
+// empty. Both are aligned to 16 bytes.
 struct DeviceMessages {
-  DeviceSpan entries;  // an aqsgd::Entry a sample
-  // A record of MessageBytes for each sample. In: the old record, or any bytes. Out: the new
-  // record, if the blob stores the sample.
+  DeviceSpan entries;  // an aqsgd::Entry for each sample
+  // MessageBytes for each sample. Before the call: the old record, or any bytes if there is none.
+  // After the call: the new record, if the blob stores the sample.
   DeviceSpan records;
 };
 
 class DeviceTables;  // device_tables.h
 
-// A codec's view of DeviceTables. Does not own them.
+// What a codec needs of DeviceTables, for one tensor. Does not own the tables.
 struct TablesOnDevice {
   TablesOnDevice() = default;
   // Null: no tables.
@@ -43,7 +44,7 @@ struct TablesOnDevice {
   explicit operator bool() const { return state_dev != nullptr; }
 
   predict::TablesShape shape;
-  uint64_t ids = 0;  // number of the tensor's tokens, whose ids are at ids_dev
+  uint64_t ids = 0;  // number of ids at ids_dev: one for each token of the tensor, or 0
   bool learns = false;
   float* means_dev = nullptr;
   uint32_t* counts_dev = nullptr;
@@ -54,14 +55,15 @@ struct TablesOnDevice {
 struct EncodeCall {
   const TensorView& in;  // device memory, with elements
   const Context& context;
-  HeaderArgs header;  // the blob's, with the payload's largest size
+  HeaderArgs header;  // the blob's header, which says the largest size of a payload
   DeviceSpan workspace, blob;
   DeviceMessages messages;
   TablesOnDevice tables;
   const KernelQueue& queue;
 };
 struct DecodeCall {
-  const BlobHeader* header;  // has passed the codec's checks; null: the host has not seen it
+  // The blob's header, checked against the codec. Null: the host has not seen it (DecodeUnseen).
+  const BlobHeader* header;
   DeviceSpan blob, workspace;
   const MutableTensorView& out;  // device memory, with elements
   uint32_t* fault_dev;
@@ -73,12 +75,12 @@ struct DecodeCall {
 class DeviceCodec {
  public:
   virtual ~DeviceCodec() = default;
-  // Bytes of device memory that Encode and Decode need for this shape, which has elements: a
-  // multiple of 64.
+  // Returns the bytes of device memory that Encode and Decode need for this shape: a multiple
+  // of 64. The shape must have elements.
   virtual uint64_t WorkspaceBytes(const Shape& /*shape*/) const { return 0; }
-  // Whether Decode takes a blob whose header the host has not seen.
+  // Returns whether Decode takes a blob whose header the host has not seen.
   virtual bool decodes_unseen() const { return false; }
-  // Whether the tables fit this codec and a tensor of this shape.
+  // Checks that the tables fit this codec and a tensor of this shape.
   virtual Status CheckTables(const TablesOnDevice& /*tables*/, const Shape& /*shape*/) const {
     return absl::OkStatus();
   }
@@ -86,7 +88,7 @@ class DeviceCodec {
   virtual Status Decode(const DecodeCall& call) const = 0;
 };
 
-// Makes arguments of kernels. Encoders only read the tensor.
+// Make arguments of kernels. The const_cast is safe because encoders only read the tensor.
 inline TensorArgs MakeTensorArgs(const TensorView& view) {
   const Shape& shape = view.shape;
   return {const_cast<void*>(view.data), static_cast<uint32_t>(view.dtype), shape.samples,
@@ -95,6 +97,7 @@ inline TensorArgs MakeTensorArgs(const TensorView& view) {
 inline TensorArgs MakeTensorArgs(const MutableTensorView& view) {
   return MakeTensorArgs(TensorView{view.data, view.dtype, view.shape});
 }
+// Sets `block` to RoundingNoise::block() of the context.
 inline void SetNoise(const Context& context, uint32_t (&block)[4]) {
   const RoundingNoise noise(context);
   for (size_t k = 0; k < 4; ++k) block[k] = noise.block()[k];

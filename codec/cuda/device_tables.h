@@ -1,12 +1,14 @@
-// Tables of predict (codec/predict/tables.h) in a GPU's memory, and the copies of a tensor's token
-// ids to the GPU.
+// Tables of predict (codec/predict/tables.h) in a GPU's memory, and the token ids of the next
+// tensor there.
 //
 //   LH_RETURN_IF_ERROR(tables.Load(context, &stream));
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, {}, &tables));
 //
-// Encode and Decode queue the learning; calls with the same tables must be on one stream.
+// Encode and Decode also queue the updates of the tables, so all calls with the same tables must be
+// on one stream.
 //
-// Threads: one at a time. Errors: kInvalidArgument, as for the codec on a CPU.
+// Threads: one at a time. Errors: kInvalidArgument, as for the codec on a CPU, and those of the
+// device (base/cuda/stream.h).
 #pragma once
 
 #include <cstdint>
@@ -21,29 +23,33 @@ namespace longhaul::codec::cuda {
 
 class DeviceTables {
  public:
-  // Makes untrained tables for tensors of at most `tokens` tokens. Waits.
+  // Makes untrained tables for tensors of at most `tokens` tokens. Waits until they are zeroed.
   static StatusOr<DeviceTables> Create(longhaul::cuda::Stream* stream,
                                        const predict::TablesShape& shape, uint64_t tokens);
-  // Bytes of device memory that such tables take.
+  // Returns the bytes of device memory that such tables take.
   static uint64_t Bytes(const predict::TablesShape& shape, uint64_t tokens);
 
   const predict::TablesShape& shape() const { return shape_; }
 
-  // Takes the next tensor's tokens from the context: whether the tensor teaches, and its ids, which
-  // a decoder may lack; queues their copy. Does not wait: the copy of an earlier call must be done.
+  // Takes `learns` and the token ids of the next tensor from the context, and queues the copy of
+  // the ids to the device. The context of a decoder may lack ids. Does not wait; the copy of an
+  // earlier Load must be done.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // The same for ids in the device's memory, all below the vocabulary. They are not checked.
+  // The same for ids in device memory. All ids must be below the vocabulary; this is not checked.
   Status LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
                         longhaul::cuda::Stream* stream);
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
-  // These three wait for the work queued on the stream. `tables` must have the same shape.
-  StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;  // Tables::check
+  // Returns the check of the tables (Tables::check). Check, Restore and Save wait for the work
+  // queued on the stream, for 60 s at most. `tables` must have the same shape as these tables.
+  StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;
+  // Copies `tables` to the device.
   Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
+  // Copies the tables from the device to `tables`.
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
 
-  // For kernels, which change everything except the ids.
+  // Addresses for kernels. Kernels change all of this memory except the ids.
   float* means_dev() const { return static_cast<float*>(Address(means_)); }
   uint32_t* counts_dev() const;
   void* state_dev() const { return Address(state_); }

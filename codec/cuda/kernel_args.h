@@ -1,26 +1,26 @@
-// Arguments that the kernels of several codecs share: plain types, compiled on both sides of dlopen
-// (base/cuda/table.h).
+// Arguments that the kernels of several codecs share. Plain types, because both the program and the
+// CUDA module that it loads with dlopen compile them (base/cuda/table.h).
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::codec::cuda {
 
-// A tensor in device memory, of at most 2^32 elements. dtype is the blob header's number (1 fp32,
-// 2 fp16, 3 bf16).
+// A tensor of at most 2^32 elements in device memory. dtype is the number in blob headers: 1 fp32,
+// 2 fp16, 3 bf16.
 struct TensorArgs {
   void* data_dev;
   uint32_t dtype;
   uint32_t samples, tokens, channels;
 };
 
-// The header of a blob whose count of non-finite tiles is 0: encoders add to it.
+// A blob's header as 8 words. Its count of non-finite tiles is 0; kernels of encoders add to it.
 struct HeaderArgs {
   uint64_t words[8];
 };
 
-// A divisor of 32-bit numbers, and 2^64 / value, rounded up (0 for 1). Kernels divide by it with
-// two multiplications.
+// A divisor for 32-bit numbers. `reciprocal` is 2^64 / value, rounded up, or 0 if value is 1. With
+// it kernels divide by two multiplications.
 struct Divisor {
   uint32_t value;
   uint64_t reciprocal;
@@ -29,15 +29,17 @@ inline Divisor MakeDivisor(uint64_t value) {
   return {static_cast<uint32_t>(value), value == 1 ? 0 : ~uint64_t{0} / value + 1};
 }
 
-// Bits that a decoder sets in the caller's word for faults. kFaultContents: no encoder writes this
-// payload. kFaultCut: the blob is longer than its memory. kFaultTables: the two sides' tables of
-// predict differ.
+// Bits that a decoder sets in the caller's word for faults. kFaultContents: the payload is invalid,
+// or does not fit this side's state. kFaultCut: the blob is longer than its memory. kFaultTables:
+// the tables of predict differ between the two sides.
 inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2, kFaultTables = 4;
 
-// Number of words in which warps gather a sample's largest magnitude. With one word all warps would
-// queue at it. The kMaximumPlaces words are in different sectors of the cache.
+// Number of words over which the warps spread a sample's largest magnitude; with only one word they
+// would wait for each other. The words are kMaximumStride words apart, so that each lies in a cache
+// sector of its own.
 inline constexpr uint32_t kMaximumPlaces = 16;
 inline constexpr uint64_t kMaximumStride = 8;  // uint32
+// Returns the size of the memory for these words of all samples.
 constexpr uint64_t MaximaBytes(uint64_t samples) {
   return samples * kMaximumPlaces * kMaximumStride * 4;
 }

@@ -1,5 +1,5 @@
-// A stream of a GPU on which codecs queue their kernels. Plain types, so that codecs need neither
-// CUDA nor base/cuda.
+// A stream of a GPU on which codecs queue their kernels. This header has plain types only, so that
+// codecs depend neither on CUDA nor on base/cuda.
 //
 //   const KernelQueue queue(stream);
 //   return queue.Run(queue.kernels<FixedKernels>().encode, args, "queueing the encoder of fixed");
@@ -22,7 +22,7 @@ class Stream;
 
 namespace longhaul::codec::cuda {
 
-// Finds the family's kernels: the struct of its kernels.h.
+// Returns the kernels of a family. `Kernels` is the struct of the family's kernels.h.
 template <class Kernels>
 const Kernels& KernelsOf(const KernelTable& table) {
   const std::span families(table.families, table.family_count);
@@ -42,12 +42,14 @@ class KernelQueue {
   const Kernels& kernels() const {
     return KernelsOf<Kernels>(*table_);
   }
-  // Queues one kernel. kInternal, with `doing`, if the CUDA runtime refuses.
+  // Calls `kernel`, a function of the kernel table, which queues its work on the stream. Returns
+  // kInternal if the CUDA runtime refuses; the message says what the codec was `doing`.
   template <class Args>
   Status Run(int (*kernel)(int device, const Args* args, void* stream), const Args& args,
              std::string_view doing) const {
     return Check(kernel(index_, &args, stream_), doing);
   }
+  // Queues the write of a blob that is only a header, for an empty tensor.
   Status WriteHeader(const HeaderArgs& header, void* blob_dev) const {
     return Check(
         table_->write_header(index_, &header, static_cast<unsigned char*>(blob_dev), stream_),

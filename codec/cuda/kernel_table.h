@@ -1,8 +1,10 @@
-// The codecs' kernels that liblonghaul_cuda.so offers: plain types, compiled on both sides of
-// dlopen (base/cuda/table.h). Programs use cuda_codec.h, which checks the arguments.
+// The table of the codecs' kernels that the CUDA module, liblonghaul_cuda.so, offers to the
+// program. Plain types, because both sides compile them (base/cuda/table.h). The functions do not
+// check their arguments; programs use cuda_codec.h, which does.
 //
-// Every function queues work on `stream` (a cudaStream_t of `device`), allocates nothing, waits for
-// nothing, may be captured in a graph, and returns a code of the CUDA runtime, 0 for success.
+// Every function queues work on `stream`, a cudaStream_t of `device`. No function allocates or
+// waits, and all may be captured in a CUDA graph. They return a code of the CUDA runtime, 0 if all
+// is well.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +13,41 @@
 
 namespace longhaul::codec::cuda {
 
-// A section of codec/sdp4bit, aligned to 16 bytes, and its numbers.
+// A section of codec/sdp4bit, aligned to 16 bytes, and the numbers that it encodes.
 struct Sdp4bitArgs {
   float* values_dev;
   uint64_t count;  // more than 0
   uint32_t group;  // 128 or 2048
   uint32_t stochastic;
-  uint32_t noise[4];
-  uint64_t first;  // index of values[0] in the noise, a multiple of 64
+  uint32_t noise[4];  // RoundingNoise::block()
+  uint64_t first;     // index of values_dev[0] in the noise, a multiple of 64
   unsigned char* section_dev;
 };
-// The mean of transformed sections, in their order. The kernel transforms parts[own], which has
-// plain numbers.
+// The mean of gradients, summed in the order of the parts (Sdp4bitMean of cuda_sdp4bit.h).
+// parts_dev[own] has numbers that the kernel transforms; the other parts are sections.
 inline constexpr uint32_t kSdp4bitMostParts = 64;
 struct Sdp4bitSumArgs {
   const void* parts_dev[kSdp4bitMostParts];
-  uint32_t parts, own;
-  uint64_t count;  // number of values, more than 0; sections have up to 31 more
+  uint32_t parts, own;  // number of parts, index of the own one
+  uint64_t count;       // number of values, more than 0; sections have up to 31 more
   float* out_dev;
 };
 
-// codec/tagc/select.h for the values of one piece. Scratch is a TagcSelectScratch, aligned to 16
-// bytes.
+// Select of codec/tagc/select.h. The scratch memory is a TagcSelectScratch, aligned to 16 bytes.
 struct TagcSelectArgs {
   const float* values_dev;
   uint64_t count, keep;  // more than 0
   unsigned long long* bitmap_dev;
   unsigned char* scratch_dev;
 };
-// One family of codecs: `kernels` is the struct of codec/X/cuda/kernels.h whose kName is `name`.
+// The kernels of the family X: `kernels` is the struct of codec/X/cuda/kernels.h, `name` its kName.
 struct FamilyKernels {
   const char* name;
   const void* kernels;
 };
 
 struct KernelTable {
+  // Writes the blob of an empty tensor.
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   const FamilyKernels* families;
   uint32_t family_count;
@@ -57,9 +59,10 @@ struct KernelTable {
   int (*tagc_select)(int device, const TagcSelectArgs* args, void* stream);
 };
 
-// Elements of a block of the selecting kernels.
+// A run: the elements that one thread block of the selecting kernels handles.
 inline constexpr uint64_t kTagcRun = 2048;
 inline constexpr uint32_t kTagcBins = 2048;
+// Offsets of arrays in the scratch memory.
 struct TagcSelectScratch {
   constexpr explicit TagcSelectScratch(uint64_t count)
       : histogram(16),
@@ -67,8 +70,8 @@ struct TagcSelectScratch {
         end(equal + 4 * ((count + kTagcRun - 1) / kTagcRun)) {}
   // The first 16 bytes are a TagcChoice.
   uint64_t histogram;
-  // uint32 of each run: its elements with the threshold's magnitude; then the number in earlier
-  // runs.
+  // uint32 for each run: first the number of its elements that equal the threshold in magnitude,
+  // then the number of such elements in all earlier runs.
   uint64_t equal;
   uint64_t end;
 };

@@ -1,5 +1,5 @@
 // Copies the records of a tensor's samples (codec/message_store.h) to the device and back, for a
-// codec with state:
+// codec with records (aqsgd):
 //
 //   LH_RETURN_IF_ERROR(staging.Load(context, &stream));
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, staging.messages()));
@@ -7,12 +7,12 @@
 //   ...                               // copies the blob, waits for all of it
 //   LH_RETURN_IF_ERROR(staging.Remember(context, blob_of_host));
 //
-// A receiver calls Check between Load and Decode, and Remember only if the device found no fault.
-// Without ids in the context no record changes, and all methods do nothing.
+// A receiver calls Check between Load and Decode, and calls Remember only if the device found no
+// fault. If the context has no sample ids, no record changes and nothing is copied.
 //
-// Threads: one at a time; the store's rules. Load does not wait: the copies of an earlier Load or
-// Fetch must be done. Errors: kInvalidArgument, as for the codec on a CPU; Remember also returns
-// those of the store.
+// Threads: one at a time, as for the store. Load does not wait; the copies of an earlier Load or
+// Fetch must be done. Errors: kInvalidArgument, as for the codec on a CPU, and those of the device.
+// Remember also returns errors of the store.
 #pragma once
 
 #include <cstddef>
@@ -28,21 +28,22 @@ namespace longhaul::codec::cuda {
 
 class MessageStaging {
  public:
-  // Makes one for tensors of this shape, which has elements. kFailedPrecondition for a codec
-  // without state.
+  // Allocates host and device memory for tensors of this shape. kFailedPrecondition if the codec
+  // has no records or the shape has no elements.
   static StatusOr<MessageStaging> Create(const longhaul::cuda::Device& device,
                                          const CudaCodec& codec, const Shape& shape);
 
-  // Reads the records of the context's samples from its store, and queues the copies to the device.
+  // Reads the records of the context's samples from its store, and queues copies to the device.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // Returns the device's copies from the last Load.
+  // Returns the copies on the device for the tensor of the last Load.
   DeviceMessages messages();
-  // Checks the samples of a blob against the last Load, as the CPU's decoder does.
+  // Checks the header of a blob, and its samples against the records of the last Load, as the
+  // decoder on the CPU does.
   Status Check(std::span<const std::byte> blob) const;
-  // Queues the copies back.
+  // Queues the copies of the records from the device to the host.
   Status Fetch(longhaul::cuda::Stream* stream);
-  // Copies to the store the records of those samples that the blob marks as stored. `context`: the
-  // argument of Load.
+  // Copies the fetched records to the store, except those of samples that the blob marks as
+  // transient (codec/aqsgd/format.h). `context`: as for Load.
   Status Remember(const Context& context, std::span<const std::byte> blob);
 
  private:

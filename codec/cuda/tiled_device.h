@@ -1,7 +1,8 @@
-// The GPU part of the codecs of tiles (fixed, tah, gauss): one kernel each way, whose arguments
-// follow from the codec's parameters and the tensor's shape.
+// The GPU part of the codecs fixed, tah and gauss. Each has one function that queues its encoder
+// and one that queues its decoder. The arguments follow from the codec's parameters and the
+// tensor's shape.
 //
-// Threads and errors: those of DeviceCodec.
+// Threads and errors: as for DeviceCodec.
 #pragma once
 
 #include <memory>
@@ -11,12 +12,12 @@
 
 namespace longhaul::codec::cuda {
 
-// `Kernels` and their `Args` are defined in the family's kernels.h.
+// The family's cuda/kernels.h defines `Kernels` and `Args`.
 template <class Kernels, class Params, class Args>
 class TiledDevice final : public DeviceCodec {
  public:
-  // `args_of` makes the arguments from shape and parameters. `scratch_of` returns the bytes of
-  // device memory that the encoder needs.
+  // `args_of` makes the arguments, all but memory, header and noise. `scratch_of` returns the bytes
+  // of device memory that the encoder needs.
   TiledDevice(const Params& params, Args (*args_of)(const Params& params, const Shape& shape),
               uint64_t (*scratch_of)(const Params& params, const Shape& shape))
       : params_(params), args_of_(args_of), scratch_of_(scratch_of) {}

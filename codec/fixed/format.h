@@ -1,13 +1,13 @@
-// fixed: symmetric fixed point per tile of G channels, b bits an element.
+// fixed: symmetric fixed point with b bits for each element, and one scale for each tile.
 //
 // A tile is G contiguous channels of one token. The last tile of a token is padded with zeros if G
 // does not divide the channels. T = samples x tokens x ceil(channels / G) tiles, in memory order.
-// Every section starts at a multiple of 16 bytes and is zero-padded to one:
+// Every section starts at a multiple of 16 bytes, and its end is zero-padded to such a multiple:
 //
 //   payload section  bytes             contents
-//   exponents        2 x samples       int16 c: the sample was multiplied by 2^c (tile.h)
+//   exponents        2 x samples       int16 c: the sample was multiplied by 2^c (scale.h)
 //   scales           2 x T             fp16, >= 0; exponent all ones: a tile with NaN or infinity
-//   codes            T x b x G / 8     b bit planes a tile (planes.h) of q + 2^(b-1)
+//   codes            T x b x G / 8     for each tile b bit planes (planes.h) of q + 2^(b-1)
 //
 //   encoded bytes = 64 + Align16(2 samples) + Align16(2 T) + Align16(T b G / 8)
 //
@@ -15,12 +15,13 @@
 // magnitude in [2^12, 2^13), top = 2^(b-1) - 1.
 //   Nearest:    scale = fp16(max|v| / top), to nearest even; u = v / scale (0 where scale is 0);
 //               q = u rounded to nearest even, clamped to +-top.
-//   Stochastic: scale is rounded upwards, so that nothing is clamped. n = min(16, 23 - b); k' =
-//               floor(k 2^(n-16)), k the element's number of rounding.h; w = v (2^n / scale), 0
-//               where scale is 0, clamped to +-top 2^n; s = w + (2^23 + 2^(b-1) 2^n + k'), so that
-//               w is rounded to an integer; q + 2^(b-1) = floor((s - 2^23) 2^-n).
-//               That is floor(u + r), u = w 2^-n rounded to a multiple of 2^-n and r one of the 2^n
-//               such multiples in [0, 1): q has mean u, within 2^-(n+1) of w 2^-n.
+//   Stochastic: scale is rounded upwards, so that only rounding errors are clamped. n = min(16,
+//               23 - b); k' = floor(k 2^(n-16)), k the element's number of rounding.h; w =
+//               v (2^n / scale), 0 where scale is 0, clamped to +-top 2^n; s = w + (2^23 +
+//               2^(b-1) 2^n + k'), so that w is rounded to an integer; q + 2^(b-1) =
+//               floor((s - 2^23) 2^-n). In other words q = floor(u + r), where u is w 2^-n rounded
+//               to a multiple of 2^-n, and r is one of the 2^n such multiples in [0, 1). So q has
+//               the mean u, which differs from w 2^-n by 2^-(n+1) at most.
 // Decoding: x = q scale 2^-c.
 //
 //   parameters in the header   offset size
@@ -55,17 +56,17 @@ struct Layout {
   uint64_t exponents = 0, scales = 0, codes = 0, end = 0;
 };
 
-// The shape has passed CheckShape.
+// The shape must have passed CheckShape.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Bytes of header and payload; 64 for an empty tensor.
+// Returns the size of header and payload in bytes; 64 for an empty tensor.
 uint64_t EncodedBytes(const Shape& shape, const Params& params);
 
-// "fixed:bits=6,tile=64,rounding=nearest"
+// Returns the codec string: "fixed:bits=6,tile=64,rounding=nearest".
 std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
-// kInvalidArgument for values that no encoder writes.
+// Returns kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
-// Whether codec strings and headers may have these values.
+// Returns whether codec strings and headers may have these values.
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::fixed

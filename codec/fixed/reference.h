@@ -22,11 +22,12 @@ struct ReferenceResult {
   std::vector<double> decoded;       // elements
 };
 
-// `noise(i)` is r of the padded element i; unused for rounding to nearest.
+// Encodes and decodes `x`. `noise(i)` returns r in [0, 1) for element i, counted with the padding
+// of tiles. It is not called for rounding to nearest.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise);
 
-// Reads the tiles of a blob bit by bit, by format.h.
+// Reads the exponents and tiles of a blob bit by bit, by format.h. Does not set `decoded`.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::fixed

@@ -1,5 +1,4 @@
-// The arithmetic of steps 4 to 6 of format.h for a block or a value, which CPU and GPU kernels
-// share.
+// The arithmetic of steps 4 to 6 of format.h. CPU and GPU kernels share this file.
 #pragma once
 
 #include <bit>
@@ -10,26 +9,26 @@
 
 namespace longhaul::codec::gauss {
 
-// Scale bytes of blocks without a scale.
+// Scale bytes s of blocks without a scale: all elements are zero, or an element is not finite.
 inline constexpr uint8_t kZeroBlock = 0, kNonfiniteBlock = 255;
-// A sample's largest scale is one of the four largest bytes.
+// The scale byte of a sample's largest block is kTopByte to kTopByte + 3.
 inline constexpr int kTopByte = 251;
-// Value in the scratch instead of q for a block without a scale.
+// Values that stand for q in such blocks, in the encoders' scratch memory.
 inline constexpr int16_t kZeroIndex = INT16_MIN, kNonfiniteIndex = INT16_MAX;
 
-// Bit k % 32 of word k / 32: element k of a block changes its sign before the first transform and
-// after the second. The first 512 bits of pi's fraction.
+// If bit k % 32 of word k / 32 is set, element k of a block changes its sign before the encoder's
+// transform and after the decoder's. These are the first 512 bits of pi's fraction.
 inline constexpr uint32_t kSigns[16] = {
     0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0x082efa98, 0xec4e6c89,
     0x452821e6, 0x38d01377, 0xbe5466cf, 0x34e90c6c, 0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917};
 
-// E of a sample: Q is in [-614, 512] for all numbers of fp32.
+// The range of a sample's E: for all numbers of fp32, Q is in [-614, 512].
 inline constexpr int kMinExponent = -154, kMaxExponent = 128;
 
-// The fractions of 2^(1/4) and 2^(3/4), rounded up.
+// The mantissa bits of 2^(1/4) and 2^(3/4) in fp32, rounded up.
 inline constexpr uint32_t kFirstQuarter = 0x1837f1, kThirdQuarter = 0x5744fd;
 
-// Step 4: r for M >= 2^-126.
+// Step 4: returns r. `sum_of_squares` is M, at least 2^-126.
 inline constexpr int RootIndex(float sum_of_squares) {
   const auto bits = std::bit_cast<uint32_t>(sum_of_squares);
   const uint32_t fraction = bits & 0x7fffff;
@@ -37,7 +36,7 @@ inline constexpr int RootIndex(float sum_of_squares) {
          (fraction >= kThirdQuarter ? 1 : 0);
 }
 
-// 2^(quarter / 4), quarter 0..3.
+// Returns 2^(quarter / 4), quarter 0..3.
 inline constexpr float QuarterOctave(int quarter) {
   return quarter == 0   ? 1.0f
          : quarter == 1 ? 1.18920708f
@@ -45,7 +44,7 @@ inline constexpr float QuarterOctave(int quarter) {
                         : 1.68179286f;
 }
 
-// 2^(-r / 4) for 0 <= r < 500.
+// Returns 2^(-r / 4) for 0 <= r < 500.
 inline constexpr float InverseRoot(int r) {
   const int quarter = r & 3;
   const float fraction = quarter == 0   ? 1.0f
@@ -55,26 +54,29 @@ inline constexpr float InverseRoot(int r) {
   return fraction * Pow2(-(r >> 2));
 }
 
-// The positive levels L, and the j-th threshold, j from 1: |u| at or above it belongs to level j or
-// above. Scalars by index, because GPU code cannot always read a host array.
+// The positive level L[j], and the threshold below level j, j >= 1: |u| at or above this threshold
+// belongs to level j or a higher one. GPU code cannot always read a host array, so these are
+// templates.
 template <int kBits, int kJ>
 inline constexpr float kLevel = Levels<kBits>::kPositive[kJ];
 template <int kBits, int kJ>
 inline constexpr float kThreshold = (kLevel<kBits, kJ - 1> + kLevel<kBits, kJ>)*0.5f;
 
-// Step 6: E of a sample with the given largest q, and a block's byte.
+// Returns E of a sample whose largest q is `largest_q` (format.h).
 inline constexpr int ExponentOf(int largest_q) {
   return largest_q >> 2;
 }
+// Returns the scale byte s of a block with this q, in a sample with the given E.
 inline constexpr uint8_t ScaleByte(int q, int exponent) {
   if (q == kNonfiniteIndex) return kNonfiniteBlock;
   const int byte = q - 4 * exponent + kTopByte;
   return q == kZeroIndex || byte < 1 ? kZeroBlock : static_cast<uint8_t>(byte);
 }
 
-// The factor after the second transform: 2^(d / 4), in two steps, both normal.
+// The decoder's factor after the transform: 2^(d / 4) of format.h, as two factors that are both
+// normal numbers of fp32.
 struct BlockScale {
-  // `byte` is a scale, 1..254; log2_size: g.
+  // `byte`: the scale byte s, 1 to 254. `exponent`: E. `log2_size`: g.
   constexpr BlockScale(int byte, int exponent, int log2_size) {
     const int d = 4 * exponent + byte - kTopByte - 2 * log2_size;
     const int power = d >> 2;

@@ -9,11 +9,12 @@
 
 namespace longhaul::codec::gauss {
 
-// `params` must be in range.
+// Makes a codec. `params` must be in range.
 std::unique_ptr<const Codec> Create(const Params& params);
 
+// Describes the family to registry.cc.
 Family Row();
-// Makes the codec's part for a GPU (cuda/device.cc).
+// Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::gauss

@@ -10,8 +10,9 @@
 namespace longhaul::codec::gauss {
 
 struct ReferenceBlock {
-  int byte = 0;            // the stored byte
-  std::vector<int> codes;  // j of |u|; -1 - j for negative u. Empty if byte is 0 or 255
+  int byte = 0;  // the stored byte
+  // j for u >= 0, -1 - j for negative u. Empty if `byte` is 0 or 255.
+  std::vector<int> codes;
 };
 
 struct ReferenceResult {
@@ -22,11 +23,11 @@ struct ReferenceResult {
 
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params);
 
-// Reads the contents of a blob bit by bit, by format.h; without decoded values.
+// Reads the contents of a blob bit by bit, by format.h. Does not set `decoded`.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
-// The positive levels, found by Lloyd's iteration with numerical integrals, independently of
-// make_levels.py.
+// Returns the positive levels of the quantizer with `bits` bits. Finds them by Lloyd's iteration
+// with numerical integrals, independently of make_levels.py.
 std::vector<double> LloydMax(uint32_t bits);
 
 }  // namespace longhaul::codec::gauss

@@ -1,4 +1,5 @@
-// Messages in a memory-mapped file with an undo journal: a worker's store for one boundary.
+// A message store in a memory-mapped file, with a journal to undo changes. Workers have one for
+// each direction of a boundary.
 //
 //   <folder>/records           see below
 //   <folder>/undo-<step>       undo_journal.h
@@ -9,19 +10,19 @@
 //       12    4  zero
 //       16    8  samples
 //       24    8  bytes of a record
-//       32    8  the last step that changed a record; all ones: no step is known, nothing is to be
-//                read
-//       40   64  SHA-256 of the identity, as text
-//     4096       samples x 1 byte: 1 where there is a record; to the next multiple of 4096
-//                samples x (bytes of a record, to the next multiple of 64)
+//       32    8  the last step that changed a record. All ones: no step is known, and the records
+//                must not be read
+//       40   64  SHA-256 of the identity, as hexadecimal digits
+//     4096       samples x 1 byte: 1 if the sample has a record; padded to a multiple of 4096
+//                samples x bytes of a record, each padded to a multiple of 64
 //
-// The system writes the pages back in its own time. Writes of a killed process (kill -9) survive.
-// After a power loss the records may have any contents; the two sides of a boundary detect this by
-// comparing Digest().
+// The operating system keeps the mapped pages, and writes them to the disk in its own time. So the
+// writes of a killed process (kill -9) survive. After a power loss the records may have any
+// contents; the two sides of a boundary detect this by comparing Digest().
 //
 // Disk space for `records` is allocated when the store is made, because access to a mapped page
 // without space ends the process. Threads: one at a time, except Forget, which any thread may call.
-// Errors: by errno; a full disk is kResourceExhausted.
+// Errors: the code fits errno; a full disk is kResourceExhausted.
 #pragma once
 
 #include <functional>
@@ -34,12 +35,13 @@
 namespace longhaul::codec {
 
 struct FileStoreOptions {
-  std::string folder;  // of this store only; created if missing
-  // identifies the data of the records; a store with another identity begins empty
+  std::string folder;  // for this store only; created if missing
+  // Any text that identifies the run and the data. If the folder has records with another identity,
+  // the store begins empty.
   std::string identity;
   uint64_t samples = 0;
   size_t record_bytes = 0;
-  // For tests: called between any two changes of the disk. A process may end there.
+  // For tests: called between any two changes of the disk; the process may be killed there.
   std::function<void()> at_kill_point = {};
 };
 
@@ -47,13 +49,14 @@ class FileStore final : public MessageStore {
  public:
   static constexpr uint32_t kVersion = 1;  // of `records`
 
-  // Unusable records (another identity or size, damage) are dropped.
+  // Opens the store of `options.folder`, or makes it. Drops unusable records: those with another
+  // identity or size, and damaged ones.
   static StatusOr<std::unique_ptr<FileStore>> Open(FileStoreOptions options);
   ~FileStore() override;
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
 
-  // Bytes of disk that a store takes, without the journal.
+  // Returns the bytes of disk that a store takes, without the journal.
   static uint64_t FileBytes(uint64_t samples, size_t record_bytes);
 
   uint64_t samples() const override { return options_.samples; }
@@ -62,15 +65,16 @@ class FileStore final : public MessageStore {
   StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) override;
   void Prefetch(std::span<const uint64_t> samples) override;
 
-  // Returns to the state after the last change of `step`; call it before the first Write of a
-  // process. False if that state is not known: then the store has no records. Step 0 has no
-  // records, and returns true.
+  // Returns the store to its state after the last change in step `step`. A process must call it
+  // before its first Write. Returns false if that state is not known, or if the last change was
+  // before `step`; all records are then dropped. For step 0 it drops all records and returns true.
   StatusOr<bool> RollBack(Step step);
-  // Drops all records, as a change of step `step`.
+  // Drops all records and the journal. This counts as a change in step `step`.
   Status Clear(Step step);
-  // Drops the journal of steps up to `step`: the store will not be rolled back to before `step`.
+  // Drops the journal of the steps up to `step`. The caller knows that the store will not be rolled
+  // back to a step before `step`.
   void Forget(Step step) const { journal_.Forget(step); }
-  // Returns a hash of all records and their samples; 0 if there are none. Reads all records.
+  // Reads all records. Returns a hash of them and of their samples; 0 if there are no records.
   uint64_t Digest() const;
 
  private:

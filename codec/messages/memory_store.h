@@ -1,4 +1,4 @@
-// Messages in memory, without undo: for measurements and tests.
+// A message store in memory that cannot undo changes: for measurements and tests.
 #pragma once
 
 #include <vector>

@@ -9,11 +9,12 @@
 
 namespace longhaul::codec::plain {
 
-// `id` must be kNone, kBf16 or kFp16.
+// Makes a codec. `id` must be kNone, kBf16 or kFp16.
 std::unique_ptr<const Codec> Create(CodecId id);
 
+// Describes the family of codec `id` to registry.cc.
 Family Row(CodecId id);
-// Makes the codec's part for a GPU (cuda/device.cc).
+// Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::plain

@@ -12,39 +12,41 @@ enum class Kind : uint8_t { kPlain = 0, kPredicted = 1, kLearned = 2 };
 // Bytes before the ids in a payload.
 inline constexpr uint64_t kFrontBytes = 16;
 
-// Constants of the pairs' hash.
+// The factors a and b of the hash of pairs.
 inline constexpr uint64_t kHashBefore = 0x9e3779b97f4a7c15, kHashToken = 0xc2b2ae3d27d4eb4f;
+// Returns h of format.h: the row of the pair of ids (before, token) among 2^log2_pairs rows.
 inline constexpr uint32_t PairRow(uint32_t before, uint32_t token, uint32_t log2_pairs) {
   return static_cast<uint32_t>((before * kHashBefore + token * kHashToken) >> (64 - log2_pairs));
 }
 
-// A token teaches the tables only if all its decoded values are below this limit, so that no sum of
-// values overflows.
+// The tables learn from a token only if the magnitudes of all its decoded values are below this
+// limit. So no sum of values overflows.
 inline constexpr float kTeachable = 0x1p64f;
 
-// Counts stop here, because floats hold numbers up to here exactly.
+// The largest count of a row. Floats represent integers exactly up to here.
 inline constexpr uint32_t kMostCounted = 1u << 24;
+// Returns the new count of a row whose token or pair occurs `occurrences` times in a tensor.
 inline constexpr uint32_t AddCount(uint32_t count, uint32_t occurrences) {
   const uint32_t room = kMostCounted - count;
   return count + (occurrences < room ? occurrences : room);
 }
-// `count` includes the occurrences.
+// Returns the rate of format.h for such a row. `count`: the new count. `least`: the parameter rate.
 inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior, float least) {
   const uint32_t most = occurrences < kMostCounted ? occurrences : kMostCounted;
   const float rate = static_cast<float>(most) / static_cast<float>(count + prior);
   return rate > least ? rate : least;
 }
 
-// The checksum of tables that have learned nothing.
+// Returns the check of tables that have learned nothing. The check is a hash of all updates.
 inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
   return Mix64((uint64_t{vocabulary} << 32) + channels);
 }
-// Returns the check after a tensor whose updated rows add up to `sum`.
+// Returns the check after a tensor. `sum` is the sum of RowWeight x (sum over channels of
+// ChannelWeight x the value's bits) over all rows that the tensor updated, modulo 2^32.
 inline constexpr uint64_t NextCheck(uint64_t check, uint32_t sum) {
   return Mix64((check ^ sum) + kHashBefore);
 }
-// A row's part of the sum: RowWeight x the sum over channels of ChannelWeight x the value's bits,
-// all modulo 2^32. Both weights are odd.
+// The weights of this sum; they are odd.
 inline constexpr uint32_t kChannelWeight = 0x9e3779b1;
 inline constexpr uint32_t ChannelWeight(uint32_t channel) {
   return (2 * channel + 1) * kChannelWeight;

@@ -1,5 +1,5 @@
-// Checks the tokens that a call of predict is given, and whether a blob agrees with them. CPU and
-// GPU encoders and decoders share the checks.
+// Checks the tables and token ids in the context of a call of predict, and that a blob agrees with
+// them. CPU and GPU encoders and decoders share these checks.
 //
 // Errors: kInvalidArgument.
 #pragma once
@@ -14,23 +14,26 @@
 
 namespace longhaul::codec::predict {
 
-// `tables`: null if the context has none.
+// Checks that tables of the shape `tables` fit the parameters and a tensor of the shape `shape`.
 Status CheckShapeOf(const TablesShape& tables, const Params& params, const Shape& shape);
-// Checks a context for encoding or, with `decodes`, for decoding.
+// Checks a context for encoding or, with `decodes`, for decoding. `tables` is the shape of the
+// context's tables, null if the context has none.
 Status CheckContext(const Context& context, const TablesShape* tables, const Params& params,
                     const Shape& shape, bool decodes);
-// Returns the front that a blob must have. If `tables` is null, the arguments after it are not
-// used.
+// Returns the front that a blob must have, for tables of the shape `tables` with this check. If
+// `tables` is null, the other arguments are not used.
 Front ExpectedFront(const TablesShape* tables, bool learns, uint64_t check);
-// `front` has passed ReadFront.
+// Checks that `front`, which ReadFront returned, is the expected one.
 Status CheckFront(const Front& front, const Front& expected);
+// Checks that all ids are below the vocabulary.
 Status CheckIds(std::span<const uint32_t> ids, uint32_t vocabulary);
 
-// Returns the dtype of the tensor that the other codec encodes.
+// Returns the dtype of the tensor that the other codec (format.h) encodes, if the whole tensor has
+// the dtype `dtype`.
 inline Dtype DtypeWithin(Kind kind, Dtype dtype) {
   return kind == Kind::kPlain ? dtype : Dtype::kF32;
 }
-// Returns the context of the other codec.
+// Returns the context for the call of the other codec: the same without tables and token ids.
 Context ContextWithin(const Context& context);
 
 }  // namespace longhaul::codec::predict

@@ -9,13 +9,14 @@
 
 namespace longhaul::codec::predict {
 
-// `params` must be in range. `other`, which codes the differences, must have no state.
+// Makes a codec. `params` must be in range. `other` codes the differences and must have no state.
 std::unique_ptr<const Codec> Create(const Params& params, std::shared_ptr<const Codec> other);
-// Returns the codec that codes the differences of `codec`, which must be of this family.
+// Returns the codec that codes the differences for `codec`, which must be of this family.
 const std::shared_ptr<const Codec>& OtherOf(const Codec& codec);
 
+// Describes the family to registry.cc.
 Family Row();
-// Makes the codec's part for a GPU (cuda/device.cc).
+// Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::predict

@@ -1,37 +1,39 @@
-// predict: the token at a position explains most of its activation, and both sides can know the
-// token. Both keep running means of the decoded values by token and by pair of tokens; another
-// codec codes the difference from these means.
+// predict: predicts activations from tokens. The token at a position explains most of the
+// activation there, and the blob tells the receiver the token ids. Both sides keep running means of
+// the decoded values by token and by pair of tokens. Another codec codes the difference from them.
 //
 //   predict:pairs=65536,rate=0.02,prior=0/gauss:bits=4,block=128
 //
-// Tables of a side of a boundary (tables.h): A, a row of C means for every token id; P, a row for
-// each of 2^L hashes of (previous id, id), none with pairs=0; a count n for every row. All begin as
-// zeros. Token i of the tensor has id t and the rows A[t] and P[h], h the upper L bits of
-// (t_before a + t b mod 2^64); the first token of a sample has t_before = 0 (arithmetic.h).
+// Each side of a boundary has tables (tables.h), in which all numbers begin as 0. A has a row of C
+// means, one for each channel, for every token id. P has such a row for each of 2^L hashes of
+// (previous id, id); with pairs=0 there is no P. Every row has a count n. A token of the tensor has
+// an id t and the rows A[t] and P[h], where h is the upper L bits of (t_before a + t b mod 2^64).
+// The first token of a sample has t_before = 0. arithmetic.h has a and b.
 //
-// Coding, in fp32, each operation rounded once: p = A[t] + P[h] (A[t] where there is no P);
-// r = x - p; the other codec encodes r, as a tensor of fp32; x' = r' + p. What of r and x' is not
-// finite becomes the NaN 0x7fc00000. Encoder and decoder have the same r'.
+// Coding, in fp32, each operation rounded once: p = A[t] + P[h], or A[t] if there is no P;
+// r = x - p; the other codec encodes r, as a tensor of fp32, and decodes it to r'; x' = r' + p.
+// Elements of r and x' that are not finite become the NaN 0x7fc00000. Both sides have the same r'.
 //
-// Learning, with the tables as they were before the tensor on the right sides. Of each row, only
-// tokens count whose x' are all smaller than 2^64 in magnitude (so no token with a NaN); there are
-// m of them in the tensor:
+// Learning: all right sides use the tables as they were before the tensor. A row learns from its
+// tokens in the tensor, but not from a token with an x' that is NaN or at least 2^64 in magnitude.
+// If m tokens of the row are left:
 //   n    = n + m, at most 2^24
 //   rate = max(min(m, 2^24) / (n + prior), the parameter rate); prior = 0 for rows of A
 //   P[h] = P[h] + rate (mean of (x' - A[t]) - P[h])
 //   A[t] = A[t] + rate (mean of x' - A[t])
-// A mean is the sum in the order of tokens, the first one as it is, times 1 / m. A row that is seen
-// for the first time takes the mean whole; with a prior, m / (m + prior) of it.
+// A mean is the sum in the order of tokens, beginning with the first value, times 1 / m. So a row
+// that is seen for the first time becomes the mean; with a prior, m / (m + prior) times the mean.
 //
-// The check is a hash of all updates so far, FirstCheck before the first. A tensor that teaches
-// makes it NextCheck(check, sum), the sum being over all values of all rows that it has changed.
+// The check is a hash of all updates so far. It begins as FirstCheck. A tensor from which the
+// tables learn changes the check to NextCheck(check, sum), with a sum over all values of all rows
+// that the tensor has changed (arithmetic.h).
 //
 //   payload offset size        contents
 //        0            8        check of the tables before this tensor; 0 without ids
-//        8            1        Kind: 0 without ids, as files have it: the other codec codes x
-//                              itself, in the tensor's dtype. 1 predicted (validation).
-//                              2 predicted, and the tables learn
-//        9            1        bytes of an id: 2 where the vocabulary has at most 65,536; else 4;
+//        8            1        Kind. 0: without ids, as in files; the other codec codes x itself,
+//                              in the tensor's dtype. 1: predicted (validation). 2: predicted,
+//                              and the tables learn
+//        9            1        bytes of an id: 2 if the vocabulary has at most 65,536 ids, else 4;
 //                              0 without ids
 //       10            6        zero
 //       16            k N S    ids of N samples of S tokens, zero-padded to a multiple of 16 bytes
@@ -65,16 +67,18 @@ struct Params {
   float rate = 0.02f;
   uint32_t pairs() const { return log2_pairs == 0 ? 0 : 1u << log2_pairs; }
 };
-// Whether codec strings and headers may have these values.
+// Returns whether codec strings and headers may have these values.
 bool Possible(const Params& params);
-// "predict:pairs=65536,rate=0.02,prior=0", without the other codec.
+// Returns "predict:pairs=65536,rate=0.02,prior=0", without the other codec.
 std::string CodecString(const Params& params);
+// `other`: the number of the other codec.
 CodecParameters ToHeader(const Params& params, CodecId other);
-// kInvalidArgument for values that no encoder writes.
+// Returns kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
+// Returns the number of the other codec.
 CodecId OtherCodec(const CodecParameters& parameters);
 
-// The part of a payload before the other codec's blob.
+// The first kFrontBytes of a payload, before the ids and the other codec's blob.
 struct Front {
   uint64_t check = 0;
   Kind kind = Kind::kPlain;
@@ -87,18 +91,21 @@ constexpr uint32_t BytesOfId(uint32_t vocabulary) {
 // Returns the offset of the other codec's blob in the payload.
 uint64_t OtherOffset(const Shape& shape, uint32_t id_bytes);
 
-// `payload` has kFrontBytes.
+// Writes the first kFrontBytes of `payload`.
 void WriteFront(const Front& front, std::byte* payload);
-// Reads the front of a payload of this shape, which may be hostile. Checks that the kind exists,
-// that the ids fit the kind, and that at least the header of another blob follows.
+// Reads the front of a payload for a tensor of this shape. The payload may be hostile. Checks that
+// the kind exists, that id_bytes fits the kind, that the ids are padded with zeros, and that at
+// least the header of another blob follows.
 StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape);
-// Reads the header of the other codec's blob, which is the rest of the payload.
+// Reads the header of the other codec's blob. `other`: the payload from OtherOffset on.
 StatusOr<BlobHeader> ReadOther(std::span<const std::byte> other);
-// Writes the ids and the zeros that pad their section.
+// Writes the section of ids, with the zeros that pad it.
 void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* section);
+// Returns the id of token `index` from that section.
 uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index);
 
-// Returns the ids in a blob of predict that a decoder has accepted; empty if it has none.
+// Returns the ids in a blob of predict that a decoder has accepted. Empty if the blob has no ids or
+// is of another codec.
 std::vector<uint32_t> IdsOf(std::span<const std::byte> blob);
 
 }  // namespace longhaul::codec::predict

@@ -14,12 +14,12 @@ class ReferenceTables {
  public:
   ReferenceTables(const Params& params, uint32_t channels) : params_(params), channels_(channels) {}
 
-  // Returns p of every element.
+  // Returns p for every element of a tensor with these ids.
   std::vector<double> Predict(std::span<const uint32_t> ids, const Shape& shape) const;
-  // `decoded`: x', NaN if it is not finite.
+  // Updates the tables with a tensor. `decoded`: x'; elements that are not finite are NaN.
   void Learn(std::span<const uint32_t> ids, const Shape& shape, std::span<const double> decoded);
 
-  // Returns a row's means; zeros if the row was never updated.
+  // Return a row's means; zeros if the row was never updated.
   std::vector<double> TokenRow(uint32_t token) const { return RowOf(tokens_, token); }
   std::vector<double> PairRow(uint32_t pair) const { return RowOf(pairs_, pair); }
 

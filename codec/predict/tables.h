@@ -1,6 +1,7 @@
 // The token tables of one side of a boundary (format.h). The codec predict reads and updates them.
 //
-//   Tables tables({.vocabulary = 50257, .channels = 1600, .pairs = 65536});
+//   LH_ASSIGN_OR_RETURN(
+//       Tables tables, Tables::Create({.vocabulary = 50257, .channels = 1600, .pairs = 65536}));
 //   context.token_ids = ids; context.tables = &tables; context.learns = true;
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, ...));
 //
@@ -19,9 +20,9 @@ namespace longhaul::codec::predict {
 
 struct TablesShape {
   uint32_t vocabulary = 0, channels = 0;
-  uint32_t pairs = 0;
+  uint32_t pairs = 0;  // rows for hashes of token pairs; 0: none
   uint64_t rows() const { return uint64_t{vocabulary} + pairs; }
-  // Bytes of the means and counts.
+  // Returns the size of the means and counts in bytes.
   uint64_t bytes() const { return rows() * (uint64_t{channels} + 1) * sizeof(float); }
   friend bool operator==(const TablesShape&, const TablesShape&) = default;
 };
@@ -31,20 +32,23 @@ TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t cha
 
 class Tables {
  public:
-  // Makes untrained tables. kResourceExhausted.
+  // Makes untrained tables, all zeros. kResourceExhausted if there is not enough memory.
   static StatusOr<Tables> Create(const TablesShape& shape);
 
   const TablesShape& shape() const { return shape_; }
-  // One row for each token of the vocabulary, then one for each hash of a token pair.
+  // The rows of all means, one after the other: a row for each token of the vocabulary, then a row
+  // for each hash of a token pair. A row has a mean for each channel.
   std::span<float> means() { return means_; }
   std::span<const float> means() const { return means_; }
+  // A count for each row, in the same order.
   std::span<uint32_t> counts() { return counts_; }
   std::span<const uint32_t> counts() const { return counts_; }
   float* MeansOf(uint64_t row) { return means_.data() + row * shape_.channels; }
   const float* MeansOf(uint64_t row) const { return means_.data() + row * shape_.channels; }
-  // `other` must have the same shape.
+  // Copies all numbers and the check. `other` must have the same shape.
   void CopyFrom(const Tables& other);
-  // A hash of all updates so far.
+  // The check of format.h, a hash of all updates so far. If it is equal on both sides, so are the
+  // tables.
   uint64_t check() const { return check_; }
   void set_check(uint64_t check) { check_ = check; }
 

@@ -7,10 +7,11 @@
 
 namespace longhaul::codec::sdp4bit::reference {
 
-// The 32 x 32 Sylvester matrix times each 32 numbers, by its definition: (-1)^popcount(i & j).
+// Multiplies each 32 numbers by the 32 x 32 Sylvester matrix, by its definition: element (i, j) is
+// (-1)^popcount(i & j). Pads the last numbers with zeros.
 std::vector<double> Transform(std::span<const float> values);
 
-// The possible results of a number: the two neighbouring multiples of its group's step.
+// The possible results for a number: the multiples of its group's step next to it.
 struct Neighbours {
   double below = 0, above = 0, step = 0;
 };

@@ -1,4 +1,4 @@
-// The Sylvester-Hadamard transform in its stated butterfly order, for one target of Highway.
+// The Sylvester-Hadamard transform, with its sums in a fixed order, for one target of Highway.
 #if defined(LONGHAUL_CODEC_SIMD_HADAMARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_HADAMARD_INL_H_
 #undef LONGHAUL_CODEC_SIMD_HADAMARD_INL_H_
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// Returns in each lane the value of the lane whose index differs in bit kDistance.
+// Returns in each lane the value of the lane whose index differs by the bit of value kDistance.
 template <size_t kDistance>
 HWY_INLINE VF Partner(VF v) {
   if constexpr (kDistance == 1) return hn::Shuffle2301(v);
@@ -21,8 +21,8 @@ HWY_INLINE VF Partner(VF v) {
   if constexpr (kDistance == 8) return hn::ConcatLowerUpper(DF(), v, v);
 }
 
-// Lanes at indices with bit kDistance clear: own + partner; set: partner - own, which is partner +
-// (-own) to the bit.
+// Returns partner + own in lanes with index & kDistance = 0, and partner - own in the others. The
+// difference is computed as partner + (-own), which gives the same bits.
 template <size_t kDistance>
 HWY_INLINE VF ButterflyInside(VF v) {
   const VI lane = hn::Iota(DI(), 0);
@@ -32,8 +32,8 @@ HWY_INLINE VF ButterflyInside(VF v) {
 }
 #endif
 
-// For each h = 1, 2, ..., kSize / 2 in this order: every pair (v[i], v[i + h]) with bit h of i
-// clear becomes (sum, difference). In place. kSize: a power of two, 32 or more.
+// Transforms `values` in place: for each h = 1, 2, 4, ..., kSize / 2 in this order, every pair
+// (v[i], v[i + h]) with i & h = 0 becomes (sum, difference). kSize: a power of two, 32 or more.
 template <size_t kSize>
 HWY_INLINE void Butterflies(float* values) {
   constexpr size_t kVecs = kSize / kLanes;
@@ -47,8 +47,8 @@ HWY_INLINE void Butterflies(float* values) {
     Store(v, values + k * kLanes);
   }
 #endif
-  // Distances of whole vectors, two at a time, so that each number is loaded and stored half as
-  // often.
+  // Distances of whole vectors, two distances at a time, so that each number is loaded and stored
+  // half as often.
   size_t distance = 1;
   for (; 4 * distance <= kVecs; distance *= 4) {
     for (size_t block = 0; block < kVecs; block += 4 * distance) {

@@ -1,4 +1,5 @@
-// The numbers of rounding.h for one target of Highway, several blocks of Philox at a time.
+// Computes the random numbers of rounding.h, several blocks of Philox at a time, for one target of
+// Highway.
 #if defined(LONGHAUL_CODEC_SIMD_NOISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_NOISE_INL_H_
 #undef LONGHAUL_CODEC_SIMD_NOISE_INL_H_
@@ -13,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// Stores words 0 to 3 of blocks, each in the lower half of the block's 64-bit lane, as numbers in
-// order.
+// Stores the numbers of several blocks in order. w0 to w3 have words 0 to 3 of the blocks: a 64-bit
+// lane for each block, with the word in its lower half.
 HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
   const hn::Repartition<uint64_t, DU> d64;
   const auto upper = [&](VU word) HWY_ATTR {
@@ -27,19 +28,19 @@ HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
 }
 #endif
 
-// Numbers that FillNoise makes at a time: two chains of vectors, because each chain waits for its
-// products.
+// FillNoise computes kNoiseStride numbers at a time, in two chains of vectors: while one chain
+// waits for its products, the other one goes on.
 inline constexpr size_t kNoiseChains = 2;
 inline constexpr size_t kNoiseStride = kNoiseChains * kNoisesOfBlock * ((kLanes + 1) / 2);
 
-// RoundingNoise::Fill for `count` numbers and the following ones up to a multiple of kNoiseStride;
-// `out` is aligned to 64 bytes.
+// As RoundingNoise::Fill, but also writes the numbers behind the last one, up to a multiple of
+// kNoiseStride. `out` must have room for them and be aligned to 64 bytes.
 HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, size_t count, uint16_t* out) {
 #if HWY_TARGET == HWY_SCALAR
   noise.Fill(index, static_cast<int>(count), out);
 #else
-  // A block has a 64-bit lane in each of four vectors; only the lower halves count, MulEven reads
-  // no others.
+  // A block has a 64-bit lane in each of four vectors. Only the lower halves of these lanes count,
+  // because MulEven reads no others.
   using D64 = hn::Repartition<uint64_t, DU>;
   const D64 d64;
   constexpr size_t kBlocks = hn::MaxLanes(d64);
@@ -80,7 +81,7 @@ HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, size_t cou
 #endif
 }
 
-// Returns RoundingNoise::Middle of the numbers at `from`.
+// Returns RoundingNoise::Middle of the kLanes numbers at `from`.
 HWY_INLINE VF LoadMiddles(const uint16_t* from) {
   const VF numbers = hn::ConvertTo(DF(), hn::BitCast(DI(), LoadHalves(from)));
   return hn::Add(hn::Mul(numbers, Float(0x1p-16f)), Float(0x1p-17f));

@@ -1,8 +1,8 @@
-// The instruction sets of the codecs' kernels, and the set in use: by default the best one of this
-// CPU. All sets give the same bytes.
+// The instruction sets for which the codecs' CPU kernels are compiled, and the set in use. By
+// default it is the best one of this CPU. All sets give the same bytes.
 //
-// Threads: KernelTarget() may be called from any thread. UseKernelTarget() is for tests and
-// benchmarks, while no codec runs.
+// Threads: any thread may call KernelTargets() and KernelTarget(). UseKernelTarget() is for tests
+// and benchmarks; call it only while no codec runs.
 #pragma once
 
 #include <string>
@@ -13,11 +13,12 @@
 
 namespace longhaul::codec {
 
-// The sets that this CPU can run, best first, e.g. "AVX2", "SSE4", "SCALAR".
+// Returns the sets that this CPU can run, best first, e.g. "AVX2", "SSE4", "SCALAR".
 std::vector<std::string> KernelTargets();
-// The set in use.
+// Returns the set in use.
 std::string KernelTarget();
-// Uses this set from now on; "": the best set. kInvalidArgument if it is not in KernelTargets().
+// Makes the kernels use this set from now on; "" means the best set. kInvalidArgument if the set is
+// not in KernelTargets().
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec

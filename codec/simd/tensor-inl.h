@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
-// Widens `count` elements; `in` is aligned to its element.
+// Converts `count` elements of bf16 or fp16 to fp32. `in` is aligned to 2 bytes.
 HWY_INLINE void Widen(Dtype dtype, const uint16_t* in, size_t count, float* out) {
   size_t k = 0;
   if (dtype == Dtype::kBf16) {
@@ -29,6 +29,7 @@ HWY_INLINE void Widen(Dtype dtype, const uint16_t* in, size_t count, float* out)
   }
 }
 
+// Converts `count` fp32 numbers to bf16 or fp16, rounded to nearest even.
 HWY_INLINE void Narrow(Dtype dtype, const float* in, size_t count, uint16_t* out) {
   size_t k = 0;
   if (dtype == Dtype::kBf16) {
@@ -40,8 +41,8 @@ HWY_INLINE void Narrow(Dtype dtype, const float* in, size_t count, uint16_t* out
   }
 }
 
-// The positions of a sample's tiles: `token_tiles` a token, the last one shorter if kTile does not
-// divide the channels.
+// The positions of the tiles in a tensor. A token has `token_tiles` tiles; the last one is shorter
+// if kTile does not divide the channels.
 template <size_t kTile>
 struct TileGrid {
   explicit TileGrid(const Shape& tensor)
@@ -53,6 +54,7 @@ struct TileGrid {
     uint64_t offset = 0;  // of the first element in the tensor
     size_t count = 0;     // elements that are not padding
   };
+  // Returns the place of tile `tile` of a sample.
   Place Of(uint32_t sample, uint64_t tile) const {
     const uint64_t first_token = uint64_t{sample} * shape.tokens;
     if (whole) return {first_token * shape.channels + tile * kTile, kTile};
@@ -63,18 +65,19 @@ struct TileGrid {
 
   Shape shape;
   uint64_t token_tiles;
-  bool whole;  // no tile is shorter: the tiles of a sample are contiguous
+  bool whole;  // no tile is shorter, so the tiles of a sample are contiguous
 };
 
-// Reads batches of tiles.
+// Reads batches of tiles as fp32.
 template <size_t kTile>
 class TileReader {
  public:
   explicit TileReader(const TensorView& in) : in_(in), grid_(in.shape) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Returns `tiles` <= kBatch contiguous tiles from `first` of the sample on, padded with zeros: in
-  // the tensor itself or in a buffer that the next call overwrites. Aligned for float only.
+  // Returns `tiles` <= kBatch contiguous tiles of a sample, from tile `first` on, each padded with
+  // zeros to kTile. The result points into the tensor or to a buffer that the next call overwrites.
+  // It is aligned to 4 bytes only.
   HWY_INLINE const float* Read(uint32_t sample, uint64_t first, size_t tiles) {
     if (grid_.whole) {
       const auto place = grid_.Of(sample, first);
@@ -115,7 +118,8 @@ class TileWriter {
                                            : 65504.0f) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Returns memory for a batch from tile `first` of the sample on: the tensor itself or a buffer.
+  // Returns memory for the fp32 values of a batch, from tile `first` of the sample on. It is the
+  // tensor itself or a buffer.
   HWY_INLINE float* At(uint32_t sample, uint64_t first) {
     if (grid_.whole && out_.dtype == Dtype::kF32) {
       return static_cast<float*>(out_.data) + grid_.Of(sample, first).offset;
@@ -123,8 +127,9 @@ class TileWriter {
     return buffer_;
   }
 
-  // Call it for every vector before it is stored at At(). Values outside the dtype's range become
-  // its largest number, because lossy codecs turn no number into an infinity. NaNs stay.
+  // The caller must apply Clamp to every vector before it stores the vector at At(). Values outside
+  // the dtype's range become its largest number, because lossy codecs turn no number into an
+  // infinity. NaNs stay NaNs.
   HWY_INLINE VF Clamp(VF value) const {
     const VF high = Float(limit_);
     const VF low = Float(-limit_);
@@ -132,6 +137,7 @@ class TileWriter {
     return hn::IfThenElse(hn::Lt(value, low), low, value);
   }
 
+  // Writes the batch of the last At() to the tensor, with the same `sample` and `first`.
   HWY_INLINE void Write(uint32_t sample, uint64_t first, size_t tiles) {
     if (grid_.whole) {
       if (out_.dtype == Dtype::kF32) return;

@@ -1,7 +1,7 @@
-// Steps of the tiled codecs for one target of Highway, a batch of tiles at a time. A tile lies in
-// several vectors. Numbers about a tile (its largest magnitude, scale, ...) are arrays with one
-// element per tile, so that one vector operation handles as many tiles as it has lanes. kTile: 32
-// or more, a power of two.
+// Steps that codecs with tiles share, for one target of Highway, a batch of tiles at a time. The
+// elements of a tile fill several vectors. Numbers about tiles (largest magnitude, scale, ...) lie
+// in arrays with one number for each tile, so that one vector operation handles as many tiles as it
+// has lanes. kTile is a power of two, 32 or more.
 #if defined(LONGHAUL_CODEC_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_TILE_INL_H_
 #undef LONGHAUL_CODEC_SIMD_TILE_INL_H_
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
-// Tiles of a batch; a multiple of all kLanes.
+// Number of tiles in a batch; a multiple of kLanes on every target.
 inline constexpr size_t kBatch = 16;
 
 // One number of each tile of a batch.
@@ -28,9 +28,9 @@ struct alignas(64) PerTile {
 };
 
 // --- Folding -------------------------------------------------------------------
-// A tile's numbers are combined by folding halves: element k with element k + kTile / 2, then
-// element k of the result with k + kTile / 4, and so on. FoldToFour folds down to four numbers, and
-// FinishFold does the last two steps for all tiles of a batch.
+// To combine a tile's numbers to one (sum, largest, ...), fold it: combine element k with element
+// k + kTile / 2, then element k of the result with k + kTile / 4, and so on. FoldToFour folds a
+// tile to four numbers, and FinishFold does the last two steps for all tiles of a batch.
 
 struct alignas(64) FourPerTile {
   float at[kBatch][4] = {};
@@ -55,7 +55,7 @@ struct Largest {
   }
 };
 
-// Returns the larger magnitudes; bits of magnitudes are ordered as integers are.
+// Returns the larger of two magnitudes, by comparing their bits as integers: NaNs are the largest.
 struct LargestBits {
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
@@ -65,10 +65,10 @@ struct LargestBits {
   }
 };
 
-// Number of vectors that are left of a tile after folding: four numbers.
+// Number of vectors that are left of a tile after folding to four numbers.
 inline constexpr size_t kLeft = kLanes < 4 ? 4 / kLanes : 1;
 
-// `v`: kLeft vectors.
+// Folds `v`, kLeft vectors, to four numbers if a vector has more, and stores these.
 template <class Op>
 HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -90,7 +90,7 @@ HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #endif
 }
 
-// `v`: kVecs vectors of a tile, which it overwrites.
+// Folds a tile to four numbers. `v`: the tile's kVecs vectors, which are overwritten.
 template <size_t kVecs, class Op>
 HWY_INLINE void FoldToFour(VF* v, Op op, float* out) {
   for (size_t half = kVecs / 2; half >= kLeft; half /= 2) {
@@ -99,6 +99,7 @@ HWY_INLINE void FoldToFour(VF* v, Op op, float* out) {
   StoreFour(v, op, out);
 }
 
+// Folds the four numbers of each tile to one.
 template <class Op>
 HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -110,8 +111,8 @@ HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) 
 
 // --- Magnitudes ------------------------------------------------------------------
 
-// Returns the bits of each tile's largest magnitude; >= kF32Infinity iff an element is not finite;
-// 0 for places of the batch without a tile.
+// Computes each tile's largest magnitude as bits of fp32: kF32Infinity or more if and only if an
+// element is not finite. Places of the batch without a tile get 0.
 template <size_t kTile>
 HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>* largest) {
   constexpr size_t kVecs = kTile / kLanes;
@@ -130,7 +131,7 @@ HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>
   std::memcpy(largest->at, folded.at, sizeof(largest->at));
 }
 
-// Returns the bits of the largest finite magnitude of all tiles.
+// Returns the largest magnitude over all tiles that are finite, as bits of fp32.
 HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
   int32_t found = 0;
   for (const int32_t bits : largest.at) {
@@ -141,8 +142,8 @@ HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
 
 // --- Scales ------------------------------------------------------------------------
 
-// The divisor for quantization by a scale stored as fp16: 0 becomes infinity, so that quotients are
-// zeros.
+// Returns the divisor for quantization with a scale. A scale of 0 gives infinity, so that all
+// quotients are zeros.
 HWY_INLINE VF Divisor(VF scale) {
   return hn::IfThenElse(hn::Gt(scale, Float(0)), scale, AsFloat(Bits(kF32Infinity)));
 }
@@ -156,8 +157,8 @@ HWY_INLINE VI RoundToNearest(VF value) {
 
 // --- Bit planes ------------------------------------------------------------------------
 
-// Packs bits first, ..., first + bits - 1 of kTile codes to contiguous planes (planes.h) of kTile /
-// 8 bytes.
+// Packs bits first_bit, ..., first_bit + bits - 1 of kTile codes to contiguous planes (planes.h) of
+// kTile / 8 bytes.
 template <size_t kTile>
 HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::byte* planes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -170,8 +171,8 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::b
   const hn::Repartition<uint16_t, decltype(d)> d16;
   constexpr size_t kGroup = hn::MaxLanes(d);
   for (size_t first = 0; first < kTile; first += kGroup) {
-    // Moves the highest of the bits to the top of each byte; bits from the byte below stay under
-    // them.
+    // Moves the highest wanted bit to the top of each byte. Bits that come in from the byte below
+    // stay under the wanted ones.
     auto v = hn::BitCast(
         d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - first_bit - bits));
     for (int bit = bits - 1; bit >= 0; --bit) {
@@ -185,7 +186,7 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::b
 #endif
 }
 
-// Unpacks `bits` planes into kTile codes, and overwrites the codes.
+// Unpacks `bits` contiguous planes into kTile codes.
 template <size_t kTile>
 HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -211,6 +212,7 @@ HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) 
 
 // --- Codes and their bytes ---------------------------------------------------------------
 
+// Loads kLanes codes as floats.
 HWY_INLINE VF LoadCodes(const uint8_t* from) {
   return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DU8(), from)));
 }
@@ -224,8 +226,8 @@ HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
   to[3] = static_cast<uint8_t>(hn::GetLane(c3));
 #else
   const hn::Repartition<uint8_t, DI> d8;
-  // Byte j of lane i is from vector j; then four bytes of each vector in every block of 16; then
-  // the blocks' quarters next to each other.
+  // First, byte j of lane i is the number in lane i of vector j. Then every block of 16 bytes has
+  // four bytes of each vector. At last the bytes of a vector lie next to each other.
   const VI mixed = hn::Or(hn::Or(c0, hn::ShiftLeft<8>(c1)),
                           hn::Or(hn::ShiftLeft<16>(c2), hn::ShiftLeft<24>(c3)));
   alignas(16) static constexpr uint8_t kTranspose[16] = {0, 4, 8,  12, 1, 5, 9,  13,
@@ -245,7 +247,7 @@ HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
 #endif
 }
 
-// The same for kTile numbers; function(k) computes elements k, ..., k + kLanes - 1.
+// Stores kTile numbers below 256 as bytes. function(k) computes numbers k, ..., k + kLanes - 1.
 template <size_t kTile, class Function>
 HWY_INLINE void StoreAllCodes(Function&& function, uint8_t* to) {
   if constexpr (kTile < 4 * kLanes) {

@@ -1,7 +1,7 @@
-// Vectors of floats and of their bits, and the conversions of convert.h for them, for one target of
-// Highway. Kernels include it, and foreach_target.h compiles them once a target. Results are the
-// same on all targets: no fused multiply-add (never hn::MulAdd), correctly rounded division, no
-// approximations, sums in a stated order.
+// Vectors of floats and of their bits, and the functions of convert.h on vectors, for one target of
+// Highway. A target is an instruction set. Kernels include this file, and foreach_target.h compiles
+// the kernels once for each target. Results are the same on all targets. To keep this so, never use
+// fused multiply-add (hn::MulAdd) or approximations, and add numbers up in a fixed order.
 #if defined(LONGHAUL_CODEC_SIMD_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
 #undef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// All vectors have kLanes lanes: 1, 4, 8 or 16 (targets.h leaves out targets whose number is not
-// constant).
+// All vectors have kLanes lanes: 1, 4, 8 or 16. codec/CMakeLists.txt leaves out the targets whose
+// number of lanes is not a constant.
 using DF = hn::ScalableTag<float>;
 using DI = hn::RebindToSigned<DF>;
 using DU = hn::RebindToUnsigned<DF>;
@@ -65,23 +65,27 @@ HWY_INLINE void Store(VF value, float* to) {
 HWY_INLINE void Store(VI value, int32_t* to) {
   hn::StoreU(value, DI(), to);
 }
+// Returns `yes` in the lanes of `mask`, `no` in the others.
 HWY_INLINE VF Select(hn::Mask<DI> mask, VF yes, VF no) {
   return hn::IfThenElse(hn::RebindMask(DF(), mask), yes, no);
 }
 
-// Returns the bits of |value|, as integers ordered like the magnitudes; NaNs are the largest.
+// Returns the bits of |value|. As integers they are ordered as the magnitudes; NaNs are largest.
 HWY_INLINE VI MagnitudeBits(VF value) {
   return hn::And(AsInt(value), Int(0x7fffffff));
 }
 
-// Loads 16-bit numbers into the low halves of 32-bit lanes.
+// Loads kLanes 16-bit numbers into the low halves of 32-bit lanes.
 HWY_INLINE VU LoadHalves(const uint16_t* from) {
   return hn::PromoteTo(DU(), hn::LoadU(DU16(), from));
 }
+// Stores the low 16 bits of each lane; the high ones must be 0.
 HWY_INLINE void StoreHalves(VU value, uint16_t* to) {
   hn::StoreU(hn::DemoteTo(DU16(), hn::BitCast(DI(), value)), DU16(), to);
 }
 
+// These four convert as the functions of base/half.h with the same names. 16-bit numbers are in the
+// low halves of the lanes.
 HWY_INLINE VF F16ToF32(VU half) {
   const VU magnitude = hn::ShiftLeft<13>(hn::And(half, Bits(0x7fff)));
   const VF scaled = hn::Mul(AsFloat(magnitude), Float(0x1p112f));
@@ -98,7 +102,7 @@ HWY_INLINE VU F32ToF16(VF value) {
   const VI subnormal = hn::Sub(
       AsInt(hn::Add(AsFloat(hn::And(magnitude, Int(0x3fffffff))), Float(0.5f))), Int(0x3f000000));
   const VI odd = hn::And(hn::ShiftRight<13>(magnitude), Int(1));
-  // Arithmetic shift: results that are negative or wrapped are not used.
+  // An arithmetic shift. Lanes whose result is negative or wrapped do not use it.
   const VI normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, Int(0xfff - 0x38000000)), odd));
   VI half = hn::IfThenElse(hn::Lt(magnitude, Int(0x38800000)), subnormal, normal);
   half = hn::IfThenElse(hn::Gt(magnitude, Int(0x477fefff)), Int(0x7c00), half);
@@ -119,7 +123,7 @@ HWY_INLINE VU F32ToBf16(VF value) {
   return hn::IfThenElse(hn::RebindMask(DU(), nan), hn::Or(high, Bits(0x40)), rounded);
 }
 
-// As in convert.h: the nearest half that is not below, not above `value`.
+// As in convert.h: the nearest fp16 number that is not below, or not above, `value`.
 HWY_INLINE VU F32ToF16Up(VF value) {
   const VU half = F32ToF16(value);
   const auto below = hn::RebindMask(DU(), hn::Lt(F16ToF32(half), value));
@@ -140,7 +144,7 @@ HWY_INLINE VF Pow2(VI exponent) {
   return AsFloat(hn::ShiftLeft<23>(hn::Add(exponent, Int(127))));
 }
 
-// Returns floor(log2) of finite magnitudes > 0; any number for others.
+// Returns floor(log2) of finite magnitudes > 0, given as bits. Other magnitudes give any number.
 HWY_INLINE VI FloorLog2(VI magnitude) {
   const VI exponent = hn::Sub(hn::ShiftRight<23>(magnitude), Int(127));
   // The integer of a subnormal is exact in fp32.

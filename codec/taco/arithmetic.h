@@ -1,5 +1,5 @@
-// The 8-bit formats and a block's scale (format.h's steps 2 to 6). Arithmetic only: CPU and GPU
-// kernels share it.
+// The 8-bit formats and a block's scale: steps 2 to 6 of format.h. Arithmetic only: CPU and GPU
+// kernels share this file.
 #pragma once
 
 #include <bit>
@@ -11,40 +11,40 @@
 
 namespace longhaul::codec::taco {
 
-// A format of a sign, an exponent and a mantissa, as shifts of fp32's bits. Its bias is kept in the
-// difference of both biases: the number of code b is the fp32 number with b's bits behind the sign
-// shifted up by kShift, times 2^kUp. That is so for subnormal codes too.
+// A floating-point format, described by how it differs from fp32. To get the magnitude of a code,
+// shift the code's bits without the sign up by kShift, take them as the bits of an fp32 number, and
+// multiply it by kUp, which makes up for the different exponent biases. This holds for subnormals.
 template <Format kFormat>
 struct Float8;
 template <>
 struct Float8<Format::kE4m3> {
-  static constexpr int kShift = 20;         // mantissa bits of fp32 beyond the code's
-  static constexpr float kUp = 0x1p120f;    // 127 - 7
-  static constexpr float kLeast = 0x1p-6f;  // normal number
-  // Adding it aligns the last bit of subnormals with the last bit of the sum.
+  static constexpr int kShift = 20;         // mantissa bits of fp32, 23, minus those of a code, 3
+  static constexpr float kUp = 0x1p120f;    // the biases are 127 and 7
+  static constexpr float kLeast = 0x1p-6f;  // the smallest normal number
+  // In a sum with this number, the last bit is worth as much as the last bit of subnormal codes.
   static constexpr float kSubnormal = 0x1p14f;
-  static constexpr uint32_t kLargest = 0x7e;
+  static constexpr uint32_t kLargest = 0x7e;  // code of the largest number
 };
 template <>
 struct Float8<Format::kE5m2> {
   static constexpr int kShift = 21;
-  static constexpr float kUp = 0x1p112f;  // 127 - 15
+  static constexpr float kUp = 0x1p112f;  // the biases are 127 and 15
   static constexpr float kLeast = 0x1p-14f;
   static constexpr float kSubnormal = 0x1p7f;
   static constexpr uint32_t kLargest = 0x7b;
 };
 
-// Q.
+// Returns Q, the largest number of a format.
 inline constexpr float LargestNumber(Format format) {
   return format == Format::kE4m3 ? 448.0f : format == Format::kE5m2 ? 57344.0f : 127.0f;
 }
-// Returns 1 / (Q B) in fp32.
+// Returns the fp32 number nearest to 1 / (Q B).
 inline constexpr float UnitOf(Format format, uint32_t block) {
   return 1.0f / (LargestNumber(format) * static_cast<float>(block));
 }
 
-// Returns the nearest code, ties to even; above the largest number the code of that number. `value`
-// is not a NaN.
+// Returns the code of the nearest number, ties to even. Values beyond the largest number get its
+// code. `value` must not be a NaN.
 template <Format kFormat>
 constexpr uint8_t ToCode(float value) {
   if constexpr (kFormat == Format::kInt8) {
@@ -67,7 +67,7 @@ constexpr uint8_t ToCode(float value) {
   }
 }
 
-// Whether a code is a finite number.
+// Returns whether a code is a finite number.
 template <Format kFormat>
 constexpr bool IsNumber(uint8_t code) {
   if constexpr (kFormat == Format::kInt8) return true;
@@ -89,13 +89,15 @@ constexpr float FromCode(uint8_t code) {
   }
 }
 
+// The factors of steps 2 and 4, and the limit of step 4.
 inline constexpr float kLowered = 0x1p-16f, kRaised = 0x1p64f;
 inline constexpr float kTiny = 0x1p-100f;
 inline constexpr uint32_t kNanBits = 0x7fc00000;
 
-// The results of a block's M: steps 3 to 6.
+// Steps 3 to 6: what follows from a block's M.
 struct Scaling {
-  // `largest` is M, finite; `lowered`: step 2 scaled the block. `largest_number`: Q.
+  // `largest`: M, which is finite. `lowered`: step 2 has scaled the block. `largest_number`: Q.
+  // `unit`: UnitOf.
   constexpr Scaling(float largest, bool lowered, float largest_number, float unit) {
     tiny = largest < kTiny;
     const float raised = tiny ? largest * kRaised : largest;
@@ -105,10 +107,10 @@ struct Scaling {
   }
   bool tiny = false;   // y is multiplied by kRaised
   float c = 0;         // the stored c
-  float to_codes = 0;  // Q / M
+  float to_codes = 0;  // Q / M, after the multiplication of step 4; 0 if M is 0
 };
 
-// The inverse steps: x = v first second.
+// The decoder's factors for the stored c: x = v first second.
 struct ScaleOf {
   constexpr explicit ScaleOf(float c) : first(c < 0 ? -c : c), second(c < 0 ? 1 / kRaised : 1.0f) {}
   float first, second;

@@ -1,4 +1,4 @@
-// Checks of the arguments of flat.h's functions, on the host and on a GPU.
+// Checks the arguments of the functions of flat.h, for the host and for a GPU (cuda_taco.h).
 //
 // Threads: pure functions. Errors: kInvalidArgument.
 #pragma once
@@ -10,7 +10,8 @@
 
 namespace longhaul::codec::taco {
 
-// `what` names the elements in messages.
+// Checks elements and the payload that they are encoded to or decoded from: sizes, null pointers
+// and alignment. Error messages call the elements `what`.
 Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, uint64_t elements,
                  const Params& params, const void* payload, uint64_t payload_bytes);
 Status CheckReduce(const TacoReduceArgs& args);

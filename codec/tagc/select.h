@@ -1,8 +1,8 @@
-// Selects the gradients to send: exactly the `keep` with the largest magnitudes, the earlier one
-// among equal ones. Bitmaps have bit k % 64 of word k / 64 for element k, and zeros behind the last
-// element.
+// Selects the gradients to send: exactly the `keep` ones with the largest magnitudes. Among equal
+// magnitudes the earlier ones are selected. A bitmap says which elements are selected: element k
+// has bit k % 64 of word k / 64. Bits behind the last element are zeros.
 //
-// Threads: pure functions. No function throws; only Select allocates, for its histogram.
+// Threads: pure functions. Only FindThreshold and Select allocate, for a histogram of 16 KiB.
 #pragma once
 
 #include <bit>
@@ -14,9 +14,11 @@ namespace longhaul::codec::tagc {
 constexpr uint64_t BitmapWords(uint64_t elements) {
   return (elements + 63) / 64;
 }
+// Returns whether the element is in the bitmap.
 inline bool Has(std::span<const uint64_t> bitmap, uint64_t element) {
   return (bitmap[element / 64] >> element % 64 & 1) != 0;
 }
+// Returns the number of elements in the bitmap.
 inline uint64_t Count(std::span<const uint64_t> bitmap) {
   uint64_t count = 0;
   for (const uint64_t word : bitmap) count += static_cast<uint64_t>(std::popcount(word));
@@ -32,15 +34,17 @@ void ForEach(std::span<const uint64_t> bitmap, const Body& body) {
   }
 }
 
-// The `keep`-th largest magnitude as bits of fp32, and the number of kept elements with exactly
-// these bits. `keep` is from 1 to the number of values. NaNs are larger than all numbers.
+// The `keep`-th largest magnitude of the values, as bits of fp32, and how many of the `keep`
+// elements have exactly this magnitude. NaNs are larger than all numbers.
 struct Threshold {
   uint32_t bits = 0;
   uint64_t equal = 0;
 };
+// `keep` must be at least 1 and at most the number of values.
 Threshold FindThreshold(std::span<const float> values, uint64_t keep);
 
-// Sets the bits of `bitmap`, BitmapWords(values.size()) words of any contents. 0 <= keep <= size.
+// Overwrites `bitmap`, BitmapWords(values.size()) words, with the selected elements. `keep` must be
+// at most the number of values.
 void Select(std::span<const float> values, uint64_t keep, std::span<uint64_t> bitmap);
 
 }  // namespace longhaul::codec::tagc

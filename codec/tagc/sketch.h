@@ -1,17 +1,20 @@
-// A count sketch of the kept gradients of one shard. Several replicas fill it, and one of them
-// recovers the numbers from the sum.
+// A count sketch of the kept gradients of one shard: an array of cells. Several replicas each fill
+// a sketch with the gradients that they keep. The replica that owns the shard adds up the sketches,
+// and recovers the sum of the gradients at each position from the result.
 //
-// Positions lie in blocks of kBlock in a row. Each of three tables of `rows` rows has kBlock cells
-// a row. In table t a block goes to row Row(t) of it, and lane l of the block to cell l ^ Turn(t)
-// of the row: memory is accessed in whole rows, and lanes are mixed, so that a shard's positions
-// fail or succeed together like one large table and not like kBlock small ones.
+// A sketch has three tables of `rows` rows with kBlock cells each, and every position has one cell
+// in each table. kBlock consecutive positions are a block. In each table a hash gives the block a
+// row and a turn; position l of the block has cell l ^ turn of the row. So memory is accessed in
+// whole rows. The turns mix the columns, so that the positions behave as in one large table, not as
+// in kBlock small ones.
 //
-// A cell is the sum, modulo 2^32, of fixed-point numbers. Such sums are exact in any order, and so
-// are the differences of peeling: signs and estimates are not needed. Which positions can be peeled
-// depends on the positions alone. So a replica that knows the union of all kept positions can
-// compute, before anything is sent, how many rows are enough, and which positions cannot be
-// recovered (their cells always hold two or more positions). These positions are left out of the
-// sketch and sent separately.
+// A cell is the sum, modulo 2^32, of the fixed-point numbers of its positions. To recover the
+// numbers the sketch is peeled: a cell with only one position left gives this position's number,
+// which is then subtracted from the position's other cells, and so on. Sums and differences are
+// exact in any order, so peeling gives exact numbers. Which positions can be peeled depends only on
+// the positions. A replica that knows the union of all kept positions can therefore compute, before
+// sketches are sent, how many rows are enough and which positions cannot be peeled. These positions
+// are left out of the sketch and sent separately.
 //
 // Threads: pure functions.
 #pragma once
@@ -31,15 +34,15 @@ inline constexpr uint32_t kBlock = 64;
 inline constexpr uint64_t kMostPositions = uint64_t{1} << 29;
 
 struct Sketch {
-  uint32_t rows = 0;  // of each table; 0: the sketch is empty
-  uint32_t seed = 0;
+  uint32_t rows = 0;  // of each table; 0: a sketch without cells, for no positions
+  uint32_t seed = 0;  // of the hash
   constexpr uint64_t cells() const { return uint64_t{kTables} * rows * kBlock; }
   bool operator==(const Sketch&) const = default;
 };
 
-// The cells of a block in the three tables.
+// Where a block's cells are in the three tables.
 struct BlockPlace {
-  std::array<uint32_t, kTables> first;  // cell of lane 0 before the turn
+  std::array<uint32_t, kTables> first;  // first cell of the block's row
   std::array<uint32_t, kTables> turn;
 };
 constexpr BlockPlace PlaceOf(const Sketch& sketch, uint64_t block) {
@@ -54,6 +57,7 @@ constexpr BlockPlace PlaceOf(const Sketch& sketch, uint64_t block) {
   }
   return place;
 }
+// Returns the cell of a position of the block.
 constexpr uint64_t CellOf(const BlockPlace& place, uint32_t table, uint64_t position) {
   return place.first[table] + ((position & (kBlock - 1)) ^ place.turn[table]);
 }
@@ -62,19 +66,20 @@ struct SketchPlan {
   Sketch sketch;
   std::vector<uint32_t> left_out;  // positions that cannot be peeled, in order
 };
-// Returns the smallest sketch in which at most a thousandth of the union cannot be peeled. For few
-// positions there may be none; then the sketch has five cells for each position.
+// Returns the smallest sketch, in steps of about 3 %, in which at most a thousandth of the union's
+// positions cannot be peeled. `bitmap` is the union. For few positions there may be no such sketch;
+// then the result has about five cells for each position, in whole rows.
 SketchPlan PlanSketch(std::span<const uint64_t> bitmap, uint32_t seed);
-// Returns the positions that cannot be recovered from a sketch with these rows, in order.
+// Returns the positions of `bitmap` that cannot be peeled from such a sketch, in order.
 std::vector<uint32_t> Unpeelable(const Sketch& sketch, std::span<const uint64_t> bitmap);
 
-// Adds number k to the cells of the k-th position of `bitmap`.
+// Adds numbers[k] to the cells of the k-th position of `bitmap`. `cells` are sketch.cells() words.
 void AddToSketch(const Sketch& sketch, std::span<const uint64_t> bitmap,
                  std::span<const uint32_t> numbers, std::span<uint32_t> cells);
 
-// Recovers sums of numbers at the positions of `bitmap`; `cells` becomes all zeros if `cells` is
-// such a sum. False: it is not, or a position cannot be peeled. `numbers` has one element for each
-// position of the bitmap.
+// Recovers the number at each position of `bitmap` from `cells`, a sum of sketches of numbers at
+// these positions. `numbers` has one element for each position. Returns true if it succeeds; all
+// cells are then zero. Returns false if a position cannot be peeled, or if `cells` is no such sum.
 bool Peel(const Sketch& sketch, std::span<const uint64_t> bitmap, std::span<uint32_t> cells,
           std::span<uint32_t> numbers);
 

@@ -29,17 +29,18 @@ struct ReferenceResult {
 
 // Variants that the format does not have, to measure their effect.
 struct Ablation {
-  int low_bits = 3;        // of the tiles with low entropy; the others have one bit more
-  bool swap_pivot = true;  // before the transform
+  int low_bits = 3;        // bits of tiles with low entropy; the other tiles have one bit more
+  bool swap_pivot = true;  // swap the pivot with element 0 before the transform
 };
 
-// `noise(i)` is r of the padded element i; unused for rounding to nearest. `fours`: if not null,
-// replaces the allocation by entropies.
+// Encodes and decodes `x`. `noise(i)` returns r in [0, 1) for element i, counted with the padding
+// of tiles. It is not called for rounding to nearest. `fours`: if not null, says which allocation
+// tiles have 4 bits, instead of the entropies.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise,
                           const std::vector<bool>* fours, const Ablation& ablation = {});
 
-// Reads the contents of a blob bit by bit, by format.h; without entropies and decoded values.
+// Reads the contents of a blob bit by bit, by format.h. Does not set `entropies` and `decoded`.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::tah

@@ -1,4 +1,4 @@
-// Encodes and decodes whole arrays, with the necessary buffers.
+// Reads array files, and encodes and decodes whole arrays in buffers that it allocates.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,15 @@
 namespace longhaul::codec {
 
 struct Encoded {
-  AlignedBuffer blob;
+  AlignedBuffer blob;  // MaxEncodedBytes; bytes() is the part that was written
   EncodeResult result;
   std::span<const std::byte> bytes() const { return blob.span().first(result.bytes); }
 };
 
+// Reads a .npy file. `bf16`: as for ParseNpy (npy.h).
 StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16);
-// `dtype`: the file's type by the caller; "fp16" for an fp32 file is a mistake.
+// Reads a .npy file. If `dtype` is given, the file must have it, else the result is
+// kInvalidArgument. Files of bf16 can only be read with `dtype`.
 StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype);
 StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const Context& context);
 StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,

@@ -1,9 +1,9 @@
-// NumPy's .npy files, as tensors for codecs need them: little-endian fp32 ('<f4') and fp16 ('<f2'),
-// C order, 1 to 3 dimensions; bf16 as '<u2' if the caller says so. Reads versions 1 to 3 of the
-// format, and writes version 1.
+// Reads and writes NumPy's .npy files, as far as tensors for codecs need them: little-endian fp32
+// ('<f4') and fp16 ('<f2'), C order, 1 to 3 dimensions. NumPy has no bf16, so bf16 is stored as
+// uint16 ('<u2'). Reads versions 1 to 3 of the format, and writes version 1.
 //
-// Threads: pure functions. Errors: kInvalidArgument, naming what the file has and what can be read;
-// files may be hostile.
+// Threads: pure functions. Errors: kInvalidArgument; the message names what the file has and what
+// can be read. Files may be hostile.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,22 @@ namespace longhaul::codec {
 
 struct NpyArray {
   Dtype dtype = Dtype::kF32;
-  Shape shape;  // (B, S, C); missing dimensions are leading ones
+  Shape shape;  // a file with fewer than three dimensions gets leading dimensions of 1
   AlignedBuffer data;
 
   TensorView view() const { return {data.span().data(), dtype, shape}; }
   MutableTensorView mutable_view() { return {data.span().data(), dtype, shape}; }
 };
 
-// `bf16`: reads '<u2' as bf16, and no other type.
+// Parses the bytes of a file. `bf16`: true accepts only '<u2', and reads it as bf16; false accepts
+// only '<f4' and '<f2'.
 StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16);
 
-// Returns a file's bytes; three dimensions.
+// Returns the bytes of a file with the tensor, in three dimensions.
 std::string FormatNpy(const TensorView& tensor);
 
-// kInvalidArgument if the shape is too large for memory.
+// Allocates an array; its elements are not initialised. Returns kInvalidArgument if CheckShape
+// (blob.h) refuses the shape, that is, if there are more than 2^32 elements.
 StatusOr<NpyArray> MakeArray(Dtype dtype, const Shape& shape);
 
 }  // namespace longhaul::codec

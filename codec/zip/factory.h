@@ -10,8 +10,9 @@ namespace longhaul::codec::zip {
 
 std::unique_ptr<const Codec> Create();
 
+// Describes the family to registry.cc.
 Family Row();
-// Makes the codec's part for a GPU (cuda/device.cc).
+// Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::zip

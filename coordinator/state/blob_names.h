@@ -19,7 +19,7 @@ void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
   list(spec.weights.sha256);
   list(spec.data.list_sha256);
   if (!data) return;
-  // Of data sets, the token file is a list of their chunks. Otherwise it holds tokens.
+  // With data sets, the token file is a list of their chunks. Otherwise it holds tokens.
   if (spec.data.list_sha256.empty()) {
     name(data->token_file_sha256);
   } else {

@@ -1,4 +1,5 @@
-// The output of the state machine: writes for the store, then commands for the shell. Plain data.
+// The output of a tick of the state machine: writes for the store, and commands that the shell
+// (coordinator/rpc) carries out after the writes. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -56,18 +57,20 @@ struct CloseSession {
   SessionId session;
   std::string why;
 };
-// Tokenize; answer with DataPrepared. Doing it twice gives the same file.
+// Tokenizes the run's text; the answer is event::DataPrepared. Doing it twice gives the same file.
 struct PrepareData {
   RunId run;
   std::vector<v1::DataFile> files;
   std::string tokenizer;
   double validation_share;
-  // Replaces files and a tokenizer: the list of a mixture of data sets (run/data/data_set.h), by
-  // its content address, read in windows of `context` tokens. Empty: none.
+  // Set for a mixture of data sets, which replaces files and tokenizer: the SHA-256 of the
+  // mixture's list (run/data/data_set.h). The list is read in windows of `context` tokens. Empty:
+  // none.
   std::string list_sha256 = {};
   uint32_t context = 0;
 };
-// Both take a while, off the state machine's thread. Answer with PlanComputed, RetuneComputed.
+// This and ComputeRetune take long, so the shell computes them on another thread. The answers are
+// event::PlanComputed and event::RetuneComputed.
 struct ComputePlan {
   ComputationId id;
   PlanRequest request;
@@ -82,25 +85,27 @@ struct ComputeRetune {
 struct CancelComputation {
   ComputationId id;
 };
-// Hash the coordinator's copies of these shards; answer with CopiesChecked.
+// Hashes the coordinator's copies of these shards; the answer is event::CopiesChecked.
 struct CheckCopies {
   uint64_t check;
   std::vector<v1::CheckpointFile> files;
 };
+// Deletes the coordinator's copies of these shards.
 struct DropCopies {
   std::vector<std::string> sha256;
 };
-// Delete the blobs and copies that are not named here and were not requested lately, and the step
-// records of these runs except the newest; answers its caller.
+// Deletes blobs and copies of shards that are not named here, unless they were added or claimed in
+// the last 24 hours (coordinator/store/garbage.h). Also deletes step records of the runs `trimmed`,
+// except the newest `keep_steps` of each. Then answers the call `request`.
 struct CollectGarbage {
   RequestId request;
   bool dry_run = false;
   std::set<std::string> named;     // blobs that runs name
-  std::vector<std::string> lists;  // blobs that they name and that name other blobs
+  std::vector<std::string> lists;  // blobs that runs name, and that list further blobs
   std::set<std::string> copies;    // shards of which the coordinator is a holder, or will be
   std::vector<RunId> trimmed;
   uint64_t keep_steps = 0;
-  v1::CollectGarbageReply reply;  // work that the state has already done
+  v1::CollectGarbageReply reply;  // lists what the state machine has already dropped
 };
 // Answers the call with this number.
 template <class Message>
@@ -121,7 +126,8 @@ using Command =
 struct TickResult {
   std::vector<Write> writes;
   std::vector<Command> commands;
-  // When tick must be called again, even without an event.
+  // When State::Tick must be called again at the latest, even without an event. nullopt: not before
+  // the next event.
   std::optional<MonoTime> wake_at;
 };
 

@@ -23,7 +23,7 @@ struct Submitter {
   bool may_all = true;    // may resume runs of others
 };
 
-// An event that asks for an answer declares `Reply`, the type of the answer in command::Reply, and
+// A call of a user is an event with `Reply`, the type of its answer in command::Reply, and
 // `request`, the number of the call, which Shell::Ask sets.
 namespace event {
 struct WorkerJoined {
@@ -37,7 +37,7 @@ struct WorkerSaid {
 struct WorkerLeft {
   SessionId session;
   std::string why;
-  bool for_good = false;  // it is no longer a member: do not wait for it
+  bool for_good = false;  // no longer a member: nothing waits for it to come back
 };
 // `longhaul submit`. The shell has validated the request with ParseRunSpec, and its data blobs
 // exist.
@@ -46,11 +46,11 @@ struct Submitted {
   RequestId request = {};
   RunSpec spec;
   v1::SubmitRequest submit;
-  RunId new_id;             // used when it makes a new run
+  RunId new_id;             // the id, if this makes a new run
   std::string link_secret;  // 32 random bytes
   Submitter by = {};
 };
-// `longhaul plan`: as Submitted, but only plans and replies.
+// `longhaul plan`: as Submitted, but makes only a plan, which is the reply.
 struct PlanAsked {
   using Reply = v1::PlanReply;
   RequestId request = {};
@@ -66,7 +66,7 @@ struct StopAsked {
   std::string run;
   bool now = false;
 };
-// `longhaul replicas`: the number of replicas that train from the next steps on.
+// `longhaul replicas`: sets the number of replicas that the run shall train with.
 struct ReplicasAsked {
   using Reply = v1::ReplicasReply;
   RequestId request = {};
@@ -93,9 +93,9 @@ struct CheckpointsAsked {
   using Reply = v1::CheckpointsReply;
   RequestId request = {};
   std::string run;
-  bool verify = false;  // all files are hashed first
-  // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: the
-  // newest whole checkpoint.
+  bool verify = false;  // holders hash all files before the answer
+  // Set: before the answer the coordinator gets copies of the parameters of the checkpoint of this
+  // step, 0 for the newest whole one. `verify` then has no effect.
   std::optional<uint64_t> gather_step = std::nullopt;
 };
 // `longhaul trace`.
@@ -103,9 +103,9 @@ struct TraceAsked {
   using Reply = v1::TraceReply;
   RequestId request = {};
   std::string run;
-  uint32_t steps = 0;  // number of last steps; 0: all that are kept
+  uint32_t steps = 0;  // number of newest steps; 0: all that workers keep
 };
-// `longhaul rm`: a run that has ended is forgotten.
+// `longhaul rm`: removes a run that has ended.
 struct RemoveAsked {
   using Reply = v1::RemoveRunReply;
   RequestId request = {};
@@ -117,11 +117,13 @@ struct GarbageAsked {
   RequestId request = {};
   v1::CollectGarbageRequest ask;
 };
-// Answer to command::CheckCopies: the fault in the copy of each file; empty: it is whole.
+// Answer to command::CheckCopies. `problems` has the fault of each copy, in the order of the files;
+// "": the copy is whole.
 struct CopiesChecked {
   uint64_t check;
   std::vector<std::string> problems;
-  // Files that the disk could not read, which proves nothing about the copy. Empty: none.
+  // True for a file that the disk could not read, which proves nothing about the copy. Empty: all
+  // files could be read.
   std::vector<bool> unreadable = {};
 };
 // All bytes of a shard have arrived at the coordinator, with this hash.

@@ -12,7 +12,8 @@ namespace longhaul::coordinator {
 using SessionId = Strong<struct SessionIdTag, uint64_t>;
 // One call of the CLI that waits for a Reply. Never reused.
 using RequestId = Strong<struct RequestIdTag, uint64_t>;
-// One plan, or better plan, that is being computed beside the state machine. Never reused.
+// The computation of one plan, or of a better plan for a running run, outside the state machine.
+// Never reused.
 using ComputationId = Strong<struct ComputationIdTag, uint64_t>;
 
 }  // namespace longhaul::coordinator

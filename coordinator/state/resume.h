@@ -1,4 +1,4 @@
-// Checks what a run file changes when its run is resumed. Pure.
+// Checks the run file with which a run is resumed. Pure.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,14 @@
 
 namespace longhaul::coordinator {
 
-// kFailedPrecondition with a sentence that names every changed key that a resumed run must keep:
-// keys that affect the model (run/file/keys.h), and the contents of the data.
+// Checks that the run file keeps what a resumed run must keep: keys that affect the model
+// (run/file/keys.h), and the contents of the data. kFailedPrecondition: the message names every
+// change.
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
 
-// For a run that is done: kFailedPrecondition unless the file has more steps than the run, and
-// there is a checkpoint to resume from.
+// Checks that a run that is done can train further. kFailedPrecondition unless the file has more
+// steps than the run, and there is a checkpoint to resume from.
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec);
 
 }  // namespace longhaul::coordinator

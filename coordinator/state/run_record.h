@@ -37,9 +37,9 @@ constexpr bool HasEnded(RunState state) {
 
 // The number of times that a run has restarted by itself after an interruption.
 struct Attempts {
-  uint32_t in_a_row = 0;   // consecutive ones, without a step that no earlier epoch had finished
-  uint64_t best_step = 0;  // newest step finished by any epoch, at the last interruption
-  std::string error;       // a stage's error report at that time; "": it was not a stage's error
+  uint32_t in_a_row = 0;   // restarts since the last step that no earlier epoch had finished
+  uint64_t best_step = 0;  // newest step of any epoch, at the last interruption
+  std::string error;       // a stage's error that caused that interruption; "": another cause
   friend bool operator==(const Attempts&, const Attempts&) = default;
 };
 
@@ -49,20 +49,20 @@ struct RunRecord {
   RunSpec spec;
   std::vector<v1::DataFile> data_files;
   RunState state = RunState::kQueued;
-  std::string reason;
-  Epoch epoch;  // newest assigned epoch
-  std::string link_secret;
+  std::string reason;       // for people: why it is in this state
+  Epoch epoch;              // newest assigned epoch
+  std::string link_secret;  // the secrets of its links are derived from this
   std::optional<DataSet> data;
   std::optional<Plan> plan;                         // of `epoch`
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
-  uint64_t step = 0;                                // last finished by all stages
-  bool stop_asked = false;                          // ends after the current step
+  uint64_t step = 0;        // last one finished by all stages, or to resume from
+  bool stop_asked = false;  // ends after the current step
   // Stops after the current step, and continues with another number of replicas.
   bool resize_asked = false;
   uint32_t replicas_wanted = 0;  // by `longhaul replicas`; 0: the run file's number
   Attempts attempts;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
-  std::string owner = {};  // the member that submitted it; empty: without TLS
+  std::string owner = {};  // member that submitted it; "": without TLS
 
   uint32_t ReplicasWanted() const {
     return replicas_wanted > 0 ? replicas_wanted : spec.replicas.count;
@@ -77,8 +77,8 @@ struct UnreadableRun {
 struct StoredRuns {
   std::vector<RunRecord> runs;  // in the order in which they were submitted
   std::vector<UnreadableRun> unreadable;
-  // The newest steps of runs that have not ended, back to their oldest checkpoints, in order; at
-  // most kKeptSteps of each.
+  // For each run that has not ended: its steps since its oldest checkpoint, in order, at most the
+  // newest kKeptSteps (books/step_book.h).
   std::map<RunId, std::vector<v1::StepRecord>> steps;
 };
 

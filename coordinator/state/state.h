@@ -1,19 +1,21 @@
 // The coordinator's logic: a pure state machine. Tick(events, now) -> store writes, commands,
 // replies.
 //
-// No I/O, no threads, no clock, no randomness of its own (ids and secrets arrive with the events).
-// No message of a worker or user makes it crash: invalid ones are refused, or dropped and counted.
-// Invariants are checked at the end of every tick in all builds. The shell (coordinator/rpc) does
-// the I/O and all long work: it writes `writes` in one transaction *before* it carries out
-// `commands`, in order.
+// It has no I/O, no threads, no clock and no randomness of its own; ids and secrets arrive with the
+// events. No message of a worker or user makes it crash: invalid ones are refused, or dropped and
+// counted. Invariants are checked at the end of every tick in all builds. The shell
+// (coordinator/rpc) does the I/O and all long work: it writes `writes` in one transaction *before*
+// it carries out `commands`, in order.
 //
 //   queued -> planning -> preparing -> running -> finishing -> done
-//      any of them -> failed(reason) | stopped
+//      any of them before done -> stopped; any but queued -> failed(reason)
+//   planning -> queued
 //   preparing, running, finishing -> recovering -> preparing | queued
+//   done, stopped, failed -> queued, if a user resumes the run
 //
 // The transitions are one table (ledger/transitions.h); `longhaul-coordinator --dump-states` draws
 // it. The machine consists of components (state.cc lists them). They share the Ledger, and each
-// keeps its private state. A component uses those of its own folder and of folders to the left:
+// keeps data of its own. A component uses those of its own folder and of folders to the left:
 //
 //   ledger <- workers <- life <- shards <- planning, recovery <- queries <- sessions
 #pragma once

@@ -10,8 +10,8 @@ namespace longhaul::coordinator {
 // "a, b, c".
 std::string Join(const std::vector<std::string>& parts);
 
-// Returns foreign text as a part of a sentence: on one line, no control characters, at most a
-// thousand bytes.
+// Returns text from a worker or user as a part of a sentence: on one line, without control
+// characters, at most a thousand bytes.
 std::string Quoted(std::string_view text);
 
 // Natural order: "worker2" before "worker10".

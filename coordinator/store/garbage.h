@@ -1,5 +1,5 @@
 // Deletes data that no run names: blobs, copies of shards, old step records. Before, the state
-// machine finds out what runs name (coordinator/state/garbage.cc).
+// machine finds out what runs name (coordinator/state/queries/garbage.cc).
 #pragma once
 
 #include "absl/time/time.h"

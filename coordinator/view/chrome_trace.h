@@ -9,14 +9,15 @@
 
 namespace longhaul {
 
-// Returns a JSON document with three groups of rows: each stage's computing and waiting, its codec
-// thread's work, and the time that each tensor was in flight in each direction of each link. Times
-// count from the earliest step. Pure.
+// Returns a JSON document with three groups of rows: what each stage computes and waits for, the
+// work of its codec thread, and for both directions of each link between stages the time from the
+// first to the last byte of each tensor. Times count from the earliest step. Pure.
 std::string ToChromeTrace(const v1::TraceReply& trace);
 
-// Returns offsets, in ns, that convert each stage's times to stage 0's clock. 0 if clocks are
-// equal, or if the stage before is unknown. Else estimated from messages between neighbours, on the
-// assumption that the fastest activation and the fastest gradient took equally long.
+// Returns for each stage the offset, in ns, that converts its times to the clock of its replica's
+// first stage. Between two neighbours it is 0 if they share a clock or too little is known. Else it
+// is estimated from their messages, on the assumption that the fastest activation and the fastest
+// gradient took equally long.
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace);
 
 }  // namespace longhaul

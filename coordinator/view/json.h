@@ -1,5 +1,6 @@
-// Prints messages as JSON for `--json`: field names as in the .proto files, every field present,
-// numbers as numbers (doubles with all digits; null if not finite).
+// Prints messages as JSON for `--json`. Fields have their names of the .proto files, and every
+// field is present: null if it is optional and not set. Numbers are numbers: doubles with all
+// digits, or null if not finite.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -8,7 +9,7 @@
 
 namespace longhaul {
 
-// On one line, or indented.
+// Returns the message on one line, or indented by two spaces.
 std::string ToJson(const google::protobuf::Message& message, bool indented);
 
 }  // namespace longhaul

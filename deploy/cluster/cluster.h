@@ -1,7 +1,7 @@
 // The `cluster` commands: start, stop and change a local cluster. Each takes the cluster's lock,
 // prints progress on standard error, and returns an error that is a sentence for the user.
-// kCancelled: the user pressed Ctrl-C, and the command was undone. Call from a program's main
-// thread, before it starts others.
+// kCancelled: the user pressed Ctrl-C. ClusterUp is then undone; a daemon that RestartDaemon has
+// started goes on. Call these functions from a program's main thread, before it starts others.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,31 @@
 
 namespace longhaul {
 
-// Above the number of any machine.
+// A limit that no machine reaches.
 inline constexpr uint32_t kMaxDevicesPerWorker = 64;
 
 struct ClusterUpOptions {
   std::string name = std::string(kDefaultClusterName);
   uint32_t workers = 4;
   LinkParameters link;  // of every worker
-  // The workers' devices, in the form of ShareDevices.
+  // The workers' devices, in the form that ShareDevices takes (base/device_name.h).
   std::string device = "cpu";
   uint32_t devices_per_worker = 1;  // for groups of ranks
   std::optional<TopologySpec> topology;
   std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay
-  // Folder for logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down`
-  // removes; a folder named here is kept, and a later cluster in the same folder continues its
-  // runs.
+  // Folder for logs and the daemons' state. `down` keeps it, and a later cluster in the same folder
+  // continues the runs. Empty: /var/tmp/longhaul-<uid>/<name>, which `down` removes.
   std::string directory;
   std::string log_level = "info";
   bool insecure = false;  // daemons without TLS, and one token for all
-  // Empty: the file beside the running program.
+  // The daemons' programs. Empty: the file beside the running program.
   std::string coordinator_program;
   std::string worker_program;
   std::string relay_program;                    // empty: the running program
   absl::Duration patience = absl::Seconds(60);  // for all workers to connect
 };
 
-// " --name NAME" for commands in messages; "" for the default name.
+// Returns " --name NAME" for commands in messages, or "" for the default name.
 std::string NameOption(const std::string& name);
 
 // Brings a cluster up. On an error it leaves nothing behind.
@@ -50,12 +49,12 @@ StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options);
 // Takes a cluster down in any state, with or without its state file. False: there was no cluster.
 StatusOr<bool> ClusterDown(const std::string& name);
 
-// Changes of a link. Fields that are not set do not change.
+// A change of a link or path. Values that are not set here stay as they are.
 struct LinkChange {
   std::string worker;  // its name, or "all"
-  // Empty: the worker's link, to and from all others. A worker's name: the path from `worker` to
-  // that worker. The path then has these values instead of the links'; up_bits_per_second applies
-  // in addition to theirs.
+  // Empty: changes the worker's link, to and from all others. A worker's name: changes the path
+  // from `worker` to that worker. The delay, jitter and loss of a path replace those of the links;
+  // its up_bits_per_second limits it in addition to the links' rates.
   std::string to;
   std::optional<uint64_t> up_bits_per_second;    // 0 = not shaped
   std::optional<uint64_t> down_bits_per_second;  // not with `to`
@@ -73,7 +72,8 @@ Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& chang
 
 // Kills one daemon with SIGKILL: "worker2", "coordinator" or "relay".
 Status KillDaemon(const std::string& name, const std::string& daemon);
-// Starts a killed daemon with the same state folder, and waits until it is connected.
+// Starts a dead daemon again with the same state folder. Waits, at most `patience`, until the
+// worker is connected or the coordinator answers.
 Status RestartDaemon(const std::string& name, const std::string& daemon, absl::Duration patience);
 
 }  // namespace longhaul

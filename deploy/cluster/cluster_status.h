@@ -15,8 +15,8 @@ namespace longhaul {
 struct WorkerView {
   bool alive = false;
   bool connected = false;
-  bool network_there = false;
-  // Unset while the link is not shaped, because its shaper counts exactly.
+  bool network_there = false;  // its network namespace exists
+  // Unset while the link is not shaped, because only a shaper counts exactly.
   std::optional<LinkCounters> uplink;
   std::optional<LinkCounters> downlink;
 };
@@ -30,23 +30,24 @@ struct ClusterView {
   std::vector<WorkerView> workers;          // in the order of state.workers
 };
 
-// Reads processes and counters and asks the coordinator (at most 2 s).
+// Reads processes and counters, and asks the coordinator and the relay. Each of them that does not
+// answer costs a few seconds.
 StatusOr<ClusterView> ObserveCluster(const std::string& name);
 
 std::string FormatClusterTable(const ClusterView& view);
-// {"name", "ready", "shaper", "directory", "token_file",
+// {"name", "ready", "shaper", "directory", "token_file", "insecure",
 //  "coordinator": {"address", "pid", "alive", "answers"},
 //  "delay_by": "netem" or "relay",
-//  "relay": null (links need none) or {"pid", "alive", "answers", "arrived_packets",
+//  "relay": null (none runs) or {"pid", "alive", "answers", "arrived_packets",
 //            "lost_packets", "overflowed_packets", "missed_packets", "refused_packets",
 //            "failed_packets", "held_bytes", "threads", "cpu_seconds"},
-//  "workers": [{"name", "pid", "alive", "connected", "network", "network_there", "data_address",
-//               "up_bits_per_second", "down_bits_per_second" (null: not shaped),
+//  "workers": [{"name", "pid", "alive", "connected", "network", "device", "network_there",
+//               "data_address", "up_bits_per_second", "down_bits_per_second" (null: not shaped),
 //               "delay_seconds", "jitter_seconds", "loss", "link_up",
 //               "uplink", "downlink": null or {"bytes", "packets", "data_bytes",
 //               "acknowledgement_bytes" (null with tbf), "dropped_packets", "backlog_bytes"}}],
-//  "paths": [{"from", "to", "bits_per_second" (null: what the links have),
-//             "delay_seconds", "jitter_seconds", "loss" (null: what the links have)}]}
+//  "paths": [{"from", "to", "bits_per_second" (null: as the links),
+//             "delay_seconds", "jitter_seconds", "loss" (null: as the links)}]}
 std::string FormatClusterJson(const ClusterView& view);
 
 }  // namespace longhaul

@@ -13,8 +13,8 @@
 
 namespace longhaul {
 
-// Names with process ids. By name alone, a worker that was just killed, and whose session the
-// coordinator still has, could not be told from its successor.
+// Names and process ids of workers. The ids are needed because the coordinator may still have the
+// session of a worker that was just killed: its successor has the same name.
 using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 
 // One connection to a coordinator. Threads: one.
@@ -24,7 +24,8 @@ class CoordinatorProbe {
   explicit CoordinatorProbe(const ClusterState& state);
   ~CoordinatorProbe();
 
-  // kUnavailable or kDeadlineExceeded: no answer within `limit`.
+  // Asks the coordinator. The first call also joins the cluster, which takes up to 2 s more, or
+  // `limit` if that is longer. kUnavailable or kDeadlineExceeded: no answer in time.
   StatusOr<ConnectedWorkers> Connected(absl::Duration limit);
 
  private:

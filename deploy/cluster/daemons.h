@@ -15,30 +15,30 @@ namespace longhaul {
 
 inline constexpr std::string_view kCoordinatorDaemon = "coordinator";
 
-// The absolute path of `program`, or if empty, of `name` beside the running program.
-// kFailedPrecondition if there is no such file.
+// Returns the absolute path of `program`. If `program` is empty, returns the path of `name` beside
+// the running program. kFailedPrecondition: there is no such file, or it cannot be run.
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name);
 
 // Returns `command` inside a network namespace.
 Command InNetwork(const std::string& network, Command command);
 
-// Full command lines, run inside the right namespace by `ip netns exec`, which also gives the
-// daemon a /sys of that namespace.
+// Return full command lines. `ip netns exec` runs the daemon inside its namespace, with that
+// namespace's /sys.
 Command CoordinatorCommand(const ClusterState& state);
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker);
 
-// <directory>/<daemon>.log
+// Returns the path of a daemon's log: <directory>/<daemon>.log.
 std::string LogPath(const ClusterState& state, std::string_view daemon);
-// Returns an error that says that the daemon has died, with the end of its log.
+// Returns kInternal: the daemon has died. The message has the end of its log.
 Status DiedError(const ClusterState& state, std::string_view daemon);
 
-// Start a daemon and note its process in `state`, which is not written to disk.
+// Start a daemon and note its process in `state` or `worker`. They do not write the state file.
 Status StartCoordinator(ClusterState* state);
 Status StartWorker(const ClusterState& state, ClusterWorkerState* worker);
 
-// Waits until the coordinator answers and `only` (if empty, all workers) is connected. Shows a
-// progress line. Returns an error if a daemon dies (with the end of its log), the deadline passes
-// or the user interrupts.
+// Waits until the coordinator answers and the worker `only` is connected; if `only` is empty, all
+// workers; if it is "coordinator", none. Shows a progress line. Returns an error if one of these
+// daemons dies, the deadline passes or the user interrupts.
 Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
                           ProgressLine* progress, InterruptGuard* interrupts);
 

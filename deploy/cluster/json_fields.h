@@ -1,12 +1,13 @@
-// Structs as JSON objects, written and read by one list of members, a function beside the struct:
+// Writes structs as JSON objects and reads them. One list of a struct's members, a function beside
+// the struct, serves both:
 //
 //   void Fields(auto&& field, MaybeConst<Point> auto& point) {
 //     field("x", point.x);
-//     field("y", point.y, 0.0);  // 0.0: where the object has no y
+//     field("y", point.y, 0.0);  // 0.0 if the object has no y
 //   }
 //
-// json(point) and get_to(point) do the rest. A duration is a number of nanoseconds, and an optional
-// without a value is null.
+// Then json(point) writes, and get_to(point) reads. A duration is a number of nanoseconds, and an
+// optional without a value is null.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Applies the links of a cluster's state: by tc, and by the relay.
+// Makes the network of a cluster have the links of the cluster's state, by tc and by the relay.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,25 @@ namespace longhaul {
 
 inline constexpr std::string_view kRelayDaemon = "relay";
 
-// Pure. Workers are counted from 1.
+// Return what follows from the state: the quality of the path between two workers, the shape of
+// what a worker sends and receives, and whether and how the relay delays. Pure. The first worker
+// has number 1.
 LinkQuality QualityOf(const ClusterState& state, uint32_t from, uint32_t to);
 LineShape UplinkShape(const ClusterState& state, uint32_t number);
 LineShape DownlinkShape(const ClusterState& state, uint32_t number);
 relay::RelayConfig RelayConfigOf(const ClusterState& state);
 bool NeedsRelay(const ClusterState& state);
-// kFailedPrecondition if this cluster's kernel does not support what the links need.
+// Checks that links like these are possible. kFailedPrecondition: this kernel does not support what
+// they need. kInvalidArgument: a delay, jitter or loss is impossible.
 Status CheckLinks(const ClusterState& state);
 
 // The socket at which the relay listens.
 std::string RelaySocket(const std::string& cluster);
 Command RelayCommand(const ClusterState& state);
 
-// Changes the network from `before` to `after`, the same cluster with other links. Starts or stops
-// the relay as needed and records it in `after`. On an error, links and `after` are as in `before`.
+// Changes the network from the links of `before` to those of `after`, a state of the same cluster.
+// Starts or stops the relay as needed and records it in `after`. On an error, puts the links back
+// and sets `after` to `before`.
 Status ApplyLinks(const ClusterState& before, ClusterState* after);
 // Starts the relay of a cluster that needs it, and configures it.
 Status StartRelay(ClusterState* state);

@@ -12,11 +12,12 @@
 
 namespace longhaul {
 
-// Held as long as the object lives; the kernel releases it when the process dies. The lock is a
-// file beside the cluster's state folder, deleted with the lock.
+// The lock is held as long as the object lives; if the process dies, the kernel releases it. The
+// lock is a file beside the cluster's state folder; the destructor deletes the file.
 class ClusterLock {
  public:
-  // Waits up to `patience` for another command to finish; then kFailedPrecondition naming it.
+  // Waits up to `patience` for another command that holds the lock. kFailedPrecondition: it still
+  // holds the lock; the message has its process id.
   static StatusOr<std::unique_ptr<ClusterLock>> Acquire(std::string_view cluster,
                                                         absl::Duration patience);
   ClusterLock(const ClusterLock&) = delete;

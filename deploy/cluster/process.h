@@ -4,7 +4,8 @@
 // Every daemon carries the variable LONGHAUL_CLUSTER_DAEMON=<cluster> in its environment, so that
 // `cluster down` finds it even when the state file is lost.
 //
-// Not thread-safe with respect to fork: call from a program's main thread.
+// Some functions fork, which is not safe beside other threads: call them from a program's main
+// thread.
 #pragma once
 
 #include <string>
@@ -19,37 +20,39 @@ namespace longhaul {
 
 using Command = std::vector<std::string>;
 
-// The command line as a person would type it: arguments with special characters are quoted.
+// Returns the command line as a person would type it, with quotes around arguments with special
+// characters.
 std::string ToString(const Command& command);
 
-// Runs a tool, at most 30 s, and returns its standard output. kInternal, with the command and its
-// standard error: it failed. kNotFound: no such program. kDeadlineExceeded.
+// Runs a tool, for at most 30 s, and returns its standard output. kInternal: it failed; the message
+// has the command and its standard error. kNotFound: no such program. kDeadlineExceeded: it was
+// killed after 30 s.
 StatusOr<std::string> RunTool(const Command& command);
 
-// The path of a tool: searches PATH, then /usr/sbin, /sbin, /usr/local/sbin, then the portable
-// bundle. Empty: not found.
+// Returns the path of a tool, or "" if there is none. Searches PATH, then /usr/sbin, /sbin and
+// /usr/local/sbin, then the portable bundle.
 std::string FindTool(std::string_view name);
 
-// Starts a daemon of `cluster` in a session of its own; appends its output to `log_path`. The
-// daemon is a child of this process until this process ends. kNotFound if the program does not
-// exist; IsAlive shows a program that fails later.
+// Starts a daemon of `cluster` in a session of its own, and appends its output to `log_path`.
+// `command` begins with a path. The daemon is a child of this process until this process ends.
+// kNotFound: the program does not exist. If the program fails later, IsAlive tells.
 StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
                                       const std::string& log_path);
 
 // Whether exactly this process is alive and not a zombie. Reaps a zombie child.
 bool IsAlive(const ProcessIdentity& process);
 
-// All live daemons of `cluster`, by the variable in their environment.
+// Returns all live daemons of `cluster`, found by the variable in their environment.
 std::vector<ProcessIdentity> FindDaemons(std::string_view cluster);
 
-// Sends SIGTERM, waits up to `patience`, then sends SIGKILL. kDeadlineExceeded names processes that
-// are alive 5 s after that.
+// Sends SIGTERM, waits up to `patience`, then sends SIGKILL to those that are still alive.
+// kDeadlineExceeded names processes that are alive 5 s after SIGKILL.
 Status StopProcesses(const std::vector<ProcessIdentity>& processes, absl::Duration patience);
 
-// Sends SIGKILL at once, and waits for the end.
+// Sends SIGKILL at once, and waits up to 5 s for the end. kDeadlineExceeded as above.
 Status KillProcess(const ProcessIdentity& process);
 
-// The last `lines` lines of a file, for messages; empty if it cannot be read.
+// Returns the last `lines` lines of a file, for messages, or "" if the file cannot be read.
 std::string LogTail(const std::string& path, int lines);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// How tc shapes one direction of a link, and how many bytes have passed.
+// Shapes one direction of a link by tc, and reads how many bytes have passed.
 //
 // clang-format off
 //   htb 1:  class 1:1         rate R
@@ -10,16 +10,17 @@
 // clang-format on
 //
 // Small packets are acknowledgements and heartbeats. They pass waiting data and are counted
-// separately. HTB rather than TBF with a prio qdisc inside: more kernels have it, it needs no burst
-// of a whole 64 KB GSO packet, and a rate can change without losing counters. A kernel without htb
-// or the u32 classifier shapes links by tbf alone, in one band. Leaves are bfifo, or netem where
-// the kernel delays packets. `1k` above is 0x1000 + k and so on.
+// separately. Uses HTB rather than TBF with a prio qdisc inside, because more kernels have HTB, it
+// needs no burst of a whole 64 KB GSO packet, and its rates can change without losing the counters.
+// A kernel without htb or the u32 classifier shapes links by tbf alone, in one band. Leaves are
+// bfifo, or netem where the kernel delays packets. `1k`, `2k` and `3k` are the numbers 0x1000,
+// 0x2000 and 0x3000 plus k.
 //
 // Rates and byte counters count Ethernet frames of up to 1,514 bytes, so TCP's goodput is at
 // most 95.6% of a rate. Each segment of a GSO packet counts with its headers, unlike in interface
 // counters.
 //
-// Pure functions, except the last three, which run tc.
+// Pure functions, except the last five, which run tc.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +73,8 @@ struct LineShape {
   // Delay, jitter and loss by netem, for packets to addresses without a path.
   bool netem = false;
   LinkQuality quality;
-  // Packets leave one by one, not as GSO packets of many, so that each is lost by itself.
+  // Packets leave one by one, not many as one GSO packet, so that each one is lost or kept by
+  // itself.
   bool single_packets = false;
 
   // Whether tc has anything to do.
@@ -80,20 +82,21 @@ struct LineShape {
   friend bool operator==(const LineShape&, const LineShape&) = default;
 };
 
-// Commands that change the shape of `interface` from `from` to `to`.
+// Returns the commands that change the shape of `interface` from `from` to `to`.
 std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, const LineShape& from,
                                    const LineShape& to);
-// Whether this change resets the counters. It does not if both are shaped, both or none by netem,
-// and `to` begins with the addresses of `from`.
+// Whether a change between two shapes resets the counters. It keeps them if both shapes or none use
+// netem, and the paths of `to` begin with the addresses of `from`. False if one of the two is not
+// shaped at all.
 bool BeginsAnew(const LineShape& from, const LineShape& to);
 
 // Parses the output of `tc -s -j qdisc show dev ...`; nullopt if the interface is not shaped.
 StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view json, Shaper shaper);
 
-// Returns the best way to shape on this kernel, tried on the loopback interface of `network`.
-// kFailedPrecondition if there is none.
+// Tries on the loopback interface of `network` how this kernel can shape, and returns the best way.
+// kFailedPrecondition: there is none.
 StatusOr<Shaper> ProbeShaper(const std::string& network);
-// OK if the kernel has netem.
+// OK if the kernel has netem. Tries it on the loopback interface of `network`.
 Status ProbeNetem(const std::string& network);
 Status Shape(const Interface& interface, Shaper shaper, const LineShape& from, const LineShape& to);
 // Shapes `interface` anew, whatever its shape was. Resets the counters.

@@ -28,7 +28,7 @@ namespace longhaul {
 // The cluster of `cluster` commands without --name.
 inline constexpr std::string_view kDefaultClusterName = "local";
 
-// A process. The start time tells it from a later process with the same id.
+// A process. Its start time distinguishes it from a later process with the same id.
 struct ProcessIdentity {
   pid_t pid = 0;             // 0: none was started
   uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
@@ -38,7 +38,8 @@ struct ProcessIdentity {
 struct LinkParameters {
   uint64_t up_bits_per_second = 0;    // rate of sending; 0 = not shaped
   uint64_t down_bits_per_second = 0;  // rate of receiving; 0 = not shaped
-  // Between two workers the worse quality of both applies, in each direction.
+  // Between two workers, the larger delay, jitter and loss of their two links apply, in each
+  // direction.
   LinkQuality quality;
   friend bool operator==(const LinkParameters&, const LinkParameters&) = default;
 };
@@ -51,12 +52,12 @@ struct PathParameters {
   friend bool operator==(const PathParameters&, const PathParameters&) = default;
 };
 
-// Counts of one direction of a link by a qdisc that has been removed.
+// The counts for one direction of a link by qdiscs that have been removed.
 struct CountedBefore {
   uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
 };
 
-// The emulator of delay, jitter and loss.
+// What emulates delay, jitter and loss.
 enum class DelayBy : uint8_t { kRelay, kNetem };
 constexpr std::string_view ToString(DelayBy by) {
   return WordOf(by, {"relay", "netem"});
@@ -105,9 +106,10 @@ std::string ClusterStateFolder(std::string_view name);
 // kFailedPrecondition if the folder belongs to another user.
 Status MakePrivateFolder(const std::string& path);
 
-// Reads the state of a cluster that is up. Without a name: of "local", else of the only cluster.
-// kNotFound: none, or several, which the message lists. kFailedPrecondition: may not be read.
-// kInvalidArgument: the file is broken. Messages say what to do.
+// Reads the state of a cluster. Without a name: of "local" if there is one, else of the only
+// cluster. kNotFound: there is none, or there are several, which the message lists.
+// kFailedPrecondition: this user may not read the file. kInvalidArgument: the file is broken, or of
+// another version. Messages say what to do.
 StatusOr<ClusterState> ReadClusterState(std::string_view name = {});
 Status WriteClusterState(const ClusterState& state);
 // Names of all clusters with a state file, sorted.

@@ -26,8 +26,9 @@ class ProgressLine {
   std::string last_;
 };
 
-// While this object lives, SIGINT, SIGTERM and SIGHUP do not end the process but are recorded.
-// Create it before other threads start.
+// While this object lives, SIGINT, SIGTERM and SIGHUP are held back and do not end the process. A
+// signal that no Check has seen takes effect when the object is destroyed. Create it before other
+// threads start.
 class InterruptGuard {
  public:
   InterruptGuard();

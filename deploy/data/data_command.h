@@ -12,8 +12,8 @@ namespace longhaul {
 
 PythonPart DataPart();
 
-// Adds the subcommand `data` and returns it. It does not return when it succeeds; else it stores
-// the exit code in `*exit_code`, which must outlive `app`.
+// Adds the subcommand `data` and returns it. Running the subcommand replaces this process by
+// Python. If that fails, the exit code goes to `*exit_code`, which must outlive `app`.
 CLI::App* AddDataCommand(CLI::App& app, int* exit_code);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// The points of a sweep: one run each. Pure.
+// Makes the points of a sweep. A point is one run, with its links, codecs and schedule. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ struct SweepPlan {
   std::vector<SweepPoint> points;
 };
 
-// `base_file` and its text `base_yaml`: the sweep's base run. `more`: changes to it from the
-// command line, after the sweep's own. Returns an error if the base run itself is wrong. A single
-// wrong point has the reason in `impossible`.
+// Makes all points of `sweep`. `base_file` and its text `base_yaml` are the base run. `more` are
+// changes to it from the command line, which come after the sweep's own. Returns an error if the
+// sweep or its base run is wrong. If only a point is wrong, its `impossible` says why.
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more);
 
-// Returns "100 Mbit/s, 25 ms, paper, 1f1b, repeat 2": the properties in which the points of `sweep`
-// differ.
+// Returns "100mbit, 25ms, paper, 1f1b, repeat 2": rate and codecs, and in what else the points of
+// `sweep` differ.
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
 
 }  // namespace longhaul::cli

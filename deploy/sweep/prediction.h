@@ -1,5 +1,5 @@
-// Predicts a point's step from its plan and from the sweep's links. The coordinator's own
-// prediction, in the plan, only has the measured values of the links. Pure.
+// Predicts the step of a point from its plan and from the links that the sweep sets. The plan has a
+// prediction by the coordinator, but for links as they were measured. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,13 @@ struct PointPrediction {
   std::string bottleneck;    // "egress of stage 1"
 };
 
-// Predicts with all interfaces at this rate (0: unlimited) and all links with this one-way delay.
+// Predicts a step with every interface at this rate (0: unlimited) and every link with this one-way
+// delay.
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay);
 
-// Returns the minimum time of a step on the network alone, for estimates of a sweep's duration.
+// Returns for how many seconds of a step the busiest worker sends, if all messages have the largest
+// size. For estimates of a sweep's duration. 0 for one stage, or a rate of 0 (unlimited).
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second);
 
 }  // namespace longhaul::cli

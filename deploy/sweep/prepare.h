@@ -24,16 +24,17 @@ struct PreparedSweep {
   std::vector<std::pair<std::string, std::string>> identity;
 };
 
-// Errors concern the whole sweep, and name all faults in its file or base run. `device`: the
-// workers' device, as in `cluster up --device`. kFailedPrecondition if this machine cannot run a
-// cluster. The terminal shows the progress of reading the data.
+// Reads and checks the sweep file `file`. An error concerns the whole sweep, and names all faults
+// in its file or base run. kFailedPrecondition: this machine cannot run a cluster. `overrides`
+// change the base run. `device` is the workers', as in `cluster up --device`. The terminal shows
+// the progress of reading the data.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,
                                      const std::string& device);
 
 // Returns the input of the sweep's runner (longhaul_sweep/): a JSON object. Its points have the
-// fields of points in results.json (docs/design/formats.md), and how to run them.
+// fields of points in results.json (docs/design/formats.md), and what is needed to run them.
 std::string ToJson(const PreparedSweep& sweep);
 
 }  // namespace longhaul::cli

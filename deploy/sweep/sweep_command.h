@@ -1,4 +1,4 @@
-// `longhaul sweep`.
+// `longhaul sweep`: runs every point of a sweep file on a local cluster of its own.
 #pragma once
 
 #include "cli/program.h"

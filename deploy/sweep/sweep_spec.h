@@ -23,7 +23,8 @@ struct SweepCodecs {
   friend bool operator==(const SweepCodecs&, const SweepCodecs&) = default;
 };
 
-// A named set of changes to the base run, one more dimension: "mbs2" with train.microbatch_size=2.
+// A named set of changes to the base run: "mbs2" with train.microbatch_size=2. Variants are one
+// more dimension of the sweep.
 struct SweepVariant {
   std::string name;
   std::vector<std::string> set;  // "train.microbatches=16", in the form of --set
@@ -35,15 +36,15 @@ struct SweepSpec {
   std::string base;                     // required; a run file, relative to the sweep file's folder
   std::vector<std::string> set;         // changes to the base run, for every point
   std::vector<uint64_t> rates;          // required; bits a second of every link; 0 = not shaped
-  std::vector<absl::Duration> delays;   // one way; default none
+  std::vector<absl::Duration> delays;   // one way; default: only 0
   absl::Duration jitter;                // of every link that has a delay
   double loss = 0;                      // share of packets
   std::vector<SweepCodecs> links;       // required; in the order of the file
   std::vector<ScheduleKind> schedules;  // default: the base run's
   std::vector<SweepVariant> variants;   // default: none
   uint32_t repeats = 1;
-  uint32_t warm_up = 2;             // first steps of a run that its step time leaves out
-  std::optional<uint32_t> workers;  // default: as many as the runs have stages
+  uint32_t warm_up = 2;             // first steps of a run, which do not count in its step time
+  std::optional<uint32_t> workers;  // default: as many as the largest run needs
   friend bool operator==(const SweepSpec&, const SweepSpec&) = default;
 };
 

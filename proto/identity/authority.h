@@ -1,6 +1,7 @@
 // The certificate authority of an installation: a P-256 key and its own certificate. An attacker
-// with the key could pose as the coordinator, so the key never leaves the state directory. Members
-// are also known by their keys (coordinator/store/members.h).
+// with the key could pose as the coordinator, so the key never leaves the state directory. The key
+// is not enough to pose as a member, because the coordinator also knows each member's own key
+// (coordinator/store/members.h).
 //
 // Immutable, so any thread may use it. Errors: kInvalidArgument (bytes from outside),
 // kFailedPrecondition (files), kInternal (OpenSSL).
@@ -18,6 +19,7 @@ namespace longhaul {
 
 // The one name in the coordinator's certificate, whatever its address is.
 inline constexpr char kCoordinatorName[] = "coordinator.longhaul";
+// The usual lifetime of a member's certificate.
 inline constexpr absl::Duration kDefaultLifetime = absl::Hours(24 * 30);
 
 // The identity of a TLS server: its key, and its certificate followed by the authority's.
@@ -36,11 +38,13 @@ class Authority {
   const std::string& certificate_pem() const { return certificate_pem_; }
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // Returns a certificate for the key of a signing request (PEM) and uses nothing else from the
-  // request. kInvalidArgument: it is not signed by its own key, or that key is not P-256.
+  // Returns a certificate of `member` (PEM), which ends `lifetime` after `now`. Takes the key from
+  // the signing request (PEM), and nothing else. kInvalidArgument: the request is not signed by its
+  // own key, the key is not P-256, or CheckMember refuses `member`.
   StatusOr<std::string> Sign(std::string_view request_pem, const Member& member, absl::Time now,
                              absl::Duration lifetime) const;
-  // Makes a new key and certificate for the coordinator, valid as long as the authority's own.
+  // Makes a new key and certificate for the coordinator, valid for 10 years from `now`, as long as
+  // an authority's.
   StatusOr<ServerIdentity> MakeServerIdentity(absl::Time now) const;
 
  private:
@@ -48,8 +52,9 @@ class Authority {
   std::string key_pem_, certificate_pem_, fingerprint_;
 };
 
-// Uses <state_dir>/authority.pem, mode 0600. `made`: set to whether the file was missing and had to
-// be made.
+// Reads the authority from <state_dir>/authority.pem (mode 0600). If there is no such file, makes
+// an authority and the file. Sets `*made` to whether it did. kFailedPrecondition: the file is
+// damaged.
 StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
 
 }  // namespace longhaul

@@ -1,4 +1,5 @@
-// Parses certificates. Pure. TLS has already checked the certificate against the authority.
+// Parses certificates. Pure. Checks no signature of a certificate: TLS has already checked the
+// peer's against the authority.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +18,14 @@ inline constexpr size_t kMaxPemBytes = 16 << 10;
 struct MemberCertificate {
   Member member;
   absl::Time not_before, not_after;
-  std::string key_sha256;  // hash of its key, as RequestedKey returns it
+  std::string key_sha256;  // hash of its key, as from RequestedKey
 };
-// Reads the first certificate in `pem`. kInvalidArgument: it is not a member's.
+// Reads the first certificate in `pem`. kInvalidArgument: there is none, or it is not a member's.
 StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem);
-// SHA-256 of the first certificate of `pem` (DER), 64 hexadecimal digits.
+// Returns the SHA-256 of the first certificate in `pem`, in its DER form, as 64 hexadecimal digits.
 StatusOr<std::string> Fingerprint(std::string_view pem);
-// Returns the SHA-256 of the key that a request is for, and signed by. Refuses the requests that
-// Authority::Sign refuses.
+// Returns the SHA-256 of the key in a signing request, as 64 hexadecimal digits. kInvalidArgument:
+// the request is not signed by this key, or the key is not P-256.
 StatusOr<std::string> RequestedKey(std::string_view request_pem);
 
 }  // namespace longhaul

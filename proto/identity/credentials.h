@@ -13,23 +13,24 @@
 namespace longhaul {
 
 struct Credentials {
-  std::string key_pem;          // empty: the caller is not known yet
+  std::string key_pem;          // empty: none was made yet
   std::string certificate_pem;  // empty: not joined yet
   std::string authority_pem;
 
   bool joined() const { return !certificate_pem.empty(); }
 };
 
-// A new P-256 key.
+// Makes a new P-256 key (PEM).
 StatusOr<std::string> MakeKey();
-// A signing request for a key, signed by it.
+// Makes a signing request (PEM) for a key, signed by the key.
 StatusOr<std::string> MakeRequest(std::string_view key_pem);
 
 std::string ToPem(const Credentials& credentials);
-// kInvalidArgument: a part is missing or damaged, or key and certificate do not match.
+// Accepts all three parts, or the key alone. kInvalidArgument: a part is missing or damaged, or the
+// certificate is not that of the key.
 StatusOr<Credentials> ParseCredentials(std::string_view pem);
 
-// kNotFound: no such file. kFailedPrecondition: the fault in the file, and what to do.
+// kNotFound: no such file. kFailedPrecondition names the fault in the file, and says what to do.
 StatusOr<Credentials> LoadCredentials(const std::string& path);
 Status StoreCredentials(const std::string& path, const Credentials& credentials);
 

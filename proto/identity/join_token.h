@@ -1,4 +1,4 @@
-// A join token: one line of text for becoming a member.
+// A join token: one line of text, with which somebody becomes a member.
 //
 //   longhaul1.ROLE.FINGERPRINT.SECRET
 //
@@ -33,10 +33,12 @@ struct JoinToken {
 // Makes a token with a new secret.
 JoinToken NewJoinToken(Role role, std::string fingerprint);
 std::string ToString(const JoinToken& token);
-// Whether a text is meant as a join token, complete or not. Plain tokens never have this form.
+// Whether a text begins like a join token, complete or not. Shared secrets (base/token.h) must not
+// begin so.
 bool IsJoinToken(std::string_view text);
-// kInvalidArgument; errors never repeat the text.
+// kInvalidArgument: not a complete join token. Messages never repeat the text, which may be secret.
 StatusOr<JoinToken> ParseJoinToken(std::string_view text);
+// Whether a token of the role `token` lets somebody join in the role `wanted`.
 bool MayJoinAs(Role token, Role wanted);
 
 }  // namespace longhaul

@@ -19,14 +19,15 @@ inline constexpr size_t kMaxMemberNameBytes = 64;
 struct Member {
   std::string name;  // letters, digits, '.', '_' and '-'; never given to a second member
   Role role = Role::kUser;
-  std::string worker_id;  // worker: the id in its hello; else empty
+  std::string worker_id;  // for a worker: the id in its hello; else empty
 
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-// Whether a certificate may carry this member. kInvalidArgument.
+// Checks that a certificate may carry this member. kInvalidArgument: the name or the worker id is
+// wrong.
 Status CheckMember(const Member& member);
-// The nearest name that CheckMember accepts: "two-words" for "two words".
+// Makes a name that CheckMember accepts out of any text: "two-words" for "two words".
 std::string MemberNameFrom(std::string_view text);
 
 }  // namespace longhaul

@@ -28,14 +28,15 @@ using Name = std::unique_ptr<X509_NAME, Free<&X509_NAME_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<&X509_EXTENSION_free>>;
 using Bio = std::unique_ptr<BIO, Free<&BIO_free_all>>;
 
-// Returns kInternal with OpenSSL's newest error; empties its queue.
+// Returns kInternal with the oldest error in OpenSSL's queue, and empties the queue.
 Status Failed(std::string_view what);
 
 StatusOr<Key> NewKey();
-// Read the first object of their kind in a text and skip all others. kInvalidArgument.
+// Read the first object of their kind in a PEM text, and skip objects of other kinds. Keys must be
+// P-256. kInvalidArgument.
 StatusOr<Key> ReadKey(std::string_view pem);
 StatusOr<Certificate> ReadCertificate(std::string_view pem);
-StatusOr<Request> ReadRequest(std::string_view pem);  // must be signed by its own P-256 key
+StatusOr<Request> ReadRequest(std::string_view pem);  // must be signed by its own key
 StatusOr<std::string> ToPem(EVP_PKEY* key);
 StatusOr<std::string> ToPem(X509* certificate);
 StatusOr<std::string> ToPem(X509_REQ* request);

@@ -1,8 +1,8 @@
 // How a worker, the CLI or a cluster reaches its coordinator: as a member over TLS, or with
 // --insecure without encryption.
 //
-// A coordinator may have a standby, and then there are several addresses. One of them is current,
-// at the start the first. When a caller reports that the current coordinator does not serve, the
+// A coordinator may have a standby, and then there are several addresses. One of them is current:
+// at first, the first one. When a caller reports that the current coordinator does not serve, the
 // next one becomes current for all users of this Access.
 //
 //   AccessOptions options{
@@ -41,12 +41,12 @@ struct AccessOptions {
   std::vector<std::string> addresses;  // of coordinators, at least one; tried in order
   // A join token, or with `insecure` the coordinator's token; empty: none.
   std::string token_file = {};
-  // File of key and certificate, present or to be written after joining. One process at a time
-  // joins. Its new key stays in FILE.joining until the certificate arrives, so a failed attempt is
+  // File of key and certificate. If it is missing, joining writes it. Only one process at a time
+  // joins. The new key stays in FILE.joining until its certificate arrives, so a failed attempt is
   // harmless.
   std::string credentials_file = {};
   bool insecure = false;
-  // The role to join as. Absent: the token's.
+  // The role to join as. nullopt: the role of the token.
   std::optional<Role> role = {};
   std::string name = {};  // the requested name
   std::string worker_id = {};
@@ -54,12 +54,13 @@ struct AccessOptions {
 
 class Access {
  public:
-  // Joins if there are no credentials of the token's authority and role; this blocks for at most
-  // `limit` per coordinator. kUnavailable: no coordinator answers, try again. kUnauthenticated: a
-  // coordinator refuses, or is not the token's. kFailedPrecondition, kInvalidArgument: problems of
-  // files and flags.
+  // Uses the stored credentials. Joins by the token if there are none, or if they have expired or
+  // are of another authority, role or worker id than the token and `options`. Joining blocks for at
+  // most `limit` per coordinator. kUnavailable: no coordinator answers, try again.
+  // kUnauthenticated: a coordinator refuses, or its authority is not the token's.
+  // kFailedPrecondition, kInvalidArgument: a file or flag is wrong.
   static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, absl::Duration limit);
-  // Without encryption. An empty token means no token.
+  // Return an Access without encryption. An empty token: calls carry none.
   static std::shared_ptr<Access> Plain(std::string address, std::string token);
   static std::shared_ptr<Access> PlainOfSeveral(std::vector<std::string> addresses,
                                                 std::string token);
@@ -68,15 +69,15 @@ class Access {
   bool alone() const { return options_.addresses.size() == 1; }
   size_t count() const { return options_.addresses.size(); }  // number of coordinators
   bool insecure() const { return options_.insecure; }
-  // Call it before each call starts. Without TLS it adds the token. With `wait` the call waits
-  // while the coordinator is down, but only if there is a single coordinator.
+  // Prepares a call; call it before the call starts. Without TLS it adds the token. With `wait`,
+  // and if there is a single coordinator, the call waits while the coordinator is down.
   void Prepare(grpc::ClientContext* context, bool wait = true) const;
-  // Grows with every new certificate and every change of the current coordinator. After that, make
-  // channels anew.
+  // Grows with every new certificate and every change of the current coordinator. When it has
+  // grown, dial again.
   uint64_t generation() const;
 
-  // A connection to the current coordinator, not shared with others. With several coordinators it
-  // has 2 s to connect.
+  // A connection to the current coordinator, which Dial makes for one user. With several
+  // coordinators it has 2 s to connect.
   struct Connection {
     std::string address;
     uint64_t generation = 0;
@@ -85,15 +86,16 @@ class Access {
   Connection Dial() const;
 
   // Reports that the coordinator that was current at `generation` does not serve: it is down, or is
-  // a standby. The next one becomes current, unless another already is. Does nothing with a single
-  // coordinator.
+  // a standby. The next one becomes current, unless the current one has changed since. Does nothing
+  // with a single coordinator.
   void GoOnFrom(uint64_t generation);
-  // Calls `ask` for the current coordinator, and for the next one if that does not serve
-  // (kUnavailable); each once. If all fail, the error quotes each of them.
+  // Calls `ask` with the address of the current coordinator. If the result is kUnavailable, goes on
+  // to the next coordinator, at most once around. Returns any other result at once. If none serves,
+  // the error quotes all results.
   Status AskEach(const std::function<Status(const std::string& address)>& ask);
 
-  // Renews and stores the certificate when two thirds of its lifetime are over. Blocks for seconds
-  // at most. OK if nothing is due. Does not try again within `pause` after an error.
+  // Renews and stores the certificate if two thirds of its lifetime are over, else returns OK.
+  // Blocks for at most 5 s per coordinator. Does not try again within `pause` after an error.
   Status RenewIfDue(absl::Duration pause);
 
  private:
@@ -104,11 +106,11 @@ class Access {
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
                                            const Credentials& credentials) const;
   grpc::ClientContext* Until(grpc::ClientContext* context, Deadline deadline) const;
-  // Checks and stores the coordinator's credentials; later channels use them.
+  // Checks and stores the credentials that a coordinator gave. Later channels use them.
   Status Keep(const Credentials& given);
 
   const AccessOptions options_;
-  std::string token_;         // without TLS
+  std::string token_;         // for calls without TLS
   mutable std::mutex mutex_;  // guards the members below
   Credentials credentials_;
   std::optional<MemberCertificate> certificate_;
@@ -123,7 +125,8 @@ template <class Service>
 class StubOf {
  public:
   explicit StubOf(std::shared_ptr<Access> access) : access_(std::move(access)) {}
-  // Valid while a caller holds it.
+  // Returns the stub, after dialling if there is none for the current generation. The stub is valid
+  // while the caller holds it.
   std::shared_ptr<typename Service::Stub> Get() {
     const std::lock_guard lock(mutex_);
     if (stub_ == nullptr || dialled_.generation != access_->generation()) {
@@ -132,8 +135,9 @@ class StubOf {
     }
     return stub_;
   }
-  // Functions about the coordinator of the last Get: its address; whether the last attempt to
-  // connect failed; and a report that it does not serve.
+  // Three functions about the coordinator of the last Get, which must have been called. They return
+  // its address and whether the last attempt to connect to it failed, and report that it does not
+  // serve.
   std::string address() const {
     const std::lock_guard lock(mutex_);
     return dialled_.address;

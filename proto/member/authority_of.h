@@ -8,10 +8,10 @@
 
 namespace longhaul {
 
-// Returns the authority's certificate (PEM) of the TLS 1.3 server at `address`, after checking that
-// it has the expected fingerprint and has signed the server's certificate. Sends only the
-// handshake. Blocks until `deadline` at most. kUnavailable: no server answers. kUnauthenticated:
-// another authority, or no TLS 1.3.
+// Asks the TLS 1.3 server at `address` for its authority's certificate (PEM). Checks that this has
+// the expected fingerprint and has signed the server's own certificate. Sends only the handshake.
+// Blocks until `deadline` at most, and for as long as looking up a name takes. kUnavailable: no
+// server answers. kUnauthenticated: the server has another authority, or no TLS 1.3.
 StatusOr<std::string> AuthorityOf(const std::string& address, const std::string& fingerprint,
                                   Deadline deadline);
 

@@ -16,8 +16,8 @@ namespace longhaul {
 // Call it before the call starts, once per context. An empty token adds nothing.
 void AddToken(grpc::ClientContext* context, std::string_view token);
 
-// Returns a caller's address without the port, which it could vary: "192.0.2.7", "fd00::1". The log
-// counts calls by it.
+// Returns a caller's address without the port: "192.0.2.7", "fd00::1". The log counts calls by this
+// address, because a caller can vary its port.
 std::string PeerHost(const grpc::ServerContextBase& context);
 
 // kUnauthenticated, with a sentence, unless the call carries `token` (compared in constant time).

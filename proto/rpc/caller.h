@@ -21,7 +21,7 @@ struct Caller {
 
 // Returns the caller's identity from TLS. The handshake has checked the certificate against the
 // authority. kUnauthenticated: there is no certificate, it is not a member's, or it has expired
-// since.
+// after the handshake.
 StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now);
 
 }  // namespace longhaul

@@ -18,8 +18,8 @@ namespace longhaul {
 
 // Largest message that a client accepts. A larger one ends the call with RESOURCE_EXHAUSTED.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
-// Largest trace of a stage, which has thousands of spans. A worker's other reports are much
-// smaller.
+// Largest trace of a stage in a worker's report. A trace has thousands of spans; other reports are
+// much smaller.
 inline constexpr size_t kMaxTraceBytes = 512 << 10;
 // Largest message that a server accepts.
 inline constexpr size_t kMaxRequestBytes = 2 << 20;
@@ -30,8 +30,8 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 // Longest error text: enough for every error of a run file, within gRPC's limit on metadata.
 inline constexpr size_t kMaxErrorBytes = 16 << 10;
 
-// TLS 1.3 only, with a coordinator's identity. A caller may present a certificate, which must be
-// valid and signed by the authority.
+// Returns credentials of a coordinator with this identity, for TLS 1.3 only. A caller need not
+// present a certificate. If it does, the certificate must be valid and signed by the authority.
 std::shared_ptr<grpc::ServerCredentials> TlsServer(const ServerIdentity& identity);
 // No encryption: for data links and --insecure.
 std::shared_ptr<grpc::ServerCredentials> PlainServer();
@@ -50,8 +50,8 @@ inline constexpr absl::Duration kConnectLimit = absl::Seconds(5);
 
 // Makes a channel with its own connection (not shared in the process), without proxies. It
 // reconnects with back-off (0.2 s to 5 s) as long as calls need it, and notices a vanished peer
-// within 20 s. Never blocks. Without credentials: no encryption. With credentials: TLS to the
-// coordinator of their authority only, whatever its address; presents the member's certificate if
+// within 20 s. Never blocks. Without credentials: no encryption. With credentials: TLS, only to the
+// coordinator of their authority, whatever its address; the member's certificate is presented if
 // there is one.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            absl::Duration connect_limit = kConnectLimit);

@@ -37,8 +37,9 @@ class GuardedPort {
  public:
   // `builder` is used during this call only.
   GuardedPort(const PortSecurity& security, grpc::ServerBuilder* builder);
-  // Call it once, after the server has started. kInvalidArgument; kAlreadyExists: the port is in
-  // use; kFailedPrecondition: not an address of this host.
+  // Begins to listen at "host:port". Call it once, after the server has started. kInvalidArgument:
+  // not an address; kAlreadyExists: the port is in use; kFailedPrecondition: not an address of this
+  // host.
   Status Open(const std::string& address);
   // Call it before the server shuts down. Takes no new connections; existing ones stay.
   void Close();
@@ -51,7 +52,8 @@ class GuardedPort {
   const std::string& address() const { return address_; }
 
   // ---- Thread-safe
-  // kUnauthenticated, with a sentence, if the caller is unknown.
+
+  // Returns who the caller is. kUnauthenticated, with a sentence, if the caller is unknown.
   StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
   // Marks this call's connection as known. The port cuts it when the certificate expires.
   void LetIn(const grpc::ServerContextBase& context, const Caller& caller);

@@ -1,11 +1,11 @@
 // The listening port of a gRPC server: accepts connections, passes them to gRPC, and limits
 // strangers, which are connections whose peer has not proved its identity yet.
 //
-// gRPC's own listener accepts any number of connections, and stops for good when the process runs
-// out of descriptors. gRPC also reads a whole message, even of gigabytes, before it finds the
-// message too long. This listener keeps at most kMaxStrangers strangers (a new one replaces the
-// oldest), each for kStrangerLimit and about kMaxStrangerBytes. It watches and cuts a connection by
-// a second descriptor.
+// Why gRPC's own listener is not used: it accepts any number of connections, and stops for good
+// when the process runs out of descriptors. gRPC also reads a whole message, even of gigabytes,
+// before it finds the message too long. This listener keeps at most kMaxStrangers strangers (a new
+// one replaces the oldest), each for kStrangerLimit and about kMaxStrangerBytes. It watches and
+// cuts a connection by a second descriptor.
 //
 // Threads: all on the loop.
 #pragma once
@@ -25,12 +25,12 @@
 namespace longhaul {
 
 inline constexpr size_t kMaxStrangers = 128;
-// Time for connecting, HTTP/2's greeting and four messages on a long line; more than a link's
-// Acceptor allows.
+// How long a connection may be a stranger's. This is enough for connecting, HTTP/2's greeting and
+// four messages on a long line, and more than a link's Acceptor allows.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
-// Room for HTTP/2's greeting and a first call: at most 8 KiB of metadata and a few KB of message.
-// It is small because gRPC uses 20 KB for every call, however short. Up to TCP's first window, 64
-// KiB, may be read before the cut.
+// How much a stranger may send: room for HTTP/2's greeting and a first call, at most 8 KiB of
+// metadata and a few KB of message. The limit is small because gRPC uses 20 KB for every call,
+// however short. Up to TCP's first window, 64 KiB, may be read before the cut.
 inline constexpr size_t kMaxStrangerBytes = 16 << 10;
 
 class Listener {
@@ -47,10 +47,11 @@ class Listener {
 
   // The listening address, with the real port if 0 was requested.
   const std::string& address() const { return address_; }
-  // Marks a connection as known. `peer`: in the form of PeerText; ignored if the connection is
-  // already gone. `member`: the first call decides. `until`: when to cut the connection.
+  // Marks the connection of `peer` (in the form of PeerText) as known: it belongs to `member`, and
+  // is cut at `until`. Does nothing if the connection is gone, or known already.
   void Admit(const std::string& peer, const std::string& member = "",
              std::optional<MonoTime> until = std::nullopt);
+  // Cuts the connection of `peer`, if there is one.
   void Cut(const std::string& peer);
   // Cuts every connection that was admitted as this member.
   void CutMember(const std::string& member);
@@ -85,10 +86,10 @@ class Listener {
   std::optional<EventLoop::TimerId> pause_timer_;
 };
 
-// Returns the peer of a connected socket, in the listener's form; empty: the connection is gone.
+// Returns the peer of a connected socket, in the form of PeerText; "" if the connection is gone.
 std::string PeerTextOf(int fd);
-// Returns "127.0.0.1:4711", "[fd00::1]:4711" for gRPC's "ipv4:127.0.0.1:4711",
-// "ipv6:%5Bfd00::1%5D:4711".
+// Converts gRPC's "ipv4:127.0.0.1:4711" to "127.0.0.1:4711", and "ipv6:%5Bfd00::1%5D:4711" to
+// "[fd00::1]:4711".
 std::string PeerText(const std::string& grpc_peer);
 
 }  // namespace longhaul

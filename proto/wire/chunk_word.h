@@ -2,7 +2,7 @@
 // (worker/epoch/chunk_peers.h). Requests and "not here" travel on the control lane, pieces of
 // chunks on the bulk lane.
 //
-//   an ask, 24 bytes                  "not here", 8 bytes      a piece
+//   a request, 24 bytes               "not here", 8 bytes      a piece
 //   0   1 byte   1                    0   1 byte   2           0   4 bytes  request
 //   1   1 byte   0 training,          1   3 bytes  zero        4   ...      the chunk's next bytes,
 //                1 validation         4   4 bytes  request                  at least one
@@ -13,8 +13,8 @@
 //   12  4 bytes  shard of that set
 //   16  8 bytes  chunk of that shard's file
 //
-// The requesting side numbers its requests from 0. Sizes and hashes are in the run's list, which
-// both sides have.
+// The field `request` has the request's number: the requesting side counts its requests from 0. The
+// sizes and hashes of chunks are in the run's list of data sets, which both sides have.
 #pragma once
 
 #include <cstddef>

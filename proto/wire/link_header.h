@@ -1,5 +1,5 @@
-// The link header: 64 bytes before every frame of a data link, owned by the transport.
-// Little-endian.
+// The link header: 64 bytes before every frame of a data link. The transport layer writes and reads
+// it. Little-endian.
 //
 //   offset size  field
 //        0    4  magic "LHLK"
@@ -9,8 +9,8 @@
 //        8    8  sequence          of this frame in its lane and direction, from 1, the same each
 //                                  time that it is sent; 0: not sequenced
 //       16    8  acknowledgement   highest sequence handled of the other direction of this lane
-//       24    4  credits           frames that the sender of this frame is ready to take, beyond
-//                                  `acknowledgement`
+//       24    4  credits           frames beyond `acknowledgement` that the sender of this frame
+//                                  is ready to receive
 //       28    4  payload_bytes     after the header
 //       32    8  checksum          XXH3-64 of the header with this field and the tag zero, then
 //                                  the payload; of a sealed frame zero
@@ -20,7 +20,7 @@
 //
 // Version 3: links may be sealed, and a hello says so.
 // Version 2: data and goodbyes are held by their sender until acknowledged, and a broken link goes
-// on over new connections (transport/p2p/core/hello.h). Version 1 could not, and is not spoken.
+// on over new connections (transport/p2p/core/hello.h). Version 1 could do neither, and is refused.
 #pragma once
 
 #include <cstddef>
@@ -41,11 +41,11 @@ inline constexpr size_t kLinkTagAt = 48, kLinkTagBytes = 16;  // the header's la
 enum class LinkKind : uint8_t {
   kHello = 1,      // dialler -> listener: LinkHello
   kWelcome = 2,    // listener -> dialler: accepted
-  kRefuse = 3,     // a sentence why not; on an open link, either way: why its sender has ended it
+  kRefuse = 3,     // why the link is refused; on an open link, from either side: why it ends
   kData = 4,       // a caller's frame; sequenced
   kHeartbeat = 5,  // control lane
   kCredit = 6,     // acknowledgement and credits alone
-  kGoodbye = 7,    // orderly end of the lane, behind all data; sequenced
+  kGoodbye = 7,    // orderly end of the lane, after all data; sequenced
 };
 
 struct LinkHeader {
@@ -66,14 +66,16 @@ enum class LinkGuard : uint8_t {
   kSeal,
 };
 
-// Writes the header, with the checksum over a payload of up to two pieces.
+// Writes the header for the payload `payload_head` followed by `payload_tail`. Computes
+// payload_bytes and, with kChecksum, the checksum.
 void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> payload_head,
                       std::span<const std::byte> payload_tail,
                       std::span<std::byte, kLinkHeaderBytes> out,
                       LinkGuard guard = LinkGuard::kChecksum);
 
-// Checks magic, version, kind, lane, payload_bytes == payload.size() and the checksum.
-// kInvalidArgument, kUnimplemented (version; the message has both ranges) or kDataLoss.
+// Checks magic, version, kind, lane, payload_bytes == payload.size() and, with kChecksum, the
+// checksum. kDataLoss: the checksum is wrong. kUnimplemented: another version. Else
+// kInvalidArgument.
 StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
                                       std::span<const std::byte> payload,
                                       LinkGuard guard = LinkGuard::kChecksum);

@@ -7,7 +7,7 @@
 
 namespace longhaul::wire {
 
-// `at` + sizeof(T) must not exceed the size of `bytes`: layouts are constants of this program.
+// Nothing is checked: `at` + sizeof(T) must not exceed the size of `bytes`.
 template <std::unsigned_integral T>
 T GetLe(std::span<const std::byte> bytes, size_t at) {
   T value = 0;

@@ -1,9 +1,10 @@
-// The digests that two neighbours exchange before the first tensor if a codec of their edge has
-// state for samples. They follow a tensor header of kind kMessageState: 16 bytes, little-endian.
+// The digests that two neighbouring stages exchange before the first tensor, if a codec of their
+// edge remembers earlier messages. They follow a tensor header of kind kMessageState: 16 bytes,
+// little-endian.
 //
 //   offset size  field
-//        0    8  forward    digest of the activations' messages, 0 for none
-//        8    8  backward   of the gradients'
+//        0    8  forward    digest of what the codec of activations remembers, 0 for nothing
+//        8    8  backward   the same for the codec of gradients
 #pragma once
 
 #include <cstddef>

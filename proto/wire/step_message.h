@@ -1,5 +1,5 @@
-// The body of the two control messages between stages, after their tensor header: 16 bytes,
-// little-endian.
+// The body of the control messages kNormUp and kStepControl between stages. It follows their tensor
+// header: 16 bytes, little-endian.
 //
 //   offset size  field
 //        0    8  squared_norm   float64: running (kNormUp) or final (kStepControl) sum of squared

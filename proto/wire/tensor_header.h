@@ -1,5 +1,6 @@
 // The tensor header: 96 bytes before every chunk of an encoded tensor and every control message
-// between stages, owned by the worker. Little-endian.
+// between stages. Workers write and read it; transports do not. Little-endian. In the table, "up"
+// is to the previous stage and "down" to the next one.
 //
 //   offset size  field
 //        0    4  magic "LHTN"
@@ -7,11 +8,11 @@
 //        6    1  kind              1 tensor chunk, 2 norm up, 3 step control down, 5 message state,
 //                                  both ways, 6 matrix digest, both ways, 7 activation taken, up,
 //                                  8 chunk of a replica's message, both ways; 4 is free
-//        7    1  flags             bit 0: validation; bit 1, with bit 0: its boundaries are fp32
+//        7    1  flags             bit 0: validation; bit 1, only with bit 0: its tensors are fp32
 //        8    8  run               first 8 bytes of SHA-256 of the run's id
 //       16    8  epoch
 //       24    8  step
-//       32    4  replica           that sends it
+//       32    4  replica           the sending one
 //       36    4  microbatch        kind 8: number of the message on its link, modulo 2^32
 //       40    4  edge
 //       44    1  direction         0 forward, 1 backward
@@ -46,14 +47,14 @@ enum class TensorKind : uint8_t {
   kStepControl = 3,
   kMessageState = 5,
   kMatrixDigest = 6,
-  kTaken = 7,           // for a validation; no body
+  kTaken = 7,           // an activation of a validation was taken; no body
   kReplicaMessage = 8,  // a chunk of a message of transport/replicas
 };
 
 struct TensorHeader {
   TensorKind kind = TensorKind::kChunk;
   bool validation = false;
-  bool clean = false;  // a validation with fp32 boundaries
+  bool clean = false;  // a validation that sends its tensors as fp32
   uint64_t run = 0;
   Epoch epoch;
   Step step;
@@ -68,12 +69,13 @@ struct TensorHeader {
   friend bool operator==(const TensorHeader&, const TensorHeader&) = default;
 };
 
-// The header's `run` field for a run.
+// Returns the header's field `run` for a run.
 uint64_t RunTag(const RunId& run);
 
 void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out);
 // Checks only the form: magic, version, kind, direction, chunk < chunks, consistent ranges. The
-// caller checks whether the run expects it. kInvalidArgument or kUnimplemented.
+// caller checks whether the run expects such a message. kUnimplemented: another version. Else
+// kInvalidArgument.
 StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::wire

@@ -17,8 +17,9 @@
 
 namespace longhaul::wire {
 
-// Share of the line that a copy takes while training keeps the line busy: senders pace themselves
-// by it, and the coordinator's time limits assume it. The rate is assumed for an unmeasured line.
+// The share of the line that a copy takes while training keeps the line busy. Senders pace
+// themselves by it, and the coordinator's time limits assume it. A line that was not measured is
+// assumed to have the rate below.
 inline constexpr double kLeastCopyShare = 0.02;
 inline constexpr double kAssumedLineBitsPerSecond = 10e6;
 
@@ -26,9 +27,9 @@ inline constexpr size_t kTransferWordBytes = 8;
 inline constexpr size_t kMaxRefusalBytes = 1000;
 
 struct TransferWord {
-  uint64_t may_go_to = 0;
-  bool kept = false;
-  std::string refusal;  // not empty: the copy is refused
+  uint64_t may_go_to = 0;  // coded bytes that the sender may send, over all files
+  bool kept = false;       // every file is whole and on the disk
+  std::string refusal;     // not empty: the copy is refused
   friend bool operator==(const TransferWord&, const TransferWord&) = default;
 };
 

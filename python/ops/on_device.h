@@ -1,7 +1,8 @@
-// A codec on the device that holds the tensor: the CPU, or a GPU on PyTorch's current stream.
+// Runs a codec on the device that holds the tensor: on the CPU, or on a GPU in PyTorch's current
+// stream.
 //
-// Threads: any. Errors: thrown, as in tensors.h. Only ReadHeader, and the check in Decode for
-// foreign blobs, wait for a GPU.
+// Threads: any. Errors: thrown, as in tensors.h. Only ReadHeader, and DecodeTo for foreign blobs,
+// wait for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,29 +21,31 @@ namespace longhaul::ops {
 
 using HeaderBytes = std::array<std::byte, codec::kBlobHeaderBytes>;
 
-// Encodes `x`, contiguous, to the start of `buffer`: uint8, MaxEncodedBytes of the shape, on the
-// device of `x`.
+// Encodes the contiguous tensor `x` to the start of `buffer`, which is uint8, has
+// MaxEncodedBytes(shape) bytes and is on the device of `x`.
 void EncodeTo(const at::Tensor& x, const codec::Shape& shape, const codec::cuda::CudaCodec& codec,
               const codec::Context& context, const at::Tensor& buffer);
 
-// Reads the first bytes of a blob, which may be invalid. Waits for the stream.
+// Copies the header of a blob to the host, and waits for the copy. Checks nothing; bytes that the
+// blob lacks are 0.
 HeaderBytes ReadHeader(const at::Tensor& blob);
-// Returns the header that EncodeTo writes, if all blobs of a shape have one length. The count of
-// non-finite tiles, which decoders do not need, is 0.
+// Returns the header that EncodeTo writes for `x`, for a codec with the same length for all blobs
+// of a shape. Only the count of non-finite tiles, which decoders do not need, is always 0.
 HeaderBytes HeaderOfFixedSize(const at::Tensor& x, const codec::Shape& shape,
                               const codec::cuda::CudaCodec& codec);
 
 enum class Origin { kOurs, kForeign };
 
-// Decodes `blob`, contiguous and exactly one blob with this header, to `out`, contiguous, on the
-// same device. kOurs: EncodeTo has just made it.
+// Decodes `blob` to `out`. Both are contiguous and on the same device. `blob` is exactly one blob,
+// and `header` its header. kOurs: EncodeTo has just made the blob, so on a GPU its contents are not
+// checked.
 void DecodeTo(const at::Tensor& blob, const HeaderBytes& header, const codec::Shape& shape,
               const codec::cuda::CudaCodec& codec, Origin origin, const at::Tensor& out);
 
-// Returns PyTorch's current stream, found without LibTorch's CUDA part, which this library does not
-// link.
+// Returns PyTorch's current stream of `device`. Does not use LibTorch's CUDA part, because this
+// library does not link it.
 cuda::Stream CurrentStream(const c10::Device& device);
-// Makes uint8 of one dimension, on the device of `like`.
+// Makes an uninitialised uint8 tensor of `count` bytes on the device of `like`.
 at::Tensor NewBytes(size_t count, const at::Tensor& like);
 codec::cuda::DeviceSpan DeviceSpanOf(const at::Tensor& bytes);
 std::span<std::byte> HostSpanOf(const at::Tensor& bytes);

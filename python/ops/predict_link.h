@@ -1,5 +1,6 @@
-// torch.classes.longhaul.PredictLink: both ends of a link whose codec knows the tokens (predict),
-// for models that are trained in one process. Each end has tables of its own.
+// torch.classes.longhaul.PredictLink: both ends of a link, for models that are trained in one
+// process. Its codec (predict) predicts a tensor from the ids of the tokens, by tables that it
+// learns. Each end has tables of its own.
 //
 //   link = torch.classes.longhaul.PredictLink("predict/gauss", 50257, [1, 1024, 768], "cuda:0")
 //   y = link.transfer(x, ids, True)  # x: microbatches one after the other; ids: on the CPU
@@ -30,10 +31,12 @@ class PredictLink : public torch::CustomClassHolder {
   PredictLink(const std::string& codec, int64_t vocabulary, const std::vector<int64_t>& shape,
               const std::string& device);
 
-  // Returns the tensor that the other end decodes, in the dtype of x. `x`: (samples of some
-  // messages, tokens, channels). Each message is predicted from the earlier ones, and teaches the
-  // tables if `learns`.
+  // Sends `x` and returns what the other end decodes, in the dtype of `x`. `x` has messages one
+  // after the other: (messages * samples, tokens, channels). `ids` has (messages * samples,
+  // tokens), on the CPU. Each message is predicted from earlier ones. With `learns`, both ends
+  // learn from it.
   at::Tensor Transfer(const at::Tensor& x, const at::Tensor& ids, bool learns);
+  // Waits for the GPU. Throws if the other end has refused a blob since the link was made.
   void Check() const;
   // Bytes of the largest message. All messages of a codec with a fixed size have this length.
   int64_t EncodedBytes() const;

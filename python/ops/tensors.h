@@ -27,12 +27,12 @@ T ValueOrThrow(StatusOr<T> made) {
 
 codec::Dtype DtypeOf(at::ScalarType type);
 at::ScalarType ScalarTypeOf(codec::Dtype dtype);
-// 1 to 3 dimensions; missing ones are leading ones, as in longhaul-codec.
+// Converts 1 to 3 dimensions. Leading dimensions that are missing are 1, as in longhaul-codec.
 codec::Shape ShapeOf(at::IntArrayRef sizes);
 // `direction`: "forward" or "backward". All else of the context is zero.
 codec::Context ContextOf(int64_t seed, std::string_view direction);
 
-// For both kinds of device. Keeps the codec for the next call.
+// Returns the codec that `text` names, for the CPU and for GPUs. Keeps it for later calls.
 std::shared_ptr<const codec::cuda::CudaCodec> FindCodec(std::string_view text);
 
 }  // namespace longhaul::ops

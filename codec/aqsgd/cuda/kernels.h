@@ -10,21 +10,24 @@ namespace longhaul::codec::cuda {
 
 struct AqsgdArgs {
   TensorArgs tensor;
-  HeaderArgs header;  // encode: without the payload's bytes
+  HeaderArgs header;  // encode: the kernels replace its payload size, which is the largest
   uint32_t bits;
   Divisor tiles_per_token, tokens;
-  // aqsgd::Layout
+  // From aqsgd::Layout.
   uint64_t checks, kinds, exponents, variable, scales_bytes, whole_bytes, difference_bytes;
   uint64_t record_bytes;
-  uint64_t payload_bytes;  // decode: the blob's
+  uint64_t payload_bytes;  // decode: size of the blob's payload
   unsigned char* blob_dev;
-  // One entry for each of the tensor's samples, in its order. Null: samples have no records.
+  // One entry for each sample, in the order of the tensor. Null: the tensor has no ids, so no
+  // sample has a record.
   const aqsgd::Entry* entries_dev;
   unsigned char* records_dev;
   unsigned char* scratch_dev;  // AqsgdScratch, aligned to 64 bytes
-  uint32_t* fault_dev;         // decode: or-ed with 1 if no sender may send the blob
+  // decode: or-ed with 1 if the payload is invalid or does not fit this side's records
+  uint32_t* fault_dev;
 };
 
+// Offsets of arrays in the scratch memory. The encoder zeroes the bytes before `zeroed` first.
 struct AqsgdScratch {
   constexpr AqsgdScratch(uint64_t samples, uint64_t channels)
       : nonfinite(0),
@@ -41,14 +44,15 @@ struct AqsgdScratch {
   static constexpr uint64_t Padded(uint64_t channels) {
     return (channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile;
   }
-  // One number a sample: elements (uint64), bits of the largest finite |x| and of the largest |d|
-  // (uint32).
-  uint64_t nonfinite, largest, largest_difference;
-  uint64_t maxima;  // uint32, one a channel of each sample: bits of the largest |d|
+  uint64_t nonfinite;  // uint64 for each sample: number of elements that are NaN or infinite
+  // uint32 for each sample: bits of the largest finite |x|, and of the largest |d|
+  uint64_t largest, largest_difference;
+  uint64_t maxima;  // uint32 for each channel of each sample: bits of the largest |d|
   uint64_t zeroed;
-  uint64_t bodies;               // uint64, one a sample: its offset in the payload
-  uint64_t kinds, exponents;     // uint32 and int32, one a sample
-  uint64_t scales, reciprocals;  // float, one a channel and padding up to whole tiles
+  uint64_t bodies;            // uint64 for each sample: offset of its body in the payload
+  uint64_t kinds, exponents;  // uint32 and int32 for each sample
+  // float for each channel, and padding to the end of the last tile
+  uint64_t scales, reciprocals;
   uint64_t end;
 };
 inline uint64_t AqsgdScratchBytes(uint32_t samples, uint32_t channels) {

@@ -1,5 +1,5 @@
-// fixed on the CPU: payloads in the format of format.h. The caller has checked the arguments;
-// `payload` has Layout::end bytes and needs no alignment.
+// fixed on the CPU, for whole tensors: payloads in the format of format.h. The caller has checked
+// the arguments. `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace longhaul::codec::fixed::cpu {
 
-// Returns the number of tiles with a NaN or an infinity.
+// Writes the payload. Returns the number of tiles with a NaN or an infinity.
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* payload);
 

@@ -1,5 +1,5 @@
-// fixed on ranges of tiles, with the best instruction set of this CPU. Several threads may work on
-// ranges of one tensor at once.
+// fixed on a range of a sample's tiles, with the best instruction set of this CPU. Several threads
+// may work on different ranges of one tensor at the same time.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,11 @@
 
 namespace longhaul::codec::fixed::cpu {
 
-// Returns the bits of the largest magnitude over the range's finite tiles.
+// Returns the largest magnitude over the range's finite tiles, as bits of fp32.
 uint32_t LargestOfRange(const TensorView& in, const Params& params, const TileRange& range);
 
-// Writes scales and codes. Returns the number of tiles with a NaN or an infinity.
+// Writes the scales and codes of the range; `exponent` is the sample's c (format.h). Returns the
+// number of tiles with a NaN or an infinity.
 uint64_t EncodeRange(const TensorView& in, const Params& params, const RoundingNoise& noise,
                      const TileRange& range, int exponent, std::byte* payload);
 

@@ -20,8 +20,9 @@ struct FixedArgs {
   uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
 };
 
-// Memory that encoders keep between their phases: offsets in the workspace. Bytes before `zeroed`
-// begin as zeros.
+// Offsets in the workspace, where the phases of an encoder leave numbers for later phases. The
+// encoder zeroes the bytes before `zeroed` first. The first 8 bytes count the work items that
+// thread blocks have taken.
 struct FixedScratch {
   constexpr FixedScratch(uint64_t samples, uint64_t tiles)
       : done(8),
@@ -29,13 +30,12 @@ struct FixedScratch {
         zeroed(maxima + MaximaBytes(samples)),
         tile_maxima(zeroed),
         end(tile_maxima + 4 * tiles) {}
-  uint64_t done;  // uint32, two a sample
-  // Bits of the largest finite magnitude: MaximaBytes. The general encoder uses one uint32 a
-  // sample.
+  uint64_t done;  // two uint32 for each sample: work items done, by phase
+  // Bits of the largest finite magnitude of each sample, spread over MaximaBytes. The encoder for
+  // any shape and dtype uses only one uint32 for each sample.
   uint64_t maxima;
   uint64_t zeroed;
-  // Bits of the largest magnitude, one number a tile of the tensor: uint16 for bf16, uint32 for
-  // fp32.
+  // Bits of the largest magnitude of each tile of the tensor: uint16 for bf16, uint32 for fp32.
   uint64_t tile_maxima;
   uint64_t end;
 };

@@ -1,6 +1,6 @@
-// Steps 1 to 5 of format.h for one block, and back, in vectors of up to 8 lanes: compiled once for
-// each instruction set (kernels.cc), to the same bytes. A block has `size` elements, a power of two
-// from 64 to 512.
+// Steps 1 to 5 of format.h for one block, and decoding, in vectors of up to 8 lanes. kernels.cc
+// compiles this file once for each instruction set; all give the same bytes. A block has `size`
+// elements, a power of two from 64 to 512.
 #if defined(LONGHAUL_CODEC_GAUSS_CPU_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_GAUSS_CPU_BLOCK_INL_H_
 #undef LONGHAUL_CODEC_GAUSS_CPU_BLOCK_INL_H_
@@ -31,7 +31,8 @@ inline constexpr Words kWords;
 inline constexpr size_t kLanes = hn::MaxLanes(kFloats);
 static_assert(kLanes == 1 || kLanes == 4 || kLanes == 8);
 
-// Returns the bits of the largest magnitude; >= kF32Infinity iff an element is not finite.
+// Returns the largest magnitude as bits of fp32. They are kF32Infinity or more if and only if an
+// element is not finite.
 HWY_INLINE uint32_t LargestMagnitude(const float* values, size_t size) {
   const auto magnitude = hn::Set(kWords, 0x7fffffffu);
   auto largest = hn::Zero(kWords);
@@ -42,7 +43,7 @@ HWY_INLINE uint32_t LargestMagnitude(const float* values, size_t size) {
   return hn::GetLane(hn::MaxOfLanes(kWords, largest));
 }
 
-// Step 1. `signs`: kSigns as sign bits.
+// Step 1, in place. `signs`: kSigns as the sign bits of floats.
 HWY_INLINE void Normalize(const ScaleUp& scale, const float* signs, size_t size, float* values) {
   const auto first = hn::Set(kFloats, scale.first);
   const auto second = hn::Set(kFloats, scale.second);
@@ -52,7 +53,7 @@ HWY_INLINE void Normalize(const ScaleUp& scale, const float* signs, size_t size,
   }
 }
 
-// Step 2.
+// Step 2: returns M.
 HWY_INLINE float SumOfSquares(const float* y, size_t size) {
   alignas(64) float sums[kMaxBlock / 2];
   sums[0] = 0;  // g++ does not know that there are elements
@@ -74,8 +75,8 @@ HWY_INLINE float SumOfSquares(const float* y, size_t size) {
   return sums[0];
 }
 
-// Lane k gets v[k ^ distance] + v[k], or minus v[k] if bit `distance` of k is set: both orders of a
-// sum give the same bits.
+// Lane k gets v[k ^ kDistance] + v[k] or, if k & kDistance is not 0, v[k ^ kDistance] - v[k]. The
+// order of the two terms does not matter, because both orders of a sum give the same bits.
 template <size_t kDistance>
 HWY_INLINE Vector ButterflyInVector(Vector v) {
   alignas(64) static constexpr struct Minus {
@@ -98,6 +99,7 @@ HWY_INLINE Vector ButterflyInVector(Vector v) {
   return hn::Add(other, hn::Xor(v, signs));
 }
 
+// Step 3 for the distances below kLanes, within one vector.
 HWY_INLINE Vector TransformInVector(Vector v) {
   if constexpr (kLanes > 1) v = ButterflyInVector<1>(v);
   if constexpr (kLanes > 2) v = ButterflyInVector<2>(v);
@@ -105,7 +107,7 @@ HWY_INLINE Vector TransformInVector(Vector v) {
   return v;
 }
 
-// Step 3, except for the distances within a vector: distances from kLanes on, two at a time.
+// Step 3 for the distances from kLanes on, two distances at a time.
 HWY_INLINE void TransformAcross(size_t size, float* values) {
   size_t distance = kLanes;
   for (; 4 * distance <= size; distance *= 4) {
@@ -135,21 +137,21 @@ HWY_INLINE void TransformAcross(size_t size, float* values) {
   }
 }
 
-// Returns the lanes of a mask, from bit 0 on.
+// Returns the lanes of a mask as bits, lane 0 as bit 0.
 HWY_INLINE uint64_t BitsOf(Mask mask) {
   uint8_t bytes[8] = {};
   hn::StoreMaskBits(kFloats, mask, bytes);
   return bytes[0];
 }
 
-// Makes a mask of kLanes bits, from bit 0 on.
+// Makes a mask of the lowest kLanes bits, bit 0 as lane 0.
 HWY_INLINE Mask MaskOf(uint64_t bits) {
   uint8_t bytes[8];
   std::memcpy(bytes, &bits, sizeof(bytes));
   return hn::LoadMaskBits(kFloats, bytes);
 }
 
-// Compares with the thresholds from the j-th on.
+// Compares |u| with threshold kJ and all higher ones, and updates the parities (see Quantize).
 template <int kBits, int kJ>
 HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
   const auto reached = hn::Ge(magnitude, hn::Set(kFloats, kThreshold<kBits, kJ>));
@@ -159,9 +161,9 @@ HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
   if constexpr (kJ + 1 < 1 << (kBits - 1)) CompareFrom<kBits, kJ + 1>(magnitude, parity);
 }
 
-// Step 5: b planes of the transformed block. j is the number of thresholds that are not above |u|.
-// Plane p of j is the parity of the comparisons with every 2^p-th threshold, because all thresholds
-// below a reached one are reached, too.
+// Step 5: writes the b planes of the transformed block `y`. j is the number of thresholds that |u|
+// reaches. Bit p of j is the parity of the number of reached thresholds among every 2^p-th one,
+// because |u| reaches all thresholds below one that it reaches.
 template <int kBits>
 HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::byte* planes) {
   const auto factor = hn::Set(kFloats, inverse_root);
@@ -184,8 +186,8 @@ HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::b
   }
 }
 
-// Returns the level of codes from their planes: one of kCount levels from kFirst on, chosen by the
-// lowest planes.
+// Returns the level of each lane's code: one of the kCount levels from kFirst on. The lowest
+// log2(kCount) planes choose it.
 template <int kBits, int kCount, int kFirst = 0>
 HWY_INLINE Vector Choose(const Mask* planes) {
   if constexpr (kCount == 1) {
@@ -198,7 +200,7 @@ HWY_INLINE Vector Choose(const Mask* planes) {
   }
 }
 
-// Turns codes into levels, and does the transform's distances within a vector.
+// Turns codes into levels, and does step 3 for the distances below kLanes.
 template <int kBits>
 HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) {
   for (size_t group = 0; group < size; group += 64) {
@@ -217,8 +219,8 @@ HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) 
   }
 }
 
-// Encodes a block that is finite and not zero, and overwrites `values`. `largest`: the bits of its
-// largest magnitude. Returns the block's q.
+// Encodes a block whose elements are finite and not all zero. Overwrites `values`. `largest`: the
+// largest magnitude, as bits. Returns the block's q.
 template <int kBits>
 HWY_INLINE int16_t EncodeBlock(uint32_t largest, const float* signs, size_t size, float* values,
                                std::byte* planes) {

@@ -1,4 +1,4 @@
-// The kernels of a block, as returned by the dispatcher of instruction sets.
+// Pointers to the functions that encode and decode one block, for the instruction set in use.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace longhaul::codec::gauss::cpu {
 
-// `values`: `size` elements, aligned to 64 bytes; `signs`: kSigns as sign bits; `planes`: the
-// block's codes.
+// `values`: `size` elements, aligned to 64 bytes. `signs`: kSigns as the sign bits of floats.
+// `planes`: the block's codes.
 struct BlockKernels {
-  // Overwrites `values`. Returns the block's q, or kZeroIndex or kNonfiniteIndex.
+  // Overwrites `values`. Returns the block's q, or kZeroIndex or kNonfiniteIndex (arithmetic.h).
   int16_t (*encode)(const float* signs, size_t size, float* values, std::byte* planes);
   void (*decode)(const std::byte* planes, const BlockScale& scale, const float* signs, size_t size,
                  float* values);

@@ -1,4 +1,4 @@
-// gauss on the CPU: payloads in the format of format.h. The caller has checked the arguments;
+// gauss on the CPU: payloads in the format of format.h. The caller has checked the arguments.
 // `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace longhaul::codec::gauss::cpu {
 
-// Bytes of Encode's scratch, which holds q of the blocks of a sample.
+// Returns the bytes of Encode's scratch memory, which holds q of the blocks of one sample.
 uint64_t ScratchBytes(const Layout& layout);
 
 // Returns the number of blocks with a NaN or an infinity.

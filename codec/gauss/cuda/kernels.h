@@ -12,9 +12,10 @@ struct GaussArgs {
   HeaderArgs header;
   uint32_t bits, block;
   uint32_t last_block;  // elements of a token's last block
-  // The tensor's blocks of `block` elements, and the last blocks of tokens if those are shorter.
+  // Number of blocks of `block` elements in the tensor, and of last blocks of tokens if these are
+  // shorter, else 0.
   uint64_t whole_blocks, last_blocks;
-  Divisor whole_of_token;  // whole blocks of a token; 1 if there are none
+  Divisor whole_of_token;  // blocks of `block` elements in a token; 1 if there are none
   Divisor blocks_of_token, tokens;
   uint64_t token_bytes;
   uint64_t scales, codes, end;
@@ -23,13 +24,15 @@ struct GaussArgs {
   uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
 };
 
+// Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first.
 struct GaussScratch {
   constexpr GaussScratch(uint64_t samples, uint64_t blocks)
       : largest(0), zeroed(MaximaBytes(samples)), indexes(zeroed), end(indexes + 2 * blocks) {}
-  // MaximaBytes: the largest q of a sample's blocks, with an offset; 0: no block has a scale.
+  // The largest q of each sample's blocks plus a constant, spread over MaximaBytes. 0: no block of
+  // the sample has a scale.
   uint64_t largest;
   uint64_t zeroed;
-  uint64_t indexes;  // int16, q of every block of the tensor
+  uint64_t indexes;  // int16: q of every block of the tensor
   uint64_t end;
 };
 inline uint64_t GaussScratchBytes(uint32_t samples, uint64_t blocks) {

@@ -1,4 +1,4 @@
-// Conversion of whole tensors on the CPU.
+// Converts whole tensors on the CPU to elements of the dtype `wire`, and back.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace longhaul::codec::plain::cpu {
 
-// `out` needs no alignment. Returns the number of elements of `in` that are not finite.
+// Writes the elements of `in`, converted to `wire`, to `out`. Returns the number of elements of
+// `in` that are not finite. `out` here and `in` of Decode need no alignment.
 uint64_t Encode(const TensorView& in, Dtype wire, Parallel* parallel, std::byte* out);
 void Decode(const std::byte* in, Dtype wire, Parallel* parallel, const MutableTensorView& out);
 

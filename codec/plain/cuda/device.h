@@ -1,4 +1,4 @@
-// Decodes plain elements on a GPU.
+// Decodes plain elements on a GPU, for the codecs none, bf16, fp16 and zip.
 #pragma once
 
 #include "base/status.h"
@@ -7,7 +7,7 @@
 
 namespace longhaul::codec::plain {
 
-// Decodes a payload that consists of the elements in the dtype `wire`.
+// Queues the decoding of a payload that consists only of the tensor's elements in the dtype `wire`.
 Status DecodeElements(const cuda::DecodeCall& call, Dtype wire);
 
 }  // namespace longhaul::codec::plain

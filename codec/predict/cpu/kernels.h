@@ -1,5 +1,5 @@
-// The arithmetic of predict (format.h), a row of channels at a time. All instruction sets give the
-// same bits.
+// The arithmetic of predict (format.h) on one row, which has one number for each channel. All
+// instruction sets give the same bits.
 //
 // Threads: pure functions. Pointers are aligned to their elements.
 #pragma once
@@ -9,20 +9,21 @@
 
 namespace longhaul::codec::predict::cpu {
 
-// Two rows that predict one token. `pairs`: null without pairs.
+// The two rows that predict one token: p is their sum. `pairs` is null without a table of pairs.
 struct RowPair {
   const float* token = nullptr;
   const float* pairs = nullptr;
 };
 
-// values = values - p. Here and below a result that is not finite becomes 0x7fc00000.
+// values = values - p. Here and in AddBack, a result that is not finite becomes the NaN 0x7fc00000.
 void Subtract(const RowPair& rows, size_t channels, float* values);
-// values = values + p. Returns whether all of them may teach.
+// values = values + p. Returns whether all values are below kTeachable in magnitude, so that the
+// tables may learn from the token.
 bool AddBack(const RowPair& rows, size_t channels, float* values);
-// sum = value or, if not `first`, sum + value, where a value is values - minus; `minus` may be
-// null.
+// Adds values - minus to `sum`, or sets `sum` to it if `first`. A null `minus` counts as zeros.
 void Accumulate(const float* values, const float* minus, bool first, size_t channels, float* sum);
-// row = row + rate (sum inverse - row). Returns the sum of ChannelWeight x the new values' bits.
+// row = row + rate (sum inverse - row). Returns the sum of ChannelWeight x the new value's bits
+// over all channels, modulo 2^32.
 uint32_t Learn(const float* sum, float inverse, float rate, size_t channels, float* row);
 
 }  // namespace longhaul::codec::predict::cpu

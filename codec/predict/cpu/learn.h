@@ -12,18 +12,20 @@
 
 namespace longhaul::codec::predict::cpu {
 
-// Returns the row of the pair that ends with token `index`.
+// Returns the row, in the table of pairs, of the pair that ends with token `index` of the tensor.
 uint32_t PairOf(std::span<const uint32_t> ids, const Shape& shape, const Params& params,
                 uint64_t index);
 
+// A tensor from which the tables learn.
 struct Lesson {
   const Shape& shape;
   const Params& params;
   std::span<const uint32_t> ids;
   const float* decoded;              // x'
-  std::span<const uint8_t> teaches;  // one flag a token
+  std::span<const uint8_t> teaches;  // for each token 1 if the tables learn from it, else 0
 };
-// `keys`: scratch, one number a token; `sum`: one a channel.
+// Updates the tables and their check. Scratch memory: `keys` has a number for each token, `sum` one
+// for each channel.
 void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sum, Tables* tables);
 
 }  // namespace longhaul::codec::predict::cpu

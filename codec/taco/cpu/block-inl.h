@@ -1,5 +1,5 @@
-// format.h's steps for one block, and back, for one target of Highway: compiled once for each
-// instruction set (kernels.cc), to the same bytes.
+// The steps of format.h for one block, and decoding, for one target of Highway. kernels.cc compiles
+// this file once for each instruction set; all give the same bytes.
 #if defined(LONGHAUL_CODEC_TACO_CPU_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_TACO_CPU_BLOCK_INL_H_
 #undef LONGHAUL_CODEC_TACO_CPU_BLOCK_INL_H_
@@ -21,7 +21,7 @@ namespace longhaul::codec::taco::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace simd::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace)
 
-// arithmetic.h's ToCode for values whose magnitudes exceed Q by a rounding at most.
+// As ToCode of arithmetic.h, for values whose magnitudes exceed Q by a rounding error at most.
 template <Format kFormat>
 HWY_INLINE VI ToCodes(VF value) {
   if constexpr (kFormat == Format::kInt8) {
@@ -43,7 +43,8 @@ HWY_INLINE VI ToCodes(VF value) {
   }
 }
 
-// Returns the bits of the largest magnitude; at least kF32Infinity iff an element is not finite.
+// Returns the largest magnitude as bits of fp32: kF32Infinity or more if and only if an element is
+// not finite.
 template <size_t kSize>
 HWY_INLINE uint32_t LargestMagnitude(const float* values) {
   VI largest = Int(0);

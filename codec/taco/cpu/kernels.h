@@ -1,5 +1,5 @@
-// taco on the CPU: payloads in the format of format.h. The caller has checked the arguments;
-// payloads need no alignment here.
+// taco on the CPU: payloads in the format of format.h. The caller has checked the arguments.
+// Payloads need no alignment here.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace longhaul::codec::taco::cpu {
 
-// Returns the number of blocks with a NaN or an infinity.
+// Encode, Decode and Reduce do the work of TacoEncodeFlat, TacoDecodeFlat and TacoReduce (flat.h).
+// Encode returns the number of blocks with a NaN or an infinity.
 uint64_t Encode(const void* in, Dtype dtype, uint64_t elements, const Params& params,
                 Parallel* parallel, std::byte* payload);
 

@@ -15,24 +15,25 @@ struct TacoFlatArgs {
   uint64_t elements;           // more than 0
   uint64_t blocks, codes;      // taco::Layout
   float largest, unit;         // taco::LargestNumber, taco::UnitOf
-  unsigned char* payload_dev;  // aligned to 16
-  // encode: the number of blocks with a NaN or an infinity is added to it; null: they are not
-  // counted.
+  unsigned char* payload_dev;  // aligned to 16 bytes
+  // encode: the number of blocks with a NaN or an infinity is added to this word. Null: these
+  // blocks are not counted.
   unsigned long long* nonfinite_dev;
 };
 
 struct TacoArgs {
-  TacoFlatArgs flat;  // its payload follows the header; encode: counts into the header
+  // flat.payload_dev points behind the blob's header, flat.nonfinite_dev to its count.
+  TacoFlatArgs flat;
   HeaderArgs header;  // encode
   unsigned char* blob_dev;
 };
 
 inline constexpr uint32_t kTacoMostParts = 64;
 struct TacoSumArgs {
-  // parts[own] has elements, all others are payloads.
+  // parts_dev[own] has elements, all other parts are payloads.
   const void* parts_dev[kTacoMostParts];
-  uint32_t parts, own;
-  // elements_dev: the output; payload_dev: the sum's payload, null: the sum is not encoded.
+  uint32_t parts, own;  // number of parts; index of the own one, or any other number if none is
+  // elements_dev: the output. payload_dev: the payload of the sum; null: the sum is not encoded.
   TacoFlatArgs flat;
 };
 
@@ -40,8 +41,7 @@ struct TacoKernels {
   static constexpr const char* kName = "taco";
   int (*encode)(int device, const TacoArgs* args, void* stream);
   int (*decode)(int device, const TacoArgs* args, void* stream);
-  // For elements and payloads without headers (codec/taco/flat.h); cuda_taco.h checks the
-  // arguments.
+  // For payloads without headers (codec/taco/flat.h). cuda_taco.h checks the arguments.
   int (*encode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*decode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*reduce)(int device, const TacoSumArgs* args, void* stream);

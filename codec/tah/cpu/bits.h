@@ -1,5 +1,6 @@
-// The parts of a payload that are addressed bit by bit: pivots, precision bits, and the slots of
-// fourth bits.
+// Access to the parts of a payload that are addressed bit by bit: pivots, precision bits, and
+// fourth bits. The fourth bits of an allocation tile with 4 bits lie in a slot, which has room for
+// a plane of each of its tiles.
 #pragma once
 
 #include <algorithm>
@@ -20,26 +21,27 @@ inline void SetBit(std::byte* bits, uint64_t index) {
   bits[index / 8] |= std::byte{1} << (index % 8);
 }
 
-// Writes `width` <= 8 bits at bit position `first`, where all bits are zero.
+// Writes `width` <= 8 bits at bit position `first`. These bits must be zero before.
 inline void PutBits(std::byte* bits, uint64_t first, uint32_t width, uint32_t value) {
   const uint32_t shifted = value << (first % 8);
   bits[first / 8] |= static_cast<std::byte>(shifted & 0xff);
   if (first % 8 + width > 8) bits[first / 8 + 1] |= static_cast<std::byte>(shifted >> 8);
 }
 
+// Returns `width` <= 8 bits from bit position `first`.
 inline uint32_t TakeBits(const std::byte* bits, uint64_t first, uint32_t width) {
   auto value = static_cast<uint32_t>(bits[first / 8]);
   if (first % 8 + width > 8) value |= static_cast<uint32_t>(bits[first / 8 + 1]) << 8;
   return (value >> (first % 8)) & ((1u << width) - 1);
 }
 
-// Returns the index of the allocation tile that begins with this tile of a sample.
+// Returns the index, in its sample, of the allocation tile that contains this tile of the sample.
 inline uint64_t AllocOfTile(const Layout& layout, uint64_t tile) {
   return tile / layout.token_tiles * layout.token_allocs +
          tile % layout.token_tiles / layout.alloc_tiles;
 }
 
-// Returns how many of the first `count` bits are set. `bits` has whole words of 64.
+// Returns how many of the first `count` bits are set. `bits` consists of whole words of 64 bits.
 inline uint64_t CountBits(const std::byte* bits, uint64_t count) {
   uint64_t set = 0;
   for (uint64_t first = 0; first < count; first += 64) {
@@ -52,18 +54,18 @@ inline uint64_t CountBits(const std::byte* bits, uint64_t count) {
   return set;
 }
 
-// Whether the set bits are as many as the layout has room for, and none is behind the last
-// allocation tile.
+// Returns whether a sample's precision bits are valid: layout.fours bits are set, and none of them
+// is behind the last allocation tile.
 inline bool PrecisionFits(const Layout& layout, const std::byte* precision) {
   return CountBits(precision, layout.allocs) == layout.fours &&
          CountBits(precision, layout.precision_bytes * 8) == layout.fours;
 }
 
-// Walks through the tiles of a sample, beginning with one that begins an allocation tile, and finds
-// plane 3 of each. Byte: std::byte or const std::byte.
+// Walks through the tiles of a sample, and finds plane 3 of each. Byte: [const] std::byte.
 template <class Byte>
 class FourthBits {
  public:
+  // `first_tile`: the first tile that Next() returns. It must begin an allocation tile.
   FourthBits(const Layout& layout, Byte* payload, uint32_t sample, uint64_t first_tile)
       : layout_(layout),
         precision_(payload + layout.precision + sample * layout.precision_bytes),
@@ -74,8 +76,8 @@ class FourthBits {
 
   uint64_t slot_bytes() const { return layout_.alloc_tiles * layout_.plane_bytes; }
 
-  // Returns the fourth bits of the next tile; null if it has 3 bits. *partial: it begins the slot
-  // of an allocation tile that has fewer tiles than the slot has room for.
+  // Returns plane 3 of the next tile; null if the tile has 3 bits. Sets *partial to true if the
+  // plane begins a slot that has room for more tiles than the allocation tile has.
   Byte* Next(bool* partial) {
     *partial = false;
     if (left_ == 0) {
@@ -94,9 +96,9 @@ class FourthBits {
  private:
   const Layout& layout_;
   const std::byte* precision_;
-  uint64_t alloc_;         // index of the next one
-  Byte* slot_;             // slot of the allocation tile, if it has 4 bits
-  Byte* plane_ = nullptr;  // plane of the tile
+  uint64_t alloc_;         // index of the next allocation tile
+  Byte* slot_;             // slot of the allocation tile, or the next slot if it has 3 bits
+  Byte* plane_ = nullptr;  // plane 3 of the tile
   uint64_t left_ = 0;      // tiles left in the allocation tile
   uint64_t token_tile_;    // index of the next tile in its token
 };

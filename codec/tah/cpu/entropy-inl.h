@@ -1,5 +1,5 @@
-// Steps 1 and 2 of format.h for one target of Highway: the entropies of a batch of tiles, and the
-// allocation tiles with the highest.
+// Steps 1 and 2 of format.h for one target of Highway: computes the entropies of a batch of tiles,
+// and finds the allocation tiles with the highest entropies.
 #if defined(LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
 #undef LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
@@ -20,7 +20,7 @@ namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
 using ops::kBatch;
 using ops::kLanes;
 
-// cpu::Log2, operation by operation.
+// The same operations as cpu::Log2 (entropy.h), so the same bits.
 HWY_INLINE ops::VF Log2(ops::VF value) {
   const auto bits = ops::AsInt(value);
   const auto exponent = hn::ShiftRight<23>(hn::Sub(bits, ops::Int(kSqrtHalf)));
@@ -31,14 +31,14 @@ HWY_INLINE ops::VF Log2(ops::VF value) {
   return hn::Add(hn::ConvertTo(ops::DF(), exponent), hn::Mul(sum, f));
 }
 
-// The two factors of ScaleUp that scale a magnitude with these bits into [2, 4).
+// For each tile the two factors, as in ScaleUp, that scale its largest magnitude into [2, 4).
 struct EntropyScales {
   ops::PerTile<float> first, second;
 };
 HWY_INLINE void FindEntropyScales(const ops::PerTile<int32_t>& largest, EntropyScales* scales) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
     const auto bits = ops::Load(largest.at + tile);
-    // Tiles without a finite value above 0 must not leave the range of exponents either.
+    // The clamps keep the exponent in Pow2's range for tiles without a finite value above 0, too.
     const auto exponent =
         hn::Max(hn::Min(hn::Sub(ops::Int(1), ops::FloorLog2(bits)), ops::Int(150)), ops::Int(-126));
     ops::Store(ops::Pow2(hn::Min(exponent, ops::Int(127))), scales->first.at + tile);
@@ -48,7 +48,7 @@ HWY_INLINE void FindEntropyScales(const ops::PerTile<int32_t>& largest, EntropyS
 }
 
 struct TileSums {
-  ops::PerTile<float> n, l;  // of EntropySums
+  ops::PerTile<float> n, l;  // as in EntropySums
 };
 
 template <size_t kTile>
@@ -60,7 +60,7 @@ HWY_INLINE void SumTiles(const float* x, size_t tiles, const EntropyScales& scal
   for (size_t tile = 0; tile < tiles; ++tile) {
     const auto first = ops::Float(scales.first.at[tile]);
     const auto second = ops::Float(scales.second.at[tile]);
-    // The first fold is done at once: half as many vectors are alive.
+    // The first fold is done here, so that only half as many vectors are alive.
     constexpr size_t kHalf = kVecs / 2;
     ops::VF y[kHalf];
     ops::VF terms[kHalf];
@@ -78,7 +78,7 @@ HWY_INLINE void SumTiles(const float* x, size_t tiles, const EntropyScales& scal
   ops::FinishFold(l, ops::Sum(), &sums->l);
 }
 
-// SortKey(Entropy(...)), if every tile is an allocation tile.
+// Computes SortKey(Entropy(...)) of each tile, if every tile is an allocation tile.
 HWY_INLINE void FindKeys(const ops::PerTile<int32_t>& largest, const TileSums& sums,
                          ops::PerTile<int32_t>* keys) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -89,14 +89,14 @@ HWY_INLINE void FindKeys(const ops::PerTile<int32_t>& largest, const TileSums& s
     const auto bits = ops::AsInt(hn::Add(entropy, ops::Float(0.0f)));
     auto key = hn::IfThenElse(hn::Lt(bits, ops::Int(0)), hn::And(bits, ops::Int(0x7fffffff)),
                               hn::Not(bits));
-    // Not finite: -infinity.
+    // The entropy of a tile that is not finite is -infinity.
     key = hn::IfThenElse(hn::Lt(ops::Load(largest.at + tile), ops::Int(kF32Infinity)), key,
                          ops::Int(kF32Infinity));
     ops::Store(key, keys->at + tile);
   }
 }
 
-// Returns how many of `count` keys are <= bound.
+// Returns how many of the `count` keys are <= bound.
 HWY_INLINE uint64_t CountUpTo(const int32_t* keys, uint64_t count, int32_t bound) {
   const auto limit = ops::Int(bound);
   auto above = hn::Zero(ops::DI());
@@ -113,9 +113,9 @@ HWY_INLINE uint64_t CountUpTo(const int32_t* keys, uint64_t count, int32_t bound
   return found;
 }
 
-// Sets the bits of the `fours` lowest keys, 0 < fours < count. Among equal keys the lower index
-// comes first. Every pass halves the range of the cut; no key moves. Writes whole words: `bits` has
-// room for count rounded up to 64.
+// Sets the bits of the `fours` lowest keys, 0 < fours < count, and clears the others. Among equal
+// keys the lower index comes first. Does not sort: it finds the highest marked key, `cut`, by
+// halving a range. Writes whole words of 64 bits: `bits` needs room for `count` rounded up.
 HWY_INLINE void MarkLowest(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits) {
   int64_t low = *std::min_element(keys, keys + count);
   int64_t high = *std::max_element(keys, keys + count);

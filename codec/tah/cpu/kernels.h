@@ -1,5 +1,5 @@
-// tah on the CPU: payloads in the format of format.h. The caller has checked the arguments;
-// `payload` has Layout::end bytes and needs no alignment.
+// tah on the CPU, for whole tensors: payloads in the format of format.h. The caller has checked the
+// arguments. `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Bytes of Encode's scratch: a sort key per allocation tile of a sample.
+// Returns the bytes of Encode's scratch memory: a sort key for each allocation tile of a sample.
 uint64_t ScratchBytes(const Layout& layout);
 
-// Returns the number of tiles with a NaN or an infinity.
+// Writes the payload. Returns the number of tiles with a NaN or an infinity.
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* scratch, std::byte* payload);
 
-// Returns kInvalidArgument if a sample's exponent is out of range or the number of its precision
-// bits does not fit the shape.
+// Returns kInvalidArgument if a sample's exponent is out of range, or if its precision bits do not
+// mark as many allocation tiles as the layout says.
 Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
               const MutableTensorView& out);
 

@@ -1,4 +1,4 @@
-// Steps 3 to 5 of format.h for a batch of tiles, for one target of Highway, and back.
+// Steps 3 to 5 of format.h for a batch of tiles, and decoding, for one target of Highway.
 #if defined(LONGHAUL_CODEC_TAH_CPU_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_TAH_CPU_QUANTIZE_INL_H_
 #undef LONGHAUL_CODEC_TAH_CPU_QUANTIZE_INL_H_
@@ -19,39 +19,40 @@ namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
 using ops::kBatch;
 using ops::kLanes;
 
-constexpr uint16_t kTransformed = 0x8000;
+constexpr uint16_t kTransformed = 0x8000;  // sign bit of a scale: the tile was transformed
 
+// 1 / sqrt(kTile).
 template <size_t kTile>
 constexpr float kInverseRoot = kTile == 32   ? 0.176776695f
                                : kTile == 64 ? 0.125f
                                              : 0.0883883476f;
 
-// Numbers about the tiles of a batch: the ones stored beside the codes, and the ones for
-// quantizing.
+// Numbers about the tiles of a batch: those that the payload stores beside the codes, and those
+// that quantizing needs.
 struct BatchMeta {
   ops::PerTile<uint16_t> scale;  // fp16, with kTransformed
   ops::PerTile<uint16_t> zero;   // fp16
   ops::PerTile<uint32_t> pivot;
-  ops::PerTile<float> top;  // 2^b - 1: the caller sets it
-  ops::PerTile<float> divisor, origin;
-  ops::PerTile<int32_t> finite;       // 0 or -1
-  ops::PerTile<int32_t> transformed;  // 0 or -1
+  ops::PerTile<float> top;              // 2^b - 1; the caller sets it
+  ops::PerTile<float> divisor, origin;  // the scale (infinity for 0) and the zero, as stored
+  ops::PerTile<int32_t> finite;         // 0 or -1
+  ops::PerTile<int32_t> transformed;    // 0 or -1
 };
 
-// Ranges, folded to four numbers a tile.
+// The ranges of the values of a batch's tiles, folded to four numbers for each tile.
 struct BatchRange {
-  ops::FourPerTile largest, second;  // bits of magnitudes; the second largest beside the largest
-  ops::FourPerTile low, high;
+  ops::FourPerTile largest, second;  // the largest magnitude, and the second largest, as bits
+  ops::FourPerTile low, high;        // the smallest and the largest value
 };
 
-// Merges the largest and the second largest numbers of two pairs.
+// Merges two pairs, each of a largest and a second largest number, into the first pair.
 template <class V>
 HWY_INLINE void MergeLargest(V& largest, V& second, V other_largest, V other_second) {
   second = hn::Max(hn::Min(largest, other_largest), hn::Max(second, other_second));
   largest = hn::Max(largest, other_largest);
 }
 
-// `largest`, `second`: kLeft vectors of a tile.
+// Folds `largest` and `second`, kLeft vectors each, to four numbers of each kind, and stores these.
 HWY_INLINE void StoreLargest(const ops::VI* largest, const ops::VI* second, float* largest_out,
                              float* second_out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -85,7 +86,7 @@ HWY_INLINE void StoreLargest(const ops::VI* largest, const ops::VI* second, floa
 #endif
 }
 
-// Computes v = x 2^c of the batch, its magnitudes and ranges.
+// Computes v = x 2^c for the tiles of a batch, and the ranges of v.
 template <size_t kTile>
 HWY_INLINE void ScaleTiles(const float* x, size_t tiles, const ScaleUp& scale_up, float* values,
                            BatchRange* range) {
@@ -120,8 +121,8 @@ HWY_INLINE void ScaleTiles(const float* x, size_t tiles, const ScaleUp& scale_up
   }
 }
 
-// Step 3 for all tiles, without the transform itself: which tiles are finite, which will be
-// transformed, and the bits of a1.
+// Step 3 for all tiles of a batch, without the transform itself. Finds out which tiles are finite,
+// which are to be transformed, and a1 of each tile, as bits.
 HWY_INLINE void FindOutliers(const BatchRange& range, float tau, BatchMeta* meta,
                              ops::PerTile<int32_t>* largest) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -141,7 +142,7 @@ HWY_INLINE void FindOutliers(const BatchRange& range, float tau, BatchMeta* meta
   }
 }
 
-// Returns the first position at which a magnitude has these bits; there must be one.
+// Returns the first position at which the magnitude has these bits. There must be one.
 template <size_t kTile>
 HWY_INLINE uint32_t FirstOf(const float* values, int32_t magnitude) {
   auto first = ops::Int(static_cast<int32_t>(kTile));
@@ -155,8 +156,8 @@ HWY_INLINE uint32_t FirstOf(const float* values, int32_t magnitude) {
   return static_cast<uint32_t>(*std::min_element(lanes, lanes + kLanes));
 }
 
-// Transforms one tile in place; returns its pivot, and writes its new range. `magnitude`: the bits
-// of a1.
+// The rest of step 3: transforms one tile in place. Returns the pivot, and writes the new range of
+// the values, folded to four numbers. `magnitude`: a1, as bits.
 template <size_t kTile>
 HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_out,
                                   float* high_out) {
@@ -177,7 +178,8 @@ HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_o
   return pivot;
 }
 
-// Step 4: scales and zeros. A tile that is not finite gets those of a tile of zeros.
+// Step 4: computes the scales and zeros. For a tile that is not finite, the stored scale is NaN,
+// and quantizing uses the numbers of a tile of zeros.
 template <bool kStochastic>
 HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   ops::PerTile<float> lows;
@@ -212,7 +214,7 @@ HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   }
 }
 
-// Step 5 for one tile. `random`: numbers of rounding.h, for kStochastic.
+// Step 5 for one tile. `random`: the tile's numbers of rounding.h, used only with kStochastic.
 template <size_t kTile, bool kStochastic>
 HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, float top,
                              const uint16_t* random, uint8_t* codes) {
@@ -230,7 +232,7 @@ HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, f
   ops::StoreAllCodes<kTile>(code, codes);
 }
 
-// First half of decoding for one tile: the values of the scaled sample, before the transform.
+// The first step of decoding a tile: v = code scale + zero.
 template <size_t kTile>
 HWY_INLINE void DequantizeTile(const uint8_t* codes, float scale, float zero, float* values) {
   for (size_t k = 0; k < kTile; k += kLanes) {
@@ -239,7 +241,7 @@ HWY_INLINE void DequantizeTile(const uint8_t* codes, float scale, float zero, fl
   }
 }
 
-// Transforms and swaps back, in place.
+// The second step of decoding a transformed tile: undoes the transform and the swap, in place.
 template <size_t kTile>
 HWY_INLINE void TransformBack(uint32_t pivot, float* values) {
   ops::Butterflies<kTile>(values);

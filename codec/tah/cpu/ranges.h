@@ -1,6 +1,7 @@
-// tah on ranges of tiles, with the best instruction set of this CPU. Several threads may work on
-// ranges of one sample at once. A range begins with an allocation tile and at a multiple of 8
-// tiles, so that the pivots of two ranges share no byte.
+// tah on a range of a sample's tiles, with the best instruction set of this CPU. Several threads
+// may work on different ranges of one sample at the same time. A range must begin where an
+// allocation tile begins, and at a multiple of 8 tiles, so that the pivots of two ranges share no
+// byte.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +12,23 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Steps 0 and 1: returns the bits of the largest magnitude over the range's finite tiles. If `keys`
-// is not null, writes the sort keys (entropy.h) of the range's allocation tiles at their indices.
+// Steps 0 and 1 of format.h. Returns the largest magnitude over the range's finite tiles, as bits
+// of fp32. If `keys` is not null, writes the sort keys (entropy.h) of the range's allocation tiles
+// to their indices in the sample.
 uint32_t SurveyRange(const TensorView& in, const Layout& layout, const TileRange& range,
                      int32_t* keys);
 
-// Step 2: sets the bits of the `fours` lowest keys, 0 < fours < count; among equal keys the lower
-// indices. Writes whole words of 64 bits.
+// Step 2: sets the bits of the `fours` lowest keys, 0 < fours < count, and clears the others. Among
+// equal keys the lower index comes first. Writes whole words of 64 bits.
 void MarkFours(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits);
 
-// Steps 3 to 5; the sample's precision bits must be in the payload. Returns the number of tiles
-// with a NaN or an infinity.
+// Steps 3 to 5: writes all but the precision bits, which must already be in the payload.
+// `exponent`: the sample's c. Returns the number of tiles with a NaN or an infinity.
 uint64_t EncodeRange(const TensorView& in, const Params& params, const Layout& layout,
                      const RoundingNoise& noise, const TileRange& range, int exponent,
                      std::byte* payload);
 
-// The number of the sample's precision bits must fit the layout.
+// Decodes the range. The sample's precision bits must be valid (PrecisionFits of bits.h).
 void DecodeRange(const std::byte* payload, const Layout& layout, const TileRange& range,
                  int exponent, const MutableTensorView& out);
 

@@ -11,26 +11,28 @@ struct TahArgs {
   TensorArgs tensor;
   HeaderArgs header;
   uint32_t tile, stochastic;
-  uint32_t noise[4];
+  uint32_t noise[4];  // RoundingNoise::block()
   float tau;
-  int32_t top_exponent;
-  // tah::Layout: of a token, of an allocation tile, of a sample.
+  int32_t top_exponent;  // tah::TopExponent
+  // The rest is from tah::Layout.
   Divisor token_allocs, alloc_tiles;
   uint32_t token_tiles, pivot_bits;
   uint64_t tiles, allocs, fours, pivot_bytes, precision_bytes;
   uint64_t scales, zeros, pivots, precision, codes, fourth_bits, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: TahScratch, aligned to 64 bytes
-  // decode: or-ed with 1 if an exponent or the number of precision bits is impossible
+  // decode: or-ed with 1 if a sample's exponent is out of range or its precision bits are invalid
   uint32_t* fault_dev;
 };
 
-// Allocation tiles are handled in groups of this many.
+// Number of allocation tiles in a group; the kernels count within groups.
 inline constexpr uint32_t kTahGroup = 256;
-// Tiles of a warp that has one tile for each lane.
+// Number of tiles in a run: one for each lane of a warp.
 inline constexpr uint32_t kTahRun = 32;
+// Number of bins of a histogram of entropies.
 inline constexpr uint32_t kTahBins = 4096;
 
+// Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first, if it needs them.
 struct TahScratch {
   constexpr TahScratch(uint64_t samples, uint64_t allocs)
       : done(8),
@@ -49,21 +51,26 @@ struct TahScratch {
         end(entropies + 4 * samples * allocs) {}
   static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
   static constexpr uint64_t Runs(uint64_t allocs) { return (allocs + kTahRun - 1) / kTahRun; }
-  // The first 8 bytes count the work items that blocks have taken.
-  uint64_t done;              // uint32, three a sample
-  uint64_t maxima;            // as above
-  uint64_t candidate_counts;  // uint32, one a sample
-  uint64_t group_counts;      // uint32, one a group: with 4 bits, then those of all groups before
-  uint64_t histograms;        // uint32, kTahBins a sample: number of allocation tiles by entropy
+  // The first 8 bytes count the work items that thread blocks have taken.
+  uint64_t done;  // three uint32 for each sample: work items done, by phase
+  // Bits of the largest finite magnitude of each sample, spread over MaximaBytes. The encoder for
+  // any shape and dtype uses only one uint32 for each sample.
+  uint64_t maxima;
+  uint64_t candidate_counts;  // uint32 for each sample: number of its candidates
+  // uint32 for each group: first the number of its allocation tiles with 4 bits, then the number of
+  // those in all earlier groups of the sample
+  uint64_t group_counts;
+  uint64_t histograms;  // kTahBins uint32 for each sample: number of allocation tiles by entropy
   uint64_t zeroed;
-  uint64_t thresholds;  // uint64, one a sample: 4 bits at this sort key and below
-  uint64_t bins;        // ThresholdBin, one a sample
-  uint64_t guesses;     // TahGuess, one a sample
-  // uint64, room for all: sort keys of allocation tiles in bins near the threshold
+  uint64_t thresholds;  // uint64 for each sample: allocation tiles up to this sort key get 4 bits
+  uint64_t bins;        // ThresholdBin for each sample
+  uint64_t guesses;     // TahGuess for each sample
+  // uint64, room for all allocation tiles: the sort keys of the candidates, which are those in bins
+  // near the threshold
   uint64_t candidates;
-  uint64_t guessed;    // GuessedRun, one a run
-  uint64_t fourths;    // uint64, one an allocation tile: its fourth plane, where it was guessed
-  uint64_t entropies;  // float, one an allocation tile
+  uint64_t guessed;    // GuessedRun for each run
+  uint64_t fourths;    // uint64 for each allocation tile: plane 3, if 4 bits were guessed
+  uint64_t entropies;  // float for each allocation tile
   uint64_t end;
 };
 inline uint64_t TahScratchBytes(uint32_t samples, uint64_t allocs) {

@@ -1,4 +1,4 @@
-// zip on the CPU.
+// zip on the CPU: payloads in the format of format.h, which need no alignment.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace longhaul::codec::zip::cpu {
 
-// `in` has elements; `payload` has room for two bytes of each. Returns the payload's bytes, and
-// adds the number of elements that are not finite to *nonfinite.
+// Writes the payload, and returns its size in bytes. `in` must have elements; `payload` must have
+// two bytes for each of them. Adds the number of elements that are not finite to *nonfinite.
 uint64_t Encode(const TensorView& in, Parallel* parallel, std::byte* payload, uint64_t* nonfinite);
 
-// `payload` may have any content. kInvalidArgument if it is not a payload of this tensor.
+// Decodes a payload, which may be hostile. Returns kInvalidArgument if it is no payload for the
+// shape of `out`; `out` may then be partly written.
 Status Decode(std::span<const std::byte> payload, Parallel* parallel, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::zip::cpu

@@ -9,26 +9,29 @@ namespace longhaul::codec::cuda {
 
 struct ZipArgs {
   TensorArgs tensor;
-  HeaderArgs header;  // encode: the payload's bytes are the elements' bytes
-  // zip::Layout
+  // Encode: its payload size is the largest, that of the elements themselves. The kernels replace
+  // it if the payload is smaller.
+  HeaderArgs header;
+  // From zip::Layout.
   uint64_t elements, groups;
   uint64_t lows, signs, codes, plane_bytes, escapes, raw, most_escapes;
   uint32_t may_be_smaller;
-  // decode: size of a payload that is coded. 0: the blob's header has the size; the memory ends
-  // after `most_payload_bytes`.
+  // Decode: the payload's size, which must not be `raw`. 0: the host does not know it, so the
+  // kernel reads the size from the blob's header, and at most `most_payload_bytes` are there.
   uint64_t payload_bytes, most_payload_bytes;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: ZipScratch, aligned to 64 bytes
-  // decode: or-ed with kFaultContents if escapes and codes disagree, with kFaultCut if the blob is
-  // cut short. Then nothing is decoded.
+  // Decode: or-ed with kFaultContents if escapes and codes disagree in a group, which then becomes
+  // NaN. Or-ed with kFaultCut if the blob is longer than the memory; then nothing is decoded.
   uint32_t* fault_dev;
 };
 
-// Groups that one thread block handles in the encoder's first kernel, and in its last one.
+// Number of groups that a thread block handles in the encoder's first kernel, and in its last one.
 inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
-// Groups whose escapes are counted together, and escapes of a group that have a slot.
+// Number of groups whose escapes are counted in one sum, and number of a group's escapes that the
+// first kernel keeps for the last one.
 inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
-// Offsets into the encoder's scratch memory. The bytes before `zeroed` must be zero at its start.
+// Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first.
 struct ZipScratch {
   constexpr explicit ZipScratch(uint64_t groups)
       : sums(16),
@@ -36,11 +39,11 @@ struct ZipScratch {
         slots((zeroed + 63) / 64 * 64),
         counts(slots + kZipSlot * groups),
         end(counts + 4 * groups) {}
-  uint64_t nonfinite = 8;  // uint64: elements
-  uint64_t sums;           // uint64: escapes of kZipCounted groups
+  uint64_t nonfinite = 8;  // uint64: number of elements that are not finite
+  uint64_t sums;           // uint64 for each kZipCounted groups: number of their escapes
   uint64_t zeroed;
-  uint64_t slots;   // first kZipSlot escapes of each group
-  uint64_t counts;  // uint32, one a group
+  uint64_t slots;   // the first kZipSlot escapes of each group
+  uint64_t counts;  // uint32 for each group: number of its escapes
   uint64_t end;
 };
 constexpr uint64_t ZipScratchBytes(uint64_t groups) {

@@ -1,5 +1,6 @@
-// Workers whose processes keep dying or hanging: how often each was lost by its own fault, and for
-// how long runs leave it out. Pure data; not thread-safe. Empty after a restart of the coordinator.
+// Counts how often the process of each worker was lost by the worker's own fault, and says for how
+// long runs leave such a worker out. Pure data; not thread-safe. Empty after a restart of the
+// coordinator.
 //
 //   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // it is left out now
 //   if (book.LeftOutUntil(id, now)) ...                                    // choose another worker
@@ -18,10 +19,10 @@
 namespace longhaul::coordinator {
 
 struct HealthOptions {
-  // Losses further apart than this count as unrelated.
+  // Losses older than this do not count.
   absl::Duration window = absl::Minutes(10);
-  // From the second loss in a row on, a worker is left out for `first_pause`, then for twice as
-  // long each time, up to `longest_pause`.
+  // The second consecutive loss leaves the worker out for `first_pause`, each further one for twice
+  // as long as the loss before, up to `longest_pause`.
   absl::Duration first_pause = absl::Seconds(30);
   absl::Duration longest_pause = absl::Minutes(10);
 };
@@ -29,33 +30,34 @@ struct HealthOptions {
 class HealthBook {
  public:
   enum class Fault : uint8_t {
-    kDied,  // also: hung, stopped, or its machine is gone
-    // Its GPU failed. The worker is left out at once, because such errors recur.
+    kDied,  // or it hung, was stopped, or its machine is gone
+    // Its GPU failed. Already the first loss leaves the worker out, because such errors recur.
     kDeviceLost,
   };
   struct Verdict {
     uint32_t losses = 0;    // consecutive losses
-    absl::Duration within;  // since the first of these losses
-    absl::Duration pause;
+    absl::Duration within;  // time since the first of these losses
+    absl::Duration pause;   // how long the worker is left out
     MonoTime until;
   };
 
   explicit HealthBook(const HealthOptions& options) : options_(options) {}
 
-  // Records that this process of the worker was lost while it had a part in a run. Further reports
-  // of the same process do not count. nullopt: the worker may go on at once.
+  // Records that this process of the worker was lost by the worker's own fault. Returns a verdict
+  // if the worker is left out because of this loss. nullopt: the loss causes no pause, or the loss
+  // of this process was already recorded.
   std::optional<Verdict> Lost(const WorkerId& id, const Incarnation& incarnation, Fault fault,
                               MonoTime now);
-  // The worker took part in a checkpoint that can no longer be lost: its count of losses restarts.
-  // A current pause stays.
+  // Call this when a checkpoint is committed in which the worker had a part. The count of its
+  // losses restarts; a current pause stays.
   void DidWell(const WorkerId& id);
   void Forget(const WorkerId& id) { workers_.erase(id); }
 
-  // nullopt: the worker is not left out.
+  // Returns when the worker's pause ends; nullopt: the worker is not left out.
   std::optional<MonoTime> LeftOutUntil(const WorkerId& id, MonoTime now) const;
-  // Consecutive losses within the window.
+  // Returns the number of consecutive losses within the window.
   uint32_t Losses(const WorkerId& id, MonoTime now) const;
-  // When the next pause ends; MonoTime::max(): no worker is left out.
+  // Returns when the next pause ends; MonoTime::max(): no worker is left out.
   MonoTime NextWake(MonoTime now) const;
 
  private:

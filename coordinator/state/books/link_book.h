@@ -1,5 +1,5 @@
-// The newest measurements from one worker to another: goodput and round trips. Pure data; not
-// thread-safe.
+// The newest measurements of the links between workers: goodput in each direction, and round-trip
+// times. Pure data; not thread-safe.
 #pragma once
 
 #include <map>
@@ -19,25 +19,27 @@ struct LinkRecord {
   TransportKind transport = TransportKind::kUcx;
   double bits_per_second = 0;  // goodput at the receiver; 0: only round trips are known
   absl::Duration round_trip;
-  MonoTime at;
+  MonoTime at;  // when the goodput was measured; if unknown, the round trips
 };
 
 class LinkBook {
  public:
-  // Records both directions between the ends of a probe, and replaces older values.
+  // Records the result of a probe for both directions, in place of older values. A probe of round
+  // trips alone does not replace a known goodput.
   void Note(const Probe& probe, const ProbeResult& result, MonoTime now);
-  // Two workers measure their link anew: drops the old values.
+  // Drops both directions, because the two workers measure their link anew.
   void Drop(const WorkerId& one, const WorkerId& other);
-  // The worker has a new process or address, or is no longer known.
+  // Drops all links of a worker that has a new process or address, or is no longer known.
   void Forget(const WorkerId& id);
 
-  // Null: not measured. Valid until the book changes.
+  // Null: this direction was not measured. Valid until the book changes.
   const LinkRecord* Find(const WorkerId& from, const WorkerId& to) const;
-  // The measured directions between these workers, in their order.
   struct Entry {
     WorkerId from, to;
     LinkRecord link;
   };
+  // Returns the measured directions between these workers, in the order of `workers`: first by
+  // sender, then by receiver.
   std::vector<Entry> Among(std::span<const WorkerId> workers) const;
 
  private:

@@ -1,6 +1,6 @@
-// Orders the measurements of a future plan's edges into rounds. In a round no worker has two edges,
-// so its interface carries one link at a time. A link that cannot be measured stays unknown to the
-// plan; that is not an error.
+// Divides the links that a future plan may use into rounds of measurements. In one round each
+// worker has at most one link, so that its network interface carries no other measurement. If a
+// link cannot be measured, this is no error: the plan is made without its rate.
 //
 //   ProbeRounds rounds(edges);
 //   while (!rounds.IsWaiting() && !rounds.IsOver()) {
@@ -24,16 +24,17 @@
 
 namespace longhaul::coordinator {
 
-// An edge of an unfinished plan, or one that it may have, with the workers of its cells.
+// A link to measure: an edge of an unfinished plan, or an edge that the plan may get. `from` and
+// `to` are the workers at its ends.
 struct ProbeEdge {
   EdgeId id;
   WorkerId from, to;
   EdgeKind kind = EdgeKind::kActivations;
-  bool round_trips_only = false;
+  bool round_trips_only = false;  // no goodput, which takes seconds to measure
 };
 
 struct ProbeResult {
-  // Both 0: only round trips were measured.
+  // Both rates are 0 if only round trips were measured.
   double forward_bits_per_second = 0;   // goodput at `to`
   double backward_bits_per_second = 0;  // goodput at `from`
   absl::Duration round_trip;
@@ -44,55 +45,59 @@ struct Probe {
   uint64_t id = 0;
   ProbeEdge edge;
   TransportKind transport = TransportKind::kUcx;
-  bool to_dials = false;           // else `from` dials
-  std::vector<Relay> relays = {};  // of TransportKind::kRelay
-  std::optional<v1::LinkProbed> from_said, to_said;
-  bool is_given_up = false;
+  bool to_dials = false;                             // else `from` dials
+  std::vector<Relay> relays = {};                    // only for TransportKind::kRelay
+  std::optional<v1::LinkProbed> from_said, to_said;  // the answers of the ends
+  bool is_given_up = false;                          // no answer came in time
 
   bool IsAnswered() const { return is_given_up || (from_said && to_said); }
   const WorkerId& PeerOf(const WorkerId& worker) const {
     return worker == edge.from ? edge.to : edge.from;
   }
   bool Dials(const WorkerId& worker) const { return to_dials == (worker == edge.to); }
-  // nullopt: the link could not be measured; Problem() has the reason, in the workers' words.
+  // Returns the result of an answered probe. nullopt: the link could not be measured; Problem() is
+  // the reason, in the workers' words.
   std::optional<ProbeResult> Result() const;
-  std::string Problem() const;  // "": no answer in time
+  std::string Problem() const;  // "": no answer came in time
 };
 
 class ProbeRounds {
  public:
   ProbeRounds() = default;  // for a plan without edges
-  // Every edge is in the first round in which both its workers are free.
+  // Puts each edge into the first round in which neither of its workers has another edge.
   explicit ProbeRounds(std::vector<ProbeEdge> edges);
   // All edges of the plan, in the order given.
   const std::vector<ProbeEdge>& edges() const { return edges_; }
 
   // ---- Rounds ---------------------------------------------------------------------
 
-  // Begins the next round and returns its edges; answers count until `until`. Call it only if
-  // neither IsWaiting() nor IsOver().
+  // Begins the next round and returns its edges. Answers count until `until`. Call this only if
+  // IsWaiting() and IsOver() are false.
   std::vector<ProbeEdge> Begin(MonoTime until);
-  // Records that both ends of an edge of this round are asked now. Edges that cannot be asked are
-  // left out.
+  // Records that both ends of an edge of this round are asked now. The caller leaves out edges that
+  // cannot be asked. The reference is valid until the next call of Add or Begin.
   const Probe& Add(Probe probe, MonoTime now);
-  // Takes the first answer of an end. Impossible rates and times count as a failed measurement.
-  // Null: this worker was not asked, or has already answered.
+  // Takes the first answer of one end, and returns the probe. An answer with impossible rates or
+  // times counts as a failed measurement. Null: the worker was not asked, or has already answered,
+  // or the probe was given up.
   const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
-  // Measures every edge again, after the probes that are awaited now.
+  // Measures every edge again, once the probes that are under way have ended.
   void Restart() { begun_ = 0; }
-  // Gives up late probes, and returns them.
+  // Once the time of the round is over, gives up its unanswered probes and returns them.
   std::vector<Probe> GiveUp(MonoTime now);
 
   // ---- State ----------------------------------------------------------------------
 
   bool HasBegun() const { return begun_ > 0; }
+  // Returns whether a probe of the newest round is unanswered.
   bool IsWaiting() const;
   bool IsOver() const { return begun_ == rounds_.size() && !IsWaiting(); }
   // Returns the probes of this round that `worker` has not answered.
   std::vector<Probe> AwaitedOf(const WorkerId& worker) const;
-  // Time at which the round is given up; MonoTime::max(): no answer is awaited.
+  // Returns when the round is given up; MonoTime::max(): no answer is awaited.
   MonoTime NextWake() const;
-  // Time since the first end was asked. Has a value only once; nullopt also if no end was asked.
+  // Returns the time since the first end was asked, but only in the first call after that. Else, or
+  // if no end was asked, nullopt.
   std::optional<absl::Duration> TakeDuration(MonoTime now);
 
  private:

@@ -1,13 +1,15 @@
-// Which workers reach each other. When a worker connects, others dial each of its addresses, and it
-// dials theirs. Two workers are cut off over a transport if neither reaches the other. Plans then
-// do not join them over that transport, and they are tried again.
+// Finds out which workers can open connections to each other. When a worker connects, it and the
+// connected workers near it in the order of names (up to four on each side) dial each other, over
+// each transport. Two workers are cut off over a transport if neither reaches the other. Plans then
+// do not join them over that transport, and the two try again every 30 seconds.
 //
 //   ReachBook book(options);
 //   Carry(book.Come(worker, now));       // asks the questions, logs the sentences
 //   Carry(book.Answer(id, tried, now));
 //   Carry(book.PassTime(now));           // in every tick, and at NextWake() at the latest
 //
-// Pure data: the owner sends and logs, in the order of the lists. Not thread-safe.
+// Pure data: the owner of the book sends the questions and logs the sentences, in the order of the
+// lists. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,7 @@ class ReachBook {
     absl::Duration patience;   // time limit of an answer
     std::string secret;        // random; the link secret of every check is derived from it
     uint64_t first_check = 1;  // number of the first question
-    // How sentences name a worker.
+    // Returns the worker's name for sentences.
     std::function<std::string(const WorkerId&)> label;
   };
   struct Worker {
@@ -40,8 +42,8 @@ class ReachBook {
     std::string name;
     std::vector<Endpoint> endpoints;
   };
-  // `dialler` must dial `dialled` at each of the addresses, and `dialled` must expect that. Both
-  // are connected.
+  // A request to two connected workers: `dialler` must dial `dialled` at each of the addresses, and
+  // `dialled` must expect these connections.
   struct Question {
     uint64_t check = 0;
     WorkerId dialler, dialled;
@@ -52,46 +54,50 @@ class ReachBook {
   struct News {
     std::vector<Question> questions;
     std::vector<std::string> sentences;  // for people
-    bool has_changed = false;            // the results of the queries below
+    bool has_changed = false;            // the queries below may have other results
   };
 
   explicit ReachBook(Options options);
 
   // ---- Facts ----------------------------------------------------------------------
 
-  // The worker has a new session. Its open questions are void; unknown relations to its peers are
-  // asked. First forgets a worker that has a new process or other addresses.
+  // The worker has a new session. Drops its open questions, and asks what is not yet known about
+  // the worker and those near it. If the worker has a new process or other addresses, call Forget
+  // before.
   News Come(const Worker& worker, MonoTime now);
-  // The worker has no session; results stay.
+  // The worker has no session any more. Drops its open questions; results stay.
   void Leave(const WorkerId& id);
+  // Drops all that is known about the worker.
   void Forget(const WorkerId& id);
-  // Takes the answer of `from`. Answers to questions that `from` was not asked are ignored.
+  // Takes an answer of `from`. Ignores it if `from` has no such open question.
   News Answer(const WorkerId& from, const v1::ReachTried& tried, MonoTime now);
-  // Gives up late questions, asks again about workers that are cut off, and reports addresses that
-  // no worker reaches.
+  // Drops questions whose time is over, asks again about workers that are cut off, and reports
+  // addresses that no worker reaches.
   News PassTime(MonoTime now);
 
   // ---- What is known --------------------------------------------------------------
 
-  // MonoTime::max(): never.
+  // Returns when PassTime is due at the latest; MonoTime::max(): never.
   MonoTime NextWake() const;
-  // Whether an answer is awaited that decides which side dials, or whether the two are cut off. The
-  // lower one dials unless it is known not to reach the upper one.
+  // `upper` and `lower` are neighbours in a pipeline; `lower` gets the activations. `lower` dials,
+  // unless it is known not to reach `upper`; then `upper` dials. Returns whether an answer is
+  // awaited that decides which of the two dials, or whether they are cut off.
   bool IsAsking(const WorkerId& upper, const WorkerId& lower, const std::string& transport) const;
-  // A worker that `from` does not reach, and the reason.
+  // A worker that `from` does not reach over a transport, and the reason.
   struct Failure {
     WorkerId to;
     std::string transport;
     std::string problem;
   };
   std::vector<Failure> FailuresOf(const WorkerId& from) const;
-  // The relation of a connected worker to the other connected ones.
+  // Another connected worker from which a worker is cut off over a transport.
   struct CutOff {
     std::string name;  // name of the other worker
     std::string transport;
     std::string problem;
-    MonoTime at;  // when this was found, or asked anew
+    MonoTime at;  // when this was found, or the two last began to try again
   };
+  // The relations of a connected worker to the other connected ones.
   struct Standing {
     uint32_t talks_to = 0;        // workers reachable over some transport and not cut off over any
     std::vector<CutOff> cut_off;  // by name
@@ -111,7 +117,7 @@ class ReachBook {
     Worker worker;
     bool is_connected = false;
   };
-  // By name as people count, then by id.
+  // A worker's place in the order: by name in natural order (text.h), then by id.
   struct Place {
     std::string name;
     WorkerId id;
@@ -122,7 +128,7 @@ class ReachBook {
     std::vector<std::string> addresses;
     MonoTime until;
   };
-  // Checks are looked up by the dialled worker.
+  // Sorts open questions by the dialled worker.
   struct CheckKey {
     WorkerId dialled;
     std::string transport;
@@ -134,12 +140,13 @@ class ReachBook {
     std::string problem;  // about the addresses that were not reached
     MonoTime at;
   };
+  // Two workers that are cut off over one transport.
   struct Cut {
     std::string problem;
     MonoTime at;
-    std::optional<MonoTime> again_at;  // nullopt: when both workers are connected
+    std::optional<MonoTime> again_at;  // nullopt: not before both are connected
   };
-  // The relation of two workers, over any transport and direction.
+  // The relation of two workers, over all transports and in both directions.
   struct Relation {
     bool is_reached = false;  // over some transport
     bool is_cut = false;      // over some transport
@@ -183,7 +190,7 @@ class ReachBook {
   std::map<Key, Result> results_;                    // newest
   std::map<Key, Cut> cuts_;                          // by pair
   std::set<std::pair<MonoTime, Key>> cuts_by_time_;  // cuts with a time
-  // Has every pair of checks_, results_ or cuts_, in both directions.
+  // Has an entry, in both directions, for each pair in checks_, results_ or cuts_.
   std::map<WorkerId, std::map<WorkerId, Relation>> relations_;
   std::map<AddressKey, Address> addresses_;
   // Dialled workers and transports of checks that ended since the last PassTime.

@@ -1,11 +1,12 @@
-// Shards of checkpoints that a worker was asked to hash (its files), or the coordinator (its
-// copies). A worker may also be asked to send copies of its whole shards.
+// The checks of shards that are under way. A shard is a file of a checkpoint. In a check a worker
+// hashes shards on its disk, or the coordinator its copies of shards. A worker may also be asked to
+// send copies of its shards that are whole.
 //
 //   for (ShardCheck& check : ChecksOf(manifest, about, connected)) {
-//     id = book.Begin(check, now);                                    // and ask
+//     id = book.Begin(check, now);                                     // and ask
 //   }
-//   if (auto check = book.TakeAnswered(id, incarnation, message)) ...  // the answer is about
-//   `check` for (id : book.Late(now)) book.Take(id);                           // no answer
+//   if (auto check = book.TakeAnswered(worker, incarnation, message)) ...
+//   for (id : book.Late(now)) book.Take(id);                           // no answer came
 //
 // Pure data; not thread-safe.
 #pragma once
@@ -30,21 +31,21 @@ namespace longhaul::coordinator {
 
 struct ShardCheck {
   enum class Purpose : uint8_t {
-    kResume,  // a draft waits for the answer
-    kVerify,  // `longhaul checkpoints --verify` waits for the answer
+    kResume,  // a run that continues from the checkpoint waits for the answer
+    kVerify,  // a call that lists or gathers checkpoints waits for the answer
     kCopy,    // another worker or the coordinator needs a copy
   };
   Purpose purpose = Purpose::kResume;
-  RequestId request{0};  // kVerify
+  RequestId request{0};  // the call, for kVerify
   RunId run;
   Epoch epoch;  // the run's epoch when it was asked
   uint64_t step = 0;
-  std::optional<WorkerId> worker;  // nullopt: the coordinator's copies
+  std::optional<WorkerId> worker;  // who hashes; nullopt: the coordinator, its copies
   Incarnation incarnation;
   std::vector<v1::CheckpointFile> files;
-  bool copy = false;           // also send copies of the files
-  std::optional<WorkerId> to;  // receiver; nullopt: the coordinator
-  // Hashing and sending shards takes long; a worker that is silent for this long will never answer.
+  bool copy = false;           // also send copies of the whole files
+  std::optional<WorkerId> to;  // receiver of the copies; nullopt: the coordinator
+  // The check is given up after this time. Hashing and sending large files takes long.
   absl::Duration limit = absl::Minutes(30);
   MonoTime until;  // set by the book
 };
@@ -56,95 +57,108 @@ using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId
 
 // Returns the holder with this id; nullptr: it does not hold the file.
 const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder);
-// Whether the holder has the file, without a known fault.
+// Returns whether the holder has the file, and no fault of it is known.
 bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
+// Returns whether the coordinator has a copy.
 inline bool IsCopied(const v1::CheckpointFile& file) {
   return IsHeldBy(file, "");
 }
+// Adds a holder without a known fault, in place of its old entry.
 void AddHolder(const std::string& worker_id, const std::string& worker_name,
                v1::CheckpointFile* file);
 void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file);
 
 // ---- Checks to begin. `about` has purpose, request, run, epoch and step of the checks. --------
 
-// Returns the workers whose stores have the files of a checkpoint.
+// Returns the ids of the workers that hold files of a checkpoint, also damaged ones.
 std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
-// Returns checks in which all holders that can be asked hash their files: the coordinator first,
-// then each worker.
+// Returns one check for each holder that can be asked: the coordinator first, if it has copies,
+// then each connected worker. The holder hashes all files of the checkpoint that it has.
 std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
                                  const ConnectedWorkers& connected);
-// Returns checks in which, for each file, a connected worker that holds it hashes it and sends a
-// copy: the worker that wrote it, if that is connected.
+// Returns checks in which connected workers hash files and send copies of them. Each file is
+// requested from one worker: its first connected holder without a known fault. The first holder is
+// the worker that wrote the file.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
 // Returns the number of replicas that wrote the checkpoint.
 uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
-// Returns the files of a checkpoint with tensors of this cell, for any split that wrote them, and
-// with tables of its boundaries. `replicas`: the run's new number. If as many with the same split
-// wrote the checkpoint, each goes on with its own part of the state; else all parts are needed.
+// Returns the files of a checkpoint that `cell` needs: those with tensors of its layers, whichever
+// split of the layers wrote them, and codec tables of its boundaries. `replicas`: the new plan's
+// number. Leaves out tables of other replicas; and other replicas' parts of the state, if as many
+// replicas and a stage with the same layers wrote the checkpoint.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell, uint32_t replicas = 1);
-// A file that a cell of a new plan needs, and that its worker neither has whole on its own disk nor
-// can fetch from the coordinator.
+// A file that must be sent to the worker of a cell before the cell can begin: neither this worker
+// nor the coordinator has a whole copy.
 struct ShardMove {
   v1::CheckpointFile file;
   WorkerId to;
 };
+// Returns the moves that a plan with these cells needs.
 std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
                                 std::span<const Cell> cells);
 
-// (step, holder, file) of shards that were hashed and are whole.
+// (step, holder, file name) of shards that were hashed and are whole. Holder "": the coordinator.
 using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
 
 class ShardBook {
  public:
-  // `first`: the number of the first check. Workers may still be at checks of an earlier process.
+  // `first`: the number of the first check. It must differ from the numbers of an earlier process
+  // of the coordinator, whose checks workers may still answer.
   explicit ShardBook(uint64_t first = 1) : next_check_(first) {}
 
   // ---- Checks under way -----------------------------------------------------------
 
+  // Adds a check and returns its number.
   uint64_t Begin(ShardCheck check, MonoTime now);
   // Null: there is no such check. Valid until the book changes.
   const ShardCheck* Find(uint64_t id) const;
-  // Each takes a check out; nullopt if the answer belongs to no check.
+  // Removes and returns the check that a message of this worker answers; nullopt: there is none.
   std::optional<ShardCheck> TakeAnswered(const WorkerId& worker, const Incarnation& incarnation,
                                          const v1::WorkerMessage& message);
+  // Removes and returns a check of the coordinator's copies; nullopt: there is none.
   std::optional<ShardCheck> TakeAnsweredByCopies(uint64_t id);
+  // Removes and returns any check; nullopt: there is none.
   std::optional<ShardCheck> Take(uint64_t id);
   void DropResumeChecks(const RunId& run);
 
+  // Returns the checks whose time is over.
   std::vector<uint64_t> Late(MonoTime now) const;
-  // Checks that wait for this worker.
+  // Returns the checks in which this worker hashes, sends or receives files.
   std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
   bool IsCheckingToResume(const RunId& run) const {
     return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kResume);
   }
+  // Returns whether any check of the run is under way.
   bool IsInUse(const RunId& run) const;
-  // A copy of the checkpoint of `step` is under way; without `step`, of any checkpoint.
+  // Returns whether a check of kCopy is under way for the checkpoint of `step`; without `step`, for
+  // any checkpoint of the run.
   bool IsCopying(const RunId& run, std::optional<uint64_t> step = std::nullopt) const {
     return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
   }
-  // Whether some worker was asked to send the coordinator a copy of this content. `from`: if set,
-  // this worker.
+  // Returns whether a worker was asked to send the coordinator a file with this hash and size.
+  // `from`: if set, only requests to this worker count.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
-  // Returns the checks that asked for a shard with this content to be sent to the coordinator.
-  // `from`: as above. Valid until the book changes.
+  // Returns the checks in which a worker must send the coordinator a file with this hash. `from`:
+  // as above. Valid until the book changes.
   std::vector<const ShardCheck*> ExpectingCopy(const std::string& sha256,
                                                const std::optional<WorkerId>& from) const;
-  // The contents of all expected copies.
+  // Returns the hashes of all files that workers must send the coordinator.
   std::vector<std::string> ExpectedCopies() const;
-  // MonoTime::max(): never.
+  // Returns when the next check is late; MonoTime::max(): never.
   MonoTime NextWake() const;
 
   // ---- `longhaul checkpoints --verify` --------------------------------------------
 
+  // Begins to collect what the checks of this request find whole.
   void BeginVerification(RequestId request);
   bool IsVerifying(RequestId request) const { return verifications_.contains(request); }
   // Records that a file of a check is whole. Only checks of kVerify count.
   void NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file);
-  // Ends the verification and returns the whole shards; nullopt while its checks are under way, or
-  // if there is no such verification.
+  // Ends the verification and returns the whole shards. nullopt: some of its checks are under way,
+  // or there is no such verification.
   std::optional<VerifiedShards> TakeVerified(RequestId request);
 
  private:

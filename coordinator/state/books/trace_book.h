@@ -1,4 +1,5 @@
-// `longhaul trace`: collects from every cell of a run the times of its work, and joins the answers.
+// `longhaul trace`: asks every cell of a run (a stage of one replica) for the times of its work,
+// and joins the answers.
 //
 //   id = book.Begin(request, run, epoch, cells, now);  // and ask every cell
 //   if (book.Answer(id, cell, answer)) reply with book.Take(id)
@@ -21,7 +22,7 @@
 
 namespace longhaul::coordinator {
 
-// Cells that have not answered after this time are missing.
+// A trace is given up if cells have not answered after this time.
 inline constexpr absl::Duration kTraceLimit = absl::Seconds(10);
 
 struct Trace {
@@ -31,9 +32,10 @@ struct Trace {
   std::map<CellId, std::optional<v1::StageTrace>> cells;  // nullopt: not answered yet
   MonoTime until;
 
+  // Returns the cells that have not answered.
   std::vector<CellId> Missing() const;
-  // Returns the answers in the order of their cells, cut to the limit of one reply: the oldest
-  // steps are dropped first, the last one of each cell stays. Leaves out missing cells.
+  // Returns the answers in the order of their cells. No cell may be missing. If they are too large
+  // for one reply, drops steps, the oldest first; the last step of each cell stays.
   v1::TraceReply Reply(const Plan& plan) &&;
 };
 
@@ -41,17 +43,18 @@ class TraceBook {
  public:
   // kResourceExhausted if too many traces are under way.
   Status MayBegin() const;
+  // Begins a trace and returns its number.
   uint64_t Begin(RequestId request, const RunId& run, Epoch epoch, const std::vector<CellId>& cells,
                  MonoTime now);
-  // Returns the trace if it is still under way; null: it was answered or given up. Valid until the
-  // book changes.
+  // Null: there is no such trace under way. Valid until the book changes.
   const Trace* Find(uint64_t id) const;
-  // Takes a cell's answer; the newest counts. True: no cell is missing any more.
+  // Takes a cell's answer, in place of an earlier one. True: all cells have answered now.
   bool Answer(uint64_t id, const CellId& cell, v1::StageTrace trace);
   // Ends a trace that is under way, and returns it.
   Trace Take(uint64_t id);
+  // Returns the traces whose time is over.
   std::vector<uint64_t> Late(MonoTime now) const;
-  // MonoTime::max(): never.
+  // Returns when the next trace is late; MonoTime::max(): never.
   MonoTime NextWake() const;
 
  private:

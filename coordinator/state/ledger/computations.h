@@ -1,5 +1,6 @@
-// Plans and retunes take too long for a tick: another thread computes them, and an event brings the
-// result. This class requests and cancels them. Results of cancelled computations are dropped.
+// Requests and cancels computations that take too long for a tick: plans, and better settings for
+// the plan of a running run (retunes). Another thread computes them, and an event brings the
+// result. Results of cancelled computations are dropped.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ class Computations {
  public:
   explicit Computations(Ledger& ledger) : ledger_(ledger) {}
 
-  // T is command::ComputePlan or command::ComputeRetune; its id is set here.
+  // Requests a computation and returns its id. T is command::ComputePlan or command::ComputeRetune;
+  // `command.id` is set here.
   template <class T>
   ComputationId Ask(T command) {
     command.id = ComputationId(next_++);
@@ -22,7 +24,7 @@ class Computations {
     ledger_.Do(std::move(command));
     return id;
   }
-  // Cancels the computation, because its result is no longer needed.
+  // Cancels the computation, if there is one, and resets `computation`.
   void Cancel(std::optional<ComputationId>& computation) {
     if (!computation) return;
     ledger_.Do(command::CancelComputation{*computation});

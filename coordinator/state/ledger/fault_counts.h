@@ -16,13 +16,14 @@ enum class FaultKind : uint8_t {
   kLinkSuspect,        // one end hears nothing from the other
   kLinkLost,           // a link's connection broke
   kRunStalled,         // no stage made progress
-  kRunInterrupted,     // an epoch ended before its time
+  kRunInterrupted,     // an epoch ended early, or for another number of replicas
   kRunFailed,          // a run failed
   kStepNonFinite,      // a loss or norm was not finite, and the step was skipped
   kCheckpointSkipped,  // a stage could not write its shard
   kShardDamaged,       // a checkpoint's file was found damaged
 };
 
+// In the order of FaultKind.
 inline constexpr std::array<std::string_view, 12> kFaultNames = {
     "session_lost", "stage_lost",      "worker_hung",        "device_lost",
     "link_suspect", "link_lost",       "run_stalled",        "run_interrupted",

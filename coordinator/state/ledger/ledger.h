@@ -1,5 +1,6 @@
 // The state that all components of the state machine share: workers, runs, the time of the tick,
-// and the outbox. Components send, log and look up here; they change a run's state only by Moves.
+// and the outbox of writes and commands. Components look up, send and log here. They change a run's
+// state only through Moves.
 //
 // Pointers to workers are valid until the end of the tick, pointers to runs until a run is removed.
 // Not thread-safe.
@@ -37,17 +38,21 @@ class Ledger {
 
   // ---- The tick
   void BeginTick(MonoTime now, int64_t unix_ms);
-  // `wake`: when the next tick is due even if no event comes; MonoTime::max(): never.
+  // Returns the output of the tick. `wake`: when the components need the next tick even if no event
+  // comes; MonoTime::max(): never. Unless it is max(), the output asks for a tick within a
+  // heartbeat interval.
   TickResult EndTick(MonoTime wake);
-  // A clock that leaves out the time for which the process was stopped. All times of the state
-  // machine are on this clock.
+  // The time of the tick, on a clock that leaves out the time for which the process was stopped.
+  // All times of the state machine are on this clock.
   MonoTime now() const { return now_; }
+  // Total time for which the process was stopped.
   absl::Duration asleep() const { return asleep_; }
   int64_t unix_ms() const { return unix_ms_; }
   MonoTime created() const { return created_; }
   const StateOptions& options() const { return options_; }
-  // Returns the first number for a kind of question to workers. It differs from the numbers of an
-  // earlier coordinator process, whose questions workers may still answer.
+  // Returns the first number for one kind of question to workers. Another process of the
+  // coordinator gets another number, so that late answers to its questions fit none of this
+  // process.
   uint64_t FirstNumber(std::string_view of_what) const;
 
   // ---- What goes out
@@ -59,7 +64,7 @@ class Ledger {
   void Write(T write) {
     out_.writes.emplace_back(std::move(write));
   }
-  // Null `run`: the event belongs to no run.
+  // Logs an event. Null `run`: it belongs to no run.
   void Log(const Run* run, std::string_view kind, std::string text);
   template <class Arg, class... Args>
   void Log(const Run* run, std::string_view kind, fmt::format_string<Arg, Args...> format,
@@ -69,6 +74,7 @@ class Ledger {
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
   // The worker must be connected.
   void Send(const Worker& worker, v1::WorkerCommand command);
+  // Makes the worker drop the epoch. `finished`: every stage has finished.
   void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason,
                  bool finished = false);
   void Count(FaultKind kind) { faults_.Add(kind); }
@@ -79,36 +85,41 @@ class Ledger {
   void Store(Run& run);    // visible and stored
   void ListChanged() { ++sequence_; }
   uint64_t sequence() const { return sequence_; }
-  // Counts a message that does not belong to the run's epoch, and logs the first one.
+  // Counts a message that does not fit the run's present epoch or state. Logs only the run's first
+  // one.
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
                    std::string_view why);
 
   // ---- Workers
   std::map<WorkerId, Worker>& workers() { return workers_; }
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  // Null: there is none.
   const Worker* FindWorker(const WorkerId& id) const;
   Worker* FindWorker(const WorkerId& id);
+  // Null: no worker has this session.
   Worker* WorkerOf(SessionId session);
   // Returns the connected worker with exactly this incarnation; null: there is none.
   Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
   // By name in natural order: "worker2" before "worker10".
   const std::set<Worker*, NameLess>& connected() const { return connected_; }
   void Connect(Worker& worker, SessionId session);
+  // The worker must be connected.
   void Disconnect(Worker& worker);
-  // "b", or "b (1f3c9a20)" if two connected workers have the name "b".
+  // "b", or "b (1f3c9a20)" if another connected worker has the name "b".
   std::string Label(const Worker& worker) const;
   std::string Label(const StageRecord& stage) const;  // "worker b (stage 1)"
 
   // ---- Runs
   std::map<RunId, Run>& runs() { return runs_; }
   const std::map<RunId, Run>& runs() const { return runs_; }
-  // Adds a run from the store, as the newest of the ledger.
+  // Adds a run from the store as the newest run.
   Run& Load(RunRecord record);
   Run* FindRun(const RunId& id);
   // Finds a run by id, else the newest run of that name. kNotFound: there is none.
   StatusOr<Run*> RunCalled(std::string_view id_or_name);
   StatusOr<const Run*> RunCalled(std::string_view id_or_name) const;
   std::vector<Run*> RunsInOrder();  // oldest first
+  // Returns the stage that this process of the worker has in the run; null: it has none.
   StageRecord* StageOf(Run& run, const Worker& worker);
   uint64_t NextOrder() { return next_order_++; }
 

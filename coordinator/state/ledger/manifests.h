@@ -12,11 +12,11 @@ namespace longhaul::coordinator {
 // Names the workers whose stores have the file: "worker b", "worker b or c".
 std::string HoldersText(const v1::CheckpointFile& file);
 
-// Returns the first shard without a known whole copy: worker, file, and fault. Empty: there is no
-// such shard.
+// Describes the first shard without a whole copy, as far as is known: worker, file, and fault. "":
+// there is no such shard.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
 
-// The file holds parameters; other files hold the state of the optimizer.
+// Returns whether the file holds parameters. Other files hold optimizer state or codec tables.
 inline bool HoldsParameters(const v1::CheckpointFile& file) {
   return file.name().ends_with(".params.safetensors");
 }
@@ -24,13 +24,14 @@ inline bool HoldsParameters(const v1::CheckpointFile& file) {
 // Returns the checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// True if, as far as is known, the coordinator has a whole copy of the file, or two workers have
-// one each.
+// Returns whether the coordinator has a whole copy of the file, or two workers have one each, as
+// far as is known.
 bool IsSafe(const v1::CheckpointFile& file);
-// The step of the newest checkpoint all of whose files are safe; 0: there is none.
+// Returns the step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);
 
-// Returns the newest checkpoint before step `before` that is not known to be damaged.
+// Returns the newest checkpoint before step `before` that is not known to be damaged; null: there
+// is none.
 const v1::CheckpointManifest* NewestWhole(const RunRecord& record,
                                           uint64_t before = std::numeric_limits<uint64_t>::max());
 

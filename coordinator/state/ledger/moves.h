@@ -1,6 +1,6 @@
-// A run moves from state to state only by one table (transitions.h). Components that keep state of
-// runs listen: each drops the data of the run's former state, and does its part of the row's
-// action.
+// Moves runs from state to state. Each move is a row of one table (transitions.h). Components that
+// keep data of runs listen: at each move they drop the data of the run's former state, and do their
+// part of the row's action.
 #pragma once
 
 #include <string>
@@ -14,15 +14,16 @@ namespace longhaul::coordinator {
 class MoveListener {
  public:
   virtual ~MoveListener() = default;
-  // The run has just come to the state `row.to`. The event is not logged yet.
+  // The run has just come to the state `row.to`. The move is not logged yet.
   virtual void OnMove(Run& run, const Transition& row) = 0;
-  // Does this component's part of the row's action. The event has been logged.
+  // Does this component's part of the row's action. The move has been logged.
   virtual void Act(Run& /*run*/, Action /*action*/) {}
-  // The run is removed, with all its data.
+  // The run is removed: drops its data.
   virtual void OnRemove(const RunId& /*id*/) {}
 };
 
-// Whether the row ends the run's epoch, so that its reports no longer count.
+// Returns whether the run leaves its epoch by this row but may train on, so that reports of the
+// epoch no longer count. False for rows that end the run: its epoch ends when the run is resumed.
 bool EndsEpoch(const Transition& row);
 
 class Moves {
@@ -31,11 +32,12 @@ class Moves {
   // The listener outlives this. Listeners are called in the order in which they were added.
   void Add(MoveListener* listener) { listeners_.push_back(listener); }
 
-  // Changes a run's state; no other code does. CHECKs that the table has the row and does its
-  // action. `reason` is the text of `status` from now on, `text` is added to the event.
+  // Changes a run's state, does the row's action and logs an event. No other code changes the
+  // state. Aborts the process if the table has no row for `trigger` in this state. `reason` is what
+  // `longhaul status` shows from now on. `text` is the event's text; "": `reason`.
   void Move(Run& run, Trigger trigger, const std::string& reason = "",
             const std::string& text = "");
-  // Removes an ended run.
+  // Removes a run, which must have ended.
   void Remove(const RunId& id);
 
  private:

@@ -11,11 +11,11 @@ namespace longhaul::coordinator {
 // "1 replica", "3 replicas".
 std::string ReplicaText(uint32_t count);
 
-// Returns the number of wanted replicas that do not train.
+// Returns how many of the wanted replicas the run's plan lacks; 0: none, or there is no plan.
 uint32_t ReplicasMissing(const Run& run);
 
-// Logs that the run's plan has another number of replicas than `before`. `away`: the missing
-// workers, or "".
+// Logs an event if the run's plan has another number of replicas than `before`. `away`: names of
+// the missing workers, or "".
 void LogReplicas(Ledger& ledger, const Run& run, uint32_t before, const std::string& away);
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,6 @@
-// The state of one cell of a run's present epoch. Plain data with two small state machines; private
-// to coordinator/state.
+// The state of one cell, a stage of one replica, in a run's present epoch. Plain data with two
+// small state machines: the stage's progress, and its worker's contact. Private to
+// coordinator/state.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ namespace longhaul::coordinator {
 // The progress of a stage in its epoch.
 enum class StagePhase : uint8_t {
   kPreparing,  // it builds its model, fetches shards and opens links
-  kReady,      // it may be told to start
+  kReady,      // it can start
   kTraining,
   kFinished,  // after the last step of the run
   kStopped,   // before the last step, because it was told to stop
@@ -31,10 +32,10 @@ constexpr std::string_view ToString(StagePhase phase) {
 
 // The contact between a stage's worker and the coordinator.
 enum class Presence : uint8_t {
-  kAway,      // no session, and the coordinator does not wait for one
+  kAway,      // no session: the stage has ended or is lost, or its run recovers
   kAttached,  // has a session
-  // No session. The stage is not lost yet: it trains on without the coordinator and keeps its cell
-  // for a while (life/detached.cc).
+  // No session, but the stage is not lost yet: it trains on without the coordinator, and keeps its
+  // cell for a while (life/detached.cc).
   kDetached,
 };
 constexpr std::string_view ToString(Presence presence) {
@@ -46,7 +47,7 @@ enum class StageTrigger : uint8_t {
   kSaidStarted,  // or reported a step
   kSaidFinished,
   kSaidStopped,
-  kForgotten,  // its worker came back without it
+  kForgotten,  // its worker came back without the stage
   kEpochEnded,
   kSessionBegan,
   kSessionEnded,
@@ -59,7 +60,7 @@ constexpr std::string_view ToString(StageTrigger trigger) {
                  "epoch ended", "session began", "session ended", "coordinator restarted", "lost"});
 }
 
-// One row of the tables. A trigger without a row is ignored in that state.
+// One row of a table. A trigger without a row is ignored in that state.
 template <class T>
 struct StageTransition {
   T from, to;
@@ -72,12 +73,12 @@ std::span<const StageTransition<Presence>> PresenceTransitions();
 std::string DumpPhases();
 std::string DumpPresences();
 
-// The reason for which a detached stage keeps its cell, and the end of that time.
+// Why and for how long a detached stage keeps its cell.
 struct Detachment {
   std::string why;
   MonoTime since;
   MonoTime until;           // end of the wait, unless the stage is found dead before
-  bool by_restart = false;  // the coordinator restarted, and the worker has not come back since
+  bool by_restart = false;  // because the coordinator restarted
 };
 
 struct StageRecord {
@@ -90,7 +91,7 @@ struct StageRecord {
   StagePhase phase = StagePhase::kPreparing;
   Presence presence = Presence::kAway;
   std::optional<Detachment> detached;  // set if the presence is kDetached
-  uint64_t finished_step = 0;
+  uint64_t finished_step = 0;          // its last step, once it has finished or stopped
 
   bool IsReady() const { return phase != StagePhase::kPreparing; }
   bool HasStarted() const { return phase >= StagePhase::kTraining; }
@@ -100,11 +101,11 @@ struct StageRecord {
   // The only functions that change phase and presence. False: the trigger is ignored now.
   bool MovePhase(StageTrigger trigger);
   bool MovePresence(StageTrigger trigger);
-  // Moves the presence to kDetached.
+  // Moves the presence to kDetached, unless the trigger is ignored now.
   void Detach(StageTrigger trigger, Detachment detachment);
 };
 
-// Returns the stages of a new epoch, in the order of its cells; no worker has reported yet.
+// Returns the stages of a new epoch, in the order of its cells. No worker has reported yet.
 std::vector<StageRecord> StagesOf(const Assignment& assignment);
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,5 @@
-// The life of a run as one table. Only Moves::Move changes a run's state, and it does the row's
-// action; a move without a row is a bug.
+// The life of a run as one table. Only Moves::Move changes a run's state: it looks up the row and
+// does its action. A move without a row is a bug.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ enum class Trigger : uint8_t {
   kStageFinished,
   kAllFinished,
   kAllStopped,
-  kEndAsked,   // `stop`: after the current step
-  kStopAsked,  // `stop --now`, or a stop before the first step
+  kEndAsked,   // the run has to end after the current step: `stop`, other replicas
+  kStopAsked,  // `stop --now`, or `stop` of a run that does not train
   kFailure,
   kInterrupted,  // a loss or an error that the run may recover from
   kResized,      // stopped to change the number of replicas
   kReplaced,     // every cell has a worker again
-  kNobodyThere,  // a cell has no worker, so the run must be planned anew
+  kNobodyThere,  // the run cannot continue in place, and must be planned anew
   kCoordinatorRestarted,
   kResumed,
 };
@@ -39,10 +39,10 @@ constexpr std::string_view ToString(Trigger trigger) {
 // The action after a change of state.
 enum class Action : uint8_t {
   kNone,
-  kMeasure,          // reserve the workers; PrepareData; Measure to each
+  kMeasure,          // PrepareData; Measure to workers without known layer times
   kAssign,           // Assign to each stage
   kStart,            // Start to each stage
-  kStop,             // StopAfterStep to the first stage
+  kStop,             // StopAfterStep to the first stage of each replica
   kAbort,            // Abort to each reserved worker that is connected; they stay reserved
   kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
 };
@@ -55,13 +55,14 @@ struct Transition {
   RunState from;
   RunState to;
   Trigger trigger;
+  // `condition` and `why` are for people.
   std::string_view condition;
   Action action;
   std::string_view why;
 };
 
 std::span<const Transition> Transitions();
-// (from, trigger) names at most one row; nullptr: the trigger is ignored in that state.
+// Returns the row with this state and trigger, at most one; nullptr: there is none.
 const Transition* FindTransition(RunState from, Trigger trigger);
 
 // A Mermaid state diagram of the table.

@@ -1,4 +1,5 @@
-// The files of checkpoints that connected workers hold. Pure functions of the ledger.
+// Finds the files of checkpoints that can be had now, from connected workers or from the
+// coordinator. Pure functions of the ledger.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +8,17 @@
 
 namespace longhaul::coordinator {
 
+// Returns whether the holder is a connected worker. False for the coordinator.
 bool IsConnected(const Ledger& ledger, const v1::ShardHolder& holder);
-// Returns a file without a connected holder that has it whole, as far as is known; nullptr: there
-// is none.
+// Returns the first file of which neither the coordinator nor a connected worker has a whole copy,
+// as far as is known; nullptr: there is none.
 const v1::CheckpointFile* UnreachableFile(const Ledger& ledger,
                                           const v1::CheckpointManifest& manifest);
-// Returns the newest whole checkpoint for which every file has a connected holder.
+// Returns the newest whole checkpoint for which UnreachableFile finds none; nullptr: there is none.
 const v1::CheckpointManifest* NewestWithinReach(const Ledger& ledger, const RunRecord& record);
-// Returns how many connected workers have the file, whole as far as is known.
+// Returns how many connected workers have a whole copy of the file, as far as is known.
 size_t HoldersWithinReach(const Ledger& ledger, const v1::CheckpointFile& file);
-// Returns the first of these workers; null: there is none.
+// Returns the first connected worker with a whole copy, as far as is known; null: there is none.
 Worker* SourceOf(Ledger& ledger, const v1::CheckpointFile& file);
 
 }  // namespace longhaul::coordinator

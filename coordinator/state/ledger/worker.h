@@ -22,8 +22,7 @@ struct MeasuredLayers {
   MonoTime at;
 };
 
-// A worker that has sent a hello since the coordinator started. It is kept for a while after it
-// left.
+// A worker that has connected since the coordinator started. It is kept for a while after it left.
 struct Worker {
   WorkerId id;
   Incarnation incarnation;
@@ -32,32 +31,34 @@ struct Worker {
   uint64_t sessions = 0;             // sessions begun since the record was made
   MonoTime last_heard;
   uint64_t memory_used_bytes = 0;
-  v1::Resident resident;  // without a run: none
+  v1::Resident resident;  // the stage that it keeps between epochs; no run: none
   // The run, or the request to plan one, that reserves the worker. A worker serves one at a time.
   std::optional<RunId> held;
-  std::optional<MeasuredLayers> layers;  // by this incarnation
-  // The run whose layers it was asked in this session to time, as a spare of that run.
+  std::optional<MeasuredLayers> layers;  // measured by this incarnation
+  // The run that in this session has asked the worker, as its spare, to time layers.
   std::optional<RunId> times_for;
-  absl::Duration clock_ahead;        // compared with the coordinator's clock, when it joined
-  std::deque<Incarnation> replaced;  // older incarnations, which newer ones followed
+  absl::Duration clock_ahead;        // of the coordinator's clock, when it joined
+  std::deque<Incarnation> replaced;  // older incarnations; such a process is refused
   bool restarts = false;  // it reported that its process ends and another incarnation follows
-  v1::AtHand at_hand;     // from its newest heartbeat; without a run: nothing
+  v1::AtHand at_hand;     // what its stage does, by its newest heartbeat; no run: nothing
 };
 
-// By name in natural order, then by id.
+// Orders by name in natural order, then by id.
 struct NameLess {
   bool operator()(const Worker* a, const Worker* b) const;
 };
 
-// The workers of an epoch's cells: replica by replica, stage by stage. Null: no worker.
+// The workers for the cells of an epoch, replica by replica, stage by stage. Null: the cell has no
+// worker.
 using Crew = std::vector<Worker*>;
+// Returns whether every cell has a worker.
 bool IsWhole(const Crew& crew);
 
-// Workers for a run.
+// Workers with which a run can be planned.
 struct Candidates {
-  std::vector<Worker*> workers;  // in pipeline order
-  // Set: `workers` are sorted by name, and the plan takes this many of them, for all replicas, in
-  // an order that it chooses.
+  std::vector<Worker*> workers;  // in pipeline order, unless `choose` is set
+  // Set: `workers` are sorted by name. The plan chooses this many of them, for all replicas
+  // together, and their order. If pipeline.replicas is auto, it may choose fewer.
   std::optional<uint32_t> choose;
 };
 

@@ -1,16 +1,15 @@
-// Chooses the links between candidates to measure for a plan, in this order: round trips of all
-// pairs, which are cheap; goodput of the most informative pairs (planner/link_estimates.h); then
-// goodput of unmeasured pairs that a plan would use, until a plan uses only measured pairs. If
-// there are few candidates, all their pairs are measured at once.
+// Chooses the links to measure for a plan that takes its workers from candidates. First come the
+// round trips of all pairs, which are cheap; then the goodput of the most informative pairs
+// (planner/link_estimates.h); then the goodput of unmeasured pairs that a plan would use, until a
+// plan uses only measured pairs. If there are few candidates, all their pairs are measured at once.
 //
 //   while (!(edges = survey.Next(candidates)).empty()) ...      // measure them
 //   plan = ...;
 //   if (!(edges = survey.NotMeasured(plan)).empty()) ...        // measure them, and plan anew
 //
-// The planner prefers links whose estimates are too good. So the last plan may use measured links
-// only: the survey is then settled.
-//
-// Pure data; not thread-safe.
+// The planner prefers links whose estimates are too good, so each plan may use unmeasured links
+// again. After kMostSurveyedPlans plans the survey is settled: later plans use measured links only,
+// if that is possible.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +24,26 @@
 
 namespace longhaul::coordinator {
 
-// Up to this many candidates measure the goodput of every pair.
+// With at most this many candidates, the goodput of every pair is measured.
 inline constexpr size_t kFewCandidates = 4;
-// Maximum number of plans made for one run before the last one. Links of each are measured before
-// the next.
+// Number of plans after which the survey is settled.
 inline constexpr uint32_t kMostSurveyedPlans = 4;
 
 class LinkSurvey {
  public:
-  // Returns links to measure now, given the known links of the candidates. Empty: a plan may be
-  // made.
+  // Returns the links to measure now. `candidates` have the links that are already measured. Empty:
+  // a plan may be made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Returns edges of a plan whose links this survey has not requested; empty: the plan is good, or
-  // the survey is settled. It is settled after kMostSurveyedPlans.
+  // Takes a plan and returns its edges whose goodput this survey has not requested yet. Empty: the
+  // plan is good, or there were already twice kMostSurveyedPlans plans.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
-  // True: the next plan is the last one, and may use only requested links.
+  // True: the next plan has to use only requested links, if that is possible.
   bool IsSettled() const { return is_settled_; }
+  // Returns whether the goodput of this link was requested.
   bool HasAsked(const WorkerId& one, const WorkerId& other) const {
     return asked_.contains(Pair(one, other));
   }
+  // Notes that the link could not be measured.
   void Fail(const WorkerId& one, const WorkerId& other) { failed_.insert(Pair(one, other)); }
   bool HasFailed(const WorkerId& one, const WorkerId& other) const {
     return failed_.contains(Pair(one, other));

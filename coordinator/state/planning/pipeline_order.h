@@ -1,4 +1,5 @@
-// Workers in pipeline order, replica by replica, and the edges between them.
+// Workers in pipeline order (replica by replica, in each from the first stage to the last), and the
+// edges between them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 namespace longhaul::coordinator {
 
+// Returns the number of stages of each replica.
 inline uint32_t StagesWith(const RunSpec& spec, const std::vector<Worker*>& workers) {
   return static_cast<uint32_t>(workers.size()) / spec.replicas.count;
 }

@@ -1,6 +1,6 @@
-// Unfinished plans: layers and links are measured, shards of the checkpoint are checked and moved,
-// the plan is computed, and the run adopts it. For runs, and for `longhaul plan`, whose drafts are
-// called jobs.
+// Carries unfinished plans (drafts) to their end. Workers measure layers and links, shards of the
+// checkpoint are checked and moved, the plan is computed, and the run adopts it. The draft of a
+// `longhaul plan` request is called a job; its plan is only the reply.
 #pragma once
 
 #include <functional>
@@ -38,39 +38,42 @@ class Planning : public MoveListener {
         probing_(ledger, links) {}
 
   // ---- Drafts
-  // Reserves the workers.
+  // Makes a draft with these candidates, and reserves them.
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
                  std::string link_secret, const Candidates& candidates);
   // Adds the draft of a run that is about to move to the state planning.
   void Add(Draft draft);
-  // The request is answered with the plan of this draft.
+  // Begins the draft of a request. Its plan will be the answer.
   void BeginJob(RequestId request, Draft draft);
   // Null: neither a run nor a job of this id is being planned.
   Draft* Find(const RunId& id);
   const Draft* Find(const RunId& id) const { return const_cast<Planning*>(this)->Find(id); }
   bool IsJob(const RunId& id) const { return jobs_.contains(id); }
-  // Jobs first. `visit` must not end a draft.
+  // Calls `visit` for each draft, jobs first. `visit` must not end a draft.
   void EachDraft(const std::function<void(const Draft&)>& visit) const;
 
   // ---- Facts
   void On(event::DataPrepared& prepared);
   void On(event::PlanComputed& computed);
   void OnMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
-  // A worker of these drafts has a new session.
+  // A worker of this draft has a new session: repeats the requests that it may have missed.
   void Attach(Worker& worker, Draft& draft);
-  // The same for all jobs. True: `said` is a job in which the worker has a part.
+  // As Attach, for all jobs in which the worker has a part. True: one of them has the id `said`.
   bool AttachToJobs(Worker& worker, const RunId& said);
-  // The worker has a new process or address.
+  // The worker has a new process or address: drops its draft's plan, and measures links anew.
   void ForgetLinksOf(const Worker& worker);
-  // A worker of the draft has lost its session. `label`: its name when it had one.
+  // A worker of the draft has lost its session: the run goes back to the queue, or the job fails.
+  // `label`: the worker's label before that (Ledger::Label).
   void Lose(const RunId& id, const std::string& label, const std::string& why);
-  // Checks of shards for a draft have ended.
+  // A check of shards for the run has ended. `failure`: why it failed, or "".
   void OnShards(const RunId& id, const std::string& failure);
 
   // ---- Time
+  // Gives up measurements of links whose time is over.
   void CheckProbes();
+  // Drops candidates whose layer times are late, or ends the draft if it needs them.
   void CheckTimers();
-  // Continues drafts that wait for workers who try to reach each other.
+  // Continues drafts that wait for workers that try to reach each other.
   void Advance();
   MonoTime NextWake() const;
 
@@ -90,7 +93,8 @@ class Planning : public MoveListener {
   // Logs how long measuring took, once all times have arrived, so that users see why planning was
   // slow.
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
-  // Drops a candidate that a plan does not need. False: the plan needs it.
+  // Drops a candidate that a plan does not need. False: the plan needs it, or links are already
+  // being measured.
   bool Drop(Draft& draft, Worker& worker, const std::string& why);
   void CheckTimer(const RunId& id);
   bool IsTryingReach(const Draft& draft) const;
@@ -104,13 +108,14 @@ class Planning : public MoveListener {
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
 
   // adopt.cc: the run and its checkpoint.
-  // True: the draft's checkpoint is whole. Else an older one is being checked, or the draft failed.
+  // True: the draft's checkpoint is whole. Else an older one is being checked, or the draft has
+  // ended.
   bool SettleOnCheckpoint(Run& run, Draft& draft);
-  // True: every stage of the plan has its shards on its disk or at the coordinator. Else they are
-  // on their way.
+  // True: every stage of the plan has its shards on its disk or at the coordinator. Else begins to
+  // send them.
   bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void Adopt(Run& run, const Draft& draft, Plan plan);
-  // Store the plan's choices for keys that the run file left open.
+  // These store the plan's choices for keys that the run file left open.
   void SettleGroup(Run& run, const Group& chosen);
   void SettleReplicas(Run& run, uint32_t chosen);
   void SettleCodecs(Run& run, const Assignment& assignment);

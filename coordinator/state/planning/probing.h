@@ -17,11 +17,13 @@ class Probing {
  public:
   Probing(Ledger& ledger, WorkerLinks& links) : ledger_(ledger), links_(links) {}
 
-  // Begins missing measurements. False: answers are awaited.
+  // Begins the measurements that are still missing. True: none is left, or their time is over.
+  // False: answers are awaited.
   bool AreMeasured(Draft& draft);
-  // True: the plan uses links that must be measured first; then it is made again.
+  // Looks at the links of the draft's new plan. True: some of them must be measured first, and then
+  // the plan is made again.
   bool SurveyGoesOn(Draft& draft);
-  // Takes the answer of a link's end. False: the answer was not awaited.
+  // Takes the answer of one end of a link. False: the answer was not awaited.
   bool OnAnswer(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // Repeats the worker's questions, because it has a new session.
   void Repeat(const Worker& worker, const Draft& draft);

@@ -1,5 +1,6 @@
-// Submitted runs wait for workers, first come first served, except that a run whose workers are
-// connected overtakes one that still waits for some. `longhaul plan` does not wait.
+// Submitted runs wait here for workers, first come first served. But a run whose workers are all
+// connected overtakes runs that still wait for workers. `longhaul plan` does not wait: it fails if
+// workers are missing.
 #pragma once
 
 #include <cstdint>
@@ -31,27 +32,28 @@ class Queue {
   void On(event::Submitted& submitted);
   void On(event::PlanAsked& asked);
 
-  // Submits held submissions again.
+  // Tries all held submissions again.
   void SubmitHeld();
-  // Plans runs whose workers are connected.
+  // Begins to plan the queued runs whose workers are connected.
   void Advance();
-  // Answers the submissions of this tick.
+  // Answers the submissions that became runs in this tick.
   void Answer();
   MonoTime NextWake() const;
 
-  // A submission that is held because some of the workers that it would get are trying to reach
+  // A submission that is not a run yet, because workers that it would get are still trying to reach
   // each other.
   struct Held {
     event::Submitted submitted;
-    MonoTime until;
+    MonoTime until;  // end of the wait
   };
   const std::vector<Held>& held() const { return held_; }
-  // Whether the run was submitted in this tick and its caller has no answer yet.
+  // Returns whether the run was submitted in this tick and its caller has no answer yet.
   bool Owes(const RunId& run) const;
   void CheckInvariants() const;
 
  private:
-  // The submission waits until `until` for workers who try to reach each other.
+  // Makes or resumes the run. Until `until`, holds the submission instead if workers try to reach
+  // each other.
   void Submit(event::Submitted submitted, MonoTime until);
   StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait);
   StatusOr<Run*> ResumeRun(event::Submitted& submitted, bool may_wait,
@@ -72,7 +74,7 @@ class Queue {
   const WorkerChoice& choice_;
   Planning& planning_;
   std::vector<Pending> pending_;
-  std::vector<Held> held_;  // in their order
+  std::vector<Held> held_;  // in the order of submission
 };
 
 }  // namespace longhaul::coordinator

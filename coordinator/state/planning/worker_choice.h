@@ -12,7 +12,7 @@
 
 namespace longhaul::coordinator {
 
-// Each choice returns the workers, or kUnavailable with a sentence that names the shortage.
+// The first three functions return workers, or kUnavailable with a sentence about the shortage.
 class WorkerChoice {
  public:
   WorkerChoice(Ledger& ledger, const Health& health, const WorkerLinks& links)
@@ -20,27 +20,29 @@ class WorkerChoice {
 
   // For a run from scratch.
   StatusOr<Candidates> Any(const RunSpec& spec) const;
-  // `resume_step`: the step of the checkpoint to resume from, 0 for none.
+  // For a run that resumes from the checkpoint of `resume_step`; 0: from scratch.
   StatusOr<Candidates> For(const RunSpec& spec, const RunRecord& record,
                            uint64_t resume_step) const;
-  // Chooses workers for as many of `*replicas` as possible, and lowers the number to that. A run
-  // that begins waits for all its replicas. A run that resumes by itself needs as many as it had
-  // or, if recovery.replicas says continue, one.
+  // Chooses workers for `*replicas` replicas, else for as many as possible, and sets `*replicas` to
+  // their number. A run that a user has just submitted or resumed needs all. A run that resumes by
+  // itself needs as many as wrote its checkpoint or, if recovery.replicas is continue, one. After
+  // an error `*replicas` has no meaning.
   StatusOr<Candidates> ForAsManyAs(const RunRecord& record, uint64_t step,
                                    uint32_t* replicas) const;
 
-  // Checks that these workers have the devices, and can reach each other over the requested
-  // transports, as far as is known; OK if there are no workers yet. kUnavailable if it `may_wait`
-  // and some of them are trying to reach each other.
+  // Checks that these workers have the devices that the run needs, and can reach each other over
+  // the requested transports, as far as is known. OK if `candidates` is an error, because the run
+  // then waits. kUnavailable: it `may_wait`, and some of the workers are trying to reach each
+  // other.
   Status CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candidates,
                     bool may_wait) const;
 
  private:
-  // Returns free workers; those with a device for each rank of a stage come first. If the plan
-  // chooses the number of stages, returns only these, unless there are none: then the plan says
-  // what the others lack.
+  // Returns the free workers, first those with a device for each rank of a stage. If the run file
+  // leaves the number of stages open, leaves out the other workers, unless no worker has the
+  // devices: then the planner's error says what is missing.
   std::vector<Worker*> FreeFor(const RunSpec& spec) const;
-  // In pipeline order, so that shards stay on their workers.
+  // Returns workers in pipeline order, so that shards stay on their workers.
   StatusOr<Candidates> ForResume(const RunSpec& spec, const RunRecord& record,
                                  const v1::CheckpointManifest& manifest) const;
   std::string ShortageSentence(const RunSpec& spec) const;

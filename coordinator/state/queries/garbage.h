@@ -1,5 +1,5 @@
 // `longhaul rm` and `longhaul gc`: removes runs, and data that no run needs any more. Keeps all
-// data of runs that have not ended, and all checkpoints that a resume would use.
+// data of runs that have not ended, and of ended runs all checkpoints that a resume would use.
 #pragma once
 
 #include <string>
@@ -39,6 +39,7 @@ class Garbage {
   void Forget(const RunId& id, Epoch epoch);
   // Drops checkpoints that no resume uses.
   void TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* reply);
+  // Adds the blobs and copies that runs, drafts and held submissions name.
   void NameAll(command::CollectGarbage* collect) const;
 
   Ledger& ledger_;
@@ -46,7 +47,7 @@ class Garbage {
   Shards& shards_;
   const Planning& planning_;
   const Queue& queue_;
-  std::vector<UnreadableRun> unreadable_;  // without the removed ones
+  std::vector<UnreadableRun> unreadable_;  // those not removed yet
 };
 
 }  // namespace longhaul::coordinator

@@ -1,5 +1,5 @@
-// The blobs that runs name. A worker may fetch only blobs of runs in which it has a part, and an
-// owner only blobs of its own runs.
+// Finds which runs name a blob, and so who may fetch it. A worker may fetch only blobs of runs in
+// which it has a part, and an owner only blobs of its own runs.
 #pragma once
 
 #include <set>
@@ -15,27 +15,28 @@ class Ledger;
 struct Run;
 struct Worker;
 
-// How some runs refer to a blob. A worker's report may contain its hash, so a checkpoint gives a
-// right only to a copy that arrived for that checkpoint, not to data that another member sent.
+// How the runs of a worker or owner refer to a blob. A worker may report any hash as its shard,
+// even that of data which another member sent. So a checkpoint gives a right only to a copy that
+// arrived for this checkpoint.
 struct Naming {
   bool named = false;   // the runs name the blob, as data
   bool copied = false;  // the blob is a shard of the runs, and the coordinator has a copy
-  std::vector<std::string> lists;  // blobs that the runs name, and which may name the blob
+  std::vector<std::string> lists;  // blobs that the runs name; they may list the blob
   bool connected = true;           // the worker has a session here; true for owners
 };
 
-// The blobs that an owner's runs name.
+// The blobs that the runs of an owner name.
 struct OwnNames {
   std::set<std::string> blobs;
-  std::set<std::string> lists;  // blobs that name other blobs
+  std::set<std::string> lists;  // blobs that list other blobs
 };
 
-// Whether the worker is reserved for the run, or has a stage of its newest plan.
+// Returns whether the worker is reserved for the run, or has a stage of its newest plan.
 bool HoldsCell(const Worker& worker, const Run& run);
 
-// How active runs with cells of this worker refer to a blob.
+// Returns how the active runs in which this worker has a part refer to the blob.
 Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::string& sha256);
-// How runs of this owner refer to a blob.
+// Returns how the runs of this owner refer to the blob.
 Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::string& sha256);
 OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner);
 

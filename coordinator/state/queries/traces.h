@@ -1,5 +1,5 @@
-// `longhaul trace`: asks stages for their traces and answers the user. The book collects the
-// traces.
+// `longhaul trace`: asks stages for their traces, collects them in a TraceBook, and answers the
+// user.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Traces {
   MonoTime NextWake() const { return book_.NextWake(); }
 
  private:
-  // Asks the stages; their answers become the reply.
+  // Asks the stages. The reply is sent when all have answered.
   Status Begin(const event::TraceAsked& asked);
   void End(uint64_t id, const Status& why);
 

@@ -1,4 +1,5 @@
-// The view of runs and workers, between ticks, for users and for other parts of the coordinator.
+// Answers queries about runs and workers between ticks, for users and for other parts of the
+// coordinator. `now` is on the clock that State::Tick gets.
 #pragma once
 
 #include <cstdint>
@@ -42,21 +43,22 @@ class Views {
   };
   explicit Views(const Sources& of) : of_(of) {}
 
-  // Newest first, without plans; leaves out runs that ended before that time.
+  // Returns the runs without their plans, newest first. Leaves out runs that ended before
+  // `ended_since_unix_ms`.
   std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
-  // With its plan. By id, else the newest of that name.
+  // Returns the run with this id, else the newest one of this name, with its plan. kNotFound.
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
-  // Newest measurements between connected workers.
+  // Returns the newest measurements between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   // Returns the relays that are available now.
   std::vector<v1::RelayStatus> Relays() const;
 
-  // Whether a worker was asked to send a copy of this shard and has not answered yet; `from`: this
-  // worker.
+  // Returns whether a worker was asked to send the coordinator this shard, and has not finished.
+  // `from`: if set, only this worker counts.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
-  // Whether a shard that this worker was asked for has already arrived for its run.
+  // Returns whether a shard that this worker was asked to send has already arrived for its run.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   // The functions of rights.h.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
@@ -64,7 +66,7 @@ class Views {
   OwnNames NamesOfOwner(std::string_view owner) const;
 
   const FaultCounts& faults() const;
-  // Grows with every change of any run.
+  // Grows with every change that users may see.
   uint64_t sequence() const;
 
  private:

@@ -1,6 +1,7 @@
-// Chooses the workers of a run's next epoch, and its number of replicas: the run's own workers,
-// spares, and other free workers. If recovery.replicas says continue, a replica that cannot be
-// whole is left out, and its workers replace missing ones of the other replicas.
+// Chooses the workers of a run's next epoch, and its number of replicas, from the run's own
+// workers, its spares, and other free workers. If recovery.replicas is continue, a replica that
+// cannot have all its workers is left out, and those that it has replace missing ones of other
+// replicas.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace longhaul::coordinator {
 
-// A process that died is often restarted at once. Other workers take its cell only after this time.
+// A process that died is often restarted at once. Workers that are not reserved for the run take
+// its cell only after this time.
 inline constexpr absl::Duration kReturnPatience = absl::Seconds(5);
 
 class Crews {
@@ -21,11 +23,12 @@ class Crews {
   Crews(Ledger& ledger, const Health& health, const WorkerLinks& links, const Failures& failures)
       : ledger_(ledger), health_(health), links_(links), failures_(failures) {}
 
-  // Chooses workers for the wanted number of replicas, or else for as many as can be whole. If
-  // these are fewer than the run may continue with, some cells have no worker. Reserves the run's
-  // own workers that are free.
+  // Chooses workers for the wanted number of replicas, else for as many as can be whole. If these
+  // are fewer than the run may continue with, some cells have no worker. Reserves the run's own
+  // workers that are free.
   Crew For(Run& run);
   // Returns the plan of the next epoch; the caller sets epoch and first step. `crew` must be whole.
+  // Errors: those of ResizePlan.
   StatusOr<Plan> PlanWith(const Run& run, const Crew& crew) const;
 
  private:
@@ -35,7 +38,7 @@ class Crews {
   // if possible.
   void Fill(const Run& run, Crew* crew);
   // Workers that the run has reserved come first. Others replace a worker only after it had time to
-  // come back, unless the run would go on without it meanwhile. Null: no worker can.
+  // come back, unless recovery.replicas is continue. Null: no worker can.
   Worker* ReplacementFor(const Run& run, const CellId& id, const Crew& crew);
   bool HasMemory(const Run& run, const CellId& id, const Worker& worker, const Crew& crew) const;
   bool CanTake(const Run& run, const CellId& id, const Worker& worker, const Crew& crew) const;

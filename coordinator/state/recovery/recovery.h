@@ -1,8 +1,8 @@
 // Continues a run after a loss: a worker that died, a link that could not be restored, or an error
-// of a stage. First in place: the next epoch of the same assignment, from the newest whole
-// checkpoint, as soon as every cell has its worker again, or a new process of it; workers that were
-// not affected keep their models. If that fails, or a worker stays away, the run is planned anew
-// with the connected workers.
+// of a stage. The first attempt is in place. The run keeps its split of layers, and its next epoch
+// begins from the newest whole checkpoint as soon as every cell has a worker: its old one, a new
+// process of it, or another one (crews.h). Workers that were not affected keep their models. If
+// that fails, or a worker stays away, the run is planned anew with the connected workers.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,11 @@ class Recovery : public MoveListener {
         tuning_(tuning),
         crews_(crews) {}
 
-  // Continues every run from the store's state after a restart of the coordinator.
+  // After a restart of the coordinator, continues every run from the state in the store.
   void Restart();
+  // Begins the next epoch of recovering runs that have what they need, or plans them anew.
   void Advance();
-  // Shards did not arrive at a new worker of a recovering run.
+  // Notes that shards did not arrive at a new worker of a recovering run.
   void OnMoveFailed(const Run& run, const std::string& failure) { move_failure_[run] = failure; }
 
   void OnMove(Run& run, const Transition& /*row*/) override { move_failure_.Forget(run.record.id); }
@@ -66,7 +67,7 @@ class Recovery : public MoveListener {
   Stages& stages_;
   Tuning& tuning_;
   Crews& crews_;
-  PerRun<std::string> move_failure_;  // "": the shards arrived, or still may
+  PerRun<std::string> move_failure_;  // "": no shards failed to arrive
 };
 
 }  // namespace longhaul::coordinator

@@ -1,6 +1,6 @@
 // Adds and removes replicas between steps. A loss, a return and a user's request are handled alike:
-// the run stops at a whole checkpoint, and its next epoch has another number of replicas (crews.h,
-// planner/resize.h). After a loss this is the newest checkpoint; else one that the run writes for
+// the run stops, and continues from a whole checkpoint with another number of replicas (crews.h,
+// planner/resize.h). After a loss this is its newest checkpoint. Otherwise the run writes one for
 // this purpose after the current step.
 #pragma once
 
@@ -21,14 +21,14 @@ class Replicas {
 
   // `longhaul replicas`.
   void On(event::ReplicasAsked& asked);
-  // Runs that could train with another number of replicas stop for that, where all stages are there
-  // to hear of it and have trained since they began.
+  // Makes runs that can train with another number of replicas stop after the current step. All
+  // stages of such a run must be connected, to hear of it, and have finished a step of the epoch.
   void Advance();
 
  private:
   StatusOr<v1::ReplicasReply> Set(const event::ReplicasAsked& asked);
-  // Whether new workers have loaded and timed what they need, so that the others need not wait for
-  // them.
+  // Returns whether the spares in `crew` have timed their layers, and so loaded what a stage needs.
+  // The other workers then need not wait for them.
   bool AreWarm(const Run& run, const Crew& crew) const;
 
   Ledger& ledger_;

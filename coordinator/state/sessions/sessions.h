@@ -1,6 +1,6 @@
-// Workers' sessions: they connect, leave, and come back. A worker that connects is reserved for the
-// run, or the request to plan, in which it has a part, and gets again the messages that it may have
-// missed.
+// Handles the sessions of workers, which connect, leave, and come back. A worker that has a part in
+// a run, or in a request to plan, is reserved for it when it connects, and gets again the messages
+// that it may have missed.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ class Sessions {
 
   void On(event::WorkerJoined& joined);
   void On(event::WorkerLeft& left);
-  // Ends sessions of workers that are silent.
+  // Ends the sessions of workers that were silent for too long.
   void CheckTimers();
   MonoTime NextWake() const;
 
@@ -39,7 +39,7 @@ class Sessions {
   std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
   void RefuseTwin(const Worker& worker, const event::WorkerJoined& joined);
   void Refuse(SessionId session, const std::string& refusal);
-  // Takes over the hello. True: the worker has a new process.
+  // Updates the record of the worker by its hello. True: the worker has a new process.
   bool Renew(Worker& worker, const event::WorkerJoined& joined);
   void SendWelcome(const Worker& worker);
   void NoteClock(Worker& worker, bool is_new);

@@ -1,4 +1,5 @@
-// `longhaul checkpoints`: lists a run's checkpoints, as known or after checking all shards.
+// `longhaul checkpoints`: lists a run's checkpoints, as they are known or after all shards were
+// hashed.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ class CheckpointList {
   void On(event::CheckpointsAsked& asked);
 
  private:
-  // Makes workers send the parameters of a checkpoint to the coordinator; `step` 0: of the newest
-  // whole one.
+  // Makes workers send the parameters of the checkpoint of `step` to the coordinator; 0: of the
+  // newest whole one.
   void Gather(const Run& run, RequestId request, uint64_t step);
   // Answers, unless the request waits for checks.
   void AnswerVerified(const Run& run, RequestId request);

@@ -1,6 +1,5 @@
-// Commits checkpoints that stages have written, when every stage has reported its shard. A
-// checkpoint that a stage cannot write (full disk) is skipped: training goes on, and older
-// checkpoints stay.
+// Commits a checkpoint when every stage has reported its shards. If a stage cannot write its shards
+// (full disk), the checkpoint is skipped: training goes on, and older checkpoints stay.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +21,7 @@ class Commits : public MoveListener {
   Commits(Ledger& ledger, Failures& failures, Health& health, Copies& copies)
       : ledger_(ledger), failures_(failures), health_(health), copies_(copies) {}
 
+  // Takes a stage's report of its shards of one checkpoint.
   void OnShard(Run& run, StageRecord& stage, const Worker& worker,
                const v1::WorkerMessage& message);
 

@@ -1,6 +1,7 @@
 // Copies the shards of a run's checkpoints to another worker or the coordinator, so that the loss
-// of one machine loses no stage. Copies one checkpoint at a time, the newest first. A checkpoint is
-// safe when every file of it is replicated; older checkpoints are dropped only then.
+// of one machine loses no stage. Copies one checkpoint at a time, always the newest. A checkpoint
+// is safe when the coordinator, or a second worker, has each of its files. Older checkpoints are
+// dropped only then.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +22,24 @@ class Copies : public MoveListener {
  public:
   Copies(Ledger& ledger, const WorkerLinks& links, const Spares& spares, Shards& shards);
 
-  // Begins the copies that runs with stages need, unless they are under way.
+  // Begins to copy the newest checkpoints of runs with stages, unless copies are under way.
   void Advance();
-  // Copies to the coordinator, if the run file requests it.
+  // Makes workers send the checkpoint to the coordinator, if the run file requests it.
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest);
-  // The same for the files of a worker that has come back. `copying`: checkpoints whose files it is
-  // already sending.
+  // As above, for the files of a worker that has come back. `copying`: leaves out these
+  // checkpoints, of which the worker already sends or receives files.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
-  // Drops checkpoints. Keeps the newest ones (the user's number), the newest of all, the newest
-  // replicated one, the one that is being copied, and the one that the run resumes from.
+  // Drops old checkpoints. Keeps as many of the newest as the run file says, the newest safe one,
+  // one that is being copied and, until the run trains, the one from which it resumes. Interim
+  // checkpoints, made for recovery alone, do not count as newest ones, but the very newest always
+  // stays.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;
   void OnRemove(const RunId& id) override { of_.Forget(id); }
 
  private:
-  // Begins to copy the newest checkpoint, unless an older one is still being copied.
+  // Begins to copy the newest checkpoint, unless a copy is under way.
   void Begin(Run& run);
   // Returns the worker that shall hold copies of the shards of `source`, which has a stage; null:
   // the coordinator.

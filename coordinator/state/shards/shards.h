@@ -1,5 +1,5 @@
-// Shards of committed checkpoints: has them hashed, sent to the coordinator or to other workers,
-// and dropped. A run resumes from a checkpoint only when all of its shards have been hashed.
+// Has the shards of committed checkpoints hashed, sent to the coordinator or to other workers, and
+// dropped. A run that is planned from a checkpoint first waits until its shards are hashed.
 #pragma once
 
 #include <array>
@@ -23,45 +23,48 @@ class Shards : public MoveListener {
  public:
   Shards(Ledger& ledger, const WorkerLinks& links);
 
-  // The component that starts checks of one purpose gets the end of each. `failure`: the reason why
-  // it failed, a sentence; "": it succeeded.
+  // Called at the end of each check of one purpose. `failure`: a sentence about why it failed; "":
+  // it succeeded. A damaged shard is no failure; it is noted in the manifest.
   using Done = std::function<void(Run& run, const ShardCheck& check, const std::string& failure)>;
   void WhenDone(ShardCheck::Purpose purpose, Done done);
 
   // ---- Asking
-  // Makes all holders that can be asked hash their files of this checkpoint.
+  // Makes the coordinator and connected workers hash their files of this checkpoint.
   void Check(const Run& run, const v1::CheckpointManifest& manifest, ShardCheck::Purpose purpose,
              RequestId request = RequestId(0));
-  // Makes workers that hold `files` send copies to the coordinator.
+  // Makes connected workers that hold `files` send copies to the coordinator.
   void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
                     ShardCheck::Purpose purpose, RequestId request = RequestId(0));
-  // Makes `source` send files to the worker `to`, or to the coordinator.
+  // Makes `source`, which must be connected, send files to the worker `to`; nullopt: to the
+  // coordinator.
   void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                      const WorkerId& source, const std::optional<WorkerId>& to,
                      std::vector<v1::CheckpointFile> files);
-  // Makes a connected holder of each shard send it directly to the worker that needs it. If the two
-  // cannot reach each other, the holder sends the shard to the coordinator, once for all workers.
+  // Begins each move: a connected holder of the shard sends it to the worker that needs it. If the
+  // two cannot reach each other, the holder sends the shard to the coordinator, once for all
+  // workers.
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
 
   // ---- Answers
   void OnChecked(Worker& worker, const v1::WorkerMessage& message);
   void On(event::CopiesChecked& checked);
   void On(event::CopyStored& stored);
-  // Repeats the worker's requests, because it has come back. Returns the runs and steps whose
-  // shards it is sending.
+  // Repeats the worker's requests, because it has come back. Returns runs and steps of the
+  // checkpoints of which it sends or receives files.
   std::set<std::pair<RunId, uint64_t>> Repeat(const Worker& worker);
-  // The session of the worker has ended.
+  // The session of the worker has ended: gives up its checks.
   void Lose(const Worker& worker, const std::string& why);
+  // Gives up checks whose time is over.
   void CheckTimers();
   MonoTime NextWake() const { return book_.NextWake(); }
 
   // ---- Dropping
-  // Drops the checkpoints after the step from which the run resumes.
+  // Drops the run's checkpoints after `step`, from which it resumes.
   void DropAfter(Run& run, uint64_t step);
-  // Drops `manifest`, which no longer belongs to the run.
+  // Has the files of `manifest` deleted, which must no longer belong to the run's record.
   void Drop(const Run& run, const v1::CheckpointManifest& manifest);
 
-  // Whether a shard that this worker was asked for has already arrived for its run.
+  // Returns whether a shard that this worker was asked to send has already arrived for its run.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   const ShardBook& book() const { return book_; }
   ShardBook& book() { return book_; }

@@ -1,5 +1,5 @@
-// Decides which workers runs may take: workers that are not about to end, and not left out because
-// their processes ended again and again by their own fault.
+// Decides which workers runs may take. Leaves out workers whose process is about to end, and for a
+// while those whose processes ended again and again by their own fault.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class Health {
  public:
   explicit Health(Ledger& ledger) : ledger_(ledger), book_(ledger.options().health) {}
 
-  // True if the worker is connected, not reserved or reserved by `run` (may be null), and neither
-  // about to end nor left out.
+  // Returns whether a run may take the worker. It must be connected, neither about to end nor left
+  // out, and not reserved, except by `run` (may be null).
   bool MayTake(const Worker& worker, const RunId* run = nullptr) const;
   bool IsLeftOut(const WorkerId& id) const {
     return book_.LeftOutUntil(id, ledger_.now()).has_value();
@@ -27,7 +27,7 @@ class Health {
                  HealthBook::Fault fault);
   // The worker reports that its process ends by itself.
   void OnRestart(Worker& worker, const v1::WorkerMessage& message);
-  // The worker had a part in a checkpoint that can no longer be lost.
+  // A checkpoint was committed in which the worker had a part.
   void DidWell(const WorkerId& id) { book_.DidWell(id); }
   void Forget(const WorkerId& id) { book_.Forget(id); }
 

@@ -1,5 +1,5 @@
 // Sends workers the commands for their stages: measure, assign, start, stop, new address. Carries
-// out the actions assign, start and stop of a run's table of states (transitions.h).
+// out the actions kAssign, kStart and kStop of ledger/transitions.h.
 #pragma once
 
 #include "coordinator/state/ledger/ledger.h"
@@ -15,9 +15,10 @@ class Orders : public MoveListener {
   void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
   void SendStart(const Worker& worker, const Run& run);
-  // Sends to the connected workers of first stages; the others get the command when they come back.
+  // Sends stop to the connected workers of first stages. A worker that is away gets it when it
+  // comes back.
   void SendStop(const Run& run);
-  // Tells the worker that dials this edge the new addresses of the other end.
+  // Tells the worker that dials this edge the new addresses of the other end, if it is connected.
   void SendReaddress(const Run& run, const Edge& edge);
 
   void OnMove(Run&, const Transition&) override {}

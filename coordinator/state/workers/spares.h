@@ -1,6 +1,7 @@
-// Spares: connected workers that a run reserves in addition to those of its stages. They time its
-// layers, which loads and warms everything that a stage needs, hold copies of its checkpoints, and
-// replace a lost worker. Runs in the queue come first.
+// Spares are connected workers that a run reserves in addition to those of its stages. They time
+// the run's layers, which loads and warms everything that a stage needs, hold copies of its
+// checkpoints, and replace a lost worker. Runs in the queue get workers before runs that lack
+// spares.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +23,17 @@ class Spares {
 
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run) const;
-  // The run file's number, plus the workers of missing replicas.
+  // Returns the run file's number, plus the workers of missing replicas.
   size_t SparesWanted(const Run& run) const;
-  // "" if all wanted replicas train.
+  // Returns a sentence for people; "": all wanted replicas train.
   std::string WhyFewerReplicas(const Run& run) const;
 
   // Reserves spares for runs that lack some.
   void Advance();
-  // Frees all but `wanted` spares, for example one reserved to replace a worker that has come back.
+  // Frees spares beyond `wanted`, for example one that was reserved to replace a worker that has
+  // come back.
   void ReleaseBeyond(const Run& run, size_t wanted);
-  // A spare has timed the layers.
+  // Takes the layer times of a spare.
   void OnTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);
 
  private:

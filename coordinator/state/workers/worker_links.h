@@ -1,5 +1,5 @@
-// Workers as candidates for stages: their devices, the workers that they reach, relays between
-// workers that cannot reach each other, and rates of links.
+// What is known of workers as candidates for stages: their devices, the workers that they reach,
+// relays between workers that cannot reach each other, and rates of links.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ class WorkerLinks {
   explicit WorkerLinks(Ledger& ledger);
 
   // ---- Facts
-  // A worker has a new session: this worker and the others try connections whose state is unknown.
+  // A worker has a new session: it and other workers try connections whose state is unknown.
   void Come(const Worker& worker);
   void Leave(const WorkerId& id) { reach_.Leave(id); }
   // The worker has a new process or address, or is no longer known.
@@ -33,42 +33,43 @@ class WorkerLinks {
   const LinkBook& measured() const { return measured_; }
 
   // ---- Candidates
-  // Leaves out its layer times and measured links.
+  // Returns all that a plan needs to know of the worker, except layer times and measured links.
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
-  // Whether the worker has a device for each rank of a stage.
+  // Returns whether the worker has a device for each rank of a stage.
   bool HasDevicesFor(const RunSpec& spec, const Worker& worker) const;
-  // Replaces train.dtype: auto by the type in which these workers compute products. A run is
+  // Replaces train.dtype auto by bf16 if all these workers compute on GPUs, else by fp32. A run is
   // settled once and keeps the type, even with other workers later.
   void SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const;
 
   // ---- Paths between two workers
+  // Returns how the two reach each other, or the errors of EndsOf (planner/planner.h).
   StatusOr<LinkEnds> PathBetween(const Run& run, const Worker& from, const Worker& to,
                                  EdgeKind kind = EdgeKind::kState) const;
-  // Whether an answer is awaited that decides which of two neighbours dials, or whether they are
-  // cut off.
+  // Returns whether an answer is awaited that decides which of two neighbours dials, or whether
+  // they are cut off.
   bool IsTrying(const RunSpec& spec, const Worker& upper, const Worker& lower, EdgeKind kind) const;
-  // End of the wait of a draft or a submission that begins to wait now. A worker that keeps coming
-  // back does not prolong the wait.
+  // Returns until when a draft or submission that begins to wait now waits for workers that try to
+  // reach each other. A worker that keeps coming back does not prolong the wait.
   MonoTime PatientUntil() const;
 
   // ---- Relays: the coordinator first, then connected workers
   std::vector<Relay> RelaysNow() const;
-  // Whether all relays of an edge that uses relays are gone.
+  // Returns whether the edge uses relays and all of them are gone.
   bool HasLostItsRelays(const Edge& edge) const;
-  // Returns the ways by which both ends of a link meet at these relays, if they are available.
-  // Their common name cannot be guessed without the secret.
+  // Returns, for each of these relays that is available, its address with a ticket by which both
+  // ends of a link meet there (transport/relay/ticket.h).
   std::vector<std::string> WaysThrough(const std::vector<Relay>& relays,
                                        std::string_view link_secret, std::string_view link) const;
 
   // ---- For people
   std::vector<v1::RelayStatus> Relays() const;
-  // The newest measurements between connected workers.
+  // Returns the newest measurements between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   void Render(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
   void CheckInvariants() const { reach_.CheckInvariants(); }
 
  private:
-  // Asks both ends of each question and logs the sentences.
+  // Asks both workers of each question, and logs the sentences.
   void Carry(const ReachBook::News& news);
   void AddReach(CandidateWorker* worker) const;
   // nullopt: the relay is not available now.

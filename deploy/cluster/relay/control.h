@@ -28,25 +28,25 @@ struct RelayConfig {
   // In the order of the workers. A frame to MacAddress(n) leaves through the n-th port, counted
   // from 1.
   std::vector<RelayPort> ports;
-  std::vector<LinkQuality> paths;  // paths[from * ports + to]
+  std::vector<LinkQuality> paths;  // paths[from * ports + to], from 0
   friend bool operator==(const RelayConfig&, const RelayConfig&) = default;
 };
 
 struct RelayReport {
-  uint64_t arrived_packets = 0;  // as the relay sees them: up to 64 KB each
-  uint64_t lost_packets = 0;
-  uint64_t overflowed_packets = 0;
-  uint64_t missed_packets = 0;   // arrived faster than the relay read them
-  uint64_t refused_packets = 0;  // the receiver's interface had no room
-  uint64_t failed_packets = 0;   // could not be sent otherwise: the relay's log says why
-  uint64_t held_bytes = 0;
+  uint64_t arrived_packets = 0;     // as the relay sees them: up to 64 KB each
+  uint64_t lost_packets = 0;        // by `loss`, or because a worker is disconnected
+  uint64_t overflowed_packets = 0;  // no room for more bytes in flight
+  uint64_t missed_packets = 0;      // arrived faster than the relay read them
+  uint64_t refused_packets = 0;     // the receiver's interface had no room
+  uint64_t failed_packets = 0;      // could not be sent otherwise: the relay's log says why
+  uint64_t held_bytes = 0;          // in flight now
   uint32_t threads = 0;
   absl::Duration cpu_time;
 };
 
 // The address by which the relay knows worker `number`, from 1: "02:6c:68:00:00:01".
 std::string MacAddress(uint32_t number);
-// Returns 0 for another address, or a broadcast.
+// Returns the worker's number, or 0 for a broadcast or another address.
 uint32_t NumberOfMac(const uint8_t* address);
 
 std::string ToJson(const RelayConfig& config);
@@ -54,12 +54,13 @@ std::string ToJson(const RelayConfig& config);
 StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
 
 // Asks the relay at `socket_path` for its report, and configures it if `config` is set.
-// kUnavailable: no relay listens or answers. The relay's refusal is returned as its own error.
+// kUnavailable: no relay listens or answers. If the relay refuses, returns the error of the relay.
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline);
 
-// The same for a relay that was just started: asks until the relay listens. `check` runs in between
-// (is it still alive?), and its error ends the wait.
+// The same for a relay that was just started: asks again until the relay listens or the deadline
+// passes. `check` runs between the attempts, for example to see whether the relay is still alive.
+// An error of `check` ends the wait.
 StatusOr<RelayReport> AskStartedRelay(
     const std::string& socket_path, const RelayConfig* config, Deadline deadline,
     const std::function<Status()>& check = [] { return absl::OkStatus(); });
@@ -69,7 +70,8 @@ struct Request {
   bool configure = false;
   RelayConfig config;
 };
-StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);  // to accept from
+// Returns a listening socket, for ServeRequest.
+StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);
 // Serves one connection that waits at `listener`: reads a request, calls `serve`, sends its answer.
 // Reading and sending take at most `patience` each, whatever the other side does.
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve,

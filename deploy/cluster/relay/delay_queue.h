@@ -1,9 +1,9 @@
 // Holds the frames in flight between the workers of a cluster: delays them, and drops some. Pure:
 // time is an argument, and randomness comes from a seed.
 //
-// Frames from one worker to another keep their order. With jitter the delay varies between delay -
-// jitter and delay + jitter around its mean. Consecutive packets take nearly the same time, as
-// behind a queue.
+// Frames from one worker to another keep their order. With jitter, the delay varies slowly between
+// delay - jitter and delay + jitter. So consecutive frames have nearly the same delay, as behind a
+// queue.
 //
 // Not thread-safe, except HeldBytes. Workers are counted from 0 here.
 #pragma once
@@ -30,7 +30,7 @@ struct Frame {
 struct QueueCounts {
   uint64_t arrived = 0;  // frames; each is then released, lost, overflowed or in flight
   uint64_t released = 0;
-  uint64_t lost = 0;        // by `loss`, or to or from a disconnected worker
+  uint64_t lost = 0;        // by `loss`, by Configure, or to or from a disconnected worker
   uint64_t overflowed = 0;  // no room for more bytes in flight
   QueueCounts& operator+=(const QueueCounts& other);
 };
@@ -39,7 +39,7 @@ struct QueueCounts {
 class HeldBytes {
  public:
   explicit HeldBytes(size_t most) : most_(most) {}
-  // False: not enough room.
+  // Reserves `bytes`. False: there is not enough room, and nothing was reserved.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes) { now_ -= bytes; }
   size_t now() const { return now_; }
@@ -51,27 +51,28 @@ class HeldBytes {
 
 class DelayQueue {
  public:
-  // `held` outlives this object; frames count by their capacities.
+  // `held` must outlive this object. Each frame in flight takes its capacity from there.
   DelayQueue(uint64_t seed, HeldBytes* held) : chance_(seed), seed_(seed), held_(*held) {}
   DelayQueue(const DelayQueue&) = delete;
   DelayQueue& operator=(const DelayQueue&) = delete;
   ~DelayQueue() { Drop(); }
 
-  // Sets `paths[from * workers + to]` and `connected[worker]`. Frames in flight keep their release
-  // time, but neither leave nor reach disconnected workers. Changing the number of workers drops
-  // all frames.
+  // Sets the quality of every path, `paths[from * workers + to]`, and which workers are connected.
+  // Frames in flight keep their release time. At that time, a frame from or to a disconnected
+  // worker is dropped. A change of the number of workers drops all frames.
   void Configure(uint32_t workers, std::vector<LinkQuality> paths, std::vector<bool> connected);
 
-  // `arrived` never decreases between two frames of one path.
+  // Takes a frame that arrived at the time `arrived`, or drops it: by chance, for a disconnected
+  // worker, or for lack of room. `arrived` must not decrease from frame to frame of a path.
   void Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived);
 
-  // Time at which the next frame is due; nullopt: nothing is in flight.
+  // Returns the time at which the next frame is due; nullopt: nothing is in flight.
   std::optional<MonoTime> NextRelease() const;
   struct Due {
     uint32_t to = 0;
     Frame frame;
   };
-  // Returns the next frame due at `now`, in order of time.
+  // Removes and returns the earliest frame that is due at `now`; nullopt: none is.
   std::optional<Due> Release(MonoTime now);
 
   const QueueCounts& counts() const { return counts_; }

@@ -1,7 +1,7 @@
-// The relay's work, divided among threads by the sending worker. A worker's thread takes frames out
-// of the worker's port, holds them (delay_queue.h) and puts them into the ports of their receivers.
-// Frames from one worker to another keep their order. Threads share only the ports and the room for
-// frames in flight.
+// Does the relay's work, on several threads. Each sending worker belongs to one thread. The thread
+// takes frames out of the worker's port, holds them (delay_queue.h) and puts them into the ports of
+// their receivers. So frames from one worker to another keep their order. Threads share only the
+// ports and the room for frames in flight.
 #pragma once
 
 #include <cstdint>
@@ -29,25 +29,27 @@ struct ForwardCounts {
   Unsent unsent;
 };
 
-// Number of cores of this process, at most 4, because the workers need the same cores.
+// Returns a good number of threads: the number of cores of this process, but at most 4, because the
+// workers need the same cores.
 uint32_t ForwarderThreads();
 
 class Forwarder;
 
-// Not thread-safe. Every method waits for all threads, which answer between two batches of frames.
+// Not thread-safe. Configure and Counts wait for every thread to answer, between two batches of its
+// frames.
 class Forwarders {
  public:
-  // `threads`, at least 1, hold `most_bytes` together.
+  // Starts `threads` threads, at least 1. All together hold at most `most_bytes` of frames.
   static StatusOr<std::unique_ptr<Forwarders>> Start(uint32_t threads, size_t most_bytes);
   Forwarders(const Forwarders&) = delete;
   Forwarders& operator=(const Forwarders&) = delete;
   ~Forwarders();
 
-  // Frames in flight stay, as with DelayQueue::Configure. Threads change one after the other. An
-  // error changes nothing.
+  // Replaces the routes, in one thread after the other. Frames in flight stay, as with
+  // DelayQueue::Configure. An error changes nothing.
   Status Configure(Routes routes);
 
-  // Totals since the start.
+  // Returns totals since the start.
   ForwardCounts Counts();
   size_t held_bytes() const { return held_.now(); }
   uint32_t threads() const { return static_cast<uint32_t>(threads_.size()); }

@@ -1,6 +1,6 @@
-// Receives and sends an interface's frames through a packet socket: whole GSO packets with the
-// header that says how to cut them (virtio_net_hdr), so 64 KB cost one copy in and one copy out.
-// One thread receives; any thread may call all other functions.
+// Receives and sends an interface's frames through a packet socket. A frame is a whole GSO packet
+// behind the header that says how to cut the packet into segments (virtio_net_hdr). So 64 KB cost
+// one copy in and one copy out. Receive is for one thread; all other functions are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -37,8 +37,9 @@ struct Unsent {
 
 class PacketPort {
  public:
-  // Opens an interface of this process' network namespace. kFailedPrecondition names the missing
-  // part.
+  // Opens an interface of this process' network namespace. kFailedPrecondition: this process cannot
+  // have packet sockets; the message names what is missing. Else the system's error, such as for an
+  // interface that does not exist.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
   // For tests: `socket`, nonblocking and with message boundaries, replaces the packet socket.
   explicit PacketPort(UniqueFd socket, std::string device = "a test's");
@@ -47,13 +48,14 @@ class PacketPort {
   ~PacketPort();
 
   int fd() const { return fd_.get(); }
-  // Appends frames that have arrived, a bounded number, without those that this side sent. Never
-  // blocks.
+  // Appends frames that have arrived, at most 32. Leaves out frames that this side of the interface
+  // sent. Never blocks.
   void Receive(std::vector<Arrival>* arrivals);
-  // Drops frames that cannot be sent, as a queue does. Logs the first error of each kind other than
-  // a full queue. Never blocks.
+  // Sends frames. Drops and counts those that cannot be sent, as a queue does. Logs the first error
+  // of each kind other than a full queue. Never blocks.
   Unsent Send(std::span<Frame> frames);
-  // Number of frames that arrived without room for them since the last call.
+  // Returns how many frames were dropped on arrival since the last call: there was no room, or they
+  // were too long.
   uint64_t TakeMissed();
 
  private:
@@ -68,7 +70,7 @@ class PacketPort {
   std::set<int> logged_;  // errors
 };
 
-// OK if this kernel allows packet sockets with GSO.
+// OK if this process and kernel can have packet sockets with GSO.
 Status ProbePacketPort();
 
 }  // namespace longhaul::relay

@@ -11,8 +11,8 @@
 namespace longhaul::relay {
 
 // Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT. Forwards packets in
-// `threads` further threads (0: ForwarderThreads()). Blocks these signals: call from the main
-// thread before others start.
+// `threads` further threads (0: ForwarderThreads()). Blocks these signals, so call it from the main
+// thread before other threads start.
 Status RunRelay(const std::string& socket_path, uint32_t threads = 0);
 
 }  // namespace longhaul::relay

@@ -1,4 +1,4 @@
-// The interface of all codecs. A codec encodes a tensor to bytes, a blob, and decodes the blob.
+// The interface of all codecs. A codec encodes a tensor to bytes (a blob), and decodes it.
 //
 //   auto codec = ParseCodec("tah:p=0.8");                       // registry.h
 //   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape)),
@@ -12,10 +12,10 @@
 // that are not a blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given
 // to Decode may be hostile. A codec with a message store also returns the errors of the store.
 //
-// Codecs with state are immutable too, because the caller owns the state. Context.messages has the
-// state of aqsgd (records of training samples), Context.tables the state of predict (means by
-// token). Two calls with the same state must not overlap. The two sides of a boundary, sender and
-// receiver, each have their own state, and must process the same tensors in the same order.
+// Codecs with state are immutable too: the caller owns the state. The state of aqsgd (records of
+// training samples) is in Context.messages, that of predict (means by token) in Context.tables. Two
+// calls with the same state must not overlap. Sender and receiver each have their own state, and
+// must process the same tensors in the same order.
 #pragma once
 
 #include <array>
@@ -73,9 +73,8 @@ struct MutableTensorView {
   size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
 };
 
-// What a codec knows about a tensor besides its elements. The first six fields identify the tensor:
-// they are the key of stochastic rounding (tah, fixed), and must differ for any two tensors of a
-// run. The other fields give access to the state of a codec with state, and to threads.
+// What a call needs besides the tensor. The first six fields identify the tensor, and must differ
+// for any two tensors of a run: they are the key of stochastic rounding (tah, fixed).
 struct Context {
   uint64_t seed = 0;
   Step step{0};
@@ -83,8 +82,8 @@ struct Context {
   EdgeId edge{0};
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
-  // For aqsgd: the number of each sample of the tensor among all training samples. Without these
-  // numbers aqsgd sends every sample whole and stores nothing. Not owned.
+  // For aqsgd: the global number of each sample of the tensor. Without numbers aqsgd sends every
+  // sample whole and stores nothing. Not owned.
   std::span<const uint64_t> sample_ids;
   // For aqsgd: the store with the records of sample_ids. Null only without sample_ids. Not owned.
   MessageStore* messages = nullptr;
@@ -115,7 +114,7 @@ class Codec {
   // Returns the family and the parameters as the headers of this codec's blobs have them.
   virtual CodecKind kind() const = 0;
 
-  // Returns the size in bytes of the largest blob of this shape: `out` of Encode must have as many.
+  // Returns the bytes that `out` of Encode must have: the size of the largest blob of this shape.
   // SIZE_MAX for a shape that CheckShape (blob.h) refuses.
   virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
   // Returns whether every Encode writes exactly MaxEncodedBytes.
@@ -123,8 +122,8 @@ class Codec {
   // Returns the size of the smallest blob of this shape. aqsgd usually reaches it if it has a
   // record of every sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Returns the size that blobs of a network's tensors usually have. It is below MaxEncodedBytes
-  // only for codecs whose blobs differ in size (zip, predict).
+  // Returns the size that blobs of a network's tensors usually have. Below MaxEncodedBytes only for
+  // codecs whose blobs differ in size (zip, predict).
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
   // Returns the size of a sample's record in Context.messages. 0: the codec has no records.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }

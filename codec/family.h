@@ -1,6 +1,5 @@
-// A family is all codecs of one kind with different parameters, for example all codecs `gauss:...`.
-// The struct Family describes a family to the rest of the program. registry.cc lists the families;
-// no other file names all of them.
+// A family is all codecs of one kind, such as `gauss:...`. The struct Family describes it to the
+// rest of the program. registry.cc lists the families; no other file names all of them.
 //
 //   Family gauss::Row();  // codec/gauss/factory.h
 //
@@ -40,8 +39,8 @@ struct Section {
   uint64_t offset = 0;  // from the start of the payload
 };
 
-// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x|, with Euclidean
-// norms over a tensor x of normal values and its decoded form x'.
+// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x| for a tensor x of
+// normal values and its decoded form x'.
 struct Choice {
   std::string_view codec;  // canonical codec string
   double error = 0;
@@ -57,8 +56,8 @@ struct Family {
   StatusOr<CodecPtr> (*parse)(const CodecText& text) = nullptr;
   // Makes the codec that wrote a blob with this header. The header may be hostile.
   StatusOr<CodecPtr> (*from_header)(const BlobHeader& header) = nullptr;
-  // Returns the sections of a payload whose size is valid for the codec. Null: the payload has only
-  // one section, the elements.
+  // Returns the sections of a payload whose size is valid for the codec. Null: tools show the
+  // payload as one section.
   std::vector<Section> (*sections)(const BlobHeader& header,
                                    std::span<const std::byte> payload) = nullptr;
   // Makes the GPU part of a codec of this family. Null: the family does not run on GPUs.
@@ -84,8 +83,8 @@ StatusOr<CodecPtr> FromParameters(const BlobHeader& header) {
   return kCreate(parameters);
 }
 
-// Returns kInvalidArgument. The message says that the value of `key` is out of range, and lists the
-// parameters of the family with their ranges.
+// Returns kInvalidArgument: the value of `key` is out of range. The message lists the family's
+// parameters with their ranges.
 Status OutOfRange(const CodecText& text, std::string_view key);
 
 }  // namespace longhaul::codec

@@ -31,8 +31,8 @@ class MessageStore {
   // until this record changes.
   virtual std::span<const std::byte> Read(uint64_t sample) const = 0;
   // Begins a change of a record in training step `step`. Steps must not decrease from call to call.
-  // Returns the old record (any bytes if there was none), and the caller overwrites all of it. A
-  // file store can undo the change.
+  // Returns the old record (any bytes if there was none); the caller overwrites all of it.
+  // FileStore can undo the change.
   virtual StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) = 0;
   // Hints that these records will be read soon.
   virtual void Prefetch(std::span<const uint64_t> samples) = 0;

@@ -27,9 +27,8 @@ class Parallel {
   virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
 };
 
-// Calls body(first, end) for disjoint ranges that cover [0, count). There is only one range if
-// `parallel` is null or `count` is at most `small`. Every range but the last ends at a multiple of
-// `grain`.
+// Calls body(first, end) for disjoint ranges that cover [0, count): only one if `parallel` is null
+// or `count` is at most `small`. Every range but the last ends at a multiple of `grain`.
 template <class Body>
 void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
                const Body& body) {
@@ -46,7 +45,7 @@ void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t smal
                 [&](size_t k) { body(k * step, std::min(count, (k + 1) * step)); });
 }
 
-// Raises *largest to `value` if `value` is larger. Several threads may do so at the same time.
+// Raises *largest to `value` if `value` is larger. Any thread may call it.
 inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
   uint32_t seen = *largest;
   while (seen < value && !largest->compare_exchange_weak(seen, value)) {

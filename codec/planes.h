@@ -1,6 +1,6 @@
-// Codes of a tile as bit planes: plane j holds bit j of every code. The bit of element k is bit k %
-// 8 of byte k / 8. Codes of any number of bits are packed without gaps, and a GPU makes the bits of
-// 32 elements with one ballot.
+// Codes of a tile as bit planes: plane j holds bit j of every code, with element k at bit k % 8 of
+// byte k / 8. Codes of any number of bits are packed without gaps, and a GPU makes the bits of 32
+// elements with one ballot.
 #pragma once
 
 #include <cstddef>

@@ -26,9 +26,9 @@ const Family* FindFamily(std::string_view name);
 // Returns the family's name, or "unknown codec".
 std::string_view ToString(CodecId id);
 
-// Makes a codec from a codec string. Refuses an unknown codec; the message names the most similar
-// codec and all known ones. Refuses a parameter that is unknown or out of range; the message names
-// the codec's parameters with their ranges and defaults.
+// Makes a codec from a codec string. If the codec is unknown, the error names the most similar
+// codec and all known ones. If a parameter is unknown or out of range, the error names the codec's
+// parameters with their ranges and defaults.
 StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
 
 // Makes the codec that wrote `blob`. The blob may be hostile.
@@ -40,8 +40,8 @@ StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header);
 // Returns the names of all families, with which codec strings begin: "none", "bf16", ...
 std::vector<std::string_view> CodecNames();
 
-// Returns a line for each family: name, description, and parameters with range and default. For
-// --help: "gauss: quantizer of ... transform. bits=2..6 (4), block=64|128|256|512 (128)".
+// Returns a line for each family, for --help: name, what it is, and its parameters with range and
+// default, as in "bits=2..6 (4)".
 std::string DescribeCodecs();
 
 }  // namespace longhaul::codec

@@ -22,7 +22,7 @@ namespace longhaul::codec {
 
 enum class Rounding : uint8_t { kNearest = 0, kStochastic = 1 };
 std::string_view ToString(Rounding rounding);
-// Returns false for a text that is not the name of a rounding; *rounding then keeps its value.
+// Returns false for a text that is not the name of a rounding.
 bool ParseRounding(std::string_view text, Rounding* rounding);
 
 // The random numbers of one tensor.

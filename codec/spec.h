@@ -1,5 +1,5 @@
-// A codec as a run file or a message names it: the text and the codec. The text is parsed once,
-// where it enters the program; later code asks the CodecSpec.
+// A codec as a run file or a message names it. The text is parsed once, where it enters the
+// program; later code asks the CodecSpec.
 //
 //   const CodecSpec spec("gauss:bits=4");
 //   LH_ASSIGN_OR_RETURN(const std::shared_ptr<const Codec> codec, spec.Get());

@@ -1,4 +1,4 @@
-// Constants of format.h, and the rules that choose a sample's kind and exponents. Plain types and
+// Constants of format.h, and the choice of a sample's kind and exponents. Plain types and
 // arithmetic only: CPU and GPU kernels share this file.
 #pragma once
 
@@ -43,8 +43,8 @@ inline constexpr bool Suits(int exponent, uint32_t largest_bits) {
   return top >= kLeastSuitable && top < kFirstUnsuitable;
 }
 
-// Returns the kind of a sample (format.h). `remembers`: the sample has an id. `exponent`: c of the
-// record, if there is one. `largest_bits`: the largest finite magnitude, as bits of fp32.
+// Returns the kind of a sample. `remembers`: it has an id. `exponent`: c of its record, if any.
+// `largest_bits`: its largest finite magnitude, as bits of fp32.
 inline constexpr Kind KindOf(bool remembers, bool finite, bool has_record, int exponent,
                              uint32_t largest_bits) {
   if (!remembers || !finite) return Kind::kTransient;
@@ -56,7 +56,6 @@ inline constexpr bool KindPossible(Kind kind, bool remembers, bool has_record) {
   if (kind == Kind::kDifference) return has_record;
   return kind == Kind::kTransient || (kind == Kind::kStored && remembers);
 }
-// Returns whether an encoder writes this exponent for a sample of this kind.
 inline constexpr bool ExponentPossible(Kind kind, int exponent) {
   return kind == Kind::kDifference
              ? exponent >= kMinDifferenceExponent && exponent <= kMaxDifferenceExponent

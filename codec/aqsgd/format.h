@@ -10,7 +10,7 @@
 //        2   14  zero
 //       16       tokens x channels fp16, zero-padded
 //
-// Payload. Sections start at multiples of 16 bytes, and their ends are zero-padded to multiples:
+// Payload. Sections start at multiples of 16 bytes, and are zero-padded to such multiples:
 //
 //   section    bytes             contents
 //   samples    8 x samples       the sample's number; all ones where the tensor has no ids
@@ -26,8 +26,8 @@
 //
 // All samples of a tensor are coded against the records from before the tensor. If a tensor has the
 // same sample twice, the record of the later one stays. The first rule that applies gives the kind:
-//   - kTransient, sent whole and not stored: the sample has no id (validation, files), or it has a
-//     NaN or an infinity, which becomes fp16's NaN. The sample's record, if any, does not change.
+//   - kTransient, sent whole and not stored: the sample has no id (validation, files), or has a NaN
+//     or an infinity, which becomes fp16's NaN. Its record, if any, does not change.
 //   - kStored, sent whole and stored: the sample has no record, or c of the record no longer suits
 //     it. c suits if the largest magnitude of the sample times 2^c is 0 or lies in [2^4, 2^15).
 //   - kDifference: all other samples.

@@ -1,6 +1,5 @@
-// Access to the records of a tensor's samples, and checks of a payload's front. The front is the
-// sections before the scales, Layout::variable bytes; it names each sample and the record that the
-// sample continues. CPU and GPU encoders and decoders share this file.
+// Access to the records of a tensor's samples, and checks of a payload's front: the sections before
+// the scales, Layout::variable bytes. CPU and GPU encoders and decoders share this file.
 //
 // Threads: as for the store (message_store.h). Errors: kInvalidArgument; Write also returns errors
 // of the store.
@@ -17,8 +16,8 @@
 
 namespace longhaul::codec::aqsgd {
 
-// The records of a tensor's samples. Without ids in the context no sample has a record. An `index`
-// counts the tensor's samples.
+// The records of a tensor's samples; none if the context has no ids. `index`: of the sample in the
+// tensor.
 class Messages {
  public:
   explicit Messages(const Context& context)
@@ -29,7 +28,6 @@ class Messages {
   // Checks that the ids fit the tensor and the store, and that the store fits the shape.
   Status Check(const Shape& shape) const;
 
-  // Returns whether samples may have records.
   bool remembers() const { return store_ != nullptr; }
   // Returns the sample's record; empty if there is none.
   std::span<const std::byte> Read(uint64_t index) const {
@@ -47,7 +45,7 @@ class Messages {
   const Step step_;
 };
 
-// Returns the kind of a sample as the front of a payload gives it. It may be none of the kinds.
+// Returns the kind of a sample, as the front says it: in a hostile payload any number.
 inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint64_t index) {
   return static_cast<Kind>(front[layout.kinds + index]);
 }

@@ -11,7 +11,6 @@
 
 namespace longhaul::codec::aqsgd {
 
-// A record: c and the elements.
 struct ReferenceMessage {
   int exponent = 0;
   std::vector<double> elements;  // times 2^exponent
@@ -32,8 +31,7 @@ struct ReferenceResult {
   std::vector<ReferenceSample> samples;
 };
 
-// Encodes and decodes `x`. `messages`: the record of each sample before this tensor, if it has one.
-// `remembers`: the samples have ids.
+// `messages`: each sample's record before this tensor, if any. `remembers`: the samples have ids.
 ReferenceResult Reference(std::span<const float> x, const Shape& shape, const Params& params,
                           bool remembers,
                           const std::vector<std::optional<ReferenceMessage>>& messages);

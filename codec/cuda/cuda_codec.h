@@ -59,11 +59,11 @@ class CudaCodec {
                 const KernelQueue& queue, const DeviceMessages& messages = {},
                 const TablesOnDevice& tables = {}) const;
 
-  // Queues the decoding of `blob` to `out`. `blob` is exactly one blob, aligned to 16 bytes; `out`
-  // is device memory with the blob's shape and any dtype. This call checks `header`, a host copy of
-  // the blob's first 64 bytes. Errors in the payload are found on the device: *fault_dev, which the
-  // caller must have zeroed, then gets bits of kernel_args.h, the elements concerned decode to NaN,
-  // and the records must not be used. No blob makes a kernel touch memory outside its arguments.
+  // Queues the decoding of `blob`, exactly one blob aligned to 16 bytes, to `out`, device memory of
+  // the blob's shape and any dtype. This call checks `header`, a host copy of the blob's first 64
+  // bytes. The device finds errors in the payload: it sets bits (kernel_args.h) in *fault_dev,
+  // which the caller must have zeroed. The elements concerned then decode to NaN, and the records
+  // must not be used. No blob makes a kernel touch memory outside its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                 const MutableTensorView& out, uint32_t* fault_dev, const KernelQueue& queue,
                 const DeviceMessages& messages = {}, const TablesOnDevice& tables = {}) const;

@@ -15,10 +15,9 @@
 
 namespace longhaul::codec::cuda {
 
-// Encode and decode a whole section of `count` numbers, as Encode and Decode of
-// codec/sdp4bit/cpu/kernels.h do. `section_dev` is aligned to 16 bytes; `group` is kGradientGroup
-// or kDifferenceGroup. `noise`: null to round to nearest. `first`: index of values_dev[0] in
-// `noise`, a multiple of 64.
+// As Encode and Decode of codec/sdp4bit/cpu/kernels.h, for a whole section, which is aligned to 16
+// bytes. `group`: kGradientGroup or kDifferenceGroup. `noise`: null to round to nearest. `first`:
+// index of values_dev[0] in `noise`, a multiple of 64.
 Status Sdp4bitEncode(const float* values_dev, uint64_t count, uint32_t group,
                      const RoundingNoise* noise, uint64_t first, void* section_dev,
                      const longhaul::cuda::Stream& stream);

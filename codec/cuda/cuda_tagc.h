@@ -1,5 +1,5 @@
 // On a GPU, chooses the values that tagc keeps: the same ones as codec/tagc/select.h on the CPU.
-// Every pointer is to memory of the stream's device. Sketches (codec/tagc/sketch.h) need the CPU.
+// Every pointer is to memory of the stream's device. The CPU makes and reads the sketches.
 //
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
 // Threads: pure functions. Errors: kInvalidArgument, before anything is queued, for null or

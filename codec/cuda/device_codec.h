@@ -1,6 +1,6 @@
-// The GPU part of a codec: it makes the arguments of the codec's kernels and queues them. The
-// family X makes its DeviceCodecs in codec/X/cuda/device.cc. CudaCodec (cuda_codec.h) checks
-// arguments and blobs before it calls a DeviceCodec.
+// The GPU part of a codec, which makes the arguments of its kernels and queues them. The family X
+// makes its own in codec/X/cuda/device.cc. CudaCodec (cuda_codec.h) checks arguments and blobs
+// first.
 //
 // Threads: immutable; any thread. Errors: as in cuda_codec.h.
 #pragma once
@@ -88,7 +88,7 @@ class DeviceCodec {
   virtual Status Decode(const DecodeCall& call) const = 0;
 };
 
-// Make arguments of kernels. The const_cast is safe because encoders only read the tensor.
+// Make arguments of kernels. Encoders only read the tensor.
 inline TensorArgs MakeTensorArgs(const TensorView& view) {
   const Shape& shape = view.shape;
   return {const_cast<void*>(view.data), static_cast<uint32_t>(view.dtype), shape.samples,
@@ -97,7 +97,6 @@ inline TensorArgs MakeTensorArgs(const TensorView& view) {
 inline TensorArgs MakeTensorArgs(const MutableTensorView& view) {
   return MakeTensorArgs(TensorView{view.data, view.dtype, view.shape});
 }
-// Sets `block` to RoundingNoise::block() of the context.
 inline void SetNoise(const Context& context, uint32_t (&block)[4]) {
   const RoundingNoise noise(context);
   for (size_t k = 0; k < 4; ++k) block[k] = noise.block()[k];

@@ -7,8 +7,8 @@
 // Encode and Decode also queue the updates of the tables, so all calls with the same tables must be
 // on one stream.
 //
-// Threads: one at a time. Errors: kInvalidArgument, as for the codec on a CPU, and those of the
-// device (base/cuda/stream.h).
+// Threads: one at a time. Errors: kInvalidArgument, as for the codec on a CPU; errors of the
+// device.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,11 @@ class DeviceTables {
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
-  // Returns the check of the tables (Tables::check). Check, Restore and Save wait for the work
-  // queued on the stream, for 60 s at most. `tables` must have the same shape as these tables.
+  // Return the tables' check (Tables::check), copy `tables` to the device, and copy from the device
+  // to `tables`. They wait for the work queued on the stream, 60 s at most. `tables` must have the
+  // same shape.
   StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;
-  // Copies `tables` to the device.
   Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
-  // Copies the tables from the device to `tables`.
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
 
   // Addresses for kernels. Kernels change all of this memory except the ids.

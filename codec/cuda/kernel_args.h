@@ -1,5 +1,5 @@
-// Arguments that the kernels of several codecs share. Plain types, because both the program and the
-// CUDA module that it loads with dlopen compile them (base/cuda/table.h).
+// Arguments that the kernels of several codecs share. Plain types, because the program and the CUDA
+// module both compile them (base/cuda/table.h).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2, kFaultTables = 4;
 // sector of its own.
 inline constexpr uint32_t kMaximumPlaces = 16;
 inline constexpr uint64_t kMaximumStride = 8;  // uint32
-// Returns the size of the memory for these words of all samples.
+// Returns the bytes of these words for all samples.
 constexpr uint64_t MaximaBytes(uint64_t samples) {
   return samples * kMaximumPlaces * kMaximumStride * 4;
 }

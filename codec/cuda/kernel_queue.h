@@ -1,5 +1,5 @@
-// A stream of a GPU on which codecs queue their kernels. This header has plain types only, so that
-// codecs depend neither on CUDA nor on base/cuda.
+// A stream of a GPU on which codecs queue their kernels. Plain types only, so that codecs need
+// neither CUDA nor base/cuda.
 //
 //   const KernelQueue queue(stream);
 //   return queue.Run(queue.kernels<FixedKernels>().encode, args, "queueing the encoder of fixed");
@@ -49,7 +49,7 @@ class KernelQueue {
              std::string_view doing) const {
     return Check(kernel(index_, &args, stream_), doing);
   }
-  // Queues the write of a blob that is only a header, for an empty tensor.
+  // Queues the write of an empty tensor's blob.
   Status WriteHeader(const HeaderArgs& header, void* blob_dev) const {
     return Check(
         table_->write_header(index_, &header, static_cast<unsigned char*>(blob_dev), stream_),

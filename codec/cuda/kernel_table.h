@@ -1,10 +1,9 @@
-// The table of the codecs' kernels that the CUDA module, liblonghaul_cuda.so, offers to the
-// program. Plain types, because both sides compile them (base/cuda/table.h). The functions do not
-// check their arguments; programs use cuda_codec.h, which does.
+// The codecs' kernels that the CUDA module, liblonghaul_cuda.so, offers to the program. Plain
+// types, because both sides compile them (base/cuda/table.h). Programs use cuda_codec.h, which
+// checks the arguments.
 //
 // Every function queues work on `stream`, a cudaStream_t of `device`. No function allocates or
-// waits, and all may be captured in a CUDA graph. They return a code of the CUDA runtime, 0 if all
-// is well.
+// waits; all may be captured in a CUDA graph, and return a code of the CUDA runtime, 0 for success.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +61,6 @@ struct KernelTable {
 // A run: the elements that one thread block of the selecting kernels handles.
 inline constexpr uint64_t kTagcRun = 2048;
 inline constexpr uint32_t kTagcBins = 2048;
-// Offsets of arrays in the scratch memory.
 struct TagcSelectScratch {
   constexpr explicit TagcSelectScratch(uint64_t count)
       : histogram(16),

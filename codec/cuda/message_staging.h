@@ -7,8 +7,8 @@
 //   ...                               // copies the blob, waits for all of it
 //   LH_RETURN_IF_ERROR(staging.Remember(context, blob_of_host));
 //
-// A receiver calls Check between Load and Decode, and calls Remember only if the device found no
-// fault. If the context has no sample ids, no record changes and nothing is copied.
+// A receiver calls Check between Load and Decode, and Remember only if the device found no fault.
+// Without sample ids in the context no record changes, and nothing is copied.
 //
 // Threads: one at a time, as for the store. Load does not wait; the copies of an earlier Load or
 // Fetch must be done. Errors: kInvalidArgument, as for the codec on a CPU, and those of the device.
@@ -37,13 +37,12 @@ class MessageStaging {
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
   // Returns the copies on the device for the tensor of the last Load.
   DeviceMessages messages();
-  // Checks the header of a blob, and its samples against the records of the last Load, as the
-  // decoder on the CPU does.
+  // Checks a blob's header, and its samples against the last Load, as the decoder on the CPU does.
   Status Check(std::span<const std::byte> blob) const;
   // Queues the copies of the records from the device to the host.
   Status Fetch(longhaul::cuda::Stream* stream);
-  // Copies the fetched records to the store, except those of samples that the blob marks as
-  // transient (codec/aqsgd/format.h). `context`: as for Load.
+  // Copies the fetched records to the store, except those of samples that are transient
+  // (codec/aqsgd/format.h). `context`: as for Load.
   Status Remember(const Context& context, std::span<const std::byte> blob);
 
  private:

@@ -2,7 +2,7 @@
 //
 // A tile is G contiguous channels of one token. The last tile of a token is padded with zeros if G
 // does not divide the channels. T = samples x tokens x ceil(channels / G) tiles, in memory order.
-// Every section starts at a multiple of 16 bytes, and its end is zero-padded to such a multiple:
+// Sections start at multiples of 16 bytes, and are zero-padded to such multiples:
 //
 //   payload section  bytes             contents
 //   exponents        2 x samples       int16 c: the sample was multiplied by 2^c (scale.h)

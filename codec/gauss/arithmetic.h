@@ -55,18 +55,17 @@ inline constexpr float InverseRoot(int r) {
 }
 
 // The positive level L[j], and the threshold below level j, j >= 1: |u| at or above this threshold
-// belongs to level j or a higher one. GPU code cannot always read a host array, so these are
-// templates.
+// belongs to level j or a higher one. Not arrays, because GPU code cannot always read host arrays.
 template <int kBits, int kJ>
 inline constexpr float kLevel = Levels<kBits>::kPositive[kJ];
 template <int kBits, int kJ>
 inline constexpr float kThreshold = (kLevel<kBits, kJ - 1> + kLevel<kBits, kJ>)*0.5f;
 
-// Returns E of a sample whose largest q is `largest_q` (format.h).
+// Returns E of a sample.
 inline constexpr int ExponentOf(int largest_q) {
   return largest_q >> 2;
 }
-// Returns the scale byte s of a block with this q, in a sample with the given E.
+// Returns the scale byte s of a block with this q.
 inline constexpr uint8_t ScaleByte(int q, int exponent) {
   if (q == kNonfiniteIndex) return kNonfiniteBlock;
   const int byte = q - 4 * exponent + kTopByte;

@@ -23,9 +23,8 @@
 //     signs are a fixed pattern (arithmetic.h). Without these signs the transform would gather the
 //     mean of a block's elements in one value, which is too large for the quantizer.
 //  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then
-//     G/4, ... 1). M is the
-//     mean square of the values after step 3, which are sqrt(G) times an orthonormal transform of
-//     y.
+//     G/4, ... 1). M is the mean square of the values after step 3, which are sqrt(G) times an
+//     orthonormal transform of y.
 //  3. For h = 1, 2, ..., G/2 every pair (y[i], y[i + h]) with bit h of i clear becomes (sum,
 //     difference): sqrt(G) times the Sylvester-Hadamard transform.
 //  4. r = 2 log2(M) rounded to the nearest integer, so that 2^(r/4) is sqrt(M) on a grid of quarter

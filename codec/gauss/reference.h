@@ -26,8 +26,8 @@ ReferenceResult Reference(std::span<const double> x, const Shape& shape, const P
 // Reads the contents of a blob bit by bit, by format.h. Does not set `decoded`.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
-// Returns the positive levels of the quantizer with `bits` bits. Finds them by Lloyd's iteration
-// with numerical integrals, independently of make_levels.py.
+// Returns the positive levels. Finds them by Lloyd's iteration with numerical integrals,
+// independently of make_levels.py.
 std::vector<double> LloydMax(uint32_t bits);
 
 }  // namespace longhaul::codec::gauss

@@ -36,8 +36,7 @@ namespace longhaul::codec {
 
 struct FileStoreOptions {
   std::string folder;  // for this store only; created if missing
-  // Any text that identifies the run and the data. If the folder has records with another identity,
-  // the store begins empty.
+  // Identifies the run and the data. Records of another identity are dropped.
   std::string identity;
   uint64_t samples = 0;
   size_t record_bytes = 0;
@@ -49,8 +48,7 @@ class FileStore final : public MessageStore {
  public:
   static constexpr uint32_t kVersion = 1;  // of `records`
 
-  // Opens the store of `options.folder`, or makes it. Drops unusable records: those with another
-  // identity or size, and damaged ones.
+  // Opens or makes the store. Drops records with another identity or size, and damaged ones.
   static StatusOr<std::unique_ptr<FileStore>> Open(FileStoreOptions options);
   ~FileStore() override;
   FileStore(const FileStore&) = delete;

@@ -12,7 +12,7 @@ namespace longhaul::codec::plain {
 // Makes a codec. `id` must be kNone, kBf16 or kFp16.
 std::unique_ptr<const Codec> Create(CodecId id);
 
-// Describes the family of codec `id` to registry.cc.
+// The entry of codec `id` in registry.cc.
 Family Row(CodecId id);
 // Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);

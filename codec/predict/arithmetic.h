@@ -19,8 +19,8 @@ inline constexpr uint32_t PairRow(uint32_t before, uint32_t token, uint32_t log2
   return static_cast<uint32_t>((before * kHashBefore + token * kHashToken) >> (64 - log2_pairs));
 }
 
-// The tables learn from a token only if the magnitudes of all its decoded values are below this
-// limit. So no sum of values overflows.
+// The tables learn from a token only if all its decoded values are below this limit in magnitude,
+// so that no sum of values overflows.
 inline constexpr float kTeachable = 0x1p64f;
 
 // The largest count of a row. Floats represent integers exactly up to here.
@@ -37,7 +37,7 @@ inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior
   return rate > least ? rate : least;
 }
 
-// Returns the check of tables that have learned nothing. The check is a hash of all updates.
+// Returns the check (format.h) of tables that have learned nothing.
 inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
   return Mix64((uint64_t{vocabulary} << 32) + channels);
 }

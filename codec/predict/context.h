@@ -20,20 +20,18 @@ Status CheckShapeOf(const TablesShape& tables, const Params& params, const Shape
 // context's tables, null if the context has none.
 Status CheckContext(const Context& context, const TablesShape* tables, const Params& params,
                     const Shape& shape, bool decodes);
-// Returns the front that a blob must have, for tables of the shape `tables` with this check. If
-// `tables` is null, the other arguments are not used.
+// Returns the front that a blob must have. If `tables` is null, the other arguments are not used.
 Front ExpectedFront(const TablesShape* tables, bool learns, uint64_t check);
 // Checks that `front`, which ReadFront returned, is the expected one.
 Status CheckFront(const Front& front, const Front& expected);
 // Checks that all ids are below the vocabulary.
 Status CheckIds(std::span<const uint32_t> ids, uint32_t vocabulary);
 
-// Returns the dtype of the tensor that the other codec (format.h) encodes, if the whole tensor has
-// the dtype `dtype`.
+// Returns the dtype of the tensor that the other codec encodes; `dtype`: that of the whole tensor.
 inline Dtype DtypeWithin(Kind kind, Dtype dtype) {
   return kind == Kind::kPlain ? dtype : Dtype::kF32;
 }
-// Returns the context for the call of the other codec: the same without tables and token ids.
+// Returns the context of the other codec: the same without tables and token ids.
 Context ContextWithin(const Context& context);
 
 }  // namespace longhaul::codec::predict

@@ -14,7 +14,7 @@ std::unique_ptr<const Codec> Create(const Params& params, std::shared_ptr<const 
 // Returns the codec that codes the differences for `codec`, which must be of this family.
 const std::shared_ptr<const Codec>& OtherOf(const Codec& codec);
 
-// Describes the family to registry.cc.
+// The entry in registry.cc.
 Family Row();
 // Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);

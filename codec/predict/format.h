@@ -93,19 +93,18 @@ uint64_t OtherOffset(const Shape& shape, uint32_t id_bytes);
 
 // Writes the first kFrontBytes of `payload`.
 void WriteFront(const Front& front, std::byte* payload);
-// Reads the front of a payload for a tensor of this shape. The payload may be hostile. Checks that
-// the kind exists, that id_bytes fits the kind, that the ids are padded with zeros, and that at
-// least the header of another blob follows.
+// Reads the front of a payload of this shape, which may be hostile. Checks that the kind exists,
+// that id_bytes fits the kind, that the ids' padding is zeros, and that at least the header of
+// another blob follows.
 StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape);
 // Reads the header of the other codec's blob. `other`: the payload from OtherOffset on.
 StatusOr<BlobHeader> ReadOther(std::span<const std::byte> other);
-// Writes the section of ids, with the zeros that pad it.
+// Writes the section of ids, with its padding.
 void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* section);
 // Returns the id of token `index` from that section.
 uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index);
 
-// Returns the ids in a blob of predict that a decoder has accepted. Empty if the blob has no ids or
-// is of another codec.
+// Returns the ids in a blob that a decoder has accepted. Empty if it has none.
 std::vector<uint32_t> IdsOf(std::span<const std::byte> blob);
 
 }  // namespace longhaul::codec::predict

@@ -36,8 +36,8 @@ class Tables {
   static StatusOr<Tables> Create(const TablesShape& shape);
 
   const TablesShape& shape() const { return shape_; }
-  // The rows of all means, one after the other: a row for each token of the vocabulary, then a row
-  // for each hash of a token pair. A row has a mean for each channel.
+  // All rows of means, a mean for each channel: first a row for each token of the vocabulary, then
+  // a row for each hash of a token pair.
   std::span<float> means() { return means_; }
   std::span<const float> means() const { return means_; }
   // A count for each row, in the same order.
@@ -47,8 +47,7 @@ class Tables {
   const float* MeansOf(uint64_t row) const { return means_.data() + row * shape_.channels; }
   // Copies all numbers and the check. `other` must have the same shape.
   void CopyFrom(const Tables& other);
-  // The check of format.h, a hash of all updates so far. If it is equal on both sides, so are the
-  // tables.
+  // The check of format.h: a hash of all updates so far.
   uint64_t check() const { return check_; }
   void set_check(uint64_t check) { check_ = check; }
 

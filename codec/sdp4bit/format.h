@@ -30,7 +30,6 @@ inline constexpr int kTop = 7, kCodeOffset = 8;
 constexpr uint64_t Groups(uint64_t count, uint32_t group) {
   return (count + group - 1) / group;
 }
-// Returns the offset of the codes in a section of `count` numbers.
 constexpr uint64_t CodesOffset(uint64_t count, uint32_t group) {
   return 4 * Groups(count, group);
 }

@@ -28,8 +28,8 @@ HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
 }
 #endif
 
-// FillNoise computes kNoiseStride numbers at a time, in two chains of vectors: while one chain
-// waits for its products, the other one goes on.
+// FillNoise makes kNoiseStride numbers at a time, in two chains of vectors: while one waits for its
+// products, the other goes on.
 inline constexpr size_t kNoiseChains = 2;
 inline constexpr size_t kNoiseStride = kNoiseChains * kNoisesOfBlock * ((kLanes + 1) / 2);
 

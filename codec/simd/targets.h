@@ -17,8 +17,7 @@ namespace longhaul::codec {
 std::vector<std::string> KernelTargets();
 // Returns the set in use.
 std::string KernelTarget();
-// Makes the kernels use this set from now on; "" means the best set. kInvalidArgument if the set is
-// not in KernelTargets().
+// Uses this set from now on; "": the best one. kInvalidArgument if it is not in KernelTargets().
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec

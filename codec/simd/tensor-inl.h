@@ -54,7 +54,6 @@ struct TileGrid {
     uint64_t offset = 0;  // of the first element in the tensor
     size_t count = 0;     // elements that are not padding
   };
-  // Returns the place of tile `tile` of a sample.
   Place Of(uint32_t sample, uint64_t tile) const {
     const uint64_t first_token = uint64_t{sample} * shape.tokens;
     if (whole) return {first_token * shape.channels + tile * kTile, kTile};
@@ -75,9 +74,8 @@ class TileReader {
   explicit TileReader(const TensorView& in) : in_(in), grid_(in.shape) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Returns `tiles` <= kBatch contiguous tiles of a sample, from tile `first` on, each padded with
-  // zeros to kTile. The result points into the tensor or to a buffer that the next call overwrites.
-  // It is aligned to 4 bytes only.
+  // Returns `tiles` <= kBatch tiles of a sample, from tile `first` on, each padded with zeros to
+  // kTile: in the tensor itself or in a buffer that the next call overwrites. Aligned to 4 bytes.
   HWY_INLINE const float* Read(uint32_t sample, uint64_t first, size_t tiles) {
     if (grid_.whole) {
       const auto place = grid_.Of(sample, first);
@@ -118,8 +116,7 @@ class TileWriter {
                                            : 65504.0f) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Returns memory for the fp32 values of a batch, from tile `first` of the sample on. It is the
-  // tensor itself or a buffer.
+  // Returns memory for a batch from tile `first` of the sample on: the tensor itself or a buffer.
   HWY_INLINE float* At(uint32_t sample, uint64_t first) {
     if (grid_.whole && out_.dtype == Dtype::kF32) {
       return static_cast<float*>(out_.data) + grid_.Of(sample, first).offset;
@@ -127,9 +124,9 @@ class TileWriter {
     return buffer_;
   }
 
-  // The caller must apply Clamp to every vector before it stores the vector at At(). Values outside
-  // the dtype's range become its largest number, because lossy codecs turn no number into an
-  // infinity. NaNs stay NaNs.
+  // Apply Clamp to every vector before you store it at At(). Values outside the dtype's range
+  // become its largest number, because lossy codecs turn no number into an infinity. NaNs stay
+  // NaNs.
   HWY_INLINE VF Clamp(VF value) const {
     const VF high = Float(limit_);
     const VF low = Float(-limit_);

@@ -1,7 +1,7 @@
-// Steps that codecs with tiles share, for one target of Highway, a batch of tiles at a time. The
-// elements of a tile fill several vectors. Numbers about tiles (largest magnitude, scale, ...) lie
-// in arrays with one number for each tile, so that one vector operation handles as many tiles as it
-// has lanes. kTile is a power of two, 32 or more.
+// Steps that codecs with tiles share, for one target of Highway, a batch of tiles at a time. A tile
+// fills several vectors. Numbers about tiles (largest magnitude, scale, ...) lie in arrays with one
+// number for each tile, so that one vector operation handles as many tiles as it has lanes. kTile:
+// a power of two, 32 or more.
 #if defined(LONGHAUL_CODEC_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_TILE_INL_H_
 #undef LONGHAUL_CODEC_SIMD_TILE_INL_H_
@@ -68,7 +68,7 @@ struct LargestBits {
 // Number of vectors that are left of a tile after folding to four numbers.
 inline constexpr size_t kLeft = kLanes < 4 ? 4 / kLanes : 1;
 
-// Folds `v`, kLeft vectors, to four numbers if a vector has more, and stores these.
+// Folds `v`, kLeft vectors, to four numbers, and stores these.
 template <class Op>
 HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -90,7 +90,7 @@ HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #endif
 }
 
-// Folds a tile to four numbers. `v`: the tile's kVecs vectors, which are overwritten.
+// Folds a tile to four numbers. `v`: its kVecs vectors, which are overwritten.
 template <size_t kVecs, class Op>
 HWY_INLINE void FoldToFour(VF* v, Op op, float* out) {
   for (size_t half = kVecs / 2; half >= kLeft; half /= 2) {
@@ -99,7 +99,6 @@ HWY_INLINE void FoldToFour(VF* v, Op op, float* out) {
   StoreFour(v, op, out);
 }
 
-// Folds the four numbers of each tile to one.
 template <class Op>
 HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -171,8 +170,8 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::b
   const hn::Repartition<uint16_t, decltype(d)> d16;
   constexpr size_t kGroup = hn::MaxLanes(d);
   for (size_t first = 0; first < kTile; first += kGroup) {
-    // Moves the highest wanted bit to the top of each byte. Bits that come in from the byte below
-    // stay under the wanted ones.
+    // Moves the highest of these bits to the top of each byte. Bits from the byte below stay under
+    // these bits.
     auto v = hn::BitCast(
         d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - first_bit - bits));
     for (int bit = bits - 1; bit >= 0; --bit) {
@@ -212,7 +211,6 @@ HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) 
 
 // --- Codes and their bytes ---------------------------------------------------------------
 
-// Loads kLanes codes as floats.
 HWY_INLINE VF LoadCodes(const uint8_t* from) {
   return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DU8(), from)));
 }

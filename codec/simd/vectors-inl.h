@@ -1,7 +1,7 @@
-// Vectors of floats and of their bits, and the functions of convert.h on vectors, for one target of
-// Highway. A target is an instruction set. Kernels include this file, and foreach_target.h compiles
-// the kernels once for each target. Results are the same on all targets. To keep this so, never use
-// fused multiply-add (hn::MulAdd) or approximations, and add numbers up in a fixed order.
+// Vectors of floats and of their bits, and the functions of convert.h on vectors, for one target
+// (instruction set) of Highway. foreach_target.h compiles the kernels that include this file once
+// for each target. So that results are the same on all targets, never use fused multiply-add
+// (hn::MulAdd) or approximations, and add in a fixed order.
 #if defined(LONGHAUL_CODEC_SIMD_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
 #undef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
@@ -65,7 +65,6 @@ HWY_INLINE void Store(VF value, float* to) {
 HWY_INLINE void Store(VI value, int32_t* to) {
   hn::StoreU(value, DI(), to);
 }
-// Returns `yes` in the lanes of `mask`, `no` in the others.
 HWY_INLINE VF Select(hn::Mask<DI> mask, VF yes, VF no) {
   return hn::IfThenElse(hn::RebindMask(DF(), mask), yes, no);
 }
@@ -84,8 +83,7 @@ HWY_INLINE void StoreHalves(VU value, uint16_t* to) {
   hn::StoreU(hn::DemoteTo(DU16(), hn::BitCast(DI(), value)), DU16(), to);
 }
 
-// These four convert as the functions of base/half.h with the same names. 16-bit numbers are in the
-// low halves of the lanes.
+// These four are as in base/half.h. 16-bit numbers are in the low halves of the lanes.
 HWY_INLINE VF F16ToF32(VU half) {
   const VU magnitude = hn::ShiftLeft<13>(hn::And(half, Bits(0x7fff)));
   const VF scaled = hn::Mul(AsFloat(magnitude), Float(0x1p112f));

@@ -18,7 +18,7 @@ template <Format kFormat>
 struct Float8;
 template <>
 struct Float8<Format::kE4m3> {
-  static constexpr int kShift = 20;         // mantissa bits of fp32, 23, minus those of a code, 3
+  static constexpr int kShift = 20;         // mantissa bits: 23 of fp32 - 3 of a code
   static constexpr float kUp = 0x1p120f;    // the biases are 127 and 7
   static constexpr float kLeast = 0x1p-6f;  // the smallest normal number
   // In a sum with this number, the last bit is worth as much as the last bit of subnormal codes.
@@ -107,7 +107,7 @@ struct Scaling {
   }
   bool tiny = false;   // y is multiplied by kRaised
   float c = 0;         // the stored c
-  float to_codes = 0;  // Q / M, after the multiplication of step 4; 0 if M is 0
+  float to_codes = 0;  // Q / M; 0 if M is 0
 };
 
 // The decoder's factors for the stored c: x = v first second.

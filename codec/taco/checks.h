@@ -10,8 +10,8 @@
 
 namespace longhaul::codec::taco {
 
-// Checks elements and the payload that they are encoded to or decoded from: sizes, null pointers
-// and alignment. Error messages call the elements `what`.
+// Checks elements and their payload: sizes, null pointers and alignment. Error messages call the
+// elements `what`.
 Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, uint64_t elements,
                  const Params& params, const void* payload, uint64_t payload_bytes);
 Status CheckReduce(const TacoReduceArgs& args);

@@ -12,7 +12,7 @@ namespace longhaul::codec::taco {
 // Makes a codec. `params` must be in range.
 std::unique_ptr<const Codec> Create(const Params& params);
 
-// Describes the family to registry.cc.
+// The entry in registry.cc.
 Family Row();
 // Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);

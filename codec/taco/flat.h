@@ -5,8 +5,7 @@
 //   1. TacoEncodeFlat of each other rank's chunk; send the payloads to the owners of the chunks.
 //   2. TacoReduce of the own chunk's n parts; send the payload of the sum to all other ranks.
 //   3. TacoDecodeFlat of each other rank's chunk.
-//   All ranks end with the same bits, because TacoReduce sets the owner's `out` to what the payload
-//   of the sum decodes to.
+//   All ranks end with the same bits: the owner's `out` is what the payload of the sum decodes to.
 //
 // Payloads: TacoPayloadBytes(elements, params) bytes at an address aligned to 16. The size is a
 // multiple of 16, so payloads may be contiguous. Every byte is written, paddings as zeros. A
@@ -65,7 +64,7 @@ struct TacoReduceArgs {
   void* out = nullptr;
 };
 
-// Adds parts 0, 1, 2, ... in this order in fp32; payloads are decoded as by TacoDecodeFlat to fp32.
+// Adds parts 0, 1, 2, ... in this order in fp32; payloads are decoded as by TacoDecodeFlat.
 // With out_payload, encodes the sum there, and sets `out` to what this payload decodes to. Without
 // out_payload, sets `out` to the sum, rounded to nearest even. Values too large for `dtype` then
 // become infinities, as in a sum of plain numbers.

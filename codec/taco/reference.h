@@ -43,8 +43,8 @@ std::vector<ReferenceBlock> Unpack(std::span<const std::byte> blob, uint64_t ele
 
 // Returns the number of a code; NaN for NaNs and infinities.
 double NumberOf(Format format, uint8_t code);
-// Returns the number of the format nearest to `value`, ties to an even code. Beyond the largest
-// number returns that number.
+// Returns the nearest number of the format, ties to an even code; beyond the largest number, that
+// number.
 double NearestNumber(Format format, double value);
 
 }  // namespace longhaul::codec::taco

@@ -1,6 +1,6 @@
 // Selects the gradients to send: exactly the `keep` ones with the largest magnitudes. Among equal
-// magnitudes the earlier ones are selected. A bitmap says which elements are selected: element k
-// has bit k % 64 of word k / 64. Bits behind the last element are zeros.
+// magnitudes the earlier ones are selected. In a bitmap of elements, element k has bit k % 64 of
+// word k / 64; bits behind the last element are zeros.
 //
 // Threads: pure functions. Only FindThreshold and Select allocate, for a histogram of 16 KiB.
 #pragma once
@@ -14,11 +14,9 @@ namespace longhaul::codec::tagc {
 constexpr uint64_t BitmapWords(uint64_t elements) {
   return (elements + 63) / 64;
 }
-// Returns whether the element is in the bitmap.
 inline bool Has(std::span<const uint64_t> bitmap, uint64_t element) {
   return (bitmap[element / 64] >> element % 64 & 1) != 0;
 }
-// Returns the number of elements in the bitmap.
 inline uint64_t Count(std::span<const uint64_t> bitmap) {
   uint64_t count = 0;
   for (const uint64_t word : bitmap) count += static_cast<uint64_t>(std::popcount(word));

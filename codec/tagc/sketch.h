@@ -5,8 +5,7 @@
 // A sketch has three tables of `rows` rows with kBlock cells each, and every position has one cell
 // in each table. kBlock consecutive positions are a block. In each table a hash gives the block a
 // row and a turn; position l of the block has cell l ^ turn of the row. So memory is accessed in
-// whole rows. The turns mix the columns, so that the positions behave as in one large table, not as
-// in kBlock small ones.
+// whole rows, and yet the positions behave as in one large table, not as in kBlock small ones.
 //
 // A cell is the sum, modulo 2^32, of the fixed-point numbers of its positions. To recover the
 // numbers the sketch is peeled: a cell with only one position left gives this position's number,

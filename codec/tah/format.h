@@ -1,8 +1,8 @@
 // tah: TAH-Quant. Each tile has 3 or 4 bits for each element; tiles with high entropies get 4.
 // Tiles with an outlier go through a Hadamard transform.
 //
-// A tile is G contiguous channels of one token. An allocation tile is A channels, a multiple of G;
-// its tiles all have the same number of bits. C channels make t = ceil(C / G) tiles and
+// A tile is G contiguous channels of one token. An allocation tile is A channels, a multiple of G,
+// with the same number of bits in all its tiles. C channels make t = ceil(C / G) tiles and
 // a = ceil(t G / A) allocation tiles for each token. The last tile of a token is padded with zeros;
 // the last allocation tile may have fewer tiles. An allocation tile never spans tokens: with A
 // above t G, or "alloc=token", each token is one allocation tile. A sample of S tokens has T = S t
@@ -81,8 +81,7 @@ struct Params {
 
 struct Layout {
   uint64_t token_tiles = 0, token_allocs = 0;     // tiles and allocation tiles of a token: t, a
-  uint64_t tiles = 0, allocs = 0;                 // of a sample: T, U
-  uint64_t fours = 0;                             // n4
+  uint64_t tiles = 0, allocs = 0, fours = 0;      // of a sample: T, U, n4
   uint64_t alloc_tiles = 0;                       // tiles of a whole allocation tile
   uint32_t pivot_bits = 0;                        // g
   uint64_t plane_bytes = 0;                       // G / 8

@@ -14,7 +14,7 @@
 
 namespace longhaul::codec {
 
-// The flags of all commands; a command uses only some of them.
+// The flags of all commands.
 struct ToolOptions {
   std::string codec = "tah";
   std::string input, output;
@@ -22,7 +22,6 @@ struct ToolOptions {
   std::string previous;                     // file of the array that was sent before; empty: none
   std::optional<Dtype> dtype;               // of the input array or, to decode, of the output
   uint64_t seed = 0;                        // of stochastic rounding and generated tensors
-  // To measure speed: the size of the tensor, and the number of timed rounds.
   uint64_t elements = uint64_t{1} << 24;
   uint32_t channels = 1024;
   uint32_t repeats = 9;
@@ -33,26 +32,21 @@ struct ToolOptions {
   uint32_t vocabulary = 50257;
   uint32_t threads = 1;
   std::string kernels;   // instruction set for UseKernelTarget; empty: the best one
-  bool summary = false;  // print one table over all tensors
-  bool json = false;     // print JSON
+  bool summary = false;  // one table over all tensors
+  bool json = false;
 };
 
 // Returns N of "cuda:N", 0 for "cuda", else nullopt.
 std::optional<uint32_t> CudaIndex(const std::string& device);
 
-// Encodes the array in `input` to the file `output`.
 StatusOr<std::string> EncodeFile(const ToolOptions& options);
-// Decodes the blob in `input` to the array file `output`.
 StatusOr<std::string> DecodeFile(const ToolOptions& options);
-// Shows the header and the sections of the blob in `input`.
 StatusOr<std::string> InspectFile(const ToolOptions& options);
-// Measures what one codec loses of the array in `input`.
 StatusOr<std::string> MeasureError(const ToolOptions& options);
-// Compares what several codecs lose of the same arrays.
 StatusOr<std::string> CompareCodecs(const ToolOptions& options);
 // Compares variants of tah and taco, some of which no codec string can name.
 StatusOr<std::string> Ablate(const ToolOptions& options);
-// Measures a codec's speed beside that of a copy. Bench calls BenchCuda if `device` is a GPU.
+// Measures a codec's speed. Calls BenchCuda if `device` is a GPU.
 StatusOr<std::string> Bench(const ToolOptions& options);
 StatusOr<std::string> BenchCuda(const ToolOptions& options);
 

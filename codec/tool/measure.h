@@ -10,24 +10,22 @@
 
 namespace longhaul::codec {
 
-// The differences between a tensor x and its decoded form x'.
+// How a decoded tensor x' differs from the original x.
 struct Errors {
-  double bits_per_element = 0;  // of the blob
-  double mse = 0;               // mean of (x' - x)^2
-  double relative_l2 = 0;       // |x' - x| / |x|; |x' - x| if x is 0
-  double cosine = 0;            // of the angle between x and x'
-  uint64_t compared = 0;  // number of elements that are finite in both; the others are ignored
-  uint64_t nonfinite_tiles = 0;  // EncodeResult::nonfinite_tiles
+  double bits_per_element = 0;
+  // The mean of (x' - x)^2; |x' - x| / |x|, or |x' - x| if x is 0; the cosine between x and x'.
+  double mse = 0, relative_l2 = 0, cosine = 0;
+  uint64_t compared = 0;  // elements that are finite in both; others are ignored
+  uint64_t nonfinite_tiles = 0;
 };
 
-// Returns 0 for an empty tensor.
 double BitsPerElement(size_t bytes, const Shape& shape);
 
 // Compares two arrays of the same size. Does not set bits_per_element and nonfinite_tiles.
 Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
 
-// Encodes the array with `context`, decodes the blob with `of_receiver`, and compares. There are
-// two contexts because the two sides of a codec with state have separate stores.
+// Encodes with `context`, decodes with `of_receiver`, and compares. The two sides of a codec with
+// state need separate stores.
 StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
                               const Context& of_receiver = {});
 

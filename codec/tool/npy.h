@@ -2,8 +2,8 @@
 // ('<f4') and fp16 ('<f2'), C order, 1 to 3 dimensions. NumPy has no bf16, so bf16 is stored as
 // uint16 ('<u2'). Reads versions 1 to 3 of the format, and writes version 1.
 //
-// Threads: pure functions. Errors: kInvalidArgument; the message names what the file has and what
-// can be read. Files may be hostile.
+// Threads: pure functions. Errors: kInvalidArgument, naming what the file has and what can be read.
+// Files may be hostile.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,20 @@ namespace longhaul::codec {
 
 struct NpyArray {
   Dtype dtype = Dtype::kF32;
-  Shape shape;  // a file with fewer than three dimensions gets leading dimensions of 1
+  Shape shape;  // missing dimensions are leading ones, of size 1
   AlignedBuffer data;
 
   TensorView view() const { return {data.span().data(), dtype, shape}; }
   MutableTensorView mutable_view() { return {data.span().data(), dtype, shape}; }
 };
 
-// Parses the bytes of a file. `bf16`: true accepts only '<u2', and reads it as bf16; false accepts
-// only '<f4' and '<f2'.
+// `bf16`: true accepts only '<u2', as bf16; false accepts only '<f4' and '<f2'.
 StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16);
 
 // Returns the bytes of a file with the tensor, in three dimensions.
 std::string FormatNpy(const TensorView& tensor);
 
-// Allocates an array; its elements are not initialised. Returns kInvalidArgument if CheckShape
-// (blob.h) refuses the shape, that is, if there are more than 2^32 elements.
+// Allocates an array without setting its elements. kInvalidArgument for more than 2^32 elements.
 StatusOr<NpyArray> MakeArray(Dtype dtype, const Shape& shape);
 
 }  // namespace longhaul::codec

@@ -15,9 +15,9 @@ struct Sample {
   NpyArray array;
 };
 
-// Reads the files options.inputs. If there are none, makes three tensors of 1 x 256 x 1024 from
-// options.seed: normal values; values of Student's t with 3 degrees of freedom; normal values in
-// which one channel of 100 is 30 times as large.
+// Reads the files options.inputs. If there are none, makes three tensors from options.seed: normal
+// values; Student's t with 3 degrees of freedom; normal values with one channel in 100 that is 30
+// times as large.
 StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
 
 }  // namespace longhaul::codec

@@ -10,7 +10,7 @@ namespace longhaul::codec::zip {
 
 std::unique_ptr<const Codec> Create();
 
-// Describes the family to registry.cc.
+// The entry in registry.cc.
 Family Row();
 // Makes the part of the codec that runs on a GPU.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);

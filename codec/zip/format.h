@@ -4,8 +4,8 @@
 // Elements of fp32 and fp16 are first rounded to bf16, to nearest even (convert.h). Decoding
 // restores every bit of the bf16 elements, also of NaNs. A group is 1,024 consecutive elements; the
 // last group may be shorter. A group is divided among 32 lanes, as on a GPU: element i of the group
-// belongs to lane (i mod 256) / 8. Sections start at multiples of 16 bytes, and their ends are
-// zero-padded to such multiples. For n elements in g = ceil(n / 1024) groups:
+// belongs to lane (i mod 256) / 8. Sections start at multiples of 16 bytes, and are zero-padded to
+// such multiples. For n elements in g = ceil(n / 1024) groups:
 //
 //   payload section  bytes        contents
 //   starts           4 (g + 1)    uint32 for each group: number of escapes of all groups before it.
@@ -23,17 +23,16 @@
 //
 //   encoded bytes = 64 + static part + Align16(e), about 11.3 bits an element of a normal tensor
 //
-// If static part and escapes together would not be smaller than 2 n bytes, the payload is the bf16
-// elements themselves, 2 n bytes. A decoder recognises this by the size. So no blob is larger than
-// 64 + 2 n bytes.
+// If static part and escapes would not be smaller than 2 n bytes, the payload is the bf16 elements
+// themselves: 2 n bytes, by which decoders recognise it. So no blob is larger than 64 + 2 n bytes.
 //
 // Each group has a window of 7 exponents, computed from its elements. Take the largest exponent in
 // each lane (0 for a lane without elements). `top` is the largest exponent that at least 8 of the
 // 32 lanes reach, and low = max(top - 6, 0). Of 32 normal numbers (a lane's) the largest is above 2
 // sigma in 77 of 100 cases. So the window of a group of normal numbers begins at log2(sigma) - 5
-// and covers 97.5 % of them, as the paper's Equation 5 does. Unlike a window computed from the
-// standard deviation, this one tolerates outliers, zeros and channels of other sizes, needs no
-// earlier pass over the tensor, and is the same on every device.
+// and covers 97.5 % of them, as the paper's Equation 5 does. Unlike a standard deviation, the
+// window tolerates outliers, zeros and channels of other sizes, needs no earlier pass over the
+// tensor, and is the same on every device.
 //
 // The header has no parameters: these bytes are zeros.
 #pragma once
@@ -46,7 +45,7 @@
 namespace longhaul::codec::zip {
 
 inline constexpr CodecId kId{8};
-// Where the sections of a payload are. Offsets count from the start of the payload.
+// Offsets count from the start of the payload.
 struct Layout {
   uint64_t groups = 0;                      // g
   uint64_t lows = 0, signs = 0, codes = 0;  // offsets; the starts are at 0

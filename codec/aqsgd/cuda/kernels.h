@@ -44,9 +44,9 @@ struct AqsgdScratch {
   static constexpr uint64_t Padded(uint64_t channels) {
     return (channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile;
   }
-  uint64_t nonfinite;  // uint64 for each sample: number of elements that are NaN or infinite
-  // uint32 for each sample: bits of the largest finite |x|, and of the largest |d|
-  uint64_t largest, largest_difference;
+  // For each sample: the number of elements that are NaN or infinite, as uint64; the bits of the
+  // largest finite |x| and of the largest |d|, as uint32.
+  uint64_t nonfinite, largest, largest_difference;
   uint64_t maxima;  // uint32 for each channel of each sample: bits of the largest |d|
   uint64_t zeroed;
   uint64_t bodies;            // uint64 for each sample: offset of its body in the payload

@@ -161,9 +161,9 @@ HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
   if constexpr (kJ + 1 < 1 << (kBits - 1)) CompareFrom<kBits, kJ + 1>(magnitude, parity);
 }
 
-// Step 5: writes the b planes of the transformed block `y`. j is the number of thresholds that |u|
-// reaches. Bit p of j is the parity of the number of reached thresholds among every 2^p-th one,
-// because |u| reaches all thresholds below one that it reaches.
+// Step 5: writes the b planes of the transformed block. j is the number of thresholds that |u|
+// reaches. Bit p of j is the parity of the comparisons with every 2^p-th threshold, because |u|
+// reaches all thresholds below one that it reaches.
 template <int kBits>
 HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::byte* planes) {
   const auto factor = hn::Set(kFloats, inverse_root);

@@ -8,8 +8,8 @@
 
 namespace longhaul::codec::plain::cpu {
 
-// Writes the elements of `in`, converted to `wire`, to `out`. Returns the number of elements of
-// `in` that are not finite. `out` here and `in` of Decode need no alignment.
+// Returns the number of elements of `in` that are not finite. The side of dtype `wire` needs no
+// alignment.
 uint64_t Encode(const TensorView& in, Dtype wire, Parallel* parallel, std::byte* out);
 void Decode(const std::byte* in, Dtype wire, Parallel* parallel, const MutableTensorView& out);
 

@@ -12,8 +12,8 @@ namespace longhaul::codec::cuda {
 struct PredictState {
   static constexpr uint32_t kSums = 64;
   uint64_t check;  // before the updates of the last call
-  // If the last call updated the tables, `learned` is 1 and `sums` add up to the sum of NextCheck.
-  // The next call computes the new check from them.
+  // If the last call updated the tables, `learned` is 1 and `sums` add up to the sum of NextCheck,
+  // with which the next call computes the new check.
   uint32_t learned;
   uint32_t sums[kSums];
 };
@@ -40,14 +40,14 @@ struct PredictArgs {
   float* values_dev;           // first r, later r', at last x'
   float* differences_dev;      // x' - A[t], if there is a table of pairs
   unsigned char* scratch_dev;  // PredictScratch, aligned to 64 bytes
-  // A word that begins as 0 and is or-ed with kFaultContents or kFaultTables. If it is not 0 the
-  // tables do not change. Encode: the word is in the scratch memory.
+  // Begins as 0, and is or-ed with kFaultContents or kFaultTables; the tables then do not change.
+  // Encode: in the scratch memory.
   uint32_t* fault_dev;
   uint32_t decodes;
 };
 
-// Offsets of arrays in the scratch memory. `repeats` and `counts` have a number for each token of
-// the tensor, about the token's row, and then a number for each token about the row of its pair.
+// Offsets of arrays in the scratch memory. `repeats` and `counts` have two numbers for each token:
+// first all those about the tokens' rows, then all those about the rows of the tokens' pairs.
 struct PredictScratch {
   constexpr explicit PredictScratch(uint64_t tokens)
       : repeats(64),
@@ -55,8 +55,8 @@ struct PredictScratch {
         teaches(counts + 8 * tokens),
         end(teaches + 4 * tokens) {}
   uint64_t fault = 0;  // uint32
-  // uint32: how many of the tensor's tokens (or pairs) have this row, or-ed with kPredictAgain if
-  // an earlier one has it
+  // uint32: how many tokens (or pairs) have this row, or-ed with kPredictAgain if an earlier one
+  // has
   uint64_t repeats;
   uint64_t counts;   // uint32: the row's count before this tensor
   uint64_t teaches;  // uint32 for each token: 1 if the tables learn from it, else 0

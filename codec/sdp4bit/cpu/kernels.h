@@ -1,5 +1,4 @@
-// Encodes and decodes sections of sdp4bit (format.h) on the CPU, with the same bytes on every
-// instruction set.
+// Sections of sdp4bit (format.h) on the CPU, with the same bytes on every instruction set.
 //
 // Threads: pure functions. The caller checks the arguments; no function throws or allocates.
 #pragma once
@@ -12,9 +11,9 @@
 
 namespace longhaul::codec::sdp4bit::cpu {
 
-// A part of a section of `of` numbers. The part begins with number `first`, which is a multiple of
-// 2048 and of `group`. `group` divides 2048 or is a multiple of 2048. Several threads may encode,
-// or decode, different parts of a section at the same time.
+// A part of a section of `of` numbers. It begins with number `first`, a multiple of 2048 and of
+// `group`. `group` divides 2048 or is a multiple of it. Several threads may encode, or decode,
+// different parts of a section at the same time.
 struct Part {
   uint64_t first = 0, of = 0;
   uint32_t group = 0;

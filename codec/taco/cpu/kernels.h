@@ -9,8 +9,7 @@
 
 namespace longhaul::codec::taco::cpu {
 
-// Encode, Decode and Reduce do the work of TacoEncodeFlat, TacoDecodeFlat and TacoReduce (flat.h).
-// Encode returns the number of blocks with a NaN or an infinity.
+// As the functions of flat.h. Encode returns the number of blocks with a NaN or an infinity.
 uint64_t Encode(const void* in, Dtype dtype, uint64_t elements, const Params& params,
                 Parallel* parallel, std::byte* payload);
 

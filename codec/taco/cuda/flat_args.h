@@ -8,8 +8,7 @@
 
 namespace longhaul::codec::cuda {
 
-// Returns the arguments for elements and a payload. Leaves nonfinite_dev null, so that blocks with
-// a NaN or an infinity are not counted.
+// Leaves nonfinite_dev null, so that blocks with a NaN or an infinity are not counted.
 inline TacoFlatArgs MakeTacoFlat(const taco::Params& params, void* elements_dev, Dtype dtype,
                                  uint64_t elements, void* payload_dev) {
   const taco::Layout layout = taco::MakeLayout(elements, params);

@@ -1,6 +1,6 @@
-// Access to the parts of a payload that are addressed bit by bit: pivots, precision bits, and
-// fourth bits. The fourth bits of an allocation tile with 4 bits lie in a slot, which has room for
-// a plane of each of its tiles.
+// The parts of a payload that are addressed bit by bit: pivots, precision bits, and the slots of
+// fourth bits. An allocation tile with 4 bits has a slot, with room for plane 3 of each of its
+// tiles.
 #pragma once
 
 #include <algorithm>

@@ -12,8 +12,8 @@ namespace longhaul::codec::tah::cpu {
 // [0.7, 1.4], and at most half an ulp more elsewhere. With y = 2^e (1 + f), f in [sqrt(1/2) - 1,
 // sqrt(2) - 1), the result is e + f P(f). The polynomial P interpolates log2(1 + f) / f at the 9
 // Chebyshev points of the interval. It is computed by Horner's rule, one product and one sum a
-// step. Zero and subnormals give a finite number without a meaning, -127 for zero. This does no
-// harm, because the entropy multiplies the number by the value.
+// step. Zero and subnormals give a finite number without a meaning, -127 for zero, but the entropy
+// multiplies it by the value.
 inline constexpr int32_t kSqrtHalf = 0x3f3504f3;
 inline constexpr float kLog2Terms[] = {0.123109683f,  -0.205861881f, 0.216078222f,
                                        -0.239169881f, 0.287903249f,  -0.360693276f,

@@ -17,8 +17,8 @@ uint64_t ScratchBytes(const Layout& layout);
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* scratch, std::byte* payload);
 
-// Returns kInvalidArgument if a sample's exponent is out of range, or if its precision bits do not
-// mark as many allocation tiles as the layout says.
+// Returns kInvalidArgument if a sample's exponent is out of range or its precision bits are
+// invalid.
 Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
               const MutableTensorView& out);
 

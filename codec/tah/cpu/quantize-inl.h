@@ -19,7 +19,7 @@ namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
 using ops::kBatch;
 using ops::kLanes;
 
-constexpr uint16_t kTransformed = 0x8000;  // sign bit of a scale: the tile was transformed
+constexpr uint16_t kTransformed = 0x8000;  // in a scale
 
 // 1 / sqrt(kTile).
 template <size_t kTile>
@@ -27,8 +27,7 @@ constexpr float kInverseRoot = kTile == 32   ? 0.176776695f
                                : kTile == 64 ? 0.125f
                                              : 0.0883883476f;
 
-// Numbers about the tiles of a batch: those that the payload stores beside the codes, and those
-// that quantizing needs.
+// Numbers about the tiles of a batch: those stored beside the codes, and those for quantizing.
 struct BatchMeta {
   ops::PerTile<uint16_t> scale;  // fp16, with kTransformed
   ops::PerTile<uint16_t> zero;   // fp16
@@ -39,7 +38,7 @@ struct BatchMeta {
   ops::PerTile<int32_t> transformed;    // 0 or -1
 };
 
-// The ranges of the values of a batch's tiles, folded to four numbers for each tile.
+// The ranges of a batch's tiles, folded to four numbers for each tile.
 struct BatchRange {
   ops::FourPerTile largest, second;  // the largest magnitude, and the second largest, as bits
   ops::FourPerTile low, high;        // the smallest and the largest value
@@ -52,7 +51,7 @@ HWY_INLINE void MergeLargest(V& largest, V& second, V other_largest, V other_sec
   largest = hn::Max(largest, other_largest);
 }
 
-// Folds `largest` and `second`, kLeft vectors each, to four numbers of each kind, and stores these.
+// Folds `largest` and `second`, kLeft vectors each, to four numbers each, and stores these.
 HWY_INLINE void StoreLargest(const ops::VI* largest, const ops::VI* second, float* largest_out,
                              float* second_out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -121,8 +120,8 @@ HWY_INLINE void ScaleTiles(const float* x, size_t tiles, const ScaleUp& scale_up
   }
 }
 
-// Step 3 for all tiles of a batch, without the transform itself. Finds out which tiles are finite,
-// which are to be transformed, and a1 of each tile, as bits.
+// Step 3 for all tiles, without the transform itself: finds which tiles are finite, which are to be
+// transformed, and a1 of each tile, as bits.
 HWY_INLINE void FindOutliers(const BatchRange& range, float tau, BatchMeta* meta,
                              ops::PerTile<int32_t>* largest) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -156,8 +155,8 @@ HWY_INLINE uint32_t FirstOf(const float* values, int32_t magnitude) {
   return static_cast<uint32_t>(*std::min_element(lanes, lanes + kLanes));
 }
 
-// The rest of step 3: transforms one tile in place. Returns the pivot, and writes the new range of
-// the values, folded to four numbers. `magnitude`: a1, as bits.
+// The rest of step 3: transforms one tile in place. Returns the pivot, and writes the new range,
+// folded to four numbers. `magnitude`: a1, as bits.
 template <size_t kTile>
 HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_out,
                                   float* high_out) {
@@ -178,8 +177,8 @@ HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_o
   return pivot;
 }
 
-// Step 4: computes the scales and zeros. For a tile that is not finite, the stored scale is NaN,
-// and quantizing uses the numbers of a tile of zeros.
+// Step 4: scales and zeros. A tile that is not finite gets the stored scale NaN, and is quantized
+// as a tile of zeros.
 template <bool kStochastic>
 HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   ops::PerTile<float> lows;
@@ -214,7 +213,7 @@ HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   }
 }
 
-// Step 5 for one tile. `random`: the tile's numbers of rounding.h, used only with kStochastic.
+// Step 5 for one tile. `random`: its numbers of rounding.h, only for kStochastic.
 template <size_t kTile, bool kStochastic>
 HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, float top,
                              const uint16_t* random, uint8_t* codes) {
@@ -241,7 +240,7 @@ HWY_INLINE void DequantizeTile(const uint8_t* codes, float scale, float zero, fl
   }
 }
 
-// The second step of decoding a transformed tile: undoes the transform and the swap, in place.
+// The second step, for a transformed tile: undoes the transform and the swap, in place.
 template <size_t kTile>
 HWY_INLINE void TransformBack(uint32_t pivot, float* values) {
   ops::Butterflies<kTile>(values);

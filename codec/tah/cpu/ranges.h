@@ -22,7 +22,7 @@ uint32_t SurveyRange(const TensorView& in, const Layout& layout, const TileRange
 // equal keys the lower index comes first. Writes whole words of 64 bits.
 void MarkFours(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits);
 
-// Steps 3 to 5: writes all but the precision bits, which must already be in the payload.
+// Steps 3 to 5: writes all but the exponents and the precision bits, which must already be there.
 // `exponent`: the sample's c. Returns the number of tiles with a NaN or an infinity.
 uint64_t EncodeRange(const TensorView& in, const Params& params, const Layout& layout,
                      const RoundingNoise& noise, const TileRange& range, int exponent,

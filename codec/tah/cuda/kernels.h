@@ -25,14 +25,14 @@ struct TahArgs {
   uint32_t* fault_dev;
 };
 
-// Number of allocation tiles in a group; the kernels count within groups.
+// Number of allocation tiles in a group.
 inline constexpr uint32_t kTahGroup = 256;
 // Number of tiles in a run: one for each lane of a warp.
 inline constexpr uint32_t kTahRun = 32;
 // Number of bins of a histogram of entropies.
 inline constexpr uint32_t kTahBins = 4096;
 
-// Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first, if it needs them.
+// Offsets in the workspace. The encoder first zeroes the bytes before `zeroed` if it needs them.
 struct TahScratch {
   constexpr TahScratch(uint64_t samples, uint64_t allocs)
       : done(8),
@@ -57,16 +57,16 @@ struct TahScratch {
   // any shape and dtype uses only one uint32 for each sample.
   uint64_t maxima;
   uint64_t candidate_counts;  // uint32 for each sample: number of its candidates
-  // uint32 for each group: first the number of its allocation tiles with 4 bits, then the number of
-  // those in all earlier groups of the sample
+  // uint32 for each group: first how many of its allocation tiles have 4 bits, then how many of all
+  // earlier groups of the sample have
   uint64_t group_counts;
   uint64_t histograms;  // kTahBins uint32 for each sample: number of allocation tiles by entropy
   uint64_t zeroed;
   uint64_t thresholds;  // uint64 for each sample: allocation tiles up to this sort key get 4 bits
   uint64_t bins;        // ThresholdBin for each sample
   uint64_t guesses;     // TahGuess for each sample
-  // uint64, room for all allocation tiles: the sort keys of the candidates, which are those in bins
-  // near the threshold
+  // uint64, room for all allocation tiles: sort keys of the candidates, which lie in bins near the
+  // threshold
   uint64_t candidates;
   uint64_t guessed;    // GuessedRun for each run
   uint64_t fourths;    // uint64 for each allocation tile: plane 3, if 4 bits were guessed

@@ -9,15 +9,14 @@ namespace longhaul::codec::cuda {
 
 struct ZipArgs {
   TensorArgs tensor;
-  // Encode: its payload size is the largest, that of the elements themselves. The kernels replace
-  // it if the payload is smaller.
+  // Encode: its payload size is `raw`. The kernels replace it if the payload is smaller.
   HeaderArgs header;
   // From zip::Layout.
   uint64_t elements, groups;
   uint64_t lows, signs, codes, plane_bytes, escapes, raw, most_escapes;
   uint32_t may_be_smaller;
-  // Decode: the payload's size, which must not be `raw`. 0: the host does not know it, so the
-  // kernel reads the size from the blob's header, and at most `most_payload_bytes` are there.
+  // Decode: the payload's size, but not `raw`. 0: the host does not know the size, so the kernel
+  // reads it from the blob's header, and at most `most_payload_bytes` are there.
   uint64_t payload_bytes, most_payload_bytes;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: ZipScratch, aligned to 64 bytes
@@ -28,8 +27,8 @@ struct ZipArgs {
 
 // Number of groups that a thread block handles in the encoder's first kernel, and in its last one.
 inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
-// Number of groups whose escapes are counted in one sum, and number of a group's escapes that the
-// first kernel keeps for the last one.
+// Groups whose escapes are counted in one sum, and how many escapes of a group the first kernel
+// keeps for the last one.
 inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
 // Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first.
 struct ZipScratch {

@@ -6,8 +6,9 @@
 // plus the time of all microbatches there, plus the time for the last one to come back. For one
 // direction of a boundary it is one microbatch's way through the chain and back, plus the transfer
 // of all others. The bound of two joined segments follows from the bounds of both and from the
-// boundary between them, so a changed chain costs as many joins as it has pieces. After the passes
-// of the slowest replica, replicas exchange gradients and parameters: ExchangeBound.
+// boundary between them, so the bound of a changed chain needs only joins between changed stages
+// and unchanged segments. After the passes of the slowest replica, replicas exchange gradients and
+// parameters: ExchangeBound.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace longhaul::coordinator {
 
 // Bound of chains that do not fit in memory or whose workers cannot be neighbours.
 inline constexpr double kNoChain = std::numeric_limits<double>::infinity();
-// While a bound is joined, each stage that does not fit and each pair that cannot be neighbours
+// While segments are joined, each stage that does not fit and each pair that cannot be neighbours
 // counts as this many seconds. So a search can tell which of two impossible chains is nearer to a
 // possible one.
 inline constexpr double kImpossibleSeconds = 1e9;
@@ -65,14 +66,16 @@ class ChainBound {
     joined.last = lower.last;
     return joined;
   }
-  // Seconds after the passes of a whole chain: for a tied matrix, and for the first stage's
-  // optimizer.
+  // Seconds from the end of a chain's passes to the end of its step. The first stage sends its data
+  // of a tied matrix to the last stage, and runs its optimizer. kImpossibleSeconds: the two workers
+  // cannot hold a tied matrix.
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
   // Bound of one chain: its passes, and After().
   double Of(const PlacedChain& chain) const;
 
   ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
-  // Seconds for one microbatch down a boundary and up again, followed by all the others.
+  // Seconds for one microbatch down the boundary and back up, and then for the transfer of all
+  // other microbatches in the slower direction.
   double BoundarySeconds(uint32_t upper, uint32_t lower) const {
     const Boundary& between = boundaries_[upper * workers_ + lower];
     return between.round + between.wire;
@@ -117,6 +120,7 @@ class ExchangeBound {
     }
     return all;
   }
+  // Bytes that one replica of a stage sends every other replica in an exchange.
   double Bytes(ChainRole role, uint32_t layers) const {
     const std::vector<double>& bytes = problem_.exchange.bytes[static_cast<size_t>(role)];
     return bytes[std::min<size_t>(layers, bytes.size()) - 1];

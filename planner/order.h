@@ -16,20 +16,21 @@ namespace longhaul::coordinator {
 bool RatesAreKnown(const Plan& plan);
 
 // Sets depth and activation_lead of each cell (Setting in run/plan/plan.h), with a reason for
-// people. Takes a plan whose cells have their maximum depth and whose network is set. Adds to the
-// prediction the step with unlimited depths, and a sentence if the search for depths left something
-// out. Depths keep a margin: messages may take schedule::kUnforeseenDelay longer than measured, and
-// links may be schedule::kUnforeseenRate times as fast. If rates are not known, and in a trial,
-// depths stay at the maximum. kFailedPrecondition if the run file's order needs a larger depth;
-// kCancelled once `stop` is requested.
+// people. Takes a plan whose cells have their maximum depth and whose network is set. Sets in the
+// prediction the step with unlimited depths, and cut_short if the pipeline was too large for a full
+// search. Depths keep a margin: messages may take schedule::kUnforeseenDelay longer than measured,
+// and links may be faster than measured by the factor schedule::kUnforeseenRate. Depths stay at the
+// maximum if rates are not known, if the run file sets pipeline.depth or a schedule that needs no
+// search, and with Effort::kTrial. kFailedPrecondition if the run file's order of sending needs
+// more depth than memory allows; kCancelled once `stop` is requested.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {},
                    Effort effort = Effort::kWhole);
 
 // As ChooseOrder, for a replica beside a slower one with as many stages, whose order is already
 // chosen. Saves the search: takes the slower replica's activation leads, and its depths as far as
-// the memory of the cells allows. The step must then not be longer than the slower replica's, or at
-// most schedule::kDepthTolerance longer than with the maximum depth, also with the margins applied.
-// Else searches as ChooseOrder does.
+// the memory of the cells allows. Keeps them if the step is no longer than the slower replica's, or
+// longer by at most the share schedule::kDepthTolerance than this plan's with its maximum depths,
+// both as measured and with the margins. Otherwise searches as ChooseOrder does.
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
                        const std::stop_token& stop = {});
 

@@ -3,7 +3,8 @@
 // longer than a tick has threads of its own: for data, shards and garbage; for uploads; and for
 // plans.
 //
-// Every method may be called on any thread and does not block for long. The shell calls other
+// Every method may be called on any thread. Stop waits until its deadline; the others block for one
+// tick at most. The shell calls other
 // objects without holding its locks. See docs/design/threading.md.
 #pragma once
 
@@ -85,7 +86,8 @@ class Shell {
   // Ends a session: its last call, exactly once. `for_good`: the worker will not come back.
   void Leave(SessionId session, std::string why, bool for_good = false);
 
-  // ---- Calls that the state answers. `done` runs once, unless Drop returns true.
+  // ---- Calls that the state answers. `done` runs once, unless Drop returns true: on the loop or,
+  // if the call is refused at once, inside Ask.
   template <class Asked>
   using Done = typename PendingCalls<typename Asked::Reply>::Done;
   // Passes a call to the state. `asked`: one of the events of calls (coordinator/state/events.h).

@@ -1,5 +1,5 @@
-// Deletes data that no run names: blobs, copies of shards, old step records. Before, the state
-// machine finds out what runs name (coordinator/state/queries/garbage.cc).
+// Deletes data that no run names: blobs, copies of shards, old step records. The state machine has
+// listed what runs name before (coordinator/state/queries/garbage.cc).
 #pragma once
 
 #include "absl/time/time.h"
@@ -14,10 +14,11 @@ namespace longhaul::coordinator {
 // uploads before a run names the blobs, and a large upload takes hours.
 inline constexpr absl::Duration kGarbageAge = absl::Hours(24);
 
-// Deletes blobs and copies that are not named in `asked`, and the step records that it gives up;
-// with asked.dry_run only counts them. May take long; call it on any thread. If a run's list of
-// blobs exists and cannot be read, all blobs stay, and the reply says so. Errors: those of the
-// store and of the folders.
+// Deletes blobs and copies of shards that `asked` does not name, directly or by one of its lists of
+// blobs, and that are older than `age`. Of the runs in asked.trimmed it deletes all step records
+// but the newest. With asked.dry_run it only counts. May take long; call it on any thread. If a
+// list of blobs exists and cannot be read, all blobs stay, and the reply says so. Errors: those of
+// the store and of the folders.
 StatusOr<v1::CollectGarbageReply> CollectGarbage(const command::CollectGarbage& asked,
                                                  const BlobStore& blobs, const BlobStore& copies,
                                                  Store* store, absl::Duration age = kGarbageAge);

@@ -38,10 +38,11 @@ struct SourceWindows {
 std::vector<SourceWindows> WindowsOfSources(const Mixture& mixture, uint32_t context,
                                             double validation_share);
 
-// Returns an order that takes sequences from sources by weight: in each 1,024 a source has exactly
-// its share, rounded, and at least one. Each source is read in blocks of about a chunk, in an order
-// that depends on (seed, pass), and the windows of as many blocks as fit `memory_bytes` are mixed.
-// So a reader in this order needs `memory_bytes`, and every chunk once a pass.
+// Returns an order that takes sequences from sources by weight: of every 1,024 sequences each
+// source gets its share, rounded to whole sequences, but at least one. Each source is cut into
+// blocks of about one chunk. The blocks come in an order that depends on the seed and on the
+// source's pass, and windows are shuffled within groups of consecutive blocks. A group is so small
+// that a reader can keep its chunks and fetch those of the next group within `memory_bytes`.
 std::unique_ptr<SampleOrder> MixedOrder(const Mixture& mixture, uint32_t context,
                                         double validation_share, uint64_t seed,
                                         uint64_t memory_bytes);

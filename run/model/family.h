@@ -89,12 +89,13 @@ struct Family {
   std::vector<Key> keys;
   // Returns impossible combinations, if each key is in range. Empty: the model is possible.
   std::vector<Problem> (*problems)(const ModelSpec& spec);
-  // Parameters of the published model in its order, blocks once, without adapters. A tied model has
-  // no matrix for the head.
+  // Parameters of the published model in the published order, without adapters. Those of one block
+  // stand for all blocks. A tied model has no matrix for the head.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  // Activations that a block keeps on one rank. Those between two split matrices are divided among
-  // ranks, and the inputs of such matrices are whole on every rank. Sums and norms are whole, or
-  // those of the rank's part of the tokens.
+  // Activations that a block keeps on one rank. Those between a matrix that is split by columns and
+  // the next one, split by rows, are divided among ranks. The input of the former is whole on every
+  // rank. Residual sums and norms are whole too, unless ranks.share_tokens: then a rank keeps those
+  // of its tokens.
   Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
   // Channels of a token's keys in a block; its values have as many.

@@ -26,14 +26,14 @@ struct PolicyOptions {
   // Maximum number of microbatches in flight: forward begun, backward not ended. The schedule's
   // DepthRule may change it (EffectiveDepth). The policy counts it in slices.
   uint32_t depth = 1;
-  // Validation: no backwards. An output occupies its place in flight until the stage below takes
-  // it. Under any schedule up to `depth` outputs, but at least kLeastOutputs, may be in flight.
+  // Validation: no backwards. A microbatch is in flight until the stage below has taken its output.
+  // Under any schedule max(depth, kLeastOutputs) microbatches may be in flight.
   bool forward_only = false;
-  // The order of data on the wire, counted in microbatches from 0. Gradient i may leave when
-  // activation i + lead - 1, or the last one of the step, has arrived. 0: gradients leave as soon
-  // as they exist. A stage's interface carries activations down and gradients up; the lead lets
-  // activations go first. No stage above may have less depth than the lead, or the two stages wait
-  // for each other.
+  // How far activations run ahead of gradients on the wire, in microbatches. With whole
+  // microbatches (slices = 1), gradient i may leave when activation i + lead - 1, or the last one
+  // of the step, has arrived. 0: gradients leave as soon as they exist. A stage's interface carries
+  // activations down and gradients up; the lead lets activations go first. No stage above may have
+  // less depth than the lead, or the two stages wait for each other.
   uint32_t activation_lead = 0;
 };
 
@@ -77,7 +77,8 @@ class StagePolicy {
   // True if all forwards and (unless forward_only) all backwards have ended.
   bool Done() const;
   // Call it if Next() is nullopt. True: the stage waits for the input of its next forward, and
-  // perhaps for a gradient too. False: it waits only for a gradient.
+  // perhaps for a gradient too. False: it waits only for a gradient or, if forward_only, for the
+  // stage below to take an output.
   bool AwaitsInput() const;
   // How many gradients (of slices) may leave, counted from the first in their order; later ones are
   // held back. Never falls; equals all of the step once all inputs are ready.

@@ -17,8 +17,9 @@ namespace longhaul::worker {
 
 class GoodputMeter {
  public:
-  // A measurement ends at the latest after kMaxBytes or kMaxTime. After kEnoughBytes it ends if it
-  // has lasted for enough round trips, which is soon on a short link.
+  // A measurement ends with the first frame after kMaxBytes or kMaxTime; a link that falls silent
+  // never ends it, so a caller needs a deadline of its own. After kEnoughBytes it ends if it has
+  // lasted for enough round trips, which is soon on a short link.
   static constexpr size_t kEnoughBytes = size_t{64} << 20;
   static constexpr size_t kMaxBytes = size_t{256} << 20;
   static constexpr absl::Duration kMaxTime = absl::Seconds(3);

@@ -1,5 +1,5 @@
 // Writes boundary tensors of a run as .npy files, to measure codecs on real tensors. At every n-th
-// training step each stage writes the activations or gradients that it sends for the first
+// training step each stage writes the activations and gradients that it sends for the first
 // microbatch. With sequence chunks ("slices"), it writes only the first chunk.
 //
 //   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)

@@ -1,6 +1,7 @@
 // Chooses the collectives of a tensor-parallel group. GPUs with peer access (NVLink, PCIe) use
-// NCCL. GPUs without it use rings in host memory (collective/mapped). Ranks on the CPU use Unix
-// sockets. Collectives with compression, if the run file asks for them, work on top of these.
+// NCCL. GPUs without it use rings in host memory (collective/mapped), or NCCL if they are too many
+// for that. Ranks on the CPU use Unix sockets. Collectives with compression, if the run file asks
+// for them, work on top of these.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@
 
 namespace longhaul::worker {
 
-// An operation by which the ranks exchange bf16 tensors of a block, and the bytes of its largest
-// tensor, counted as by a switcher (switcher/factory.h). Tokens of experts are counted as if all
-// experts got equally many.
+// An operation by which the ranks exchange bf16 tensors of a block, and the bytes of the largest
+// tensor of one such call, input or output: the size by which a switcher chooses
+// (switcher/factory.h). Tokens of experts are counted as if all experts got equally many.
 struct BlockExchange {
   collective::Op op = collective::Op::kAllReduce;
   uint64_t bytes = 0;
@@ -37,8 +38,8 @@ enum class GroupPath : uint8_t {
 // "Native" means the collectives above without compression; "zip" means lossless compression on top
 // of them. For GroupCollective::kAuto a switcher measures both (switcher/factory.h). This probe
 // takes about a second. Its result is kept in the folder `probes` and read from there later; "":
-// not kept. If zip is chosen for none of this stage's exchanges, all are native. Zip never sums
-// fp32, so stages that sum in fp32 probe nothing.
+// not kept. If the probe chooses zip for none of this stage's exchanges, the ranks use the native
+// communicator without a switcher. Zip never sums fp32, so stages that sum in fp32 probe nothing.
 //
 // CUDA graphs can record the passes if no call waits on the host for the size of a blob: without
 // zip, or with zip over kMapped.

@@ -18,8 +18,9 @@ struct LinePace {
   double bits_per_second = 0;  // rate of the line; 0: unknown
   double share = 0;            // share of the line that the transfer gets while tensors use it
 
-  // Size of a piece. It occupies the line for about 1.5 ms, because a tensor that starts meanwhile
-  // must wait for it.
+  // Size of a piece in bytes. It occupies the line for about 1.5 ms, because a tensor that starts
+  // meanwhile must wait for it; longer on lines below 5.5 Mbit/s, because a piece has at least 1
+  // KiB.
   size_t PieceBytes() const {
     constexpr double kPieceSeconds = 1.5e-3;
     constexpr size_t kLeastPiece = size_t{1} << 10, kUnknownPiece = size_t{8} << 10;
@@ -28,7 +29,8 @@ struct LinePace {
     return std::clamp(static_cast<size_t>(std::min(bytes, 1e9)), kLeastPiece,
                       transport::kMaxFramePayloadBytes);
   }
-  // The longest time for which a piece of `bytes` bytes waits until no tensor is in flight.
+  // The longest time for which a piece of `bytes` bytes waits for tensors in flight to end. Then
+  // the piece is sent beside them.
   absl::Duration PatienceFor(uint64_t bytes) const {
     const double rate = bits_per_second > 0 ? bits_per_second : wire::kAssumedLineBitsPerSecond;
     return absl::Seconds(8 * static_cast<double>(bytes) / (rate * share));

@@ -17,8 +17,8 @@
 //
 // With more than two ranks each number of an all-reduce is encoded twice, however many ranks there
 // are: once before the sum and once in it. Works for fp32, fp16 and bf16. Maxima, all-to-all,
-// broadcasts and barriers go to the communicator below. The host never blocks, so CUDA graphs can
-// record calls.
+// broadcasts and barriers go to the communicator below. After Prepare, calls on a device do not
+// block the host, so CUDA graphs can record them.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ struct Options {
   uint32_t block = 256;  // elements that share a scale: 32, 64, 128, 256 or 512
   // Elements of each part in one piece: one piece is coded while another travels. 0: one piece.
   uint64_t piece_elements = 0;
-  // Longest time that a call on a device may block its caller; then the group ends.
+  // Longest time that a call on a device may block its caller, for example while buffers grow; then
+  // the group ends. No buffer grows after Prepare.
   absl::Duration call_limit = absl::Minutes(5);
 };
 

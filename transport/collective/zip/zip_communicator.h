@@ -133,13 +133,13 @@ class ZipCommunicator final : public CommunicatorOver {
   }
   bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
 
-  // Returns the number of elements in a rank's part of an all-reduce: a multiple of 16 bytes, so
-  // that all parts begin aligned.
+  // Returns the number of elements in a rank's part of an all-reduce: a multiple of 8 elements, 16
+  // bytes, so that all parts begin aligned.
   uint64_t PartOf(uint64_t count) const {
     constexpr uint64_t kStep = 8;
     return (count + size() * kStep - 1) / (size() * kStep) * kStep;
   }
-  // Rounds the bytes of blobs in one exchange up to 16.
+  // Rounds the bytes of blobs in one exchange up to a multiple of 16.
   static uint64_t AlignExchanged(uint64_t bytes) {
     constexpr uint64_t kStep = 16;
     return (bytes + kStep - 1) / kStep * kStep;
@@ -224,8 +224,8 @@ class ZipCommunicator final : public CommunicatorOver {
 
   struct Piece;
   uint64_t FirstBytes(uint64_t elements) const;
-  // Counts the escapes of a blob that this rank sends. A blob of MostBytes is not compressed and
-  // has none.
+  // Counts the bytes of escapes in a blob that this rank sends. A blob of MostBytes is not
+  // compressed and has none.
   void CountEscapes(uint64_t elements, uint64_t blob_bytes) {
     if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }

@@ -32,8 +32,9 @@ inline void ThrowIfError(Status status) {
 }
 
 // Turns an exception into a Status with the message "<what>: <LibTorch's text>". A StatusError
-// gives the status that it carries. Out of memory gives kResourceExhausted. All others give
-// kInternal; then cuda::IsDeviceLost tells whether this process has lost its GPU.
+// gives the status that it carries. Out of memory gives kResourceExhausted, with advice in the
+// message. All others give kInternal; then cuda::IsDeviceLost tells whether this process has lost
+// its GPU.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
 // Calls `body` with this number of threads. Returns its result, which is a Status, a StatusOr or

@@ -29,9 +29,9 @@ class SharedReader {
       : shares_(shares), read_(read), asked_(ranks) {}
 
   // Returns a function that reads the share of rank `rank`. All ranks must read the same parameters
-  // in the same order, even if their share is empty. The function blocks until all ranks have read
-  // the parameter before. Its errors are those of `read`, and kAborted: another rank has failed or
-  // called End.
+  // in the same order, even if their share is empty. Each call blocks until all ranks have read
+  // the previous parameter. Its errors are those of `read`, and kAborted: another rank has failed
+  // or called End.
   ReadParameter OfRank(uint32_t rank);
   // Call it when a rank has failed. Reads of all ranks then fail, so that no rank waits for it.
   // Thread-safe.

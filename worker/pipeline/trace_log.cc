@@ -37,10 +37,10 @@ void TraceLog::Add(const Entry& entry) {
 
 void TraceLog::EndStep(Step step, MonoTime begin, MonoTime end) {
   const std::lock_guard lock(mutex_);
-  const auto later = std::ranges::stable_partition(
-      current_, [&](const Entry& entry) { return !(step < entry.step); });
-  std::vector<Entry> next(later.begin(), later.end());
-  current_.erase(later.begin(), later.end());
+  const auto later = std::stable_partition(
+      current_.begin(), current_.end(), [&](const Entry& entry) { return !(step < entry.step); });
+  std::vector<Entry> next(later, current_.end());
+  current_.erase(later, current_.end());
   spans_ += current_.size();
   steps_.push_back({step, begin, end, std::exchange(current_, std::move(next))});
   while (steps_.size() > kSteps || (spans_ > kMostSpans && steps_.size() > 1)) {

@@ -54,11 +54,10 @@ std::vector<Worker*> WorkerChoice::FreeFor(const RunSpec& spec) const {
   for (Worker* worker : ledger_.connected()) {
     if (health_.MayTake(*worker)) free.push_back(worker);
   }
-  const auto lacking = std::ranges::stable_partition(
-      free, [&](const Worker* worker) { return links_.HasDevicesFor(spec, *worker); });
-  if (!spec.pipeline.stages && lacking.begin() != free.begin()) {
-    free.erase(lacking.begin(), free.end());
-  }
+  const auto lacking = std::stable_partition(free.begin(), free.end(), [&](const Worker* worker) {
+    return links_.HasDevicesFor(spec, *worker);
+  });
+  if (!spec.pipeline.stages && lacking != free.begin()) free.erase(lacking, free.end());
   return free;
 }
 
@@ -83,9 +82,9 @@ StatusOr<Candidates> WorkerChoice::Any(const RunSpec& spec) const {
   // Where enough workers are of the better kind the others are not considered: one of them would
   // decide what type the run computes in, and whether a stage may have its ranks.
   const auto keep = [&](const auto& is_good) {
-    const auto rest = std::ranges::stable_partition(free, is_good);
-    if (static_cast<size_t>(rest.begin() - free.begin()) >= needed) {
-      free.erase(rest.begin(), free.end());
+    const auto rest = std::stable_partition(free.begin(), free.end(), is_good);
+    if (static_cast<size_t>(rest - free.begin()) >= needed) {
+      free.erase(rest, free.end());
     } else {
       std::ranges::sort(free, NameLess());
     }
@@ -196,7 +195,7 @@ Status WorkerChoice::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>&
                          ledger_.Label(lower));
     }
   }
-  const Status by_name = CheckNeighbours(spec, workers);
+  Status by_name = CheckNeighbours(spec, workers);
   if (by_name.ok() || !candidates->choose) return by_name;
   const uint32_t stages =
       spec.replicas.count_auto ? chain : *candidates->choose / spec.replicas.count;

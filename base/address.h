@@ -16,21 +16,21 @@ struct HostPort {
 };
 
 // Parses "127.0.0.1:7070", "[::1]:0" or "coordinator.example:7070". Does not look up names.
-// kInvalidArgument: not such a text.
+// kInvalidArgument: the text is not host:port.
 StatusOr<HostPort> ParseHostPort(std::string_view text);
 // Returns "127.0.0.1:7070" or "[::1]:7070".
 std::string ToString(const HostPort& address);
 // Parses one or more addresses, separated by commas: "a:7070,b:7070". Returns them as written,
-// without surrounding spaces. kInvalidArgument: ParseHostPort refuses one, or one occurs twice.
+// without surrounding spaces. kInvalidArgument: an address is malformed or occurs twice.
 StatusOr<std::vector<std::string>> ParseAddressList(std::string_view text);
-// Returns the address at which clients reach a server that listens at `listens`. If the server
-// listens at all addresses of its machine, this is the port of `listens` at `host`, where clients
-// reach the machine. Else it is `listens`. Returns "" if `listens` is not an address.
+// Returns the address at which clients reach a server that listens at `listens`: usually `listens`
+// itself. If its host is 0.0.0.0 or ::, the result has `host` instead, where clients reach the
+// machine. Returns "" if `listens` is not an address.
 std::string ReachedAt(std::string_view listens, const std::string& host);
-// Whether only this machine can reach `host`: 127.0.0.0/8, ::1 or "localhost".
+// True if only this machine can reach `host`: 127.0.0.0/8, ::1 or "localhost".
 bool IsLoopback(std::string_view host);
-// Whether `host` is not on the public internet: a numeric address that is loopback, link-local, of
-// RFC 1918, 100.64.0.0/10 (VPNs, carriers) or fc00::/7, or "localhost".
+// True if `host` is "localhost", or a numeric address outside the public internet: loopback,
+// link-local, RFC 1918, 100.64.0.0/10 (VPNs, carriers) or fc00::/7.
 bool IsPrivate(std::string_view host);
 
 }  // namespace longhaul

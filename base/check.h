@@ -1,9 +1,9 @@
-// LH_CHECK asserts conditions that must hold for any input of users, peers and the network. A
+// LH_CHECK asserts conditions that must hold whatever users, peers and the network send. A
 // violation is a bug of this program: the process reports it and aborts, in all builds.
 //
 //   LH_CHECK(stages.size() == plan.stages_size(), "run {} has {} stages", id, stages.size());
 //
-// Never use it for input: foreign bytes and requests get a Status. Thread-safe.
+// Do not validate input with it: bad bytes and requests from outside get a Status. Thread-safe.
 #pragma once
 
 #include <fmt/format.h>

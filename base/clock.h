@@ -28,7 +28,7 @@ class MonoTime {
 
   // Time since the zero of the kernel's CLOCK_MONOTONIC.
   constexpr int64_t nanoseconds() const { return nanoseconds_; }
-  // For waits of the standard library.
+  // Returns the same time for the wait functions of the standard library.
   std::chrono::steady_clock::time_point ToChrono() const {
     return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(nanoseconds_));
   }
@@ -37,6 +37,7 @@ class MonoTime {
   friend absl::Duration operator-(MonoTime later, MonoTime earlier) {
     return absl::Nanoseconds(later.nanoseconds_) - absl::Nanoseconds(earlier.nanoseconds_);
   }
+  // Gives max() or min() if the sum overflows.
   friend MonoTime operator+(MonoTime time, absl::Duration duration) {
     int64_t sum = 0;
     if (__builtin_add_overflow(time.nanoseconds_, absl::ToInt64Nanoseconds(duration), &sum)) {

@@ -18,19 +18,20 @@ struct DeviceName {
   friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
-// Parses one device. kInvalidArgument: another text than the three above.
+// Parses one device. kInvalidArgument: none of the three forms above.
 StatusOr<DeviceName> ParseDeviceName(std::string_view text);
 std::string ToString(const DeviceName& name);  // "cpu", "cuda:2"
 
 // Parses several devices of one machine, separated by commas: names as above, or "cuda:A-B" for the
-// GPUs A to B. "cpu,cpu" means two ranks on the CPU. kInvalidArgument: another text, a GPU that
-// occurs twice, GPUs together with the CPU, or more than 1024 devices.
+// GPUs A to B. "cpu,cpu" means two ranks on the CPU. kInvalidArgument: a name of another form, a
+// GPU that occurs twice, GPUs together with the CPU, or more than 1024 devices.
 StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text);
 
-// Divides devices among `count` workers of one machine. Returns the devices of each worker, `each`
-// names separated by commas. "cpu" and "cuda:N" go to every worker. "cuda" gives GPU 0, 1, 2, ...
-// in turn. "cuda:A-B" gives the GPUs A to B in turn, and begins again at A after B, so that workers
-// may share a GPU. kInvalidArgument: another text, or a worker would get a GPU twice.
+// Divides devices among `count` workers of one machine. Returns a text for each worker: `each`
+// device names, separated by commas. "cpu" and "cuda:N" go to every worker. "cuda" gives GPU 0, 1,
+// 2, ... in turn. "cuda:A-B" gives the GPUs A to B in turn, and begins again at A after B, so that
+// workers may share a GPU. kInvalidArgument: a text of another form, or a worker would get a GPU
+// twice.
 StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count,
                                                 uint32_t each = 1);
 

@@ -2,10 +2,10 @@
 // posts. The poller is for a library such as UCX, which makes progress only when it is called.
 //
 // Threads: Post from any thread; everything else on the loop's own thread.
-// Ownership: EventLoopThread is the running thread. When the last shared_ptr to it goes, it runs
-// the tasks that were posted before, and ends. The destructor waits for that, except on the loop's
-// own thread. EventLoop is the state, which may outlive the thread; a task that is posted after the
-// end is dropped.
+// Ownership: EventLoopThread is the running thread. When the last shared_ptr to it is gone, the
+// thread runs the tasks that were posted before, and ends. The destructor waits for this end,
+// except on the loop's own thread. EventLoop is the state, which may outlive the thread. Tasks that
+// are posted after the end, and timers that have not run by then, are dropped.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,9 @@ namespace longhaul {
 class Poller {
  public:
   virtual ~Poller() = default;
-  // Becomes readable when there is work.
+  // Returns a descriptor that becomes readable when there is work.
   virtual int fd() const = 0;
-  // Works for a short time. True: progress was made; call it again.
+  // Works for a short time. True: it made progress, so call it again.
   virtual bool Progress() = 0;
   // Call it before sleeping on fd(). False: there is work already; call Progress instead.
   virtual bool Arm() = 0;
@@ -66,8 +66,8 @@ class EventLoop {
   Status Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
   void Unwatch(int fd);
 
-  // Replaces the poller; null: there is none. A poller must live until it is replaced or the loop
-  // has ended.
+  // Replaces the poller. Null only removes the old one. A poller must live until it is replaced
+  // or the loop has ended.
   Status SetPoller(Poller* poller);
 
  private:
@@ -128,7 +128,7 @@ class ManualLoop {
   ManualLoop& operator=(const ManualLoop&) = delete;
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
   // Runs the posted tasks, sets the clock to the next timer, and runs the timers that are due then.
-  // False: there is no timer until `limit`; the clock is now `limit`.
+  // False: no timer is due by `limit`, and the clock is now `limit`.
   bool Step(MonoTime limit);
 
  private:

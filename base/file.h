@@ -19,7 +19,7 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
 
 // Checks that a name from a peer, such as a run's id, is safe as a file name: 1 to 200 letters,
-// digits, '-', '_' and '.', and no '.' in front. kInvalidArgument calls the name `what`.
+// digits, '-', '_' and '.', not beginning with '.'. The error message calls the name `what`.
 Status CheckFileName(std::string_view what, std::string_view name);
 
 // Makes the folder and its parents; OK if it exists.

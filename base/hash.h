@@ -35,7 +35,7 @@ class Sha256 {
 };
 std::string Sha256Hex(std::string_view text);
 StatusOr<std::string> Sha256HexOfFile(const std::string& path);
-// True for 64 lower-case hexadecimal digits, the only names that blob files have.
+// True if `text` is 64 lower-case hexadecimal digits, as every name of a blob file is.
 bool IsSha256Hex(std::string_view text);
 
 // HMAC-SHA-256, 32 bytes.

@@ -1,5 +1,5 @@
 // Writes log lines that a peer can cause: at most one line a second about each peer. The next line
-// about the peer has the number of omitted ones: "... (37 more in the last 2 s)".
+// about the peer ends with the number of omitted ones: "... (37 more in the last 2 s)".
 //
 //   LogAboutPeer(LogLevel::kWarn, "192.0.2.7", "a worker was refused: ...");
 #pragma once
@@ -20,8 +20,8 @@ namespace longhaul {
 // `peer`: a name that the peer cannot choose freely, such as its address without the port.
 // Thread-safe.
 void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message);
-// Writes the number of omitted lines about each peer for which no line was written for a second.
-// Daemons call it regularly.
+// For each peer about which no line was written for a second, logs the number of omitted lines, if
+// any were omitted. Daemons call it regularly, because the peer may cause no further line.
 void LogWhatWasLeftOut();
 
 // The rate limit behind both functions, without log and clock. Not thread-safe.

@@ -1,4 +1,4 @@
-// Makes peers' text (names, logs, messages) fit for a terminal, a log and a sentence. Control
+// Makes peers' text (names, logs, messages) safe to show in a terminal or a log. Control
 // characters, characters that change the direction of writing, and bytes that are not UTF-8 become
 // '?'. A tab and the end of a line become a blank. Pure functions.
 #pragma once

@@ -10,8 +10,8 @@ namespace longhaul {
 
 class RateLimit {
  public:
-  // `burst` is the number of events that may come at once. Both must be above zero. The bucket
-  // starts full.
+  // `burst` is the number of events that may come at once. `per_second` and `burst` must be above
+  // zero. The bucket starts full.
   RateLimit(double per_second, double burst)
       : per_second_(per_second), burst_(burst), left_(burst) {}
 

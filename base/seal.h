@@ -28,8 +28,8 @@ class EphemeralKey {
   EphemeralKey& operator=(EphemeralKey&&) noexcept;
 
   const std::string& public_key() const { return public_key_; }
-  // Returns the 32-byte secret that only the two sides can compute. kInvalidArgument: not a public
-  // key, or one that gives the same secret with every key.
+  // Returns the 32-byte secret that only the two sides can compute. kInvalidArgument: the
+  // argument is no public key, or is one that gives the same secret with every key.
   StatusOr<std::string> Agree(std::string_view peer_public_key) const;
 
  private:
@@ -38,9 +38,10 @@ class EphemeralKey {
   std::string public_key_;
 };
 
-// Seals or opens the messages of one direction of a conversation; each end has an object. Both ends
-// count the messages, so a message that was repeated, reordered or changed, or follows a lost one,
-// does not open. A key must serve one direction of one conversation only.
+// Seals or opens the messages of one direction of a conversation. Each end has a Sealer for this
+// direction, with the same key. Both count the messages, so a message that was repeated, reordered
+// or changed, or follows a lost one, does not open. A key must serve one direction of one
+// conversation only.
 class Sealer {
  public:
   explicit Sealer(std::string_view key);  // kSealKeyBytes
@@ -48,14 +49,14 @@ class Sealer {
   Sealer(const Sealer&) = delete;
   Sealer& operator=(const Sealer&) = delete;
 
-  // Encrypts the next message, `head` followed by `body`, to `out`, which has the length of both.
+  // Encrypts the next message, `head` followed by `body`, to `out`, which has room for both.
   // `open` is not encrypted, but authenticated with the message.
   void Seal(std::span<const std::byte> open, std::span<const std::byte> head,
             std::span<const std::byte> body, std::byte* out,
             std::span<std::byte, kSealTagBytes> tag);
-  // Decrypts the next message to `out`, which is as long as `sealed`. False: these are not the
-  // bytes of the next message of the other end. Then `out` is unusable, and the conversation must
-  // end.
+  // Decrypts the next message to `out`, which is as long as `sealed`. False: the bytes are not
+  // those of the next message that the other end sealed. Then `out` is unusable, and the
+  // conversation must end.
   bool Open(std::span<const std::byte> open, std::span<const std::byte> sealed,
             std::span<const std::byte, kSealTagBytes> tag, std::byte* out);
 

@@ -2,7 +2,7 @@
 // where the library is called (FromException). The code of a status tells the caller what to do:
 //
 //   kUnavailable         retry this call
-//   kAborted             the epoch (an attempt at a run) is over; a higher layer restarts
+//   kAborted             the epoch (an attempt at a run) is over; a higher layer restarts the run
 //   kFailedPrecondition  a person has to act
 //   kInvalidArgument     bad configuration or bad bytes
 //   kDataLoss            a checksum does not match

@@ -28,12 +28,12 @@ class WorkThreads {
   WorkThreads(const WorkThreads&) = delete;
   WorkThreads& operator=(const WorkThreads&) = delete;
 
-  // Runs `work` once on one of the threads. Work with the same `key` runs in order, one after the
-  // other. If Stop comes first, `dropped` runs instead, on the thread that calls Stop, or Add after
-  // Stop.
+  // Runs `work` once on one of the threads. Work with the same `key` runs in the order of the
+  // calls, one at a time. If Stop is called before `work` begins, `dropped` runs instead, on the
+  // thread that calls Stop. If Add is called after Stop, `dropped` runs on the caller's thread.
   void Add(std::string key, Work work, Work dropped = {});
-  // Drops waiting and later work, and waits for running work. False: some was still running at the
-  // deadline.
+  // Drops waiting and later work, and waits for running work. False: some work was still running
+  // at the deadline.
   bool Stop(Deadline deadline);
 
  private:

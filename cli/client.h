@@ -61,12 +61,14 @@ struct CoordinatorAccess {
 };
 
 // Finds the coordinator, its token and whether it is insecure: from --coordinator, --token-file and
-// --insecure, else from LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE, else from
-// the local cluster. kFailedPrecondition says what to do if none of these names a coordinator.
+// --insecure, else from LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE. Uses the
+// local cluster only if neither names a coordinator. If there is no local cluster either,
+// kFailedPrecondition says what to do.
 //
 // The certificate's file is LONGHAUL_IDENTITY. If that is not set, it is the file of the local
-// cluster with this address. If there is none, it is ADDRESS.pem, named by the first address, in
-// LONGHAUL_HOME, else in XDG_CONFIG_HOME/longhaul, else in ~/.config/longhaul.
+// cluster whose coordinator has the first address. If there is no such cluster, it is ADDRESS.pem,
+// named by the first address, in LONGHAUL_HOME, else in XDG_CONFIG_HOME/longhaul, else in
+// ~/.config/longhaul.
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
                                             const LocalClusters& clusters);
 
@@ -78,23 +80,23 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
 // never repeats a call, because the coordinator may have carried it out.
 class Client {
  public:
-  // Joins first if there is no certificate yet. Error messages are for people.
+  // First joins, to get a certificate, if the user has none yet. Error messages are for people.
   static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
   std::string address() const { return opened_->address(); }  // of the current coordinator
   bool alone() const { return opened_->alone(); }             // whether there is one address
-  // Use it inside Call: the current coordinator's stub.
+  // The current coordinator's stub. Use it only inside Call.
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
   // Waits until the connection is up, at most `limit`. Call it before you retry a failed call: gRPC
-  // hardly works on a connection while no call waits, so retries alone may never connect. With
-  // several coordinators it returns at once, because the next call dials anew.
+  // hardly tries to connect while no call waits, so retries alone may never connect. With several
+  // coordinators it returns at once, because the next call dials anew.
   void AwaitConnection(absl::Duration limit);
 
   // Runs `call` with a context that carries the token and ends after `limit` (infinite: never).
-  // Returns its error, worded for people; kCancelled after an interrupt.
+  // Returns the error of `call`, worded for people, or kCancelled after an interrupt.
   Status Call(absl::Duration limit,
               const std::function<grpc::Status(grpc::ClientContext& context)>& call);
 
@@ -129,7 +131,7 @@ class Client {
   }
 
   // Passes every message of a stream to `each`, until `each` returns false or the stream ends.
-  // Returns OK in both cases.
+  // Returns OK in both cases, else an error as Call does.
   template <class Request, class Reply>
   Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(
                   grpc::ClientContext*, const Request&),

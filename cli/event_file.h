@@ -1,6 +1,6 @@
-// Makes event files for TensorBoard. A file is a row of TFRecords: the length, its masked CRC-32C,
-// the payload and its masked CRC-32C. The payload is an Event message of TensorBoard's event.proto.
-// Pure.
+// Makes event files for TensorBoard. A file is a sequence of TFRecords. A record has the length of
+// its payload, the length's masked CRC-32C, the payload, and the payload's masked CRC-32C. The
+// payload is an Event message of TensorBoard's event.proto. Pure functions.
 //
 //   file << FirstRecord(begin) << EventRecord(begin + 2.5, 1, ScalarsOf(step));
 #pragma once

@@ -19,14 +19,14 @@ std::string PercentText(double share);
 std::string GroupedText(double value);
 // Seven significant digits: enough to see a loss fall.
 std::string LossText(double loss);
-// As LossText; for a replay, which has no loss, a text that says so.
+// Returns LossText of the run's loss. A replay has no loss; the text then says so.
 std::string RunLossText(const v1::RunStatus& run);
 // Formats all digits: two texts are equal if and only if the numbers are.
 std::string ExactText(double value);
 // Step 57 of 200 is "57/200", or "57" if the number of steps is unknown.
 std::string StepText(const v1::RunStatus& run);
-// "1/2": one replica trains, and two are wanted. "" if none trains yet, or one trains and no more
-// are wanted.
+// "1/2": one replica trains, and two are wanted. "" if no replica trains yet, or if one trains and
+// only one is wanted.
 std::string ReplicasText(const v1::RunStatus& run);
 
 bool HasEnded(const v1::RunStatus& run);

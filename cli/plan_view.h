@@ -7,8 +7,8 @@
 
 namespace longhaul::cli {
 
-// Prints the stages and their ranks, the links, and what is predicted: how each stage spends a
-// step, how other codecs would do, and the lower bound of a step. `spec` is the run's.
+// Prints the stages and their ranks, the links, and the predictions: how each stage spends a step,
+// how other codecs would do, and the shortest possible step. `plan` is a plan for `spec`.
 void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec);
 
 }  // namespace longhaul::cli

@@ -50,7 +50,7 @@ class Invocation {
     LH_ASSIGN_OR_RETURN(Client* const client, Connect());
     return client->Get(method, request, limit);
   }
-  // Write to standard output: one document, or one line of a stream.
+  // Write `message` as JSON to standard output: as one document, or as one line of a stream.
   void PrintJson(const google::protobuf::Message& message);
   void PrintJsonLine(const google::protobuf::Message& message);
   // Prints a reply: `message` with --json, else `text`. Returns kDone.
@@ -108,10 +108,11 @@ class Program {
     return AddCommand(app_.get(), name, description, body);
   }
 
-  // For commands that other libraries add to app() and that store their exit code in exit_code().
+  // For other libraries: they add commands to app(), which store their exit codes in *exit_code().
   CLI::App& app() { return *app_; }
   int* exit_code() { return &exit_code_; }
-  // Makes connection flags before `command` a usage error; with `json_too` also --json.
+  // Makes --coordinator, --token-file and --insecure before `command` a usage error. With
+  // `json_too` also --json.
   void RefuseConnectionFlags(CLI::App* command, bool json_too);
 
  private:

@@ -23,8 +23,8 @@ class StepFiles {
 
   // Call it in the order of steps.
   void Add(const v1::StepRecord& step);
-  // Writes the added steps out, so that others can read them. Returns why some could not be
-  // written.
+  // Writes the added steps out, so that others can read them. If some could not be written,
+  // returns why.
   Status Flush();
   // Paths, for people.
   const std::vector<std::string>& paths() const { return paths_; }

@@ -22,8 +22,8 @@ struct Submission {
   // Set if spec.weights.from names a published model.
   std::optional<published::Weights> weights;
   std::optional<data::Mixture> mixture;  // the data sets of spec.data.sets
-  std::string mixture_json;
-  std::string weights_json;  // the weights' list for workers; "" until HashWeights
+  std::string mixture_json;              // the list of these sets for workers
+  std::string weights_json;              // the weights' list for workers; "" until HashWeights
 };
 
 // Reads the run file, and the folder of the published model that it names, but no data.
@@ -34,19 +34,19 @@ StatusOr<Submission> ReadRunFile(const std::string& file,
 // error of the run file and its data at once.
 StatusOr<Submission> ReadRunAndData(const std::string& file,
                                     const std::vector<std::string>& overrides);
-// Finds the data files of submission.spec and notes them in `submission`. kInvalidArgument has
-// every error at once.
+// Finds the data files or data sets of submission.spec, and adds them to `submission`.
+// kInvalidArgument has every error at once.
 Status FindData(Submission& submission);
 // Reads all text files, and puts their hashes and sizes into the request. Data sets have hashes
 // already. Shows progress on the terminal. kCancelled on Ctrl-C.
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
 // Reads all weights, computes their hashes, and puts the hash of the list of weights into the
-// request. Does nothing without weights. Otherwise as HashData.
+// request. Shows progress and can be interrupted as HashData. Does nothing without weights.
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
 // For a plan, which needs no hashes: puts the model's description and the weights' location into
 // the request.
 void DescribeModel(Submission& submission);
-// Uploads the data files and hashed weights that the coordinator lacks.
+// Uploads data files, chunks of data sets and hashed weights that the coordinator lacks.
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
 
 }  // namespace longhaul::cli

@@ -8,8 +8,8 @@
 
 namespace longhaul::cli {
 
-// kFailedPrecondition if the run names a topology and `access` is not a local cluster of this
-// machine, because only such a cluster can emulate one.
+// Returns kFailedPrecondition if the run names a topology and the coordinator is not that of a
+// local cluster on this machine, because only such a cluster can emulate a topology.
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access);
 
 // Sets the links of the local cluster to the run's topology, and tells the user. Does nothing for a

@@ -12,9 +12,9 @@
 //       20    4  zero
 //       24    8  bytes of the payload, which follows at offset 64 and ends the blob
 //       32   16  parameters of the codec (its format.h), zero-padded
-//       48    8  number of tiles (or blocks) that had a NaN or an infinity. none, bf16, fp16, aqsgd
-//                  and zip count elements, zip after rounding to bf16. predict has the number of
-//                  its other codec
+//       48    8  number of tiles (or blocks) that had a NaN or an infinity. The codecs none, bf16,
+//                  fp16, aqsgd and zip count elements instead (zip after rounding to bf16).
+//                  predict has the number of the codec that it wraps
 //       56    8  zero
 //
 // Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version. The
@@ -57,8 +57,8 @@ void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out);
 // Parses the header of a whole blob. Checks every field that does not depend on the codec, and that
 // the payload is exactly the rest of `blob`.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
-// The same for a blob of `blob_bytes` bytes of which only `start` is in memory. `start` contains at
-// least the header.
+// The same for a blob of `blob_bytes` bytes, if only its beginning is in memory. `start` must
+// contain at least the header.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
 // Returns the size of the blob with this header. Checks nothing: the header must come from an

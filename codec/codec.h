@@ -73,8 +73,9 @@ struct MutableTensorView {
   size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
 };
 
-// What a call needs besides the tensor. The first six fields identify the tensor, and must differ
-// for any two tensors of a run: they are the key of stochastic rounding (tah, fixed).
+// What a call needs besides the tensor. The first six fields together identify the tensor. Two
+// tensors of a run must differ in at least one of them, because they are the key of stochastic
+// rounding (tah, fixed).
 struct Context {
   uint64_t seed = 0;
   Step step{0};
@@ -89,10 +90,10 @@ struct Context {
   MessageStore* messages = nullptr;
   // For predict: the means that predict the elements. Null: nothing is predicted. Not owned.
   predict::Tables* tables = nullptr;
-  // With tables: the ids of the tensor's tokens, sample by sample. A decoder may leave them out,
-  // because the blob has them. Ids that a decoder gives must equal those of the blob. Not owned.
+  // With tables: the ids of the tensor's tokens, sample by sample. Empty is allowed in Decode,
+  // because the blob has the ids. Ids that Decode gets must equal those of the blob. Not owned.
   std::span<const uint32_t> token_ids;
-  // Whether the tables learn from this tensor. Both sides must say the same.
+  // True: the tables learn from this tensor. Must be the same on both sides.
   bool learns = false;
   // Threads that may help with this call; they do not change the result. Null: the calling thread
   // works alone. Not owned.

@@ -24,7 +24,7 @@ struct CodecText {
 // comes twice. A '/' has no special meaning here.
 StatusOr<CodecText> SplitCodecString(std::string_view text);
 
-// Parse the whole text as one number. For any other text they return false, and *value is useless.
+// Parse the whole text as one number. Return false for any other text; *value is then unspecified.
 bool ParseUnsigned(std::string_view text, uint32_t* value);
 bool ParseReal(std::string_view text, double* value);
 

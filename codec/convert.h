@@ -36,7 +36,7 @@ inline constexpr float Pow2(int exponent) {
 }
 
 // Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once. A factor above 2^127 is
-// no fp32 number, so it is applied as two factors, both exactly.
+// no fp32 number. Then the value is multiplied by two powers of two, one after the other.
 struct ScaleUp {
   constexpr explicit ScaleUp(int exponent)
       : first(Pow2(exponent < 127 ? exponent : 127)),

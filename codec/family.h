@@ -1,5 +1,5 @@
-// A family is all codecs of one kind, such as `gauss:...`. The struct Family describes it to the
-// rest of the program. registry.cc lists the families; no other file names all of them.
+// A family is all codecs of one kind, such as `gauss:...`. The struct Family describes a family to
+// the rest of the program. registry.cc lists the families; no other file names all of them.
 //
 //   Family gauss::Row();  // codec/gauss/factory.h
 //
@@ -29,7 +29,7 @@ using CodecPtr = std::unique_ptr<const Codec>;
 // A key of a codec string, as error messages and --help show it.
 struct Parameter {
   std::string_view key;
-  std::string_view range;   // the values that are possible: "2..6"
+  std::string_view range;   // the possible values: "2..6"
   std::string_view preset;  // the default
 };
 
@@ -39,8 +39,8 @@ struct Section {
   uint64_t offset = 0;  // from the start of the payload
 };
 
-// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x| for a tensor x of
-// normal values and its decoded form x'.
+// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x| (Euclidean norms)
+// of a decoded tensor x', for a tensor x of normally distributed values.
 struct Choice {
   std::string_view codec;  // canonical codec string
   double error = 0;
@@ -51,8 +51,8 @@ struct Family {
   std::string_view name;  // the beginning of codec strings
   std::string_view what;  // a line for --help
   std::vector<Parameter> parameters;
-  // Makes a codec from a codec string whose keys are all among `parameters`. Returns OutOfRange for
-  // a wrong value.
+  // Makes a codec from a codec string whose keys are all among `parameters`. Returns the error
+  // OutOfRange() for a wrong value.
   StatusOr<CodecPtr> (*parse)(const CodecText& text) = nullptr;
   // Makes the codec that wrote a blob with this header. The header may be hostile.
   StatusOr<CodecPtr> (*from_header)(const BlobHeader& header) = nullptr;
@@ -66,25 +66,25 @@ struct Family {
   // the run file leaves the choice to the plan.
   std::vector<Choice> for_activations = {}, for_gradients = {};
 
-  // A codec of this family may use another codec, which codec strings name behind a '/'. `other` is
-  // the default of that codec. "": the family uses no other codec.
+  // If codecs of this family use another codec, which a codec string names behind a '/': the codec
+  // string of the default, for strings without a '/'. "": the family uses no other codec.
   std::string_view other = {};
-  // Makes the codec from a whole blob, for a family whose headers do not identify the codec. Then
-  // from_header is null.
+  // Makes the codec that wrote a blob, from the whole blob. Only a family whose headers do not
+  // identify the codec has this function; its from_header is null. The blob may be hostile.
   StatusOr<CodecPtr> (*from_payload)(const BlobHeader& header,
                                      std::span<const std::byte> payload) = nullptr;
 };
 
-// The from_header of a family whose parameters identify the codec. `kRead` reads the parameters
-// from the header, and `kCreate` makes the codec from them.
+// The from_header of a family whose headers identify the codec. `kRead` reads the parameters from
+// the header, and `kCreate` makes the codec from the parameters.
 template <auto kRead, auto kCreate>
 StatusOr<CodecPtr> FromParameters(const BlobHeader& header) {
   LH_ASSIGN_OR_RETURN(const auto parameters, kRead(header.parameters));
   return kCreate(parameters);
 }
 
-// Returns kInvalidArgument: the value of `key` is out of range. The message lists the family's
-// parameters with their ranges.
+// Returns the error kInvalidArgument that says that the value of `key` is out of range. The message
+// lists the family's parameters with their ranges.
 Status OutOfRange(const CodecText& text, std::string_view key);
 
 }  // namespace longhaul::codec

@@ -28,14 +28,15 @@ class FixedSizeCodec : public Codec {
       : id_(id), name_(std::move(name)), parameters_(parameters) {}
 
  private:
-  // In all of these, the shape has passed CheckShape and has elements.
+  // In all calls of the functions below, the shape has passed CheckShape and has elements.
   virtual uint64_t PayloadBytes(const Shape& shape) const = 0;
   virtual uint64_t ScratchBytes(const Shape& /*shape*/) const { return 0; }
   // Writes all PayloadBytes of `payload`. `scratch` has ScratchBytes, aligned to 64 bytes. Returns
   // the number of non-finite tiles.
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;
-  // `payload` has PayloadBytes bytes, which may be hostile.
+  // `payload` has PayloadBytes bytes, which may be hostile. Returns kInvalidArgument for bytes that
+  // cannot be decoded.
   virtual Status DecodePayload(const std::byte* payload, const Context& context,
                                const MutableTensorView& out) const = 0;
 

@@ -8,8 +8,8 @@ namespace longhaul::codec {
 
 enum class HalfRounding { kNearestEven, kUp, kDown };
 
-// |value| < 65520. In [2^e, 2^(e+1)) the fp16 numbers are the multiples of 2^(e - 10), and below
-// 2^-14 those of 2^-24.
+// Rounds to fp16. |value| must be below 65520. In [2^e, 2^(e+1)) the fp16 numbers are the multiples
+// of 2^(e - 10). Below 2^-14 they are the multiples of 2^-24.
 inline double RoundToHalf(double value, HalfRounding rounding) {
   if (value == 0) return 0;
   const double spacing = std::ldexp(1.0, std::max(std::ilogb(value) - 10, -24));

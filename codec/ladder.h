@@ -1,8 +1,8 @@
-// The ladders: lists of codecs ordered by their loss. A plan chooses from a ladder if the run file
-// says auto. A codec's loss is its relative error on normal values (family.h), so it is known
-// without a run. The training losses of runs with these codecs have the same order
-// (docs/results/codecs.md). Codecs with state are left out, because their loss depends on earlier
-// tensors.
+// The ladders: lists of codecs in ascending order of their error. A plan chooses from a ladder if
+// the run file says auto. A codec's error is its relative error on normally distributed values
+// (family.h), so it is known without a run. The training losses of runs with these codecs have the
+// same order (docs/results/codecs.md). Codecs with state are left out, because their error depends
+// on earlier tensors.
 //
 // Threads: pure functions.
 #pragma once
@@ -18,13 +18,13 @@ struct Rung {
   double error = 0;
 };
 
-// Returns the ladder for activations. The first rung loses nothing (`none`); each further rung
-// loses more and sends fewer bits.
+// Returns the ladder for activations. The first rung is `none`, with error 0; each further rung has
+// a larger error and sends fewer bits.
 std::span<const Rung> LadderOfActivations();
-// Returns the ladder for gradients, ordered in the same way. Gradients are sums over many tokens,
-// so a codec's error must be 0 on average; therefore all rungs after bf16 round stochastically.
+// Returns the ladder for gradients, in the same order. Gradients are sums over many tokens, so the
+// mean of a codec's rounding errors must be 0. Therefore all rungs after bf16 round stochastically.
 std::span<const Rung> LadderOfGradients();
-// Returns the first rungs of the ladder, those with a loss of at most `error`.
+// Returns the rungs whose error is at most `error`. They are the first ones of the ladder.
 std::span<const Rung> RungsWithin(std::span<const Rung> ladder, double error);
 
 }  // namespace longhaul::codec

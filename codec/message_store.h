@@ -1,15 +1,17 @@
-// A store keeps the records of aqsgd: one for each training sample, on one side of one boundary,
-// for one direction. Sender and receiver each have a store, and change it in the same way.
+// A store keeps the records of the codec aqsgd (aqsgd/format.h) for one direction of one boundary
+// between two pipeline stages: one record for each training sample. Sender and receiver each have a
+// store, and make the same changes.
 //
 //   context.sample_ids = ids; context.messages = store.get();
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, ...));   // reads and writes the ids' records
 //
 // A record has Codec::MessageBytes bytes; the codec defines their meaning. Samples have the numbers
 // 0 to samples() - 1. A store belongs to one run. When the run goes back to a checkpoint, the owner
-// of the store rolls it back to the same step (messages/file_store.h).
+// of the store rolls the store back to the same step (messages/file_store.h).
 //
-// Threads: one at a time. Errors: Write returns those of the file. After an error only some records
-// of the tensor have changed, so the store must be rolled back before further use.
+// Threads: one at a time. Errors: Write returns the errors of the file. If a Write fails while a
+// tensor is encoded or decoded, only some of the tensor's records have changed. Then the store must
+// be rolled back before further use.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +33,10 @@ class MessageStore {
   // until this record changes.
   virtual std::span<const std::byte> Read(uint64_t sample) const = 0;
   // Begins a change of a record in training step `step`. Steps must not decrease from call to call.
-  // Returns the old record (any bytes if there was none); the caller overwrites all of it.
-  // FileStore can undo the change.
+  // Returns the old record (any bytes if there was none), in memory that the caller must overwrite
+  // completely. FileStore can undo the change.
   virtual StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) = 0;
-  // Hints that these records will be read soon.
+  // Hints that the records of these samples will be read soon.
   virtual void Prefetch(std::span<const uint64_t> samples) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Threads that a caller lends to a codec during a call (Context::parallel), for large tensors. The
-// codec's results do not depend on the number of threads.
+// Threads that a caller lends to a codec for one call (Context::parallel), to speed up large
+// tensors. The codec's results do not depend on the number of threads.
 //
 //   class Pool final : public Parallel { ... };   // uses the threads that the program has
 //   context.parallel = &pool;
@@ -19,7 +19,7 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
 
-  // Returns the maximum number of calls of a body that run at the same time, at least 1.
+  // Returns the maximum number of calls of `body` that For runs at the same time, at least 1.
   virtual size_t threads() const = 0;
   // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, including the
   // calling one. Returns when all calls have returned. A body must not throw, must not wait for
@@ -27,8 +27,9 @@ class Parallel {
   virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
 };
 
-// Calls body(first, end) for disjoint ranges that cover [0, count): only one if `parallel` is null
-// or `count` is at most `small`. Every range but the last ends at a multiple of `grain`.
+// Calls body(first, end) for disjoint ranges that together are [0, count), on threads of
+// `parallel`. There is only one range, on the calling thread, if `parallel` is null or `count` is
+// at most `small`. Every range but the last ends at a multiple of `grain`.
 template <class Body>
 void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
                const Body& body) {
@@ -45,7 +46,7 @@ void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t smal
                 [&](size_t k) { body(k * step, std::min(count, (k + 1) * step)); });
 }
 
-// Raises *largest to `value` if `value` is larger. Any thread may call it.
+// Raises *largest to `value` if `value` is larger. Several threads may call it at the same time.
 inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
   uint32_t seen = *largest;
   while (seen < value && !largest->compare_exchange_weak(seen, value)) {

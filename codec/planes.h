@@ -1,6 +1,6 @@
-// Codes of a tile as bit planes: plane j holds bit j of every code, with element k at bit k % 8 of
-// byte k / 8. Codes of any number of bits are packed without gaps, and a GPU makes the bits of 32
-// elements with one ballot.
+// Codes of a tile as bit planes: plane j holds bit j of every code. The bit of element k is bit
+// k % 8 of byte k / 8 of the plane. So codes of any number of bits are packed without gaps, and a
+// GPU makes 32 bits of a plane with one warp vote (ballot).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline void PackPlane(const uint8_t* codes, int bit, std::byte* plane) {
   }
 }
 
-// Ors the bits of a plane into bit `bit` of kTile codes.
+// Sets bit `bit` of each of kTile codes that has a 1 in the plane, and keeps all other bits.
 template <int kTile>
 inline void UnpackPlane(const std::byte* plane, int bit, uint8_t* codes) {
   for (int group = 0; group < kTile / 8; ++group) {

@@ -2,10 +2,11 @@
 // random number for each element. The number depends only on the tensor (its Context) and on the
 // element's index. Decoders do not need the numbers.
 //
-// Element k of tile t has the index t * tile + k. Tiles are counted over the whole tensor in memory
-// order; every token is padded to whole tiles. A number has 16 bits, half of a word of
-// Philox4x32-7. Element i takes the lower (i even) or upper (i odd) 16 bits of word i / 2 % 4 of
-// the block with counter (i / 8 low, i / 8 high, a, b) and key (c, d), where
+// Element k of tile t has the index t * (elements of a tile) + k. Tiles are counted over the whole
+// tensor in memory order; every token is padded to whole tiles. A random number has 16 bits. It is
+// half of a word of Philox4x32-7, whose blocks have four words of 32 bits. The number of the
+// element with index i is in word i / 2 % 4: the lower 16 bits if i is even, else the upper ones.
+// The block has the counter (i / 8 low, i / 8 high, a, b) and the key (c, d), where
 //   (e, f, g, h) = Philox4x32-10(counter (step low, step high, microbatch, replica),
 //                                key (seed low, seed high))
 //   (a, b, c, d) = Philox4x32-10(counter (e, f, g, h), key (edge, direction)).
@@ -22,10 +23,10 @@ namespace longhaul::codec {
 
 enum class Rounding : uint8_t { kNearest = 0, kStochastic = 1 };
 std::string_view ToString(Rounding rounding);
-// Returns false for a text that is not the name of a rounding.
+// Returns false for a text other than "nearest" and "stochastic".
 bool ParseRounding(std::string_view text, Rounding* rounding);
 
-// The random numbers of one tensor.
+// The random numbers for one tensor.
 class RoundingNoise {
  public:
   explicit RoundingNoise(const Context& context) {
@@ -54,8 +55,8 @@ class RoundingNoise {
     }
   }
 
-  // Returns r for a number: the middle of one of 2^16 equal parts of [0, 1). For a random r,
-  // floor(u + r) has the mean u.
+  // Turns a random number into r, the middle of part `number` of 2^16 equal parts of [0, 1). The
+  // mean of floor(u + r) over all numbers is about u.
   static constexpr float Middle(uint16_t number) {
     return static_cast<float>(2 * uint32_t{number} + 1) * 0x1p-17f;
   }

@@ -1,5 +1,5 @@
-// A codec as a run file or a message names it. The text is parsed once, where it enters the
-// program; later code asks the CodecSpec.
+// A codec as a run file or a message names it: a text, with the codec that the text describes. The
+// text is parsed once, where it enters the program; later code gets the codec from the CodecSpec.
 //
 //   const CodecSpec spec("gauss:bits=4");
 //   LH_ASSIGN_OR_RETURN(const std::shared_ptr<const Codec> codec, spec.Get());
@@ -19,7 +19,7 @@ namespace longhaul::codec {
 
 class CodecSpec {
  public:
-  CodecSpec() = default;  // the text is "", without a codec
+  CodecSpec() = default;  // the text is ""; Get() returns an error
   // Takes any text, because a run file may have another word instead of a codec string: `auto`
   // (run/file/run_spec.h) or a form of gradients between replicas (run/replicas/options.h). Get()
   // then returns an error.
@@ -34,7 +34,7 @@ class CodecSpec {
   // Returns the name of the codec's family: "tah" for "tah:p=0.8", "predict" for
   // "predict:pairs=0/gauss". If there is no codec, returns the text.
   std::string_view family() const;
-  // As Codec's methods; false if there is no codec.
+  // As the methods of Codec; false if there is no codec.
   bool remembers_samples() const { return codec_.ok() && (*codec_)->remembers_samples(); }
   bool predicts_by_tokens() const { return codec_.ok() && (*codec_)->predicts_by_tokens(); }
 

@@ -20,7 +20,7 @@ class ThreadPool final : public Parallel {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   size_t threads() const override { return helpers_.size() + 1; }
-  // Must not be called by two threads at the same time, nor inside a body.
+  // As in Parallel. Must not be called by two threads at the same time, nor inside a body.
   void For(size_t count, absl::FunctionRef<void(size_t)> body) override;
 
  private:

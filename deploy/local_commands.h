@@ -6,6 +6,7 @@
 
 namespace longhaul::cli {
 
+// Returns the functions by which commands find the clusters of `longhaul cluster up`.
 LocalClusters ClustersOfThisMachine();
 
 void AddLocalCommands(Program& program);

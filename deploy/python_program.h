@@ -34,10 +34,10 @@ struct PythonProgram {
 };
 
 // Finds the sources: in the folder `search.sources`, if set. Else in ../share/longhaul/NAME,
-// relative to the program's folder, else in deploy/NAME of a folder above the program. Finds the
-// Python: `search.python`, if set. Else the first that lacks nothing: .deps/venv of the checkout or
-// of the installation, then python3 of PATH. kFailedPrecondition names what was tried and how to
-// install what is missing.
+// relative to the program's folder, else in deploy/NAME of a folder above the program. Finds a
+// Python that lacks nothing: only `search.python`, if set. Else first tries .deps/venv of the
+// checkout or of the installation, then python3 of PATH. kFailedPrecondition names what was tried
+// and how to install what is missing.
 StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part, const PythonSearch& search);
 
 // Finds the program and replaces this process by it, with these arguments. `input`, if given,

@@ -23,9 +23,10 @@ inline constexpr double kAlikeSteps = 0.01;
 //
 // - pipeline.replicas: tries each number that divides the step's microbatches and for which there
 //   are workers. At most candidates_for of request.workers are used. A replica has the stages that
-//   the run file asks for or, with auto, as many as its share of the workers allows. Every number
-//   of replicas trains the same microbatches in a step. The fewest within kAlikeSteps are taken.
-//   Numbers are compared by trials; the prediction keeps a trial's step if no whole plan follows.
+//   the run file asks for or, with auto, as many as its share of the workers allows. A step trains
+//   the same microbatches with every number. The fewest within kAlikeSteps are taken. Each number
+//   gets a trial, and promising ones a whole plan (auto_search.h). For the other numbers the plan's
+//   prediction has the step time of the trial.
 // - pipeline.slices: tries powers of two that divide the context into slices of kLeastSliceTokens
 //   or more. A slice counts with an equal share of a microbatch's compute and codec times. The
 //   fewest within kAlikeSteps are taken.

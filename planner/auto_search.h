@@ -33,16 +33,17 @@ struct AutoSearch {
   // (Effort::kTrial), and a plan with full effort may be faster than its trial by this share. Then
   // values are planned with full effort, the fastest trial first, until no other can win.
   double most_gain_over_trial = 0;
-  // Each value takes more memory than the one before it. So values after a refused one are not
-  // tried, and the refusal of the first value is the search's error.
+  // True: each value takes more memory than the one before it. Then values after a refused one are
+  // not tried. If the first value is refused, its refusal is the search's error.
   bool takes_more_memory = false;
   std::string none;  // beginning of the error if every value is refused; reasons follow
-  // Adds the choice and the results of the other values to the plan.
+  // Adds the choice and the results of all tried values to the plan. `tried` is in the order of
+  // `values`, and `chosen` an index of it.
   std::function<void(const std::vector<AutoOutcome>& tried, size_t chosen, Plan* plan)> say;
 };
 
-// Returns the plan of the chosen value. kFailedPrecondition, with all reasons, if no value is
-// possible; kCancelled once `stop` is requested.
+// Returns the plan of the chosen value. kFailedPrecondition: no value is possible; the message has
+// the reasons of all (but see takes_more_memory). kCancelled: `stop` was requested.
 StatusOr<Plan> PlanBestValue(const AutoSearch& search, const std::stop_token& stop);
 
 // Returns "2 slices would take 3 s, 4 slices cannot be (a reason)": all outcomes except the chosen

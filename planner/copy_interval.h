@@ -20,9 +20,9 @@ struct CopyInterval {
 };
 
 // Returns the run file's interval. With `auto`, returns the shortest interval with which copies
-// make a step at most 2 % longer; copies are then under way for half of the time. The slowest stage
-// decides how long a copy takes, at the rate that training leaves on its line. All stages share the
-// line of a spare.
+// make training at most 2 % slower; copies are then under way for at most half of the time. The
+// stage with the slowest copy decides. A copy has 60 % of the rate that training leaves on the
+// stage's line. If the run has spares, all stages may have to share the line of one.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 
 }  // namespace longhaul::coordinator

@@ -8,14 +8,15 @@
 
 namespace longhaul::coordinator {
 
-// Returns the paragraph on a plan. For the plan of one of several replicas, leaves out what another
-// paragraph says: the replicas, their placement and their step.
+// Returns the paragraph on the plan of one replica. If the run has several replicas, leaves out
+// layers, placement, shared GPUs and the step, because the paragraph on all replicas has them.
 std::string Explain(const PlanRequest& request, const Plan& plan);
 
-// Returns a sentence on workers that share a device, with a space before it; empty if none do.
+// Returns a sentence, with a space before it, that names the workers that share a GPU. Empty if no
+// two workers share one.
 std::string SharedText(const RunSpec& spec, std::span<const CandidateWorker> workers);
-// Returns a sentence on the choice of workers and the steps of other choices, with a space before
-// it; empty if there was no choice.
+// Returns a sentence, with a space before it, on how the workers and their order were chosen, and
+// how long a step of other choices would take. Empty if there was no choice.
 std::string PlacedText(const PlanRequest& request, const Plan& plan);
 
 }  // namespace longhaul::coordinator

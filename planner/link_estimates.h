@@ -17,17 +17,18 @@ inline constexpr absl::Duration kRegionRoundTrip = absl::Milliseconds(10);
 // short round trips are in one region. A worker without a known round trip is a region by itself.
 std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 
-// Fills in the missing rates and latencies of every ordered pair of workers, marked as estimates. A
-// rate is the best one measured between the same regions in this direction, else the best one
-// between two regions with a similar round trip. The best counts, not the mean, because a slow
-// interface does not limit links between other workers. A latency is that of the other direction,
-// else the median between the two regions. Values without comparable links stay unknown.
+// Fills in the missing rates and latencies of every ordered pair of workers, and marks these links
+// as estimates. The rate is the best one measured between the same two regions in this direction,
+// else the best one between regions with a similar round trip. The best counts, not the mean,
+// because one slow interface does not limit links between other workers. The latency is that of
+// the other direction, else the median between the two regions. Without comparable links, a value
+// stays unknown.
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
-// Returns pairs whose goodput is worth measuring before the plan, the most useful first: each
-// worker that is in no pair yet with its nearest one; then one pair for each two regions, the
-// nearest regions first. There are at most three times as many pairs as workers. Indices into
-// `workers`; measured pairs are left out.
+// Returns pairs of indices into `workers` whose goodput is worth measuring before the plan, the
+// most useful first. First each worker gets a pair with its nearest worker, unless an earlier pair
+// has it already. Then each two regions get one pair, the nearest regions first. There are at most
+// three times as many pairs as workers. Pairs that were measured are left out.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

@@ -8,10 +8,10 @@
 namespace longhaul::coordinator {
 
 // Number of trained parameters of a stage, by the model's descriptor (run/model/family.h); with
-// LoRA only the adapters. `vocabulary` is the tokenizer's, here and below; embedding and head have
-// a row for each of its tokens, or as many as the model says. `first`: the stage has the embedding.
-// `last`: it has the final norm and the head. A tied head is the embedding's matrix; both stages
-// hold it.
+// LoRA only the adapters. `vocabulary`, here and below, is the number of the tokenizer's tokens.
+// Embedding and head have that many rows, unless model.vocabulary says another number. `first`: the
+// stage has the embedding. `last`: it has the final norm and the head. If embedding and head are
+// tied, both stages hold the matrix.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -24,14 +24,17 @@ uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layer
 // parameter. Muon has one for each element of a block's matrices, and AdamW's two for the rest.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
-// Bytes of the tables that a codec that predicts by tokens has at one end of a boundary; 0 for
-// other codecs.
+// Bytes of the tables at one end of a boundary whose codec predicts activations by their tokens: of
+// the largest such codec in the run file. 0: there is no such codec.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
 // optimizer state in fp32, and the tables of the boundary below. Where steps overlap, the
-// parameters of both steps. One of several replicas has only its own shard of the optimizer state.
-// In addition it has its own shard of the parameters if the other replicas hold rounded ones, and
-// the amounts that it has not sent yet.
+// parameters of both steps. Replicas change the sum:
+//   - replicas that update together: only the own shard of the optimizer state
+//   - replicas that train apart (local-sgd): also the outer momentum of the own shard and, with
+//     delayed exchanges, another copy of the parameters
+//   - parameters exchanged in a rounded form: also the own shard in fp32
+//   - gradients with error feedback or tagc: also the rest that was not sent, 4 bytes a parameter
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -40,7 +43,7 @@ inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
 struct StageMemory {
   // Memory of the device; in a group, of each rank's device.
-  uint64_t fixed = 0;       // for any depth
+  uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
   // Memory of a GPU's host; 0 on a CPU, where `fixed` includes it.
   uint64_t host = 0;
@@ -50,10 +53,10 @@ struct StageMemory {
 // The memory of a stage, as the worker allocates it (worker/stage). Sizes are sums of these terms:
 //
 // fixed, on the device:
-//   - each parameter: 8 bytes, fp32 value and gradient; with LoRA frozen parameters instead in the
-//     type of products, norms in fp32
+//   - each trained parameter: 8 bytes, its value and its gradient in fp32. Each frozen parameter
+//     (LoRA): its value alone, in the type of products, or in fp32 for norms
 //   - each number of optimizer state: 4 bytes, or 2 in bf16. On a GPU, state in bf16 needs 64 MiB
-//     more, in which it is made fp32 piece by piece
+//     more, where it is converted to fp32 piece by piece
 //   - on a CPU: the terms of `host` below, without encoded boundary tensors, the 64 MiB and
 //     kProgramBytes
 //   - with Muon: the update of the largest matrix, 16 bytes an element, and 8 bytes an element of
@@ -63,44 +66,47 @@ struct StageMemory {
 //     of it (kBlocks), while it is recomputed
 //   - 4 boundary tensors: one received and one sent in each direction
 //   - for each boundary whose codec predicts by tokens: its tables and 2 boundary tensors
-//   - last stage: twice the logits of one microbatch in fp32, the logits and a copy or
-//     gradient. Where the loss is computed in chunks (run/model/loss_chunks.h): twice those of one
-//     chunk, and what autograd keeps of it
+//   - last stage: the logits of one microbatch in fp32, and as much for a copy or their gradient.
+//     Where the loss is computed in chunks (run/model/loss_chunks.h): the same for one chunk only,
+//     and what autograd keeps of the chunk
 //   - kProgramBytes
-//   - on a GPU: 192 MiB of workspaces that cuBLAS keeps for each stream and thread, and 8 boundary
-//     tensors that passes need while one runs
+//   - on a GPU: 192 MiB for all workspaces that cuBLAS keeps, and 8 boundary tensors for
+//     temporaries of the pass that runs
 //
 // per_flight, on the device, for each microbatch of B x T tokens in flight:
 //   - what autograd keeps of each block and, on the last stage, of the final norm, by the family
 //     (Family::kept_by_block): 4 bytes a value, 2 bytes where products keep it in bf16. Last stage:
-//     also the log-softmax of the logits where they are one chunk. With LoRA: also as many numbers
-//     as each adapter's rank. On a GPU in fp32, or with documents apart: keys and values for every
-//     head of queries
+//     also the log-softmax of the logits where they are one chunk. With LoRA: also, for a token, as
+//     many numbers as each adapter's rank. On a GPU in fp32, or with data.mask_documents or slices:
+//     keys and values for every head of queries
 //   - the stage's input and output
-//   - on a GPU, whose CUDA graphs have memory of their own for each microbatch: what its forward
-//     needs in passing, a boundary tensor and on the last stage the logits (in fp32 and in the type
-//     of products, where they are one chunk); and LibTorch's waste, as it takes 20 MiB at a time
-//   - with recomputation only the stage's input and output, on a GPU, too; with kBlocks also the
-//     inputs of all blocks but the first
-//   - with slices: keys and values of earlier slices, for each later one; with recomputation once.
-//     On a GPU also copies of them, and gradients
+//   - on a GPU, because CUDA graphs have memory of their own for each microbatch: one boundary
+//     tensor, and 20 MiB that LibTorch wastes, as it takes so much at a time. On the last stage,
+//     where the logits are one chunk: the logits in fp32 and, with bf16, also in bf16
+//   - with recomputation, instead of all terms above: the stage's input and output; with kBlocks
+//     also the inputs of all blocks but the first
+//   - with slices: for each later slice, keys and values of the earlier ones; with recomputation,
+//     only one copy of them. On a GPU also further copies, and gradients. On CPU and GPU, a mask of
+//     T x T bytes that all blocks share
 //
 // host, beside a GPU:
 //   - a checkpoint's snapshot (StageStateBytes), or two where the run takes snapshots repeatedly
-//   - at an end of a tied matrix: the gradient that the other end sends in a step, and 32 MiB
-//     of the own one under way
-//   - where a codec predicts by tokens: 2 tables more, on their way to a snapshot, or read from a
-//     checkpoint (a stage in the middle reads 2 files of them)
+//   - at an end of a tied matrix: the gradient that the other end sends in a step, and 32 MiB for
+//     pieces of its own gradient that are being sent
+//   - where a codec predicts by tokens: the tables twice more, on their way to a snapshot or from a
+//     checkpoint, where a stage in the middle reads the tables of both boundaries
 //   - with replicas that update a stage together: the optimizer state of the own shard, which is
-//     then not in `fixed`, and 8 bytes for each of its parameters; 12 bytes for each parameter of
-//     other shards, for messages; 4 bytes a parameter where gradients leave a rest for later steps;
-//     on a GPU a copy of values and gradients; in a group those of all ranks, and 8 bytes a
-//     parameter for whole values and gradients. On a GPU without a group, the device codes the
-//     exchange: all but the messages are then in `fixed`, with the numbers of a bucket several
-//     times over, and no copy is needed. Replicas that train apart (local-sgd) have whole optimizer
-//     state in `fixed`, 4 bytes for each parameter of the own shard (outer momentum), and 12 bytes
-//     a parameter (anchors and differences)
-//   - 4 encoded boundary tensors; in clean validation they are as large as in fp32
+//     then not in `fixed`, and 8 bytes for each parameter of this shard. For messages, 12 bytes for
+//     each parameter of other shards. 4 bytes a parameter where gradients leave a rest for later
+//     steps. On a GPU a copy of the values and gradients; in a group, the copies of all ranks and 8
+//     bytes a parameter, where they are put together
+//   - the same on a GPU without a group, where the GPU codes the exchange: all terms but the
+//     messages are in `fixed`, with several times the numbers of a bucket; there is no copy of
+//     values and gradients
+//   - with replicas that train apart (local-sgd): as when they update together, but the whole
+//     optimizer state is in `fixed`. In addition 4 bytes for each parameter of the own shard (outer
+//     momentum), and 12 bytes a parameter (anchors and differences)
+//   - 4 encoded boundary tensors, counted in fp32, because clean validations send fp32
 //   - 64 MiB, through which snapshots come from the GPU
 //   - kProgramBytes
 //
@@ -111,11 +117,11 @@ struct StageMemory {
 // In a group of ranks (group.tensor), parameters, gradients, optimizer state, casts and logits are
 // a rank's share, and so is what autograd keeps between split matrices. Norms, the residual and
 // boundary tensors are whole on every rank; with group.sequence norms and residuals cover the
-// rank's tokens. One snapshot more holds what ranks have copied before it is put together. On a CPU
+// rank's tokens. One snapshot more holds the ranks' copies until they are put together. On a CPU
 // the devices of the ranks share the snapshots and kProgramBytes of their process. On a GPU each
 // rank has its own 64 MiB in `host`. NCCL's own memory is not counted.
 //
-// Attention keeps no T x T matrix, because the fused kernels of CPU and GPU do not.
+// Attention keeps no T x T matrix of scores, because the fused kernels of CPU and GPU do not.
 // memory_parity_test and memory_gpu_test compare these sums with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last, bool on_gpu = false);

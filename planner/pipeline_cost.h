@@ -40,7 +40,8 @@ struct NetworkRates {
   std::vector<LinkRates> links;            // in the order of Assignment::edges
 };
 
-// A network with equal interfaces and latencies.
+// A network whose interfaces all have this goodput each way, and whose links all have this one-way
+// latency and no limit of their own.
 NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_second,
                             absl::Duration latency = absl::ZeroDuration());
 
@@ -54,8 +55,9 @@ double GoodputBytesPerSecond(uint64_t bits_per_second);
 // Bytes of an encoded tensor with the headers of its chunks.
 uint64_t WithChunkHeaders(uint64_t bytes);
 
-// The network on which the plan's prediction is based.
+// Returns the network on which the plan's prediction is based: the rates and latencies in the plan.
 NetworkRates NetworkOf(const Plan& plan);
+// Writes these rates and latencies into the plan.
 void SetNetwork(const NetworkRates& network, Plan* plan);
 
 // The rate of one direction of an edge while no other edge uses its two interfaces. `edge` is its
@@ -64,8 +66,9 @@ double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assign
                            Direction direction);
 
 // Returns the simulator's input for a plan of one replica. `network` must have as many interfaces
-// and links as the plan has cells and edges. Depths, activation leads, codec times and slices are
-// the plan's; schedule and microbatches are the run file's. All slices take equally long.
+// and links as the plan has cells and edges. The plan gives depths, activation leads
+// (Setting::activation_lead), codec times and slices; the run file gives schedule and microbatches.
+// All slices are assumed to take equally long.
 schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
                                       const NetworkRates& network);
 

@@ -10,27 +10,27 @@
 
 namespace longhaul::coordinator {
 
-// Another choice must make the step shorter than the order of names by at least this share, because
-// layer times and rates are not measured more exactly.
+// A choice other than the first workers by name, in the order of their names, must make the step
+// shorter by at least this share. Layer times and rates are not measured more exactly.
 inline constexpr double kLeastGainOfPlacement = 0.05;
 
-// Returns the candidates of a request as numbers for placement.h: layer times, memory, measured or
-// estimated links, possible neighbours, and the bytes that replicas exchange. Errors: those of
-// FlowFrom and ExchangeBytes.
+// Returns the candidates of a request, which must have `candidates_for`, as numbers for
+// placement.h: layer times, memory, measured or estimated links, possible neighbours, and the bytes
+// that replicas exchange. Errors: as of FlowFrom and ExchangeBytes.
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 
 // Takes a request with `candidates_for` set. Returns the request with that many workers in pipeline
 // order, replica by replica, with their layers and a summary of the choice. The first workers by
-// name, in the order of their names, are kept unless another choice is faster by
-// kLeastGainOfPlacement; chosen workers stay in the order of their names unless another order is
-// faster by as much. The first by name are also kept if no choice works: the plan then names the
-// problem.
+// name are kept unless other workers are faster by kLeastGainOfPlacement. Workers are in the order
+// of their names unless another order is faster by as much. If no choice is possible, the first
+// workers by name are returned; planning them then fails and names the problem. kCancelled once
+// `stop` is requested.
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
 
 // Returns the same request without workers that share a GPU with others, as far as `candidates_for`
-// allows. nullopt: all are needed, or none shares one, or the run does not choose workers by speed.
-// The search does not count the cost of a second stage on a GPU, but the plan of its result does;
-// so both requests are planned and compared.
+// allows. nullopt: all workers are needed, or none shares a GPU, or the run does not choose workers
+// by speed. The search ignores that two stages on one GPU are slower, but a finished plan counts
+// it. So MakePlan plans both requests and takes the faster plan.
 std::optional<PlanRequest> WithFewSharers(const PlanRequest& request);
 
 // True if `stages` of the candidates can form a chain in which neighbours can reach each other, as

@@ -1,11 +1,11 @@
-// One descent of the local search for a placement: makes moves that each shorten the bound of a
-// step, until no move does. Private to placement*.cc; for one thread.
+// One descent of the local search for a placement: makes moves that each shorten the lower bound of
+// a step, until no move does. Private to placement*.cc; for one thread.
 //
 // Moves of stages act on all replicas at once: swap two stages with their layers, move up to three
 // stages elsewhere, reverse a part of the chain, or move one layer to another stage. Moves of
 // workers: replace a worker by a spare; with several replicas also swap any two workers, or
-// exchange the same part of two replicas' chains. The segments of each chain are kept in a table,
-// so the bound after a move takes a few joins (chain_bound.h).
+// exchange the same part of two replicas' chains. A table keeps the bounds of all segments of each
+// chain, so few joins of segments give the bound after a move (chain_bound.h).
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace longhaul::coordinator {
 
-// A move must lower the value below this multiple of the old one, because sums of doubles in
-// another order differ by as much.
+// A move gains only if the new value is below this multiple of the old one. Smaller differences may
+// come from rounding, as doubles are added in another order.
 inline constexpr double kMoveGains = 1 - 1e-9;
 
 class Descent {
@@ -28,7 +28,7 @@ class Descent {
 
   // Sets the placement from which the next descent begins.
   void Set(PlacedReplicas replicas);
-  // Descends until no move gains, or until all descents of this object together have judged
+  // Descends until no move gains, or until all calls on this object together have judged
   // `most_moves` moves.
   void Go(uint64_t most_moves);
 
@@ -55,9 +55,9 @@ class Descent {
       if (begin < end) Add(begin, end - 1);
     }
   };
-  // The parts of the value that a descent lowers: the bound and, with several replicas, a small
-  // share of means over replicas and stages. So moves gain that improve only others than the
-  // slowest.
+  // The parts of the value that a descent lowers. The value is the bound and, with several
+  // replicas, a small share of means over replicas and stages. So a move also gains if it improves
+  // only replicas or stages that are not the slowest.
   struct Total {
     double longest_passes = 0, all_passes = 0;       // over replicas
     double longest_transfer = 0, all_transfers = 0;  // over stages
@@ -93,11 +93,11 @@ class Descent {
   void Recount();  // passes, columns and value
   double ValueOf(const Total& total) const;
 
-  // Passes of one replica after a move.
+  // Seconds of one replica's passes after a move.
   double PassesInPieces(uint32_t replica, const Pieces& pieces) const;
   double PassesWith(uint32_t replica, uint32_t place, uint32_t worker) const;
   double PassesSwapped(uint32_t replica, uint32_t one, uint32_t other) const;
-  // Passes of the replica with the other replica's workers at indices [begin, end].
+  // The same, with the other replica's workers at indices [begin, end].
   double PassesWithPart(uint32_t replica, uint32_t other, uint32_t begin, uint32_t end) const;
   Column ColumnWith(uint32_t place, uint32_t replica, uint32_t worker) const;
   void RecountColumn(uint32_t place);
@@ -112,7 +112,7 @@ class Descent {
     uint32_t place = 0;
     Column column;
   };
-  // Chains and columns that are not listed have not changed. A move changes at most two of each.
+  // The value after a move that changes these chains and columns only, at most two of each.
   double JudgeCells(std::span<const ChangedChain> chains, std::span<const ChangedColumn> columns);
 
   bool Try(const Pieces& pieces);

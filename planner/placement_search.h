@@ -22,10 +22,10 @@ struct SearchResult {
   uint32_t descents = 0;
 };
 
-// Iterated local search by the bound (placement_descent.h). Each descent begins at the local
-// optimum of the one before, changed at random; after many descents without success the search
-// begins anew elsewhere. A trial first descends from several greedy starts, and then changes the
-// best result. kCancelled once options.stop is requested.
+// Iterated local search by the bound (placement_descent.h). Each descent begins at an earlier local
+// optimum, changed at random; after many descents without success the search begins anew elsewhere.
+// With options.trial it first descends from several greedy starts and from changes of the best
+// result. kCancelled once options.stop is requested.
 StatusOr<SearchResult> SearchReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                       const ExchangeBound& exchange,
                                       const PlacementOptions& options);
@@ -37,6 +37,7 @@ double WaysToPlace(const PlacementProblem& problem);
 // Branch and bound: simulates placements whose bound is below the best simulated step so far.
 // `result` holds the best known placement and is replaced by a better one. True: no other placement
 // is better. False: options.most_work was too small, and a better placement may exist.
+// kCancelled once options.stop is requested.
 StatusOr<bool> SearchAllReplicas(const PlacementProblem& problem, const ChainBound& bound,
                                  const ExchangeBound& exchange, const PlacementOptions& options,
                                  Placement* result);

@@ -60,7 +60,8 @@ struct ResumePoint {
   std::vector<Cell> cells;
 };
 
-// The choice of workers and its alternatives. Steps are simulated; 0: that pipeline is impossible.
+// The choice of workers and its alternatives. Step times are simulated; 0: that choice of workers
+// and order is impossible.
 struct PlacementSummary {
   uint32_t candidates = 0;
   uint32_t left_out = 0;          // number of further candidates, left out because they share a GPU
@@ -113,11 +114,11 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 
 // Makes the plan. Layers are balanced by measured times and stay contiguous (split.h). The
 // simulator chooses depths and the order of data (order.h), and predicts the step. Codecs are
-// chosen for each link. A paragraph names the bottleneck. The time of a group's stage was measured
-// for all its ranks together, including their collectives. Keys that are auto are settled by plans
-// for each value (auto_keys.h). kFailedPrecondition if a stage does not fit, with bytes needed and
-// available; kInvalidArgument for more stages than layers; kCancelled once `stop` is requested. The
-// same request gives the same plan, however long the search takes.
+// chosen for each link. Plan::explanation names the bottleneck. For keys that are auto, MakePlan
+// plans with each possible value and takes the best (auto_keys.h). The same request gives the same
+// plan, however long the search takes. kFailedPrecondition if a stage does not fit, with bytes
+// needed and available; kInvalidArgument for more stages than layers; kCancelled once `stop` is
+// requested.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
 // The plan of one replica, whose chain is request.workers, is made in two calls. BeginPlan decides
@@ -128,7 +129,8 @@ struct BegunPlan {
   std::vector<uint32_t> most_depths;  // maximum depth that each cell's memory holds
 };
 StatusOr<BegunPlan> BeginPlan(const PlanRequest& request);
-// `slower`: the finished plan of a slower replica, so this one need not be faster. Null: none.
+// `slower` is the finished plan of a slower replica, or null. This replica then only needs to be as
+// fast as that one.
 StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower = nullptr,
                           const std::stop_token& stop = {});
 // Returns the layers of each stage that BeginPlan would choose, or its errors.
@@ -142,18 +144,19 @@ Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& wor
 // that a CPU has for its ranks.
 uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker);
 
-// Returns the transport of a link of this kind: that of an exception (links.workers) of either
-// worker, else the run's. If both workers have exceptions that differ, neighbours are refused with
-// kFailedPrecondition, and other links get the run's transport. kFailedPrecondition if a worker
-// does not listen on the transport.
+// Returns the transport of a link of this kind: the one that links.workers sets for either worker,
+// else the run's. If it sets different ones for the two workers, a link between neighbours gets
+// kFailedPrecondition, and any other link gets the run's transport. kFailedPrecondition also if a
+// worker does not listen on the transport.
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower,
                                       EdgeKind kind = EdgeKind::kActivations);
 
 // How two workers reach each other. The lower worker dials if it can reach the upper one, else the
 // upper one dials. If neither reaches the other, a relay that both can use carries the link. EndsOf
-// returns kFailedPrecondition if there is no relay, if links are not encrypted, which relays
-// require, or if another transport that faces strangers may work, which the message names.
+// returns kFailedPrecondition if there is no relay, if links.encrypt is off (relays need encrypted
+// links), or if another transport for public networks (TransportTraits::faces_strangers) may work
+// without a relay; the message then names it.
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;
@@ -163,9 +166,10 @@ inline constexpr size_t kMostRelays = 3;
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower, EdgeKind kind = EdgeKind::kActivations);
 
-// Checks `links.cache_limit` before the workers are known. With a fixed number of stages the
-// largest need of a stage counts, else the smallest possible need. kFailedPrecondition names the
-// bytes. Runs with exceptions by worker, and tokenizers other than bytes, are left to MakePlan.
+// Checks, before the workers are known, that a stage's records of samples fit links.cache_limit.
+// With a fixed number of stages the largest need of a stage counts, else the smallest possible
+// need. kFailedPrecondition names the bytes. Returns OK for runs with links.workers and for
+// tokenizers other than bytes, which only MakePlan checks.
 Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes);
 
 // Returns the number of stages that each replica of a run gets from `free_workers` workers;

@@ -16,19 +16,21 @@ namespace longhaul::coordinator {
 // share it.
 InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
 // Returns the rates from one worker to another: measured ones; without a measurement those of the
-// run file's topology; else estimates. The user's assumptions take their place; an assumed rate is
-// that of interfaces, so the pair itself has no limit.
+// run file's topology; else estimates. A rate or delay that the user assumes replaces them. An
+// assumed rate limits interfaces, so the pair itself then has no limit.
 FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
                        const CandidateWorker& to);
-// Returns the network of an assignment. Its cells must be in the order of the request's workers.
+// Returns the network of an assignment, whose cells must be in the order of the request's workers.
+// Edges over the same relay share the rate of its line equally.
 NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
 // Sets plan->prediction: step, bound, bottleneck, and how each cell and edge spends its time.
 // kCancelled once `stop` is requested, here and below.
 Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
-// Adds to plan->prediction the steps with other codecs on all edges, each with its best order and
-// with the maximum depth of the cells (`depths`). The rest of the plan does not change.
+// Adds to plan->prediction how long a step would take with other codecs on all edges. Each pair of
+// codecs gets its best order of data and its best depths. `depths` has the maximum depth of each
+// cell. The rest of the plan does not change.
 Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
                      const std::stop_token& stop, Plan* plan);
 

@@ -16,8 +16,8 @@
 
 namespace longhaul::coordinator {
 
-// MakePlan for spec.replicas.count above 1. The request's workers are in the order of the cells:
-// replica by replica, stage by stage.
+// As MakePlan, for spec.replicas.count above 1. The request's workers must be in the order of the
+// cells: replica by replica, stage by stage.
 StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
 
 // The parameters of a stage.
@@ -36,7 +36,8 @@ uint32_t ReplicasOf(const Assignment& assignment);
 // Returns one replica of a plan as a plan of its own: its cells and the edges among them.
 Plan ReplicaOf(const Plan& plan, uint32_t replica);
 
-// Maximum bytes that a replica of a stage sends another one in an exchange, without headers.
+// Maximum bytes that one replica of a stage sends one other replica in an exchange, without
+// headers.
 StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                                  const Roles& roles);
 
@@ -47,9 +48,9 @@ struct ReplicasStep {
   double passes_seconds = 0;    // passes of the slowest replica alone
   double exchange_seconds = 0;  // how much longer the exchange makes a step
   double step_seconds = 0;
-  // As in Prediction. The floor counts the bytes of passes and of the exchange on an interface. In
-  // the lower bound, the first stage's exchange follows the passes, but may begin during the last
-  // backward; the exchanges of other stages may overlap with passes.
+  // These five are as in Prediction, with the exchange. The floor counts all bytes that an
+  // interface carries, of the passes and of the exchange. The lower bound is at least the floor. It
+  // counts only the first stage's exchange, less one backward, and no exchange that is delayed.
   double lower_bound_seconds = 0;
   std::string bottleneck;
   double floor_seconds = 0;
@@ -59,8 +60,8 @@ struct ReplicasStep {
   // Sets the fields of a prediction that this struct has.
   void Set(Prediction* prediction) const;
 };
-// Simulates the step of each replica, without and with the exchange. kCancelled once `stop` is
-// requested.
+// Simulates the step of each replica, once without and once with the exchange. kCancelled once
+// `stop` is requested.
 StatusOr<ReplicasStep> PredictReplicas(const Plan& plan, const RunSpec& spec,
                                        const std::stop_token& stop = {});
 

@@ -23,9 +23,10 @@ CellMemory MemoryOfCell(const RunSpec& spec, const Assignment& assignment, uint3
                         bool on_gpu);
 
 // Returns the plan for the number of replicas in `spec`. `members` are the workers of its cells,
-// replica by replica, stage by stage. A worker that held the same stage keeps its estimates; others
-// get those of replica 0. The rates of new links are 0: unknown. The caller sets epoch, first step
-// and the microbatches read. kFailedPrecondition if two neighbours cannot reach each other.
+// replica by replica, stage by stage. A worker that held the same stage before keeps its estimates;
+// any other gets the estimates of replica 0's worker at that stage. The rates of new links are 0:
+// unknown. The caller sets epoch, first step and the microbatches read. kFailedPrecondition if two
+// workers that share a link cannot reach each other.
 StatusOr<Plan> ResizePlan(const Plan& plan, const RunSpec& spec,
                           const std::vector<CandidateWorker>& members);
 

@@ -42,8 +42,9 @@ Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
 // one step; all must be of one plan.
 Seen MedianOf(std::span<const Seen> steps);
 
-// True if the two differ: a compute time or rate by more than 20 %, or a round trip by more than 20
-// % and by more than the margin of depths (schedule::kUnforeseenDelay each way).
+// True if any value that both know differs: a compute time or a rate by more than 20 %, or a round
+// trip by more than 20 % and by more than twice schedule::kUnforeseenDelay, for which depths have a
+// margin.
 bool Differs(const Seen& some, const Seen& others);
 
 // True for a run of several stages whose depths are chosen by the plan and may change between
@@ -54,11 +55,11 @@ bool MayRetune(const RunSpec& spec, const Plan& plan);
 // unknown.
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 
-// Returns `plan` with the times and rates in `seen`, and with the depths and activation leads that
-// the simulator then chooses within CellEstimate::depth_by_memory. Plan::retune_reason gets the
-// reason. nullopt if the step would be less than 5 % shorter, because measurements during training
-// are not more exact. Rates that were not seen stay those of the plan. kCancelled once `stop` is
-// requested.
+// Returns `plan` with the times and rates in `seen`, and with the depths and activation leads
+// (Setting) that the simulator then chooses within CellEstimate::depth_by_memory. Rates that are
+// not in `seen` stay as in `plan`. Plan::retune_reason says why. nullopt if the step would be less
+// than 5 % shorter, because measurements during training are not more exact. kCancelled once `stop`
+// is requested.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop = {});
 

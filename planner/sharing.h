@@ -13,20 +13,20 @@
 
 namespace longhaul::coordinator {
 
-// Makes the compute of cells that share a GPU slower in the plans of all replicas of a run, because
-// layers were timed while one worker alone used the GPU. `workers` are the workers of these plans,
+// Lengthens the compute times of stages that share a GPU, in the plans of all replicas of a run.
+// Layers were timed while one worker alone used the GPU. `workers` are the workers of these plans,
 // replica by replica. The network of the plans must be set. Stages that compute at the same time
-// are assumed to get equal parts of the GPU; a simulation with the slower stages shows how often
-// they do. Plans of replays do not change, because replays do not compute. kCancelled once `stop`
-// is requested.
+// are assumed to get equal parts of the GPU. Simulations show how often they compute at the same
+// time. Plans of replays do not change, because replays do not compute. kCancelled once `stop` is
+// requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
 
 bool AnyShareDevices(std::span<const CandidateWorker> workers);
 
 // Chooses at least `count` workers (all if there are fewer), with as few as possible on each GPU,
-// and returns their indices in `workers`. Takes the first ones on each GPU, up to the same number
-// from each.
+// and returns their indices in `workers`. Takes all workers that share no GPU, and the first
+// workers on each shared GPU, up to the same number from each.
 std::vector<uint32_t> SpreadOverDevices(std::span<const CandidateWorker> workers, uint32_t count);
 
 }  // namespace longhaul::coordinator

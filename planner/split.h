@@ -12,8 +12,9 @@ namespace longhaul::coordinator {
 using StageTime = std::function<std::optional<double>(uint32_t stage, uint32_t layers)>;
 
 // Returns the layers of each of `stages` stages (at least one each) so that the slowest stage is as
-// fast as possible; among those splits the one with the smallest sum of squares, so that no stage
-// is loaded needlessly. Dynamic programming, O(stages x layers^2). nullopt: no split is possible.
+// fast as possible. Among these splits it takes the one with the smallest sum of squared times, so
+// that no stage gets a needless load. Dynamic programming, O(stages x layers^2). nullopt: no split
+// is possible.
 std::optional<std::vector<uint32_t>> BalanceLayers(uint32_t stages, uint32_t layers,
                                                    const StageTime& time);
 

@@ -12,8 +12,9 @@
 
 namespace longhaul::coordinator {
 
-// Returns the worker's measured times of a stage that a group of so many ranks shares. Null: it has
-// none, or the group has one rank.
+// Returns the worker's measured times of a stage that is shared by the ranks of a group like
+// `wanted`. The times are for all ranks together, with their collectives. Null: the worker measured
+// no such group, or the group has one rank.
 const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, const GroupSpec& wanted);
 
 class StageCosts {
@@ -36,7 +37,8 @@ class StageCosts {
   std::optional<GroupEstimate> EstimateOfGroup(const Stage& stage) const;
 
   const StageMemory& Memory(const Stage& stage) const { return SizeOf(stage).memory; }
-  // Bytes of one kind of memory that a stage needs and that its worker has; available 0: unknown.
+  // Bytes of one kind of memory: what a stage needs, and what its worker has (0: unknown, assumed
+  // to suffice).
   struct Need {
     uint64_t needed = 0, available = 0;
     bool fits() const { return available == 0 || needed <= available; }
@@ -50,10 +52,10 @@ class StageCosts {
     return OfDevice(stage, depth).fits() && OfHost(stage).fits();
   }
   // The minimum number of microbatches in flight that a stage must be able to hold.
-  // `stages_from_here` counts it and all stages below.
+  // `stages_from_here` counts this stage and all stages after it.
   uint32_t LeastDepth(uint32_t stages_from_here) const;
-  // The maximum depth that a stage holds, at least `least`; exactly `least` if the run file leaves
-  // no choice.
+  // The maximum number of microbatches in flight that a stage's memory holds, at least `least`;
+  // exactly `least` if the run file or the schedule leaves no choice.
   uint32_t DepthOf(const Stage& stage, uint32_t least) const;
 
  private:

@@ -46,11 +46,12 @@ struct WorkerFlags {
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
 
 bool Has(const WorkerFlags& flags, std::string_view transport);
-// Returns the address at which a transport listens: the one that its own flag gives. Without, the
-// first transport has the data address, and each other one a free port (0) of the same host.
+// Returns the address at which a transport listens: that of its own flag (--grpc-address, ...), if
+// it is given. Else the first listening transport has the data address, and every other transport
+// has port 0 (any free port) of the same host.
 std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport);
-// Returns the first transport that may face strangers (run/kinds/transports.h): peers may reach it
-// at another address than its own. Null: there is none.
+// Returns the first transport of the flags that may face strangers (run/kinds/transports.h), to
+// which --advertise applies. Null: there is none.
 const TransportTraits* FirstToFaceStrangers(const WorkerFlags& flags);
 
 }  // namespace longhaul::worker

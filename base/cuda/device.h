@@ -24,7 +24,7 @@ class Device {
   // process. kInvalidArgument: no GPU has this index. kFailedPrecondition: no GPU at all, or the
   // driver or the compute capability is too old.
   static StatusOr<Device> Open(const DeviceTable* table, uint32_t index);
-  // The same with the table of the program's module, which it loads (module.h).
+  // Loads the module at DefaultModulePath() (module.h), then opens the GPU with its table.
   static StatusOr<Device> Open(uint32_t index);
 
   int index() const { return index_; }

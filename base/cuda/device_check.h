@@ -10,7 +10,7 @@ namespace longhaul::cuda {
 // Copies 16 MiB to the device, changes every word by a kernel on another stream, copies the words
 // back, and compares each with the value that the host computes. kDataLoss names the first wrong
 // word. kDeadlineExceeded: the device did not finish, and the memory of the test stays allocated.
-// Else the error of a failed call.
+// Other errors are those of CUDA calls.
 Status CheckDevice(const Device& device, Deadline deadline);
 
 }  // namespace longhaul::cuda

@@ -9,13 +9,14 @@
 
 namespace longhaul::cuda {
 
-// Whether this error code of the CUDA runtime is such an error.
+// Returns true if this error code of the CUDA runtime means that the process has lost the GPU.
 bool LosesDevice(int code);
 // The same for the message of a library's exception: "CUDA error: misaligned address ...".
 bool LosesDevice(std::string_view words);
 
-// Marks `status` as such an error. Annotate keeps the mark.
+// Returns `status` with a mark that the process has lost the GPU. Annotate keeps the mark.
 Status DeviceLost(Status status);
+// Returns true if `status` has the mark.
 bool IsDeviceLost(const Status& status);
 
 }  // namespace longhaul::cuda

@@ -8,8 +8,8 @@ namespace longhaul::cuda {
 
 struct HandleDestroyer {
   int (*destroy)(void* handle);
-  // Ignores a failure, because it belongs to earlier work on the device. The call that waits for
-  // that work returns the error.
+  // Ignores a failure, because it reports an error of earlier work on the device. The call that
+  // waits for that work returns the same error.
   void operator()(void* handle) const { static_cast<void>(destroy(handle)); }
 };
 using Handle = std::unique_ptr<void, HandleDestroyer>;

@@ -12,8 +12,8 @@ namespace longhaul::cuda {
 // Returns ../lib/liblonghaul_cuda.so, relative to the running program's folder. There is no search
 // path, because a module of another build must not be loaded.
 std::string DefaultModulePath();
-// The same for a library that foreign programs load: returns the path of the module in the folder
-// of the library (or program) that contains `address`.
+// For a library that foreign programs load: returns the path of liblonghaul_cuda.so in the folder
+// of the library or program that contains `address`.
 std::string ModulePathBeside(const void* address);
 
 // Opens the module at `path` and returns its functions. The module stays open to the end of the

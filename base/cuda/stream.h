@@ -32,8 +32,8 @@ class Stream {
   // The cudaStream_t.
   void* handle() const { return stream_.get(); }
 
-  // Queues a copy. Both sides must live until the copy is done. If both are device or pinned
-  // memory, returns at once; else it may block.
+  // Queues a copy. Both buffers must live until the copy is done. The call returns at once if both
+  // are device or pinned memory. Otherwise the call may block.
   Status Copy(void* to, const void* from, size_t bytes);
   // Makes work that is queued from now on wait for the newest record of `event`.
   Status WaitFor(const Event& event);
@@ -54,7 +54,7 @@ class Event {
 
   // Makes the event mark the end of the work that is queued on `stream` now.
   Status Record(const Stream& stream);
-  // Blocks until the work before the mark is done. Returns at once if nothing was recorded.
+  // Blocks until the work before the mark is done. Returns at once if Record was never called.
   // kDeadlineExceeded: the work is not done yet.
   Status Await(Deadline deadline) const;
   // Returns the device's time from `start` to this event, exact to about 0.5 us. Both events must

@@ -1,10 +1,10 @@
 // The functions that liblonghaul_cuda.so offers to the programs that open it. The module and the
 // programs both compile this header, but share no library. So the header has plain types, and the
-// functions return the CUDA runtime's error codes (0 is success). Programs use device.h, stream.h
-// and memory.h, which wrap it.
+// functions return the CUDA runtime's error codes (0 is success). Programs call these functions
+// through device.h, stream.h and memory.h.
 //
 // Threads: every function may be called from any thread. A function with an argument `device` makes
-// that the calling thread's current device; `describe` and `reaches` do not.
+// this device the calling thread's current one, except `describe` and `reaches`.
 #pragma once
 
 #include <cstddef>

@@ -22,8 +22,8 @@ class Validator;
 
 namespace longhaul {
 
-// Adds these parts to `app`, whose name must be the program's. Call it before any subcommand is
-// added.
+// Adds --help, --version and such error messages to `app`, whose name must be the program's. Call
+// it before any subcommand is added.
 void SetUpCommandLine(CLI::App& app);
 
 // Describes the fault in the arguments for people: "longhaul cluster: unknown command 'upp'; did

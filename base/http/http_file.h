@@ -1,7 +1,8 @@
 // Reads files, or ranges of them, from web servers over http and https. Follows redirects, and
 // checks certificates against the system's authorities.
 //
-// Thread-safe. Calls block; they wait for at most 60 s without a byte. Errors:
+// Thread-safe. Calls block. They give up after 15 s without a connection or 60 s without a byte.
+// Errors:
 //   kInvalidArgument     not an address of a web server
 //   kNotFound            the server has no such file
 //   kPermissionDenied    the server does not give us the file
@@ -23,9 +24,10 @@ namespace longhaul::http {
 
 // Whether a text begins with "http://" or "https://".
 bool IsAddress(std::string_view text);
-// Returns the address of `file`, a path relative to the folder at `address`.
+// Returns the address of `file`, an unescaped path relative to the folder at `address`.
 std::string AddressOf(std::string_view address, std::string_view file);
 
+// Runs on the calling thread, about once a second or more often. True ends the call.
 using GivenUp = std::function<bool()>;
 
 // Returns the file's size in bytes.

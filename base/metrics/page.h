@@ -1,5 +1,5 @@
 // A page of Prometheus metrics: families of samples. A daemon makes a new page for each scrape,
-// from the counters that it has, so runs and workers that are gone are not on it. Plain data.
+// from the counters that it has, so the page has no runs and workers that are gone. Plain data.
 //
 //   std::optional<double> StepOf(const Run& run) { return run.step; }
 //

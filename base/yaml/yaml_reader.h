@@ -9,9 +9,9 @@
 //   LH_RETURN_IF_ERROR(reader.ToStatus());
 //
 // Reading the same table again from another source (an override) overwrites the values that the
-// source names and keeps the others. Not thread-safe. Fields point to their targets, which must
-// outlive the table. A file is read only as deep as the tables go, so aliases that contain
-// themselves do no harm.
+// source names and keeps the others. Fields point to their targets, which must outlive the table. A
+// file is read only as deep as the tables go, so aliases that contain themselves do no harm. Not
+// thread-safe.
 #pragma once
 
 #include <fmt/core.h>
@@ -66,7 +66,7 @@ class Reader {
  public:
   explicit Reader(std::string source) : source_(std::move(source)) {}
 
-  // Says that later values come from `source`. `has_lines` is false for overrides.
+  // Call it before you read values of another source. `has_lines` is false for overrides.
   void SetSource(std::string source, bool has_lines);
 
   // Reads the mapping `node`, called `path` ("" = the whole document), by `table`. A null node is
@@ -86,7 +86,7 @@ class Reader {
   bool Sound(std::initializer_list<std::string_view> paths) const;
   // Notes that the value of `path` was derived from that of `from`. Problems with `path` are then
   // shown at the place of `from`, and `path` is valid if `from` is. Does nothing if a source has
-  // `path`.
+  // set `path` itself.
   void Assume(const std::string& path, std::string_view from);
 
   // Marks the value of `path` as invalid, because a later check found a fault.
@@ -138,7 +138,7 @@ Field Flag(std::string key, bool* target);
 template <class T>
 Field Parsed(std::string key, T* target, std::string expected,
              StatusOr<T> (*parse)(std::string_view text));
-// A text. `check` returns its fault, or "".
+// A text. `check` returns what is wrong with the text, or "".
 using TextCheck = std::function<std::string(std::string_view)>;
 Field Text(std::string key, std::string* target, std::string expected, TextCheck check);
 // One word of a short list.
@@ -149,20 +149,20 @@ Field DurationField(std::string key, absl::Duration* target, absl::Duration leas
 // "8GiB".
 Field BytesField(std::string key, uint64_t* target);
 Field Section(std::string key, Table table);
-// One word of a short list: ToString of one of `values`.
+// One of `values`, written as its ToString.
 template <class T>
 Field Choice(std::string key, T* target, std::vector<T> values);
 
 // Joins words for a message: "a, b".
 std::string ListOf(const std::vector<std::string>& words);
-// Returns the text of a scalar; nullopt (and a problem) for nothing, lists and mappings.
+// Returns the text of a scalar. For another kind of node, reports a problem and returns nullopt.
 std::optional<std::string> ReadScalar(Reader& reader, const YAML::Node& node,
                                       const std::string& path, std::string_view expected);
-// Whether a scalar has quotes, which make it a text in YAML.
+// True if a scalar has quotes, which make it a text in YAML even if it looks like a number.
 bool IsQuoted(const YAML::Node& node);
 
-// Returns the value that `parse` makes from a scalar; nullopt (and a problem with the error of
-// `parse`) if `parse` refuses it.
+// Returns the value that `parse` makes from a scalar. If `parse` refuses the text, reports the
+// error of `parse` as a problem and returns nullopt.
 template <class T>
 std::optional<T> ReadParsed(Reader& reader, const YAML::Node& node, const std::string& path,
                             std::string_view expected,

@@ -26,8 +26,8 @@ struct Entry {
 
 // The largest finite magnitude of a whole sample or of a difference is scaled into [2^12, 2^13).
 inline constexpr int kTopExponent = 12;
-// The range of the exponents g of differences. g is at least -4 because |d| < 2^15 + 65504. No more
-// than 40 is needed, because a difference below 2^-28 changes no fp16 number.
+// The range of the exponents g of differences d. g is at least -4 because |d| < 2^15 + 65504. No
+// more than 40 is needed, because a difference below 2^-28 changes no fp16 number.
 inline constexpr int kMinDifferenceExponent = -4, kMaxDifferenceExponent = 40;
 inline constexpr int DifferenceExponent(uint32_t largest_bits) {
   const int exponent = SampleExponent(largest_bits, kTopExponent);
@@ -43,15 +43,16 @@ inline constexpr bool Suits(int exponent, uint32_t largest_bits) {
   return top >= kLeastSuitable && top < kFirstUnsuitable;
 }
 
-// Returns the kind of a sample. `remembers`: it has an id. `exponent`: c of its record, if any.
-// `largest_bits`: its largest finite magnitude, as bits of fp32.
+// Returns the kind of a sample. `remembers`: the sample has an id. `exponent`: c of its record, if
+// any. `largest_bits`: its largest finite magnitude, as bits of fp32.
 inline constexpr Kind KindOf(bool remembers, bool finite, bool has_record, int exponent,
                              uint32_t largest_bits) {
   if (!remembers || !finite) return Kind::kTransient;
   return has_record && Suits(exponent, largest_bits) ? Kind::kDifference : Kind::kStored;
 }
 
-// Returns whether a blob may contain a sample of this kind.
+// Return whether a valid blob may have a sample of this kind, and whether a sample of this kind may
+// have this exponent.
 inline constexpr bool KindPossible(Kind kind, bool remembers, bool has_record) {
   if (kind == Kind::kDifference) return has_record;
   return kind == Kind::kTransient || (kind == Kind::kStored && remembers);

@@ -26,8 +26,8 @@
 //
 // All samples of a tensor are coded against the records from before the tensor. If a tensor has the
 // same sample twice, the record of the later one stays. The first rule that applies gives the kind:
-//   - kTransient, sent whole and not stored: the sample has no id (validation, files), or has a NaN
-//     or an infinity, which becomes fp16's NaN. Its record, if any, does not change.
+//   - kTransient, sent whole and not stored: the sample has no id (in validation and in files), or
+//     has a NaN or an infinity, which becomes fp16's NaN. Its record, if any, does not change.
 //   - kStored, sent whole and stored: the sample has no record, or c of the record no longer suits
 //     it. c suits if the largest magnitude of the sample times 2^c is 0 or lies in [2^4, 2^15).
 //   - kDifference: all other samples.
@@ -73,7 +73,7 @@ struct Layout {
 
 // The shape must have passed CheckShape and have elements, here and in the next three functions.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Returns the size in bytes of a payload in which this number of samples are differences.
+// Returns the size in bytes of a payload with this number of samples of the kind kDifference.
 uint64_t PayloadBytes(const Shape& shape, const Params& params, uint64_t differences);
 uint64_t MaxPayloadBytes(const Shape& shape, const Params& params);
 uint64_t MinPayloadBytes(const Shape& shape, const Params& params);

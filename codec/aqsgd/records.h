@@ -16,8 +16,8 @@
 
 namespace longhaul::codec::aqsgd {
 
-// The records of a tensor's samples; none if the context has no ids. `index`: of the sample in the
-// tensor.
+// The records of a tensor's samples; none if the context has no ids. `index` is a sample's place in
+// the tensor.
 class Messages {
  public:
   explicit Messages(const Context& context)
@@ -45,7 +45,7 @@ class Messages {
   const Step step_;
 };
 
-// Returns the kind of a sample, as the front says it: in a hostile payload any number.
+// Reads the kind of a sample from the front. In a hostile payload this may be any number.
 inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint64_t index) {
   return static_cast<Kind>(front[layout.kinds + index]);
 }
@@ -54,8 +54,8 @@ inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint6
 // an error. Returns the number of samples that are differences.
 StatusOr<uint64_t> CheckSize(std::span<const std::byte> front, uint64_t payload_bytes,
                              const Shape& shape, const Params& params);
-// Checks one sample of the front: its id and checksum must be those of `mine`, this side's entry,
-// and its kind and exponent possible.
+// Checks one sample of the front. Its id and checksum must equal those of `mine`, this side's
+// entry, and its kind and exponent must be possible. `remembers`: the tensor has ids.
 Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry& mine,
                    bool remembers, const Layout& layout);
 

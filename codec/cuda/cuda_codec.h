@@ -5,12 +5,12 @@
 //   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream));
 //
-// aqsgd keeps its records (message_store.h) in host memory. Here it works on copies in device
-// memory (DeviceMessages), which message_staging.h copies to the device and back. Encode returns an
-// error if the context has sample ids but there are no such copies.
+// aqsgd keeps its records (message_store.h) in host memory. Encode and Decode use copies in device
+// memory (DeviceMessages); message_staging.h copies the records there and back. Encode returns
+// kInvalidArgument if the context has sample ids but `messages` is empty.
 //
-// predict's tables are in device memory (DeviceTables). Load each tensor's tokens into the tables
-// before the call.
+// predict's tables are in device memory (DeviceTables). Before each call, load the ids of the
+// tensor's tokens (DeviceTables::Load).
 //
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph. A replay of the graph
@@ -69,7 +69,7 @@ class CudaCodec {
                 const DeviceMessages& messages = {}, const TablesOnDevice& tables = {}) const;
 
   // Queues the decoding of a blob whose header the host has not seen. A trusted peer must have made
-  // the blob for this shape. `blob.bytes` bytes of memory are there; a longer blob sets kFaultCut
+  // the blob for this shape. The memory has `blob.bytes` bytes; a longer blob sets kFaultCut
   // (kernel_args.h) and is not decoded. Only for zip; kUnimplemented for other codecs.
   Status DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, uint32_t* fault_dev,
                       const KernelQueue& queue) const;

@@ -15,16 +15,17 @@
 
 namespace longhaul::codec::cuda {
 
-// As Encode and Decode of codec/sdp4bit/cpu/kernels.h, for a whole section, which is aligned to 16
-// bytes. `group`: kGradientGroup or kDifferenceGroup. `noise`: null to round to nearest. `first`:
-// index of values_dev[0] in `noise`, a multiple of 64.
+// As Encode and Decode of codec/sdp4bit/cpu/kernels.h, for a whole section
+// (codec/sdp4bit/format.h). `section_dev` is aligned to 16 bytes. `group`: kGradientGroup or
+// kDifferenceGroup. `noise`: null to round to nearest. `first`: index of values_dev[0] in `noise`,
+// a multiple of 64.
 Status Sdp4bitEncode(const float* values_dev, uint64_t count, uint32_t group,
                      const RoundingNoise* noise, uint64_t first, void* section_dev,
                      const longhaul::cuda::Stream& stream);
 Status Sdp4bitDecode(const void* section_dev, uint32_t group, float* out_dev, uint64_t count,
                      const longhaul::cuda::Stream& stream);
-// Transforms `count` numbers in place or, with `back`, undoes the transform. `count` is a multiple
-// of kHadamard.
+// Transforms `count` numbers in place (codec/sdp4bit/format.h). With `back`, undoes the transform.
+// `count` is a multiple of kHadamard.
 Status Sdp4bitTransform(float* values_dev, uint64_t count, bool back,
                         const longhaul::cuda::Stream& stream);
 // Writes the mean of the gradients of all replicas to `out_dev`, `count` numbers. `parts` has one

@@ -1,6 +1,6 @@
-// The GPU part of a codec, which makes the arguments of its kernels and queues them. The family X
-// makes its own in codec/X/cuda/device.cc. CudaCodec (cuda_codec.h) checks arguments and blobs
-// first.
+// The GPU part of a codec: makes the arguments of the codec's kernels, and queues the kernels. The
+// codec family X defines its DeviceCodec in codec/X/cuda/device.cc. CudaCodec (cuda_codec.h) checks
+// arguments and blobs first.
 //
 // Threads: immutable; any thread. Errors: as in cuda_codec.h.
 #pragma once
@@ -53,9 +53,9 @@ struct TablesOnDevice {
 };
 
 struct EncodeCall {
-  const TensorView& in;  // device memory, with elements
+  const TensorView& in;  // in device memory, not empty
   const Context& context;
-  HeaderArgs header;  // the blob's header, which says the largest size of a payload
+  HeaderArgs header;  // the blob's header, with the largest payload size of the shape
   DeviceSpan workspace, blob;
   DeviceMessages messages;
   TablesOnDevice tables;
@@ -65,7 +65,7 @@ struct DecodeCall {
   // The blob's header, checked against the codec. Null: the host has not seen it (DecodeUnseen).
   const BlobHeader* header;
   DeviceSpan blob, workspace;
-  const MutableTensorView& out;  // device memory, with elements
+  const MutableTensorView& out;  // in device memory, not empty
   uint32_t* fault_dev;
   DeviceMessages messages;
   TablesOnDevice tables;
@@ -88,7 +88,7 @@ class DeviceCodec {
   virtual Status Decode(const DecodeCall& call) const = 0;
 };
 
-// Make arguments of kernels. Encoders only read the tensor.
+// Make a kernel's tensor argument. Encoders get a `void*`, too, but only read the tensor.
 inline TensorArgs MakeTensorArgs(const TensorView& view) {
   const Shape& shape = view.shape;
   return {const_cast<void*>(view.data), static_cast<uint32_t>(view.dtype), shape.samples,
@@ -97,6 +97,7 @@ inline TensorArgs MakeTensorArgs(const TensorView& view) {
 inline TensorArgs MakeTensorArgs(const MutableTensorView& view) {
   return MakeTensorArgs(TensorView{view.data, view.dtype, view.shape});
 }
+// Sets the key of stochastic rounding for the context's tensor.
 inline void SetNoise(const Context& context, uint32_t (&block)[4]) {
   const RoundingNoise noise(context);
   for (size_t k = 0; k < 4; ++k) block[k] = noise.block()[k];

@@ -35,15 +35,16 @@ class DeviceTables {
   // the ids to the device. The context of a decoder may lack ids. Does not wait; the copy of an
   // earlier Load must be done.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // The same for ids in device memory. All ids must be below the vocabulary; this is not checked.
+  // The same for ids in device memory. Every id must be below the vocabulary; this is not checked.
+  // `ids_dev` must not change until the copy is done.
   Status LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
                         longhaul::cuda::Stream* stream);
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
-  // Return the tables' check (Tables::check), copy `tables` to the device, and copy from the device
-  // to `tables`. They wait for the work queued on the stream, 60 s at most. `tables` must have the
-  // same shape.
+  // Check returns the hash of all updates so far (Tables::check). Restore copies `tables` to the
+  // device. Save copies from the device to `tables`. `tables` must have the same shape. Each call
+  // waits for the work queued on the stream, 60 s at most.
   StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;
   Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;

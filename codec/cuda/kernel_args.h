@@ -34,9 +34,9 @@ inline Divisor MakeDivisor(uint64_t value) {
 // the tables of predict differ between the two sides.
 inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2, kFaultTables = 4;
 
-// Number of words over which the warps spread a sample's largest magnitude; with only one word they
-// would wait for each other. The words are kMaximumStride words apart, so that each lies in a cache
-// sector of its own.
+// Warps collect the largest magnitude of a sample in this many words; each word has the maximum of
+// some warps. With only one word, all warps would wait for each other. The words are kMaximumStride
+// words apart, so that each lies in a cache sector of its own.
 inline constexpr uint32_t kMaximumPlaces = 16;
 inline constexpr uint64_t kMaximumStride = 8;  // uint32
 // Returns the bytes of these words for all samples.

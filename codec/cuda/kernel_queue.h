@@ -43,7 +43,7 @@ class KernelQueue {
     return KernelsOf<Kernels>(*table_);
   }
   // Calls `kernel`, a function of the kernel table, which queues its work on the stream. Returns
-  // kInternal if the CUDA runtime refuses; the message says what the codec was `doing`.
+  // kInternal if the CUDA runtime refuses. `doing` says in the message what failed.
   template <class Args>
   Status Run(int (*kernel)(int device, const Args* args, void* stream), const Args& args,
              std::string_view doing) const {

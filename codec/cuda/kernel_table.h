@@ -68,8 +68,8 @@ struct TagcSelectScratch {
         end(equal + 4 * ((count + kTagcRun - 1) / kTagcRun)) {}
   // The first 16 bytes are a TagcChoice.
   uint64_t histogram;
-  // uint32 for each run: first the number of its elements that equal the threshold in magnitude,
-  // then the number of such elements in all earlier runs.
+  // uint32 for each run. At first it is the number of the run's elements that equal the threshold
+  // in magnitude. A later kernel replaces it by the number of such elements in all earlier runs.
   uint64_t equal;
   uint64_t end;
 };

@@ -4,7 +4,7 @@
 //   LH_RETURN_IF_ERROR(staging.Load(context, &stream));
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, staging.messages()));
 //   LH_RETURN_IF_ERROR(staging.Fetch(&stream));
-//   ...                               // copies the blob, waits for all of it
+//   ...                     // copy the blob to the host, and wait until all copies are done
 //   LH_RETURN_IF_ERROR(staging.Remember(context, blob_of_host));
 //
 // A receiver calls Check between Load and Decode, and Remember only if the device found no fault.

@@ -1,6 +1,6 @@
 // The GPU part of the codecs fixed, tah and gauss. Each has one function that queues its encoder,
-// and one for its decoder, whose arguments follow from the codec's parameters and the tensor's
-// shape.
+// and one that queues its decoder. The arguments of both functions follow from the codec's
+// parameters and the tensor's shape.
 //
 // Threads and errors: as for DeviceCodec.
 #pragma once

@@ -22,8 +22,8 @@ struct ReferenceResult {
   std::vector<double> decoded;       // elements
 };
 
-// Encodes and decodes `x`. `noise(i)` returns r in [0, 1) for element i, counted with the padding
-// of tiles. It is not called for rounding to nearest.
+// Encodes and decodes `x`. Stochastic rounding calls noise(i), which returns r in [0, 1) for
+// element i, where the padding of tiles counts as elements.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise);
 

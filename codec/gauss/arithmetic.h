@@ -9,11 +9,12 @@
 
 namespace longhaul::codec::gauss {
 
-// Scale bytes s of blocks without a scale: all elements are zero, or an element is not finite.
+// The scale bytes s of blocks without a scale. kZeroBlock: all elements are zero. kNonfiniteBlock:
+// an element is not finite.
 inline constexpr uint8_t kZeroBlock = 0, kNonfiniteBlock = 255;
 // The scale byte of a sample's largest block is kTopByte to kTopByte + 3.
 inline constexpr int kTopByte = 251;
-// Values that stand for q in such blocks, in the encoders' scratch memory.
+// Values that encoders keep instead of q for blocks without a scale, in their scratch memory.
 inline constexpr int16_t kZeroIndex = INT16_MIN, kNonfiniteIndex = INT16_MAX;
 
 // If bit k % 32 of word k / 32 is set, element k of a block changes its sign before the encoder's
@@ -22,7 +23,7 @@ inline constexpr uint32_t kSigns[16] = {
     0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0x082efa98, 0xec4e6c89,
     0x452821e6, 0x38d01377, 0xbe5466cf, 0x34e90c6c, 0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917};
 
-// The range of a sample's E: for all numbers of fp32, Q is in [-614, 512].
+// The range of a sample's E. It follows from Q, which is in [-614, 512] for all numbers of fp32.
 inline constexpr int kMinExponent = -154, kMaxExponent = 128;
 
 // The mantissa bits of 2^(1/4) and 2^(3/4) in fp32, rounded up.
@@ -54,18 +55,20 @@ inline constexpr float InverseRoot(int r) {
   return fraction * Pow2(-(r >> 2));
 }
 
-// The positive level L[j], and the threshold below level j, j >= 1: |u| at or above this threshold
-// belongs to level j or a higher one. Not arrays, because GPU code cannot always read host arrays.
+// The positive level L[j], and the threshold between the levels j - 1 and j. A |u| at or above the
+// threshold of j belongs to level j or a higher one. These are not arrays, because GPU code cannot
+// always read host arrays.
 template <int kBits, int kJ>
 inline constexpr float kLevel = Levels<kBits>::kPositive[kJ];
 template <int kBits, int kJ>
 inline constexpr float kThreshold = (kLevel<kBits, kJ - 1> + kLevel<kBits, kJ>)*0.5f;
 
-// Returns E of a sample.
+// Returns E of a sample. `largest_q`: Q.
 inline constexpr int ExponentOf(int largest_q) {
   return largest_q >> 2;
 }
-// Returns the scale byte s of a block with this q.
+// Returns the scale byte s of a block with this q, which may be kZeroIndex or kNonfiniteIndex.
+// `exponent`: E of the sample.
 inline constexpr uint8_t ScaleByte(int q, int exponent) {
   if (q == kNonfiniteIndex) return kNonfiniteBlock;
   const int byte = q - 4 * exponent + kTopByte;

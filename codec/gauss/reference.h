@@ -10,8 +10,8 @@
 namespace longhaul::codec::gauss {
 
 struct ReferenceBlock {
-  int byte = 0;  // the stored byte
-  // j for u >= 0, -1 - j for negative u. Empty if `byte` is 0 or 255.
+  int byte = 0;  // s, the stored scale byte
+  // For each element j if u >= 0, or -1 - j if u is negative. Empty if `byte` is 0 or 255.
   std::vector<int> codes;
 };
 
@@ -21,6 +21,7 @@ struct ReferenceResult {
   std::vector<double> decoded;         // elements
 };
 
+// Encodes and decodes `x`.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params);
 
 // Reads the contents of a blob bit by bit, by format.h. Does not set `decoded`.

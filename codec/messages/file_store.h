@@ -1,7 +1,7 @@
-// A message store in a memory-mapped file, with a journal to undo changes. Workers have one for
-// each direction of a boundary.
+// A message store in a memory-mapped file, with a journal to undo changes. Workers have one store
+// for each direction of a boundary.
 //
-//   <folder>/records           see below
+//   <folder>/records           the table below
 //   <folder>/undo-<step>       undo_journal.h
 //
 //   offset size  field of `records` (little-endian)
@@ -10,8 +10,8 @@
 //       12    4  zero
 //       16    8  samples
 //       24    8  bytes of a record
-//       32    8  the last step that changed a record. All ones: no step is known, and the records
-//                must not be read
+//       32    8  the last step that changed a record. All ones: the step is not known, and the
+//                records must not be read
 //       40   64  SHA-256 of the identity, as hexadecimal digits
 //     4096       samples x 1 byte: 1 if the sample has a record; padded to a multiple of 4096
 //                samples x bytes of a record, each padded to a multiple of 64
@@ -21,8 +21,10 @@
 // contents; the two sides of a boundary detect this by comparing Digest().
 //
 // Disk space for `records` is allocated when the store is made, because access to a mapped page
-// without space ends the process. Threads: one at a time, except Forget, which any thread may call.
-// Errors: the code fits errno; a full disk is kResourceExhausted.
+// without disk space would end the process.
+//
+// Threads: one at a time, except Forget, which any thread may call. Errors: the code fits errno; a
+// full disk is kResourceExhausted. Write returns kInvalidArgument for a step before the last one.
 #pragma once
 
 #include <functional>
@@ -36,11 +38,11 @@ namespace longhaul::codec {
 
 struct FileStoreOptions {
   std::string folder;  // for this store only; created if missing
-  // Identifies the run and the data. Records of another identity are dropped.
+  // Identifies the run and the data. Open drops the records of another identity.
   std::string identity;
   uint64_t samples = 0;
   size_t record_bytes = 0;
-  // For tests: called between any two changes of the disk; the process may be killed there.
+  // For tests: called between any two changes of the files; a test may kill the process then.
   std::function<void()> at_kill_point = {};
 };
 
@@ -48,7 +50,8 @@ class FileStore final : public MessageStore {
  public:
   static constexpr uint32_t kVersion = 1;  // of `records`
 
-  // Opens or makes the store. Drops records with another identity or size, and damaged ones.
+  // Opens or makes the store. Drops all records if the header of `records` is damaged, or names
+  // another identity, number of samples or size of records. Does not check the records.
   static StatusOr<std::unique_ptr<FileStore>> Open(FileStoreOptions options);
   ~FileStore() override;
   FileStore(const FileStore&) = delete;
@@ -63,16 +66,17 @@ class FileStore final : public MessageStore {
   StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) override;
   void Prefetch(std::span<const uint64_t> samples) override;
 
-  // Returns the store to its state after the last change in step `step`. A process must call it
-  // before its first Write. Returns false if that state is not known, or if the last change was
-  // before `step`; all records are then dropped. For step 0 it drops all records and returns true.
+  // Returns the store to its state at the end of step `step`, and returns true. If this state is
+  // not known, or the last change was before `step`, drops all records and returns false. For step
+  // 0, drops all records and returns true. A process must call it before its first Write.
   StatusOr<bool> RollBack(Step step);
-  // Drops all records and the journal. This counts as a change in step `step`.
+  // Drops all records and the journal. Later calls take this for a change in step `step`.
   Status Clear(Step step);
   // Drops the journal of the steps up to `step`. The caller knows that the store will not be rolled
   // back to a step before `step`.
   void Forget(Step step) const { journal_.Forget(step); }
-  // Reads all records. Returns a hash of them and of their samples; 0 if there are no records.
+  // Reads all records. Returns a hash of the records with their samples' numbers; 0 if there are no
+  // records.
   uint64_t Digest() const;
 
  private:

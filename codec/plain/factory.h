@@ -12,9 +12,9 @@ namespace longhaul::codec::plain {
 // Makes a codec. `id` must be kNone, kBf16 or kFp16.
 std::unique_ptr<const Codec> Create(CodecId id);
 
-// The entry of codec `id` in registry.cc.
+// Returns the entry of codec `id` for registry.cc.
 Family Row(CodecId id);
-// Makes the part of the codec that runs on a GPU.
+// Makes the GPU part of `codec`, which must be none, bf16 or fp16.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::plain

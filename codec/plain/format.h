@@ -3,8 +3,8 @@
 //   payload section  bytes
 //   elements         samples x tokens x channels x 4 (none: fp32) or x 2 (bf16, fp16)
 //
-// The header has no parameters: these bytes are zeros. Elements are rounded to nearest even. Values
-// too large for the format become infinities, as in IEEE 754. A NaN stays a NaN.
+// There are no parameters: their bytes in the header are zeros. Elements are rounded to nearest
+// even. Values too large for the format become infinities, as in IEEE 754. A NaN stays a NaN.
 #pragma once
 
 #include <cstdint>

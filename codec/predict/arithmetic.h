@@ -1,4 +1,4 @@
-// Arithmetic of format.h that CPU and GPU kernels share. Plain types only.
+// Arithmetic of format.h that CPU and GPU kernels share. Only plain types are used.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,19 @@ inline constexpr uint32_t PairRow(uint32_t before, uint32_t token, uint32_t log2
   return static_cast<uint32_t>((before * kHashBefore + token * kHashToken) >> (64 - log2_pairs));
 }
 
-// The tables learn from a token only if all its decoded values are below this limit in magnitude,
-// so that no sum of values overflows.
+// The tables learn from a token only if the magnitudes of all its decoded values are below this
+// limit. So no sum of values overflows.
 inline constexpr float kTeachable = 0x1p64f;
 
-// The largest count of a row. Floats represent integers exactly up to here.
+// The largest count of a row. Up to this number floats represent integers exactly.
 inline constexpr uint32_t kMostCounted = 1u << 24;
-// Returns the new count of a row whose token or pair occurs `occurrences` times in a tensor.
+// Returns the new count of a row that learns from `occurrences` tokens of a tensor.
 inline constexpr uint32_t AddCount(uint32_t count, uint32_t occurrences) {
   const uint32_t room = kMostCounted - count;
   return count + (occurrences < room ? occurrences : room);
 }
-// Returns the rate of format.h for such a row. `count`: the new count. `least`: the parameter rate.
+// Returns the rate (format.h) of a row that learns from `occurrences` tokens of a tensor. `count`:
+// the row's new count. `prior`: 0 for rows of tokens. `least`: the codec's parameter rate.
 inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior, float least) {
   const uint32_t most = occurrences < kMostCounted ? occurrences : kMostCounted;
   const float rate = static_cast<float>(most) / static_cast<float>(count + prior);
@@ -41,12 +42,13 @@ inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior
 inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
   return Mix64((uint64_t{vocabulary} << 32) + channels);
 }
-// Returns the check after a tensor. `sum` is the sum of RowWeight x (sum over channels of
-// ChannelWeight x the value's bits) over all rows that the tensor updated, modulo 2^32.
+// Returns the check after a tensor. `check`: the check before the tensor. `sum`: the sum, modulo
+// 2^32, of RowWeight x ChannelWeight x the new value's bits over all channels of all rows that the
+// tensor updated.
 inline constexpr uint64_t NextCheck(uint64_t check, uint32_t sum) {
   return Mix64((check ^ sum) + kHashBefore);
 }
-// The weights of this sum; they are odd.
+// The weights of the sum of NextCheck. All are odd.
 inline constexpr uint32_t kChannelWeight = 0x9e3779b1;
 inline constexpr uint32_t ChannelWeight(uint32_t channel) {
   return (2 * channel + 1) * kChannelWeight;

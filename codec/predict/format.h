@@ -1,38 +1,41 @@
 // predict: predicts activations from tokens. The token at a position explains most of the
-// activation there, and the blob tells the receiver the token ids. Both sides keep running means of
-// the decoded values by token and by pair of tokens. Another codec codes the difference from them.
+// activation at this position, and the blob tells the receiver the token ids. Both sides keep
+// running means of the decoded values by token and by pair of tokens. Another codec encodes the
+// differences of the activations from these means.
 //
 //   predict:pairs=65536,rate=0.02,prior=0/gauss:bits=4,block=128
 //
-// Each side of a boundary has tables (tables.h), in which all numbers begin as 0. A has a row of C
-// means, one for each channel, for every token id. P has such a row for each of 2^L hashes of
-// (previous id, id); with pairs=0 there is no P. Every row has a count n. A token of the tensor has
-// an id t and the rows A[t] and P[h], where h is the upper L bits of (t_before a + t b mod 2^64).
-// The first token of a sample has t_before = 0. arithmetic.h has a and b.
+// Each side of a boundary has tables (tables.h), in which all numbers begin as 0. Table A has a row
+// of C means, one for each channel, for every token id. Table P has such a row for each of 2^L
+// hashes of (previous id, id); with pairs=0 there is no P. Every row has a count n. A token of the
+// tensor has an id t and the rows A[t] and P[h], where h is the upper L bits of
+// (t_before a + t b mod 2^64). t_before is the previous token's id, 0 for the first token of a
+// sample. arithmetic.h has a and b.
 //
 // Coding, in fp32, each operation rounded once: p = A[t] + P[h], or A[t] if there is no P;
 // r = x - p; the other codec encodes r, as a tensor of fp32, and decodes it to r'; x' = r' + p.
 // Elements of r and x' that are not finite become the NaN 0x7fc00000. Both sides have the same r'.
 //
-// Learning: all right sides use the tables as they were before the tensor. A row learns from its
-// tokens in the tensor, but not from a token with an x' that is NaN or at least 2^64 in magnitude.
-// If m tokens of the row are left:
+// Learning: a row learns from its tokens in the tensor, but not from a token with an x' that is NaN
+// or at least 2^64 in magnitude. A row that learns from m > 0 tokens changes as follows. A[t] and
+// P[h] on the right sides are those from before the tensor:
 //   n    = n + m, at most 2^24
 //   rate = max(min(m, 2^24) / (n + prior), the parameter rate); prior = 0 for rows of A
 //   P[h] = P[h] + rate (mean of (x' - A[t]) - P[h])
 //   A[t] = A[t] + rate (mean of x' - A[t])
 // A mean is the sum in the order of tokens, beginning with the first value, times 1 / m. So a row
-// that is seen for the first time becomes the mean; with a prior, m / (m + prior) times the mean.
+// of A that learns for the first time becomes the mean. A row of P then becomes m / (m + prior)
+// times the mean, if the parameter rate is not larger than this factor.
 //
-// The check is a hash of all updates so far. It begins as FirstCheck. A tensor from which the
-// tables learn changes the check to NextCheck(check, sum), with a sum over all values of all rows
-// that the tensor has changed (arithmetic.h).
+// The check is a hash of all updates so far, by which the two sides compare their tables. It begins
+// as FirstCheck. A tensor from which the tables learn changes the check to NextCheck(check, sum),
+// with a sum over all values of all rows that the tensor has changed (arithmetic.h).
 //
 //   payload offset size        contents
 //        0            8        check of the tables before this tensor; 0 without ids
-//        8            1        Kind. 0: without ids, as in files; the other codec codes x itself,
-//                              in the tensor's dtype. 1: predicted (validation). 2: predicted,
-//                              and the tables learn
+//        8            1        Kind. 0: without ids, as in files; the other codec encodes x itself,
+//                              in the tensor's dtype. 1: predicted, and the tables do not change
+//                              (validation). 2: predicted, and the tables learn
 //        9            1        bytes of an id: 2 if the vocabulary has at most 65,536 ids, else 4;
 //                              0 without ids
 //       10            6        zero
@@ -93,18 +96,19 @@ uint64_t OtherOffset(const Shape& shape, uint32_t id_bytes);
 
 // Writes the first kFrontBytes of `payload`.
 void WriteFront(const Front& front, std::byte* payload);
-// Reads the front of a payload of this shape, which may be hostile. Checks that the kind exists,
-// that id_bytes fits the kind, that the ids' padding is zeros, and that at least the header of
-// another blob follows.
+// Reads the front of a payload, which may be hostile, of a tensor of this shape. Checks that the
+// kind exists, that id_bytes and the check fit the kind, that the ids' padding is zeros, and that
+// the payload is long enough for the header of the other codec's blob.
 StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape);
 // Reads the header of the other codec's blob. `other`: the payload from OtherOffset on.
 StatusOr<BlobHeader> ReadOther(std::span<const std::byte> other);
 // Writes the section of ids, with its padding.
 void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* section);
-// Returns the id of token `index` from that section.
+// Returns the id of token `index` from a section of ids.
 uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index);
 
-// Returns the ids in a blob that a decoder has accepted. Empty if it has none.
+// Returns the ids in a blob that a decoder has accepted. Empty if the blob has no ids or is not a
+// blob of predict.
 std::vector<uint32_t> IdsOf(std::span<const std::byte> blob);
 
 }  // namespace longhaul::codec::predict

@@ -19,7 +19,7 @@ class ReferenceTables {
   // Updates the tables with a tensor. `decoded`: x'; elements that are not finite are NaN.
   void Learn(std::span<const uint32_t> ids, const Shape& shape, std::span<const double> decoded);
 
-  // Return a row's means; zeros if the row was never updated.
+  // The next two return a row's means; zeros if the row was never updated.
   std::vector<double> TokenRow(uint32_t token) const { return RowOf(tokens_, token); }
   std::vector<double> PairRow(uint32_t pair) const { return RowOf(pairs_, pair); }
 

@@ -20,19 +20,20 @@ namespace longhaul::codec::predict {
 
 struct TablesShape {
   uint32_t vocabulary = 0, channels = 0;
-  uint32_t pairs = 0;  // rows for hashes of token pairs; 0: none
+  uint32_t pairs = 0;  // rows for hashes of token pairs; 0: no table of pairs
   uint64_t rows() const { return uint64_t{vocabulary} + pairs; }
   // Returns the size of the means and counts in bytes.
   uint64_t bytes() const { return rows() * (uint64_t{channels} + 1) * sizeof(float); }
   friend bool operator==(const TablesShape&, const TablesShape&) = default;
 };
 
-// Returns the shape of the tables of a codec that predicts by tokens.
+// Returns the shape of the tables that `codec` needs. codec.predicts_by_tokens() must be true.
 TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels);
 
 class Tables {
  public:
-  // Makes untrained tables, all zeros. kResourceExhausted if there is not enough memory.
+  // Makes tables that have learned nothing: all means and counts are 0. Returns kResourceExhausted
+  // if there is not enough memory.
   static StatusOr<Tables> Create(const TablesShape& shape);
 
   const TablesShape& shape() const { return shape_; }
@@ -40,7 +41,7 @@ class Tables {
   // a row for each hash of a token pair.
   std::span<float> means() { return means_; }
   std::span<const float> means() const { return means_; }
-  // A count for each row, in the same order.
+  // A count for each row, in the order of means().
   std::span<uint32_t> counts() { return counts_; }
   std::span<const uint32_t> counts() const { return counts_; }
   float* MeansOf(uint64_t row) { return means_.data() + row * shape_.channels; }

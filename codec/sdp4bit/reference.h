@@ -11,7 +11,7 @@ namespace longhaul::codec::sdp4bit::reference {
 // (-1)^popcount(i & j). Pads the last numbers with zeros.
 std::vector<double> Transform(std::span<const float> values);
 
-// The possible results for a number: the multiples of its group's step next to it.
+// The two multiples of the group's step around a number. A decoded number must be one of the two.
 struct Neighbours {
   double below = 0, above = 0, step = 0;
 };

@@ -15,9 +15,9 @@ namespace longhaul::codec {
 // `size` elements.
 void LoadElements(const TensorView& in, uint64_t offset, size_t count, size_t size, float* out);
 
-// Stores the first `count` values to elements [offset, offset + count) of the tensor. Values
-// outside the dtype's range become its largest number, because lossy codecs turn no number into an
-// infinity. NaNs stay NaNs. `values` may be changed.
+// Stores the first `count` values to elements [offset, offset + count) of the tensor. A value
+// outside the dtype's range, also an infinity, becomes the dtype's largest number with the value's
+// sign. NaNs stay NaNs. May change `values`.
 void StoreElements(const MutableTensorView& out, uint64_t offset, size_t count, float* values);
 
 }  // namespace longhaul::codec

@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// Returns in each lane the value of the lane whose index differs by the bit of value kDistance.
+// Lane k of the result is lane k ^ kDistance of `v`.
 template <size_t kDistance>
 HWY_INLINE VF Partner(VF v) {
   if constexpr (kDistance == 1) return hn::Shuffle2301(v);
@@ -21,8 +21,9 @@ HWY_INLINE VF Partner(VF v) {
   if constexpr (kDistance == 8) return hn::ConcatLowerUpper(DF(), v, v);
 }
 
-// Returns partner + own in lanes with index & kDistance = 0, and partner - own in the others. The
-// difference is computed as partner + (-own), which gives the same bits.
+// Lane k of the result is partner + own if k & kDistance is 0, else partner - own. own is lane k of
+// `v`, partner is lane k ^ kDistance. The difference is computed as partner + (-own), with the same
+// bits.
 template <size_t kDistance>
 HWY_INLINE VF ButterflyInside(VF v) {
   const VI lane = hn::Iota(DI(), 0);

@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-// Stores the numbers of several blocks in order. w0 to w3 have words 0 to 3 of the blocks: a 64-bit
-// lane for each block, with the word in its lower half.
+// Stores the numbers of several blocks in order. w0 to w3 have words 0 to 3 of the blocks. Each
+// block has one 64-bit lane in each vector, with the word in the lower half of the lane.
 HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
   const hn::Repartition<uint64_t, DU> d64;
   const auto upper = [&](VU word) HWY_ATTR {
@@ -28,13 +28,13 @@ HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, uint16_t* out) {
 }
 #endif
 
-// FillNoise makes kNoiseStride numbers at a time, in two chains of vectors: while one waits for its
-// products, the other goes on.
+// FillNoise makes kNoiseStride numbers at a time, in two independent chains of vectors: while one
+// chain waits for its products, the CPU computes the other.
 inline constexpr size_t kNoiseChains = 2;
 inline constexpr size_t kNoiseStride = kNoiseChains * kNoisesOfBlock * ((kLanes + 1) / 2);
 
-// As RoundingNoise::Fill, but also writes the numbers behind the last one, up to a multiple of
-// kNoiseStride. `out` must have room for them and be aligned to 64 bytes.
+// As RoundingNoise::Fill, but `count` is rounded up to a multiple of kNoiseStride. `out` must have
+// room for these numbers and be aligned to 64 bytes.
 HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, size_t count, uint16_t* out) {
 #if HWY_TARGET == HWY_SCALAR
   noise.Fill(index, static_cast<int>(count), out);

@@ -1,5 +1,5 @@
 // The instruction sets for which the codecs' CPU kernels are compiled, and the set in use. By
-// default it is the best one of this CPU. All sets give the same bytes.
+// default the best set that this CPU can run is in use. All sets give the same bytes.
 //
 // Threads: any thread may call KernelTargets() and KernelTarget(). UseKernelTarget() is for tests
 // and benchmarks; call it only while no codec runs.
@@ -17,7 +17,8 @@ namespace longhaul::codec {
 std::vector<std::string> KernelTargets();
 // Returns the set in use.
 std::string KernelTarget();
-// Uses this set from now on; "": the best one. kInvalidArgument if it is not in KernelTargets().
+// Uses the set `name` from now on; "": the best one. Returns kInvalidArgument if the set is not in
+// KernelTargets().
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec

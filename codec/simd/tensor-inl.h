@@ -51,8 +51,8 @@ struct TileGrid {
         whole(tensor.channels % kTile == 0) {}
 
   struct Place {
-    uint64_t offset = 0;  // of the first element in the tensor
-    size_t count = 0;     // elements that are not padding
+    uint64_t offset = 0;  // index in the tensor of the tile's first element
+    size_t count = 0;     // the tile's elements without padding
   };
   Place Of(uint32_t sample, uint64_t tile) const {
     const uint64_t first_token = uint64_t{sample} * shape.tokens;
@@ -64,7 +64,7 @@ struct TileGrid {
 
   Shape shape;
   uint64_t token_tiles;
-  bool whole;  // no tile is shorter, so the tiles of a sample are contiguous
+  bool whole;  // no tile is shorter than kTile, so the tiles of a sample are contiguous
 };
 
 // Reads batches of tiles as fp32.
@@ -74,8 +74,9 @@ class TileReader {
   explicit TileReader(const TensorView& in) : in_(in), grid_(in.shape) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Returns `tiles` <= kBatch tiles of a sample, from tile `first` on, each padded with zeros to
-  // kTile: in the tensor itself or in a buffer that the next call overwrites. Aligned to 4 bytes.
+  // Returns tiles first, ..., first + tiles - 1 of a sample as fp32, each padded with zeros to
+  // kTile. `tiles` is at most kBatch. The result points to the tensor itself, or to a buffer that
+  // the next call overwrites. It is aligned to 4 bytes.
   HWY_INLINE const float* Read(uint32_t sample, uint64_t first, size_t tiles) {
     if (grid_.whole) {
       const auto place = grid_.Of(sample, first);
@@ -116,7 +117,7 @@ class TileWriter {
                                            : 65504.0f) {}
   const TileGrid<kTile>& grid() const { return grid_; }
 
-  // Returns memory for a batch from tile `first` of the sample on: the tensor itself or a buffer.
+  // Returns memory for a batch that begins with tile `first` of the sample: the tensor or a buffer.
   HWY_INLINE float* At(uint32_t sample, uint64_t first) {
     if (grid_.whole && out_.dtype == Dtype::kF32) {
       return static_cast<float*>(out_.data) + grid_.Of(sample, first).offset;
@@ -124,9 +125,8 @@ class TileWriter {
     return buffer_;
   }
 
-  // Apply Clamp to every vector before you store it at At(). Values outside the dtype's range
-  // become its largest number, because lossy codecs turn no number into an infinity. NaNs stay
-  // NaNs.
+  // Apply Clamp to every vector before you store it at At(). A value outside the dtype's range
+  // becomes the dtype's largest number with the value's sign. NaNs stay NaNs.
   HWY_INLINE VF Clamp(VF value) const {
     const VF high = Float(limit_);
     const VF low = Float(-limit_);
@@ -134,7 +134,7 @@ class TileWriter {
     return hn::IfThenElse(hn::Lt(value, low), low, value);
   }
 
-  // Writes the batch of the last At() to the tensor, with the same `sample` and `first`.
+  // Writes the batch of the last At() to the tensor. `sample` and `first` must be as in that call.
   HWY_INLINE void Write(uint32_t sample, uint64_t first, size_t tiles) {
     if (grid_.whole) {
       if (out_.dtype == Dtype::kF32) return;

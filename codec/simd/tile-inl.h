@@ -1,7 +1,7 @@
 // Steps that codecs with tiles share, for one target of Highway, a batch of tiles at a time. A tile
-// fills several vectors. Numbers about tiles (largest magnitude, scale, ...) lie in arrays with one
-// number for each tile, so that one vector operation handles as many tiles as it has lanes. kTile:
-// a power of two, 32 or more.
+// has kTile elements, a power of two of 32 or more, and fills several vectors. Numbers about tiles
+// (largest magnitude, scale, ...) lie in arrays with one number for each tile, so that one vector
+// operation handles as many tiles as it has lanes.
 #if defined(LONGHAUL_CODEC_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_TILE_INL_H_
 #undef LONGHAUL_CODEC_SIMD_TILE_INL_H_
@@ -28,9 +28,10 @@ struct alignas(64) PerTile {
 };
 
 // --- Folding -------------------------------------------------------------------
-// To combine a tile's numbers to one (sum, largest, ...), fold it: combine element k with element
-// k + kTile / 2, then element k of the result with k + kTile / 4, and so on. FoldToFour folds a
-// tile to four numbers, and FinishFold does the last two steps for all tiles of a batch.
+// A tile is folded to combine its numbers to one (sum, largest, ...): element k is combined with
+// element k + kTile / 2, then element k of the result with element k + kTile / 4, and so on.
+// FoldToFour folds a tile to four numbers. FinishFold does the last two steps for all tiles of a
+// batch.
 
 struct alignas(64) FourPerTile {
   float at[kBatch][4] = {};
@@ -55,7 +56,7 @@ struct Largest {
   }
 };
 
-// Returns the larger of two magnitudes, by comparing their bits as integers: NaNs are the largest.
+// Returns the larger of two magnitudes. Compares their bits as integers, so NaNs are the largest.
 struct LargestBits {
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
@@ -65,10 +66,11 @@ struct LargestBits {
   }
 };
 
-// Number of vectors that are left of a tile after folding to four numbers.
+// Number of vectors to which FoldToFour folds a tile before StoreFour: those of four numbers, or
+// one vector if a vector has more than four.
 inline constexpr size_t kLeft = kLanes < 4 ? 4 / kLanes : 1;
 
-// Folds `v`, kLeft vectors, to four numbers, and stores these.
+// Folds the kLeft vectors at `v` to four numbers, and stores the numbers to out[0..3].
 template <class Op>
 HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -111,7 +113,7 @@ HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) 
 // --- Magnitudes ------------------------------------------------------------------
 
 // Computes each tile's largest magnitude as bits of fp32: kF32Infinity or more if and only if an
-// element is not finite. Places of the batch without a tile get 0.
+// element is not finite. The places behind the last of the `tiles` tiles get 0.
 template <size_t kTile>
 HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>* largest) {
   constexpr size_t kVecs = kTile / kLanes;
@@ -130,7 +132,7 @@ HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>
   std::memcpy(largest->at, folded.at, sizeof(largest->at));
 }
 
-// Returns the largest magnitude over all tiles that are finite, as bits of fp32.
+// Returns the largest magnitude over the tiles without NaN and infinity, as bits of fp32.
 HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
   int32_t found = 0;
   for (const int32_t bits : largest.at) {
@@ -156,8 +158,8 @@ HWY_INLINE VI RoundToNearest(VF value) {
 
 // --- Bit planes ------------------------------------------------------------------------
 
-// Packs bits first_bit, ..., first_bit + bits - 1 of kTile codes to contiguous planes (planes.h) of
-// kTile / 8 bytes.
+// Packs bits first_bit, ..., first_bit + bits - 1 of kTile codes to `bits` contiguous planes
+// (planes.h), each of kTile / 8 bytes.
 template <size_t kTile>
 HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::byte* planes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -170,8 +172,8 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::b
   const hn::Repartition<uint16_t, decltype(d)> d16;
   constexpr size_t kGroup = hn::MaxLanes(d);
   for (size_t first = 0; first < kTile; first += kGroup) {
-    // Moves the highest of these bits to the top of each byte. Bits from the byte below stay under
-    // these bits.
+    // Moves the highest bit to pack to the top of each byte. Bits that the shift brings from the
+    // byte below stay under the bits to pack.
     auto v = hn::BitCast(
         d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - first_bit - bits));
     for (int bit = bits - 1; bit >= 0; --bit) {
@@ -211,11 +213,12 @@ HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) 
 
 // --- Codes and their bytes ---------------------------------------------------------------
 
+// Loads kLanes bytes as floats.
 HWY_INLINE VF LoadCodes(const uint8_t* from) {
   return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DU8(), from)));
 }
 
-// Stores four vectors of numbers below 256 as contiguous bytes.
+// Stores four vectors of numbers from 0 to 255 as contiguous bytes.
 HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
 #if HWY_TARGET == HWY_SCALAR
   to[0] = static_cast<uint8_t>(hn::GetLane(c0));
@@ -245,7 +248,7 @@ HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
 #endif
 }
 
-// Stores kTile numbers below 256 as bytes. function(k) computes numbers k, ..., k + kLanes - 1.
+// Stores kTile numbers from 0 to 255 as bytes. function(k) returns numbers k, ..., k + kLanes - 1.
 template <size_t kTile, class Function>
 HWY_INLINE void StoreAllCodes(Function&& function, uint8_t* to) {
   if constexpr (kTile < 4 * kLanes) {

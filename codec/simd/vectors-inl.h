@@ -1,6 +1,6 @@
 // Vectors of floats and of their bits, and the functions of convert.h on vectors, for one target
 // (instruction set) of Highway. foreach_target.h compiles the kernels that include this file once
-// for each target. So that results are the same on all targets, never use fused multiply-add
+// for each target. Results must be the same on all targets. So never use fused multiply-add
 // (hn::MulAdd) or approximations, and add in a fixed order.
 #if defined(LONGHAUL_CODEC_SIMD_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_SIMD_VECTORS_INL_H_
@@ -69,7 +69,8 @@ HWY_INLINE VF Select(hn::Mask<DI> mask, VF yes, VF no) {
   return hn::IfThenElse(hn::RebindMask(DF(), mask), yes, no);
 }
 
-// Returns the bits of |value|. As integers they are ordered as the magnitudes; NaNs are largest.
+// Returns the bits of |value|. Compared as integers, they have the order of the magnitudes; NaNs
+// are the largest.
 HWY_INLINE VI MagnitudeBits(VF value) {
   return hn::And(AsInt(value), Int(0x7fffffff));
 }
@@ -78,12 +79,13 @@ HWY_INLINE VI MagnitudeBits(VF value) {
 HWY_INLINE VU LoadHalves(const uint16_t* from) {
   return hn::PromoteTo(DU(), hn::LoadU(DU16(), from));
 }
-// Stores the low 16 bits of each lane; the high ones must be 0.
+// Stores the low 16 bits of each lane. The high 16 bits must be 0.
 HWY_INLINE void StoreHalves(VU value, uint16_t* to) {
   hn::StoreU(hn::DemoteTo(DU16(), hn::BitCast(DI(), value)), DU16(), to);
 }
 
-// These four are as in base/half.h. 16-bit numbers are in the low halves of the lanes.
+// F16ToF32, F32ToF16, Bf16ToF32 and F32ToBf16 are as in base/half.h. 16-bit numbers are in the low
+// halves of the lanes.
 HWY_INLINE VF F16ToF32(VU half) {
   const VU magnitude = hn::ShiftLeft<13>(hn::And(half, Bits(0x7fff)));
   const VF scaled = hn::Mul(AsFloat(magnitude), Float(0x1p112f));
@@ -121,7 +123,8 @@ HWY_INLINE VU F32ToBf16(VF value) {
   return hn::IfThenElse(hn::RebindMask(DU(), nan), hn::Or(high, Bits(0x40)), rounded);
 }
 
-// As in convert.h: the nearest fp16 number that is not below, or not above, `value`.
+// As in convert.h: F32ToF16Up returns the smallest fp16 number that is not below `value`,
+// F32ToF16Down the largest one that is not above it.
 HWY_INLINE VU F32ToF16Up(VF value) {
   const VU half = F32ToF16(value);
   const auto below = hn::RebindMask(DU(), hn::Lt(F16ToF32(half), value));
@@ -142,7 +145,7 @@ HWY_INLINE VF Pow2(VI exponent) {
   return AsFloat(hn::ShiftLeft<23>(hn::Add(exponent, Int(127))));
 }
 
-// Returns floor(log2) of finite magnitudes > 0, given as bits. Other magnitudes give any number.
+// Returns floor(log2) of finite magnitudes > 0, given as bits. Other lanes get any number.
 HWY_INLINE VI FloorLog2(VI magnitude) {
   const VI exponent = hn::Sub(hn::ShiftRight<23>(magnitude), Int(127));
   // The integer of a subnormal is exact in fp32.

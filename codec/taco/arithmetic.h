@@ -12,8 +12,9 @@
 namespace longhaul::codec::taco {
 
 // A floating-point format, described by how it differs from fp32. To get the magnitude of a code,
-// shift the code's bits without the sign up by kShift, take them as the bits of an fp32 number, and
-// multiply it by kUp, which makes up for the different exponent biases. This holds for subnormals.
+// shift the code's bits without the sign left by kShift, take the result as the bits of an fp32
+// number, and multiply the number by kUp, which makes up for the different exponent biases. This
+// also holds for subnormal codes.
 template <Format kFormat>
 struct Float8;
 template <>
@@ -21,7 +22,8 @@ struct Float8<Format::kE4m3> {
   static constexpr int kShift = 20;         // mantissa bits: 23 of fp32 - 3 of a code
   static constexpr float kUp = 0x1p120f;    // the biases are 127 and 7
   static constexpr float kLeast = 0x1p-6f;  // the smallest normal number
-  // In a sum with this number, the last bit is worth as much as the last bit of subnormal codes.
+  // The last bit of a sum with this number is worth as much as the last bit of a subnormal code. So
+  // adding this number rounds a value to a subnormal code.
   static constexpr float kSubnormal = 0x1p14f;
   static constexpr uint32_t kLargest = 0x7e;  // code of the largest number
 };
@@ -34,7 +36,7 @@ struct Float8<Format::kE5m2> {
   static constexpr uint32_t kLargest = 0x7b;
 };
 
-// Returns Q, the largest number of a format.
+// Returns Q, the largest number of the format.
 inline constexpr float LargestNumber(Format format) {
   return format == Format::kE4m3 ? 448.0f : format == Format::kE5m2 ? 57344.0f : 127.0f;
 }
@@ -76,7 +78,7 @@ constexpr bool IsNumber(uint8_t code) {
   }
 }
 
-// Returns the number of a finite code.
+// Returns the number for which a finite code stands.
 template <Format kFormat>
 constexpr float FromCode(uint8_t code) {
   if constexpr (kFormat == Format::kInt8) {
@@ -94,7 +96,7 @@ inline constexpr float kLowered = 0x1p-16f, kRaised = 0x1p64f;
 inline constexpr float kTiny = 0x1p-100f;
 inline constexpr uint32_t kNanBits = 0x7fc00000;
 
-// Steps 3 to 6: what follows from a block's M.
+// Numbers of steps 3 to 6 that follow from a block's M.
 struct Scaling {
   // `largest`: M, which is finite. `lowered`: step 2 has scaled the block. `largest_number`: Q.
   // `unit`: UnitOf.

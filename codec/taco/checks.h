@@ -10,10 +10,11 @@
 
 namespace longhaul::codec::taco {
 
-// Checks elements and their payload: sizes, null pointers and alignment. Error messages call the
-// elements `what`.
+// Checks `params`, elements and their payload: ranges, sizes, null pointers and alignment. Error
+// messages call the elements `what`.
 Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, uint64_t elements,
                  const Params& params, const void* payload, uint64_t payload_bytes);
+// Checks all arguments of TacoReduce in the same way.
 Status CheckReduce(const TacoReduceArgs& args);
 
 }  // namespace longhaul::codec::taco

@@ -26,11 +26,12 @@
 //     (sum, difference). Sums of floats do not underflow, so no element is too small for this.
 //  2. If an element of y is not finite: y = H (x 2^-16). If an element is still not finite, x has a
 //     NaN or an infinity: c is the NaN 0x7fc00000, the codes are 0, and the block is done.
-//  3. M = max|y|. M = 0: c = 0, and the codes are those of 0 y.
-//  4. If 0 < M < 2^-100, y and M are multiplied by 2^64 (exact), so that no scale is subnormal.
+//  3. M = max|y|. If M = 0, c is 0, and the codes are those of y, which is all +-0.
+//  4. If 0 < M < 2^-100, y and M are multiplied by 2^64 (exactly), so that no scale is subnormal.
 //  5. c = M times the fp32 number nearest to 1 / (Q B). If step 2 has scaled x, c is multiplied by
 //     2^16. If step 4 has scaled y, c gets its sign bit set.
-//  6. Codes: y (Q / M) rounded to the nearest number of the format, ties to even. Beyond Q it is Q.
+//  6. The codes are y (Q / M), each rounded to the nearest number of the format, ties to even, but
+//     at most Q in magnitude.
 //
 // Decoding: v = H q; x = v |c|. If c has its sign bit set, x is also multiplied by 2^-64. Values
 // outside the range of the output's dtype become its largest number. A block is all NaN if its c is

@@ -19,8 +19,8 @@ struct ReferenceBlock {
 
 struct ReferenceResult {
   std::vector<ReferenceBlock> blocks;
-  // Decoded elements: with alpha and s, as the paper decodes, and with c. alpha, s and c are
-  // rounded to fp32 for this if they are in its normal range.
+  // The elements decoded with alpha and s, as the paper does, and those decoded with c. To decode,
+  // alpha, s and c are rounded to fp32 if they are in the normal range of fp32.
   std::vector<double> decoded, decoded_by_c;
 };
 
@@ -29,10 +29,11 @@ struct Ablation {
   bool transform = true;  // H
   bool rescale = true;    // false: alpha is 1
   bool scale = true;      // false: s is 1
-  double tau = 1;         // has no effect with `scale`
+  double tau = 1;         // cancels if `scale` is true
   double epsilon = 1e-30;
 };
 
+// Encodes and decodes `x`.
 ReferenceResult Reference(std::span<const double> x, const Params& params,
                           const Ablation& ablation = {});
 
@@ -41,10 +42,10 @@ ReferenceResult Reference(std::span<const double> x, const Params& params,
 std::vector<ReferenceBlock> Unpack(std::span<const std::byte> blob, uint64_t elements,
                                    const Params& params);
 
-// Returns the number of a code; NaN for NaNs and infinities.
+// Returns the number for which a code stands; NaN for codes of NaNs and infinities.
 double NumberOf(Format format, uint8_t code);
-// Returns the nearest number of the format, ties to an even code; beyond the largest number, that
-// number.
+// Returns the nearest number of the format, ties to an even code. For values beyond the largest
+// number, returns the largest number with the value's sign.
 double NearestNumber(Format format, double value);
 
 }  // namespace longhaul::codec::taco

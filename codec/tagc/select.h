@@ -1,6 +1,7 @@
-// Selects the gradients to send: exactly the `keep` ones with the largest magnitudes. Among equal
-// magnitudes the earlier ones are selected. In a bitmap of elements, element k has bit k % 64 of
-// word k / 64; bits behind the last element are zeros.
+// Selects the gradients to send: exactly `keep` elements, those with the largest magnitudes. Among
+// equal magnitudes the earlier elements are selected. NaNs count as larger than all numbers. In a
+// bitmap of elements, element k has bit k % 64 of word k / 64; bits behind the last element are
+// zeros.
 //
 // Threads: pure functions. Only FindThreshold and Select allocate, for a histogram of 16 KiB.
 #pragma once
@@ -32,13 +33,14 @@ void ForEach(std::span<const uint64_t> bitmap, const Body& body) {
   }
 }
 
-// The `keep`-th largest magnitude of the values, as bits of fp32, and how many of the `keep`
-// elements have exactly this magnitude. NaNs are larger than all numbers.
+// The smallest magnitude that is selected, as bits of fp32, and how many of the `keep` selected
+// elements have exactly this magnitude.
 struct Threshold {
   uint32_t bits = 0;
   uint64_t equal = 0;
 };
-// `keep` must be at least 1 and at most the number of values.
+// Returns the threshold for `keep` elements. `keep` must be at least 1 and at most the number of
+// values.
 Threshold FindThreshold(std::span<const float> values, uint64_t keep);
 
 // Overwrites `bitmap`, BitmapWords(values.size()) words, with the selected elements. `keep` must be

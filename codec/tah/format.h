@@ -27,9 +27,9 @@
 //   encoded bytes = 64 + the sum of Align16 of these sizes. They depend on the shape alone.
 //
 // Encoding a sample, in fp32, each operation rounded once, in this order:
-//  0. c brings the sample's largest magnitude, over the tiles without NaN and infinity, into
+//  0. Take the sample's largest magnitude over the tiles without NaN and infinity. c brings it into
 //     [2^12, 2^13), or into [2^11, 2^12) if tau < 2, because transformed values then grow more. If
-//     that magnitude is 0, c = 0.
+//     the magnitude is 0, c = 0.
 //  1. The entropy H of each allocation tile, from x before step 0: y = |x| 2^(1-e), e the exponent
 //     of its largest |x|. In each tile, y and y log2(y) are summed by folding halves (element k
 //     += element k + G/2 for k < G/2, then G/4, ... 1). The sums of the tiles, added in their
@@ -47,7 +47,7 @@
 //     u rounded to nearest even. Stochastic, it is floor(u + r) with r of rounding.h, but at most
 //     2^b - 1.
 // Decoding: v = code scale + zero, the product rounded before the sum. If the tile was transformed,
-// the same transform without the swap, which is its own inverse, then the swap. x = v 2^-c.
+// v goes through the transform again, which is its own inverse, and then the swap. x = v 2^-c.
 //
 //   parameters in the header   offset size
 //   p in 1/65536 (0..65536)         0    4

@@ -33,9 +33,9 @@ struct Ablation {
   bool swap_pivot = true;  // swap the pivot with element 0 before the transform
 };
 
-// Encodes and decodes `x`. `noise(i)` returns r in [0, 1) for element i, counted with the padding
-// of tiles. It is not called for rounding to nearest. `fours`: if not null, says which allocation
-// tiles have 4 bits, instead of the entropies.
+// Encodes and decodes `x`. `noise(i)` returns r in [0, 1) for element i, where i also counts the
+// padding of tiles. It is not called for rounding to nearest. `fours`: the allocation tiles that
+// get 4 bits; null: the entropies decide.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise,
                           const std::vector<bool>* fours, const Ablation& ablation = {});

@@ -10,16 +10,17 @@
 
 namespace longhaul::codec {
 
-// Returns a shape with about `elements` elements in `samples` samples of whole tokens. If these are
-// fewer elements than channels, a token has fewer channels. kInvalidArgument if it would have none.
+// Returns a shape with about `elements` elements in `samples` samples of whole tokens. A sample of
+// fewer elements than `channels` is one token with fewer channels. kInvalidArgument: there are
+// fewer elements than samples.
 StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channels);
 
-// Makes about standard normal values, the same at every call. With `outliers`, about one value in
-// 97 is 25 times as large.
+// Makes approximately standard normal values, the same at every call. With `outliers`, about one
+// value in 97 is 25 times as large.
 StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers);
 
-// Makes an id for each token, for the codec predict: random ids below `vocabulary`, the same at
-// every call, or only zeros (`equal`).
+// Makes an id for each token, for the codec predict. The ids are random and below `vocabulary`, the
+// same at every call. If `equal`, all ids are 0.
 std::vector<uint32_t> MakeIds(const Shape& shape, uint32_t vocabulary, bool equal);
 
 }  // namespace longhaul::codec

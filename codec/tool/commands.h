@@ -1,7 +1,7 @@
 // The commands of the program longhaul-codec (programs/longhaul_codec.cc parses its flags). Each
 // command returns the text for standard output.
 //
-// Errors: a Status for bad files and blobs. The caller has checked the codec strings.
+// Errors: a Status for bad files and blobs. The caller must check the codec strings before.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,16 @@ struct ToolOptions {
 // Returns N of "cuda:N", 0 for "cuda", else nullopt.
 std::optional<uint32_t> CudaIndex(const std::string& device);
 
+// EncodeFile writes a .npy file as a blob, and DecodeFile a blob as a .npy file.
 StatusOr<std::string> EncodeFile(const ToolOptions& options);
 StatusOr<std::string> DecodeFile(const ToolOptions& options);
+// Describes a blob: header and sections.
 StatusOr<std::string> InspectFile(const ToolOptions& options);
+// Returns the errors of one codec on one array.
 StatusOr<std::string> MeasureError(const ToolOptions& options);
+// Returns a table of the errors of `codecs` on `inputs`.
 StatusOr<std::string> CompareCodecs(const ToolOptions& options);
-// Compares variants of tah and taco, some of which no codec string can name.
+// As CompareCodecs, for variants of tah and taco. Codec strings cannot name some of them.
 StatusOr<std::string> Ablate(const ToolOptions& options);
 // Measures a codec's speed. Calls BenchCuda if `device` is a GPU.
 StatusOr<std::string> Bench(const ToolOptions& options);

@@ -1,4 +1,4 @@
-// Reads array files, and encodes and decodes whole arrays in buffers that it allocates.
+// Reads array files, and encodes and decodes whole arrays in newly allocated buffers.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,15 @@
 namespace longhaul::codec {
 
 struct Encoded {
-  AlignedBuffer blob;  // MaxEncodedBytes, of which result.bytes are used
+  AlignedBuffer blob;  // has MaxEncodedBytes; the first result.bytes are the blob
   EncodeResult result;
   std::span<const std::byte> bytes() const { return blob.span().first(result.bytes); }
 };
 
 // Reads a .npy file. `bf16`: as for ParseNpy (npy.h).
 StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16);
-// The same, but kInvalidArgument if the file has not the given dtype. bf16 must be given.
+// As ReadArray, but reads uint16 as bf16 if `dtype` is bf16. kInvalidArgument: `dtype` is set, and
+// the file has another dtype.
 StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype);
 StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const Context& context);
 StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,

@@ -13,9 +13,10 @@ namespace longhaul::codec {
 // How a decoded tensor x' differs from the original x.
 struct Errors {
   double bits_per_element = 0;
-  // The mean of (x' - x)^2; |x' - x| / |x|, or |x' - x| if x is 0; the cosine between x and x'.
+  // mse: the mean of (x' - x)^2. relative_l2: |x' - x| / |x| in L2 norms, or |x' - x| if x is 0.
+  // cosine: of the angle between x and x'.
   double mse = 0, relative_l2 = 0, cosine = 0;
-  uint64_t compared = 0;  // elements that are finite in both; others are ignored
+  uint64_t compared = 0;  // elements that are finite in x and x'; others are ignored
   uint64_t nonfinite_tiles = 0;
 };
 
@@ -24,8 +25,8 @@ double BitsPerElement(size_t bytes, const Shape& shape);
 // Compares two arrays of the same size. Does not set bits_per_element and nonfinite_tiles.
 Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
 
-// Encodes with `context`, decodes with `of_receiver`, and compares. The two sides of a codec with
-// state need separate stores.
+// Encodes with `context`, decodes with `of_receiver`, and compares. If the codec has state, the two
+// contexts need separate stores.
 StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
                               const Context& of_receiver = {});
 

@@ -15,9 +15,9 @@ struct Sample {
   NpyArray array;
 };
 
-// Reads the files options.inputs. If there are none, makes three tensors from options.seed: normal
-// values; Student's t with 3 degrees of freedom; normal values with one channel in 100 that is 30
-// times as large.
+// Reads the files options.inputs. If none are given, makes three tensors from options.seed: normal
+// values; Student's t with 3 degrees of freedom; normal values, 30 times as large in one channel
+// of 100. kInvalidArgument: a file has no elements.
 StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
 
 }  // namespace longhaul::codec

@@ -24,7 +24,8 @@
 //   encoded bytes = 64 + static part + Align16(e), about 11.3 bits an element of a normal tensor
 //
 // If static part and escapes would not be smaller than 2 n bytes, the payload is the bf16 elements
-// themselves: 2 n bytes, by which decoders recognise it. So no blob is larger than 64 + 2 n bytes.
+// themselves. Decoders recognise such a payload by its size, 2 n bytes. So no blob has more than
+// 64 + 2 n bytes.
 //
 // Each group has a window of 7 exponents, computed from its elements. Take the largest exponent in
 // each lane (0 for a lane without elements). `top` is the largest exponent that at least 8 of the
@@ -49,10 +50,10 @@ inline constexpr CodecId kId{8};
 struct Layout {
   uint64_t groups = 0;                      // g
   uint64_t lows = 0, signs = 0, codes = 0;  // offsets; the starts are at 0
-  uint64_t plane_bytes = 0;                 // from one plane to the next
+  uint64_t plane_bytes = 0;                 // size of a plane with its padding
   uint64_t escapes = 0;                     // offset: the end of the static part
   uint64_t raw = 0;                         // 2 n, the size of the elements as bf16
-  // Maximum number of escapes with which the payload is smaller than `raw`, if it can be.
+  // Maximum number of escapes of a payload that is smaller than `raw`. Set if `may_be_smaller`.
   uint64_t most_escapes = 0;
   bool may_be_smaller = false;  // the payload of n elements can be smaller than `raw`
 };

@@ -27,7 +27,7 @@ class Remembered {
                             const std::function<StatusOr<std::string>()>& make);
 
  private:
-  static constexpr size_t kMost = 64;  // answers; above it all are dropped
+  static constexpr size_t kMost = 64;  // maximum number of answers; the next one drops them all
   struct Entry {
     std::mutex mutex;  // guards the next two
     std::optional<MonoTime> made;
@@ -39,11 +39,11 @@ class Remembered {
 };
 
 // Answers the dashboard's requests. Every answer is one JSON object on one line. `run` is a run's
-// id or name; kNotFound: there is no such run. Thread-safe.
+// id or name. kNotFound: there is no such run. Thread-safe.
 class Api {
  public:
   static constexpr size_t kEvents = 500;  // maximum in one answer
-  // Checkpoints and Timeline wait at most this long; then kDeadlineExceeded.
+  // Checkpoints and Timeline wait at most this long, and then return kDeadlineExceeded.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
   // `source` must outlive this object.
@@ -53,8 +53,8 @@ class Api {
   StatusOr<std::string> Run(const std::string& run);
   StatusOr<std::string> Steps(const std::string& run, const CurveWindow& window);
   StatusOr<std::string> Workers();
-  // Answers with the newest kEvents events whose sequence number is above `after`, oldest first.
-  // `run` empty: events of all runs.
+  // Returns the newest events whose sequence number is above `after`, at most kEvents, oldest
+  // first. If `run` is empty, returns events of all runs.
   StatusOr<std::string> Events(const std::string& run, uint64_t after);
   StatusOr<std::string> Checkpoints(const std::string& run);
   StatusOr<std::string> Timeline(const std::string& run);

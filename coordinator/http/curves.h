@@ -45,12 +45,13 @@ Curve Sample(const Curve& curve, const CurveWindow& window);
 class CurveBook {
  public:
   static constexpr size_t kRuns = 8;  // 100,000 steps of a run take about 6 MB
+  // As Source::Steps.
   using ReadSteps = std::function<StatusOr<std::vector<v1::StepRecord>>(
       const RunId& run, uint64_t step, size_t limit)>;
   explicit CurveBook(ReadSteps read) : read_(std::move(read)) {}
 
   // Returns the run's curves up to its newest step, `run.step()`, reduced by Sample. The store may
-  // hold later steps that an earlier attempt ("epoch") trained and lost: they are left out until
+  // hold later steps, which an earlier attempt ("epoch") trained and lost. They are left out until
   // they are trained again. Curves without points are left out. Errors: those of `read`.
   StatusOr<std::vector<Curve>> Of(const v1::RunStatus& run, const CurveWindow& window);
 
@@ -71,7 +72,7 @@ class CurveBook {
   uint64_t uses_ = 0;
 };
 
-// Returns a JSON object whose values have seven digits:
+// Returns a JSON object. Values are rounded to seven significant digits.
 //   {"run": ..., "step": ..., "epoch": ...,
 //    "curves": {"loss": {"steps": [...], "values": [...]}, ...}}
 std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curves);

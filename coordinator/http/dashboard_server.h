@@ -13,7 +13,7 @@
 namespace longhaul::coordinator {
 
 struct DashboardOptions {
-  std::string listen;   // host:port of a loopback interface; port 0: any
+  std::string listen;   // host:port of a loopback interface; port 0: any free one
   std::string reports;  // folder of sweeps (reports.h); empty: none
   std::string version;  // shown on the page
 };
@@ -25,13 +25,14 @@ Status CheckDashboardAddress(const std::string& listen);
 // Thread-safe.
 class DashboardServer {
  public:
-  // Each stream of news occupies one thread.
+  // Number of threads. Each stream of news occupies one of them.
   static constexpr size_t kThreads = 24;
-  static constexpr size_t kStreams = 16;  // maximum; the other threads answer requests
+  static constexpr size_t kStreams = 16;  // maximum, so that some threads can answer requests
   static constexpr size_t kWaiting = 32;  // connections without a thread; more wait in the kernel
 
   // Starts a server, which answers requests once this returns. `source` must outlive the server.
-  // Errors: those of CheckDashboardAddress; kUnavailable: the address is in use.
+  // Errors: those of CheckDashboardAddress. kUnavailable: the address is in use, or it is not an
+  // address of this machine.
   static StatusOr<std::unique_ptr<DashboardServer>> Start(const DashboardOptions& options,
                                                           Source* source);
   // Stops, and waits for threads that are still busy.

@@ -20,7 +20,7 @@ class Source {
   virtual ~Source() = default;
   // All runs, newest first, without plans.
   virtual std::vector<v1::RunStatus> Runs() const = 0;
-  // One run with its plan. kNotFound.
+  // One run with its plan. kNotFound: there is no such run.
   virtual StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const = 0;
   virtual std::vector<v1::WorkerStatus> Workers() const = 0;
   virtual std::vector<v1::MeasuredLink> Links() const = 0;
@@ -28,7 +28,7 @@ class Source {
   // first. `run` is a run's id; empty: events of all runs.
   virtual StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                         size_t limit) const = 0;
-  // Returns the next `limit` step records from `step` on, ascending.
+  // Returns the run's step records from `step` on, at most `limit`, in ascending order.
   virtual StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step,
                                                       size_t limit) const = 0;
   // Checkpoints and Trace wait for the state machine; Trace waits for workers as well.

@@ -7,10 +7,10 @@
 
 namespace longhaul::coordinator {
 
-// Returns a timeline of each stage and each codec thread as JSON (docs/design/formats.md), for the
-// newest step that is in the traces of all stages. Times are microseconds after the moment at which
-// the earliest stage began the step, on the first stage's clock. "step" is null if no step is in
-// all traces. Pure.
+// Returns a timeline of each stage, with the work of its codec threads, as JSON
+// (docs/design/formats.md). It shows the newest step that is in the traces of all stages; "step" is
+// null if there is no such step. Times are in microseconds, on the first stage's clock. 0 is the
+// moment at which the earliest stage began the step. Pure.
 std::string TimelineJson(const v1::TraceReply& trace);
 
 }  // namespace longhaul::coordinator

@@ -13,8 +13,8 @@ namespace longhaul::coordinator {
 
 class Chores {
  public:
-  // Calls `done` with each result, on one of `threads`. `copies` (of shards) and `threads` must
-  // outlive this object; stop `threads` before destroying it.
+  // Calls `done` with each result, on one of `threads`. `copies`: the store of copies of shards.
+  // `copies` and `threads` must outlive this object. Stop `threads` before destroying the object.
   Chores(DataPreparer preparer, const BlobStore* copies, WorkThreads* threads,
          std::function<void(Event)> done);
 

@@ -1,9 +1,9 @@
 // Serves calls of StandbyService.Follow, by which a standby follows this coordinator, on threads of
 // their own.
 //
-// All other calls share gRPC's threads, of which a small machine has two. Such a thread may block
-// while it looks up a member or a run: somebody who changes one holds a lock until the standby has
-// confirmed the change. So the standby's confirmation must arrive on another thread.
+// All other calls share gRPC's threads, of which a small machine has two. Any of these threads may
+// block while it looks up a member or a run: a thread that changes members or runs holds a lock
+// until the standby has confirmed the change. So the confirmation must arrive on another thread.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -33,12 +33,13 @@ using StandbyServiceBase = v1::StandbyService::WithAsyncMethod_Follow<
 
 class FollowPort;
 
-// One call of Follow, which deletes itself when it has ended. StartRead, StartWrite and Finish may
-// be called on any thread, by gRPC's rules: at most one read and one write at a time, and none
-// after Finish.
+// One call of Follow. The object deletes itself when the call has ended. StartRead, StartWrite and
+// Finish may be called on any thread, by gRPC's rules: at most one read and one write at a time,
+// and none after Finish.
 class FollowCall {
  public:
-  // One thread calls the handlers of all calls. `ok` is false if the stream has ended.
+  // One thread calls the handlers of all calls, so a handler must not wait for another call. `ok`
+  // is false if the stream has ended.
   class Handler {
    public:
     virtual ~Handler() = default;
@@ -49,14 +50,15 @@ class FollowCall {
   };
 
   grpc::ServerContext& context() { return context_; }
-  // Call it first. `handler` must live until OnDone.
+  // Must be the first function called. `handler` must live until OnDone.
   void Begin(Handler* handler) { handler_ = handler; }
-  // The message belongs to gRPC until OnReadDone or OnWriteDone.
+  // StartRead reads into `message`, and StartWrite sends `message`. The message belongs to gRPC
+  // until OnReadDone or OnWriteDone.
   void StartRead(v1::FollowerMessage* message);
   void StartWrite(const v1::FollowedMessage& message);
   void Finish(const Status& status);
-  // Ends a call that has no handler with `status`, after a delay, or at once while many calls are
-  // open.
+  // Refuses the call: ends it with `status` after `delay`, or at once while many calls are open.
+  // The call must have no handler.
   void FinishAfter(absl::Duration delay, const Status& status);
 
  private:
@@ -85,16 +87,17 @@ class FollowCall {
 
 class FollowPort {
  public:
-  // Begins or refuses a new call. Runs on a thread of its own, and may block.
+  // Begins or refuses a new call. One thread, used for nothing else, makes all calls of Accept. So
+  // Accept may block.
   using Accept = std::function<void(FollowCall* call)>;
 
   // Construct it before the server is built. `service` must be registered with `builder`, and must
   // outlive this object.
   FollowPort(StandbyServiceBase* service, grpc::ServerBuilder* builder, Accept accept);
-  // Call it once the server has started. If it was not called, Stop does nothing.
+  // Call Start once the server has started. Without Start, Stop does nothing.
   void Start();
-  // Waits until all calls have ended. Call it after the server's Shutdown has returned, because
-  // that ends them, and before the server is destroyed.
+  // Waits until all calls have ended. Call Stop after the server's Shutdown has returned, because
+  // Shutdown ends the calls, and before the server is destroyed.
   void Stop();
   ~FollowPort() { Stop(); }
 

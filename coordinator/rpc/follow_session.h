@@ -3,9 +3,9 @@
 // so the coordinator never acts on a change that its standby lacks. A standby that does not keep up
 // is disconnected, and begins again with a new copy.
 //
-// FollowCall's thread calls OnReadDone, OnWriteDone and OnDone, which do not wait for the state
-// machine. Changed, Await and the blobs' methods may be called on any thread. The object keeps
-// itself alive until its call has ended (OnDone).
+// FollowPort's thread for messages calls OnReadDone, OnWriteDone and OnDone. They do not wait for
+// the state machine. Changed, Await and the methods of Blobs may be called on any thread. The
+// object keeps itself alive until its call has ended (OnDone).
 #pragma once
 
 #include <condition_variable>
@@ -34,8 +34,8 @@
 
 namespace longhaul::coordinator {
 
-// The parts of the coordinator that a session copies to its standby. All pointers must outlive the
-// server.
+// The parts of the coordinator that a session needs. The session copies `store`, `blobs` and
+// `copies` to its standby. All pointers must outlive the server.
 struct Followed {
   Shell* shell = nullptr;
   Store* store = nullptr;
@@ -54,12 +54,13 @@ class FollowSession : public FollowCall::Handler,
  public:
   // The coordinator sends a message at least this often, to show that it lives.
   static constexpr absl::Duration kBeat = absl::Seconds(1);
-  // A standby that is silent for this long, or takes this long to confirm a change, is
-  // disconnected.
+  // The coordinator disconnects a standby that is silent for this long, or that takes this long to
+  // confirm a change.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
   // Maximum size of all messages that wait to be sent; above it the standby is disconnected.
   static constexpr size_t kMaxOutgoingBytes = kMaxChangeBytes;
 
+  // Begins a session on a new call of a caller that was admitted.
   static void Start(const Followed& followed, FollowCall* call);
 
   void OnReadDone(bool ok) override;

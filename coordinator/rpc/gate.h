@@ -28,7 +28,7 @@ class Gate {
   // Returns who makes a call. Call it first in every call. kUnauthenticated: the coordinator does
   // not know the caller. kPermissionDenied: the caller's role lacks the right.
   StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
-  // Checks an admitted caller again. kUnauthenticated: it was revoked meanwhile.
+  // Checks an admitted caller again. kUnauthenticated: the caller was revoked meanwhile.
   Status StillMember(const Caller& caller) const;
   // Returns the status of a run, given its id or name. kNotFound; kPermissionDenied: the run
   // belongs to another user.
@@ -36,9 +36,10 @@ class Gate {
   // Checks that the caller may see and stop a run, and returns the run's id. A caller that may see
   // all runs gets `run` back unchecked. Errors as StatusOfOwnRun.
   StatusOr<std::string> OwnRun(const Caller& caller, const std::string& run) const;
-  // Returns where the caller may look for a blob. kPermissionDenied: no run of this user names the
-  // blob, or no run in which this worker has a cell (a stage of one replica). kUnavailable: the
-  // worker has no session, as after a restart of the coordinator, so its cells are not known yet.
+  // Returns where the caller may look for a blob. kPermissionDenied: the caller may not have the
+  // blob. A user may have the blobs that the user's own runs name. A worker may have the blobs of
+  // the runs in which it has a cell (a stage of one replica). kUnavailable: the worker has no
+  // session, as after a restart of the coordinator, so its cells are not known yet.
   StatusOr<MayBe> MayFetch(const Caller& caller, const std::string& sha256) const;
   // Closes every connection of a member.
   void Cut(const std::string& member) { port_->Cut(member); }

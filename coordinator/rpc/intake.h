@@ -1,6 +1,6 @@
-// Limits on messages of workers and users (sizes, counts and texts), checked before the state gets
-// them. Listed in docs/design/limits.md. Pure functions. Errors are kInvalidArgument and name the
-// limit and the size.
+// Limits on messages of workers and users (sizes, counts and texts). They are checked before the
+// state machine gets a message. docs/design/limits.md lists them. Pure functions. Errors are
+// kInvalidArgument and name the limit and the size.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ inline constexpr int kMaxEndpoints = 16;      // data transports
 inline constexpr int kMaxDataAddresses = 16;  // addresses of each endpoint
 // Maximum size of log lines and errors, which are for people. Longer ones are cut.
 inline constexpr size_t kMaxLineBytes = 4 << 10;
-// Messages that one worker may send in a second, and in a burst. A worker sends a burst when the
-// coordinator was away: the messages that it kept meanwhile.
+// Messages that one worker may send in a second on average, and at once in a burst. A burst comes
+// after the coordinator was away: the worker then sends the messages that it kept meanwhile.
 inline constexpr double kReportsPerSecond = 1'000;
 inline constexpr double kReportBurst = 2'000;
 
@@ -39,8 +39,8 @@ inline constexpr double kMaxAssumedDelaySeconds = 3600;
 // Maximum number of streams, of all callers, that follow runs, events or logs.
 inline constexpr size_t kMaxFollowers = 256;
 
-// Checks a hello. Also makes texts printable that are shown but not compared: version, host,
-// devices' names.
+// Checks a hello. Also makes those texts printable that are shown but not compared, such as
+// versions, hosts and names of devices.
 Status AdmitHello(v1::Hello* hello);
 // Checks a later message of a worker. Also makes texts for people printable, and shortens them.
 Status AdmitReport(v1::WorkerMessage* message);

@@ -1,6 +1,6 @@
 // MemberService: members (users, admins and workers with a certificate) join, renew certificates,
 // are listed and are revoked. Without TLS there are no members, and every call returns
-// kFailedPrecondition, which says so.
+// kFailedPrecondition with this reason.
 #pragma once
 
 #include "absl/time/time.h"
@@ -17,7 +17,7 @@ inline constexpr uint32_t kMostTokenUses = 1'000'000;
 class MemberServiceImpl : public v1::MemberService::CallbackService {
  public:
   // All pointers must outlive the server. `authority` and `members` are null without TLS.
-  // `lifetime`: of a new certificate.
+  // `lifetime`: how long a new certificate is valid.
   MemberServiceImpl(Gate* gate, const Authority* authority, Members* members,
                     absl::Duration lifetime)
       : gate_(gate), authority_(authority), members_(members), lifetime_(lifetime) {}

@@ -18,7 +18,7 @@ namespace longhaul::coordinator {
 // How long the page shows a run after its end, so that a scrape sees the end.
 inline constexpr absl::Duration kShownAfterEnd = absl::Minutes(15);
 
-// All values of the page, read one shortly after the other.
+// All values of the page. They are read one after the other, so each may be of another moment.
 struct Reading {
   std::vector<v1::RunStatus> runs;
   std::vector<v1::WorkerStatus> workers;
@@ -27,7 +27,7 @@ struct Reading {
   ShellUse use;
   uint64_t store_bytes = 0;
   uint64_t term = 0;
-  std::optional<bool> has_standby;
+  std::optional<bool> has_standby;  // Leadership::has_standby
   std::string version;
 };
 

@@ -14,7 +14,7 @@ class Notifier {
     virtual ~Subscriber() = default;
     // Called when something may have changed. Must not block.
     virtual void OnNews() = 0;
-    // Called when the coordinator shuts down: end the stream.
+    // Called when the coordinator shuts down. Must begin to end the stream, and must not block.
     virtual void OnShutdown() = 0;
   };
 
@@ -22,8 +22,8 @@ class Notifier {
   void Add(const std::shared_ptr<Subscriber>& subscriber);
   // Returns the number of live subscribers.
   size_t size();
-  // Notify calls OnNews of all subscribers, and Shutdown calls OnShutdown, both on this thread. Do
-  // not call them while holding locks that subscribers take.
+  // Notify calls OnNews of all subscribers, and Shutdown calls OnShutdown, on the calling thread.
+  // Do not call Notify or Shutdown while holding locks that subscribers take.
   void Notify();
   void Shutdown();
 

@@ -3,9 +3,9 @@
 // not even reveal whether the data is stored here. Admins may name all blobs; without encryption,
 // all callers may.
 //
-// The list of uploads is kept only in memory. An upload stays in it for a day after it arrived or
-// was last claimed; garbage collection keeps the blob for the same time. After a restart of the
-// coordinator a submitter uploads again. Thread-safe.
+// The list of uploads is kept only in memory. An upload stays in the list for a day after it
+// arrived or was last claimed. Garbage collection keeps the blob for the same time. After a restart
+// of the coordinator a submitter must upload again. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class RecentUploads {
 
   void Add(const std::string& member, const std::string& sha256, MonoTime now);
   bool Has(const std::string& member, const std::string& sha256, MonoTime now) const;
-  // The member relies on a blob. If the blob is listed, its day begins again.
+  // If the blob is in the member's list, its day begins again. Else does nothing.
   void Refresh(const std::string& member, const std::string& sha256, MonoTime now);
 
  private:
@@ -59,8 +59,8 @@ class OwnBlobs {
   // All arguments must outlive this object.
   OwnBlobs(const Shell* shell, BlobLists* lists) : shell_(shell), lists_(lists) {}
 
-  // Tells whether a caller may name a blob. Of returns the test for a caller and the runs that it
-  // has now. The test is valid as long as this object.
+  // A Test returns whether a caller may name a blob. Of makes the test for a caller, from the runs
+  // that the caller has now. A test must not outlive this object.
   using Test = std::function<bool(const std::string& sha256)>;
   Test Of(const Caller& caller) const;
   // Records that a member has sent all bytes of a blob.

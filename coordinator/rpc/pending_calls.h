@@ -1,6 +1,6 @@
 // Calls of the CLI that wait for the state machine. Each is answered exactly once: by Answer, by
 // FailAll, or by the caller that got true from Drop. Thread-safe. Answer and FailAll run callbacks
-// on their own thread, without locks.
+// on the thread that calls them, without locks.
 #pragma once
 
 #include <functional>

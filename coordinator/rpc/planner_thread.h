@@ -1,6 +1,6 @@
 // Computes plans and retuned plans off the shell's loop, because a search may take seconds. One
-// thread does one computation at a time, in the order of requests. Waiting plans go before waiting
-// retuned plans, because workers are reserved until their plan is there.
+// thread does one computation at a time, in the order of requests. But all waiting plans come
+// before all waiting retuned plans, because a run that waits for a plan has reserved its workers.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,8 @@ struct Planner {
       retune = Retune;
 };
 
-// Totals since the start: plans, and plans retuned to another number of microbatches in flight.
+// Totals since the start. Plans and retuned plans are counted apart. Retuning adapts the plan of a
+// running run to another number of microbatches in flight.
 struct PlannerUse {
   uint64_t plans = 0, retunes = 0;
   double plan_seconds = 0, retune_seconds = 0;
@@ -41,10 +42,10 @@ class PlannerThread {
 
   void Add(command::ComputePlan asked);
   void Add(command::ComputeRetune asked);
-  // A running computation stops soon; a waiting one never begins.
+  // Cancels a computation. If it runs, it stops soon. If it waits, it never begins.
   void Cancel(ComputationId id);
   PlannerUse Use() const;
-  // Cancels all present and later computations. Does not wait.
+  // Cancels all computations, and refuses later ones. Does not wait.
   void Stop();
 
  private:

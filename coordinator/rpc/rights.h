@@ -1,5 +1,5 @@
-// A table that says for each call which roles may make it, and what must belong to the caller.
-// Pure.
+// A table that says for each call which roles may make it, and what must belong to the caller. Join
+// and GetTerm are not in the table, because everybody may call them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ enum class Call : uint8_t {
   kFence,
 };
 
-// What a call is about. It must belong to the caller, except for admins.
+// What a call is about. It must belong to the caller, unless the caller is an admin.
 enum class Owned : uint8_t {
   kNothing,
   kRun,     // the caller submitted it

@@ -9,9 +9,9 @@
 namespace longhaul::coordinator {
 
 // Sends a blob from `blobs`, or from `copies` if `blobs` lacks it, beginning at request.offset().
-// One of the two stores may be null: the caller then has no right to its blobs. kNotFound: there is
-// no such blob. kOutOfRange: the blob is shorter than the offset. The reactor deletes itself when
-// the call is done.
+// A store to which the caller has no right is null; at most one may be null. kNotFound: there is no
+// such blob. kOutOfRange: the blob is shorter than the offset. The reactor deletes itself when the
+// call is done.
 grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const BlobStore* copies,
                                                   const v1::FetchBlobRequest& request);
 

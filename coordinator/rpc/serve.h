@@ -1,4 +1,4 @@
-// Serves a call of an admitted caller, and refuses all others.
+// Serves a call if its caller is admitted, and else refuses it.
 //
 //   return Serve<grpc::ServerUnaryReactor>(gate_, *context, Call::kInfo, [&](const Caller&) {
 //     reply->set_version(version_);
@@ -15,8 +15,9 @@
 
 namespace longhaul::coordinator {
 
-// `body` returns a Status, which ends the call at once, or a StatusOr<Reactor*>: the reactor that
-// goes on with the call, or the error that ends it.
+// Returns the reactor of the call. `body` gets the caller. It returns a Status, which ends the call
+// at once, or a StatusOr<Reactor*>: the reactor that goes on with the call, or the error that ends
+// the call.
 template <class Reactor, class Body>
 Reactor* Serve(Gate* gate, const grpc::ServerContextBase& context, Call call, const Body& body) {
   const StatusOr<Caller> caller = gate->Admit(context, call);

@@ -18,9 +18,9 @@ namespace longhaul::coordinator {
 struct ServerOptions {
   std::string listen = "127.0.0.1:7070";  // host:port; port 0: any free one
   std::string state_dir;                  // created if missing
-  // Plain TCP. False: TLS with the state directory's authority, which is made if missing.
+  // True: plain TCP. False: TLS with the state directory's authority, which is made if missing.
   bool insecure = false;
-  std::string token;  // with `insecure`: every caller's token; empty: none needed, loopback only
+  std::string token;  // if insecure: every caller's token; empty: none needed, loopback only
   // TLS: file that gets a join token for admins if it does not exist; empty: <state_dir>/token.
   std::string token_file;
   std::string worker_token_file;                           // TLS: the same for workers; empty: none
@@ -30,14 +30,15 @@ struct ServerOptions {
   std::string relay;            // host:port that relays links between workers; empty: no relay
   std::string relay_advertise;  // address of the relay for workers; empty: the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);
-  absl::Duration standby_is_stale = kStandbyIsStale;  // so long away, a standby takes over no more
+  absl::Duration standby_is_stale = kStandbyIsStale;  // a standby away so long may not take over
   std::string metrics;        // numeric host:port for Prometheus; empty: none
   Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
   StateOptions state;
 };
 
-// Makes a certificate authority and the join tokens of ServerOptions, as far as they are missing,
-// in a state directory that no coordinator serves. Returns a sentence for each thing that it made.
+// Makes a certificate authority and the join tokens of ServerOptions in a state directory, as far
+// as they are missing. Returns a sentence for each thing made. kFailedPrecondition: a coordinator
+// uses the directory.
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 
 // Thread-safe after Start.
@@ -57,9 +58,9 @@ class CoordinatorServer {
   std::string http_address() const;
   // Not OK when the coordinator can no longer work; the process should end.
   Status failure() const;
-  // Ends every stream, every call and the loop within `limit`. False: a thread is still busy, with
-  // data or uploads or for a dashboard viewer. The process may exit anyway: unfinished work is
-  // repeated after the next start.
+  // Ends every stream, every call and the loop within `limit`. False: a thread is still busy with
+  // data or uploads, or with a viewer of the dashboard. The process may exit anyway: unfinished
+  // work is repeated after the next start.
   bool Stop(absl::Duration limit);
 
  private:

@@ -17,7 +17,7 @@ class StandbyServiceImpl : public StandbyServiceBase {
   StandbyServiceImpl(Gate* gate, Followed followed) : gate_(gate), followed_(std::move(followed)) {}
 
   using Context = grpc::CallbackServerContext;
-  // FollowPort passes each call of Follow to this function.
+  // FollowPort passes each call of Follow to Accept.
   void Accept(FollowCall* call);
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
                                                      const v1::FetchBlobRequest* request) override;

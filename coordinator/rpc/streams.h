@@ -1,5 +1,5 @@
-// Streams from the coordinator to the CLI: a run's state as it changes, and pages of the store. The
-// objects keep themselves alive until gRPC is done with them.
+// Streams from the coordinator to the CLI, such as a run's state as it changes, or pages of events.
+// The objects keep themselves alive until gRPC is done with them.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -25,8 +25,8 @@ template <class Message>
 class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::Subscriber {
  public:
   // What to send now. `more`: call `next` again once `messages` are sent, without waiting for news.
-  // `end`: the status that ends the stream after `messages`. One thread at a time calls `next`,
-  // which must not block for long.
+  // `end`: the status that ends the stream after `messages`. Threads of gRPC and of the notifier
+  // call `next`, one at a time. It must not block for long.
   struct Step {
     std::vector<Message> messages;
     bool more = false;

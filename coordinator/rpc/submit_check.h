@@ -14,13 +14,14 @@ namespace longhaul::coordinator {
 
 // The blobs that a submitter may name. The submitter cannot tell other blobs from missing ones.
 struct Nameable {
-  bool all = false;  // may name all blobs; `own` is not called
+  bool all = false;  // the submitter may name all blobs; `own` is not called
   std::function<bool(const std::string& sha256)> own;
   BlobLists& lists;
 };
 
-// Checks a submission and returns its run file, parsed. kInvalidArgument names every error of the
-// run file or of its data. kFailedPrecondition names the data that the submitter did not upload.
+// Checks a submission and returns its run file, parsed. Claims its blobs, so garbage collection
+// keeps them for a day. kInvalidArgument names every error of the run file. kFailedPrecondition
+// names the data files that the coordinator lacks, or that have another size here.
 StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs,
                               const Nameable& nameable);
 // As CheckSubmit, for a run that is only planned and so needs no weights.

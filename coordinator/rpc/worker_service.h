@@ -12,8 +12,8 @@ namespace longhaul::coordinator {
 
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
-  // All pointers must outlive the server. `hello_timeout`: how long a worker may take to say hello.
-  // `blobs`: users' data; `copies`: copies of checkpoint shards.
+  // All pointers must outlive the server. `hello_timeout`: the time within which a worker must send
+  // its hello. `blobs`: users' data; `copies`: copies of checkpoint shards.
   WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, const Leadership* leadership,
                     Shell* shell, const BlobStore* blobs, const BlobStore* copies)
       : gate_(gate),

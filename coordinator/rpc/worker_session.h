@@ -1,4 +1,4 @@
-// One worker's stream: a hello, then messages in both directions.
+// One worker's stream: a hello of the worker, then messages in both directions.
 //
 // gRPC's threads call the methods On..., and the shell's loop calls Send, Close and Taken. The
 // object keeps itself alive until gRPC is done with it (OnDone).
@@ -62,8 +62,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   // Reads on now, or once the loop has caught up and the worker's rate limit allows it.
   void ReadNextLocked();
   void WriteNextLocked();
-  // Ends the stream: drops waiting commands and cancels a pending write. Only the first call
-  // counts.
+  // Ends the stream: drops waiting commands and cancels a pending write. Later calls do nothing.
   void EndLocked(const Status& status);
   void End(const Status& status);
 

@@ -20,8 +20,8 @@ std::vector<v1::StoreChangePiece> CutChange(const v1::StoreChange& change);
 // Joins the pieces of one stream, in their order. Threads: one.
 class ChangeJoiner {
  public:
-  // Returns the change that this piece completes, if any. kDataLoss: above kMaxChangeBytes, or not
-  // a change.
+  // Returns the change that this piece completes; nullopt: more pieces of the change must come.
+  // kDataLoss: the pieces have more than kMaxChangeBytes together, or they are not a change.
   StatusOr<std::optional<v1::StoreChange>> Add(const v1::StoreChangePiece& piece);
 
  private:

@@ -1,6 +1,6 @@
-// Settles which of two coordinators commands when neither follows the other. A coordinator that has
-// taken over tells the one that it replaced, as soon as that one is back, that its term is over
-// ("fences" it). A coordinator that had a standby asks the standby whether it has taken over.
+// Settles which of two coordinators commands when neither follows the other. After a takeover the
+// new coordinator fences its predecessor: as soon as the predecessor is back, it is told that its
+// term is over. A coordinator that had a standby asks the standby whether it has taken over.
 #pragma once
 
 #include <condition_variable>
@@ -16,15 +16,15 @@
 namespace longhaul::coordinator {
 
 // Asks the coordinator at `address` for its term. `authority`: the certificate authority of both.
-// kFailedPrecondition: the address belongs to a standby that has not taken over. Other errors say
-// why it cannot be asked.
+// kFailedPrecondition: the address belongs to a standby that has not taken over. Other errors: the
+// call failed, so the term is unknown.
 StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
                            absl::Duration limit);
 
 class Fencer {
  public:
-  // Works on a thread of its own. `address`: where this coordinator serves. `leadership` must
-  // outlive this object.
+  // Works on a thread of its own, until it is destroyed or leadership->failure() is not OK.
+  // `address`: where this coordinator serves. `leadership` must outlive this object.
   Fencer(std::string state_dir, std::string address, Authority authority, Leadership* leadership);
   ~Fencer();
 

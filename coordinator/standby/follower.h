@@ -1,5 +1,6 @@
-// A standby: follows a coordinator and keeps a copy of everything needed to replace it, until it
-// has to take over (takeover.h). It dials again whenever the connection is lost.
+// A standby: follows a coordinator and keeps a copy of everything needed to replace the
+// coordinator, until the standby has to take over (takeover.h). It dials again whenever the
+// connection is lost.
 //
 // Threads: four of its own. Thread-safe.
 #pragma once
@@ -44,13 +45,13 @@ std::string StandbyCredentials(const std::string& state_dir);
 class Follower {
  public:
   // Starts to follow. The state directory may be that of a coordinator which `predecessor` has
-  // replaced, even if nobody has told that coordinator. kFailedPrecondition: the directory is
+  // replaced, even if that coordinator was never told. kFailedPrecondition: the directory is
   // unsuitable, or the token is missing.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
-  // When it returns, the port and the directory are free.
+  // Stops following. When the destructor returns, the port and the directory are free.
   ~Follower();
 
-  // True once this standby has to take over. It has then stopped following.
+  // True once this standby has to take over. From then on it no longer follows.
   bool due() const;
 
  private:

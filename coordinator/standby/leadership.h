@@ -1,6 +1,6 @@
-// Decides which of an installation's coordinators commands. Each takeover begins a new term. A
-// coordinator that learns of a newer term than its own stops commanding, and workers obey the
-// newest term.
+// Decides which of an installation's coordinators commands the workers. Each takeover begins a new
+// term. A coordinator that learns of a newer term than its own stops commanding. Workers obey the
+// coordinator with the newest term that they know.
 //
 // <state-dir>/leadership.json keeps the record when the process ends (docs/design/formats.md). A
 // state directory without the file belongs to a coordinator in its first term.
@@ -55,9 +55,9 @@ enum class Claim : uint8_t {
 // Returns the record with which a coordinator begins to serve at `now` from a state directory that
 // has `record`. kFailedPrecondition: this claim does not suffice; the message says what to do.
 StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim, absl::Time now);
-// Returns the term of a forced start, whose records may be old: above `known`, the term in these
-// records, and at least the Unix time in seconds. Takeovers add one to the term, so no worker can
-// know a newer term.
+// Returns the term for a forced start. The records in the state directory may be old, so the term
+// is above `known`, the term in these records, and at least the Unix time in seconds. A takeover
+// only adds one to the term, so no worker can know a newer term than this one.
 uint64_t TermOfForce(uint64_t known, absl::Time now);
 
 // The leadership of a serving coordinator. Thread-safe.
@@ -68,8 +68,8 @@ class Leadership {
 
   uint64_t term() const { return term_; }
   LeadershipRecord record() const;
-  // Records that another coordinator has a newer term; failure() reports it from now on.
-  // `successor` may be empty if only the term is known.
+  // Records that another coordinator has a newer term; from now on failure() reports this. Does
+  // nothing if `newer_term` is not newer. `successor` may be empty if only the term is known.
   void Yield(uint64_t newer_term, const std::string& successor);
   // Not OK: this coordinator no longer commands, and its process should end.
   Status failure() const;
@@ -82,8 +82,8 @@ class Leadership {
   // True while a standby with a complete copy is connected. nullopt: no standby has ever followed
   // this coordinator.
   std::optional<bool> has_standby() const;
-  // How long the last standby with a complete copy has been away. Zero if it is connected or was
-  // noted as stale, or if there was none.
+  // Returns how long ago the last standby with a complete copy disconnected from this process. Zero
+  // if it is connected or was noted as stale, or if there was none.
   absl::Duration standby_away() const;
   // Records that the predecessor has been told that its term is over.
   void ForgetPredecessor();

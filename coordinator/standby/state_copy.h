@@ -1,5 +1,5 @@
-// A standby's state directory while it follows: the copy of the coordinator's store, secrets and
-// blobs. Threads: one at a time, except blobs().
+// A standby's state directory while the standby follows: a copy of the coordinator's store, secrets
+// and blobs. Not thread-safe, except blobs().
 #pragma once
 
 #include <array>
@@ -28,13 +28,14 @@ class StateCopy {
   // Starts a new copy. Secrets are replaced at once; the previous store stays until all bytes of
   // the new one have arrived.
   Status Begin(const v1::FollowedMessage::Begin& begin);
-  // Appends the next bytes of the store. kDataLoss: more than announced.
+  // Appends the next bytes of the store. kDataLoss: more bytes came than Begin announced.
   Status Append(std::string_view bytes);
-  // True if all bytes have arrived. Changes can then be replayed.
+  // True if all bytes of the store have arrived. Changes can then be replayed.
   bool complete() const { return database_.has_value(); }
   // Replays the next change, which is on disk when this returns. kDataLoss: a change is missing
   // before this one.
   Status Replay(const v1::StoreChange& change);
+  // Number of the last change that the copy contains.
   uint64_t last_change() const { return last_change_; }
 
   // Each store is thread-safe.

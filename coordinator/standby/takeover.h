@@ -1,7 +1,7 @@
 // Decides when a standby takes over. Two machines alone cannot tell a dead coordinator from a cut
 // line, but the coordinator's workers can: a worker dials the standby only if it has lost its
-// coordinator. So a standby takes over when it hears nothing itself and most of the workers that
-// were connected have come to it.
+// coordinator. So a standby takes over when it hears nothing from the coordinator, and most of the
+// workers that were connected to the coordinator have dialled the standby.
 //
 // If the workers stay away for long, the coordinator lives and writes records that the standby does
 // not get. Then the standby's copy is stale. Pure.
@@ -20,20 +20,21 @@ namespace longhaul::coordinator {
 // The coordinator sends a message each second, which renews its lease. After this silence the lease
 // is lost.
 inline constexpr absl::Duration kLease = absl::Seconds(5);
-// A worker that looks for a coordinator dials the standby at least this often.
+// A worker that looks for a coordinator dials the standby at least this often. Older dials do not
+// count.
 inline constexpr absl::Duration kWitnessLasts = absl::Seconds(10);
 // Time until workers reach the standby: they notice within 20 s that the coordinator's machine
 // vanished, and then dial.
 inline constexpr absl::Duration kWorkersCome = absl::Seconds(40);
-// A standby that its coordinator has not heard for this long will not take over: the two lose
-// contact together, and the standby's copy is stale after kWorkersCome.
+// If a coordinator has heard nothing from its standby for this long, the standby will not take
+// over: both lose contact at the same time, and the standby's copy is stale after kWorkersCome.
 inline constexpr absl::Duration kStandbyIsStale = absl::Seconds(60);
 
 // A standby's contact with its coordinator.
 struct Contact {
   bool whole = false;             // the copy was complete when the coordinator last sent a message
   MonoTime heard{};               // when the coordinator last sent a message
-  std::set<std::string> workers;  // ids of the workers that were connected then
+  std::set<std::string> workers;  // ids of the workers that the coordinator had then
   // When each worker last asked the standby for a session, since the coordinator's last message.
   std::map<std::string, MonoTime> have_come;
 };
@@ -44,7 +45,8 @@ enum class Verdict : unsigned char {
   kStale,  // the copy is no longer complete
 };
 
-// Returns what the standby has to do. If no workers were connected, it needs none as witnesses.
+// Returns what the standby has to do. If no workers were connected, the standby takes over as soon
+// as the lease is lost.
 Verdict Judge(const Contact& contact, MonoTime now);
 
 }  // namespace longhaul::coordinator

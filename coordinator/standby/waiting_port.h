@@ -14,12 +14,14 @@ namespace longhaul::coordinator {
 
 class WaitingPort {
  public:
-  // `answer`: the text of the errors. `on_worker` gets the id of each worker that requests a
-  // session, on any thread, until the destructor has returned. Errors: those of GuardedPort::Open.
+  // `address`: host:port to listen on. `answer`: the text of the errors. `on_worker` gets the id of
+  // each worker that requests a session. It is called on any thread, and not after the destructor
+  // has returned. Errors: those of GuardedPort::Open.
   static StatusOr<std::unique_ptr<WaitingPort>> Open(
       const std::string& address, const Authority& authority, std::string answer,
       std::function<void(const std::string& worker_id)> on_worker);
   ~WaitingPort();
+  // The address that is really bound.
   const std::string& address() const;
 
  private:

@@ -63,9 +63,8 @@ struct PrepareData {
   std::vector<v1::DataFile> files;
   std::string tokenizer;
   double validation_share;
-  // Set for a mixture of data sets, which replaces files and tokenizer: the SHA-256 of the
-  // mixture's list (run/data/data_set.h). The list is read in windows of `context` tokens. Empty:
-  // none.
+  // Empty, or the SHA-256 of the list (run/data/data_set.h) of a mixture of data sets. A mixture
+  // replaces `files` and `tokenizer`. It is read in windows of `context` tokens.
   std::string list_sha256 = {};
   uint32_t context = 0;
 };
@@ -81,7 +80,7 @@ struct ComputeRetune {
   Plan plan;
   Seen seen;
 };
-// The result is no longer needed: no answer is expected.
+// Cancels a computation, because its result is no longer needed. No answer is expected.
 struct CancelComputation {
   ComputationId id;
 };
@@ -94,9 +93,9 @@ struct CheckCopies {
 struct DropCopies {
   std::vector<std::string> sha256;
 };
-// Deletes blobs and copies of shards that are not named here, unless they were added or claimed in
-// the last 24 hours (coordinator/store/garbage.h). Also deletes step records of the runs `trimmed`,
-// except the newest `keep_steps` of each. Then answers the call `request`.
+// Deletes all blobs and copies of shards, except those named here and those added or claimed in the
+// last 24 hours (coordinator/store/garbage.h). Also deletes step records of the runs `trimmed`,
+// except the newest `keep_steps` of each run. Then answers the call `request`.
 struct CollectGarbage {
   RequestId request;
   bool dry_run = false;
@@ -126,8 +125,8 @@ using Command =
 struct TickResult {
   std::vector<Write> writes;
   std::vector<Command> commands;
-  // When State::Tick must be called again at the latest, even without an event. nullopt: not before
-  // the next event.
+  // The latest time at which State::Tick must be called again, even without an event. nullopt: the
+  // next tick may wait for an event.
   std::optional<MonoTime> wake_at;
 };
 

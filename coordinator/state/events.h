@@ -17,14 +17,14 @@
 
 namespace longhaul::coordinator {
 
-// The submitter of a run, who then owns it.
+// The submitter of a run, who then owns the run.
 struct Submitter {
   std::string name = {};  // a member's; empty: a coordinator without TLS
   bool may_all = true;    // may resume runs of others
 };
 
-// A call of a user is an event with `Reply`, the type of its answer in command::Reply, and
-// `request`, the number of the call, which Shell::Ask sets.
+// Some events are calls of users. They have the type `Reply`, which is the type of the answer in
+// command::Reply, and `request`, the number of the call. Shell::Ask sets `request`.
 namespace event {
 struct WorkerJoined {
   SessionId session;
@@ -46,7 +46,7 @@ struct Submitted {
   RequestId request = {};
   RunSpec spec;
   v1::SubmitRequest submit;
-  RunId new_id;             // the id, if this makes a new run
+  RunId new_id;             // the run's id, if the call makes a new run
   std::string link_secret;  // 32 random bytes
   Submitter by = {};
 };
@@ -94,8 +94,8 @@ struct CheckpointsAsked {
   RequestId request = {};
   std::string run;
   bool verify = false;  // holders hash all files before the answer
-  // Set: before the answer the coordinator gets copies of the parameters of the checkpoint of this
-  // step, 0 for the newest whole one. `verify` then has no effect.
+  // If set, the coordinator fetches copies of a checkpoint's parameters before it answers: of the
+  // checkpoint of this step, or of the newest whole one if 0. `verify` then has no effect.
   std::optional<uint64_t> gather_step = std::nullopt;
 };
 // `longhaul trace`.

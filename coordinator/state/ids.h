@@ -12,8 +12,8 @@ namespace longhaul::coordinator {
 using SessionId = Strong<struct SessionIdTag, uint64_t>;
 // One call of the CLI that waits for a Reply. Never reused.
 using RequestId = Strong<struct RequestIdTag, uint64_t>;
-// The computation of one plan, or of a better plan for a running run, outside the state machine.
-// Never reused.
+// The computation of a plan, or of better settings for the plan of a running run, outside the state
+// machine. Never reused.
 using ComputationId = Strong<struct ComputationIdTag, uint64_t>;
 
 }  // namespace longhaul::coordinator

@@ -10,8 +10,8 @@
 namespace longhaul::coordinator {
 
 // Checks that the run file keeps what a resumed run must keep: keys that affect the model
-// (run/file/keys.h), and the contents of the data. kFailedPrecondition: the message names every
-// change.
+// (run/file/keys.h), and the contents of the data. kFailedPrecondition: the message names every key
+// that differs, and the first file.
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
 

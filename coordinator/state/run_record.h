@@ -55,7 +55,7 @@ struct RunRecord {
   std::optional<DataSet> data;
   std::optional<Plan> plan;                         // of `epoch`
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
-  uint64_t step = 0;        // last one finished by all stages, or to resume from
+  uint64_t step = 0;        // last step that all stages finished, or from which the run resumes
   bool stop_asked = false;  // ends after the current step
   // Stops after the current step, and continues with another number of replicas.
   bool resize_asked = false;
@@ -69,7 +69,7 @@ struct RunRecord {
   }
 };
 
-// A run in the store that this version cannot read. Its row does not change.
+// A run in the store that this version cannot read. Its row in the store stays as it is.
 struct UnreadableRun {
   RunId id;
   std::string problem;  // a sentence without its full stop

@@ -32,7 +32,7 @@ class StoreCopy {
 
 struct BackedUp {
   uint64_t runs = 0;
-  uint64_t blobs = 0;  // copied now, without those that were there
+  uint64_t blobs = 0;  // copied by this call; blobs that were there already do not count
   uint64_t blob_bytes = 0;
 };
 
@@ -43,7 +43,7 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
 
 // Restores a backup into a state directory that has neither store nor secrets, and that no
 // coordinator serves. Checks the backup first: kDataLoss names the damage, and then nothing is
-// written. kFailedPrecondition: the directory was used.
+// restored. kFailedPrecondition: the directory was used. kNotFound: the backup has no store.
 StatusOr<BackedUp> Restore(const std::string& folder, const std::string& state_dir);
 
 }  // namespace longhaul::coordinator

@@ -1,6 +1,6 @@
 // Reads lists of blobs. A list is itself a blob, and names the chunks of a run's data sets or the
 // tensors of its published model. Parses the list's format, so a hash that merely occurs in some
-// text is not named. Thread-safe.
+// text of it does not count. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class BlobLists {
   // `blobs` must outlive this object.
   explicit BlobLists(const BlobStore* blobs) : blobs_(blobs) {}
   // Returns the hashes that the list with the hash `list` names. Leaves out data sets on the web,
-  // which workers fetch there. kNotFound: no such blob. kInvalidArgument: not a list.
+  // because no blobs hold them. kNotFound: no such blob. kInvalidArgument: not a list.
   StatusOr<std::shared_ptr<const Names>> NamedBy(const std::string& list);
 
  private:

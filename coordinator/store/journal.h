@@ -20,26 +20,26 @@ namespace longhaul::coordinator {
 class JournalFollower {
  public:
   virtual ~JournalFollower() = default;
-  // Gets the next change, which is committed here. Called in the order of changes. Must return at
-  // once.
+  // Takes the next change, which this store has committed. Called in the order of changes, on the
+  // thread that writes. Must return at once: other writers wait meanwhile.
   virtual void Changed(v1::StoreChange change) = 0;
-  // Waits until the follower has confirmed the change `number`, or its confirmation is no longer
-  // needed.
+  // Blocks the thread that wrote the change `number` until the follower has confirmed the change,
+  // or its confirmation is no longer needed.
   virtual void Await(uint64_t number) = 0;
 };
 
 class Journal {
  public:
-  // Runs `write` in one transaction. When it returns OK, the change is committed here, and Await
-  // has returned for it if there is a follower.
+  // Runs `write` in one transaction. When Write returns OK, the change is committed here. If there
+  // is a follower, Await has returned for this change, too.
   Status Write(sqlite::Database& database, absl::FunctionRef<Status()> write);
 
-  // Runs `begin` with the number of the store's last change, while no transaction runs. If it
-  // returns OK, `follower` gets every change from then on. kFailedPrecondition: there is another
-  // follower, which stays.
+  // Runs `begin` while no transaction runs. `number` is that of the last change that a follower
+  // got; 0: none did. If `begin` returns OK, `follower` gets every later change; else returns the
+  // error of `begin`. kFailedPrecondition: there is another follower, which stays.
   Status Follow(const std::shared_ptr<JournalFollower>& follower,
                 absl::FunctionRef<Status(uint64_t number)> begin);
-  // `follower` gets no further changes.
+  // Gives `follower` no further changes. Does nothing if it is not the current follower.
   void Unfollow(const JournalFollower* follower);
 
  private:

@@ -45,20 +45,20 @@ class Members {
   // Adds a token that may be used `uses` times before `until`; InfiniteFuture means for ever.
   // kResourceExhausted: there are too many tokens.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
-  // Makes a member, and uses up one use of the token. A member that joins again, with the same key,
-  // role and worker id, costs no use. A worker id whose certificate has expired goes to the new
-  // key. kUnauthenticated: no such token, or it is used up or expired. kPermissionDenied: it is for
-  // another role. kAlreadyExists: another key has this worker id. kInvalidArgument: not a valid
-  // member.
+  // Makes a member whose certificate is valid until `until`, and uses up one use of the token. A
+  // member that joins again, with the same key, role and worker id, costs no use. A worker id whose
+  // certificate has expired goes to the new key. kUnauthenticated: no such token, or it is used up
+  // or expired. kPermissionDenied: the token is for another role. kAlreadyExists: another key has
+  // this worker id. kInvalidArgument: not a valid member. kResourceExhausted: too many members.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
-  // Notes until when a member's newest certificate is valid.
+  // Notes until when a member's newest certificate is valid. kNotFound: no such member.
   Status Renew(const std::string& name, absl::Time until);
   // Checks that there is a member with this name, role, worker id and key, and that it was not
   // revoked. kUnauthenticated says what is wrong. If the key were not compared, an attacker with an
   // old copy of the authority could pose as any member.
   Status Check(const Member& member, std::string_view key_sha256) const;
-  // Revokes a member. kNotFound; kFailedPrecondition: it was revoked already.
+  // Revokes a member. kNotFound: no such member. kFailedPrecondition: it was revoked already.
   Status Revoke(const std::string& name, absl::Time now);
   std::vector<v1::MemberStatus> List() const;
 

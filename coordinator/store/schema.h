@@ -1,4 +1,5 @@
-// The tables of the store, and opening a file with unknown contents. Internal to coordinator/store.
+// The tables of the store. Opens a store file safely, whatever it contains. Internal to
+// coordinator/store.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@
 
 namespace longhaul::coordinator::sqlite {
 
-// Where the changes of statements are recorded. Null: they are not.
+// Where the changes by statements are recorded. Null: they are not recorded.
 struct Recording {
   v1::StoreChange* change = nullptr;
 };
@@ -81,11 +81,12 @@ class Database {
   StatusOr<Statement> Prepare(std::string_view sql);
   // Runs `write` in one transaction. If it fails, the database does not change.
   Status Transact(absl::FunctionRef<Status()> write);
-  // Records changes in `change` until the next call. Null: stops recording.
+  // Records changes by statements of this database, but not by Execute, in `change` until the next
+  // call. Null: stops recording.
   void WriteDownIn(v1::StoreChange* change) { recording_->change = change; }
   // Applies, in one transaction, a change that was recorded on another database.
   Status Replay(const v1::StoreChange& change);
-  // Returns the only integer of a one-row query.
+  // These return the first column of a query's first row; 0 or "" if there is no row.
   StatusOr<int64_t> QueryInt(std::string_view sql);
   StatusOr<std::string> QueryText(std::string_view sql);
   // Copies the whole database, as of one moment, over the contents of `target`. Other connections

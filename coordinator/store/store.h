@@ -2,8 +2,10 @@
 // <state-dir>/store.db. Tables: schema.h.
 //
 // A store with another schema, of another program or with damage is refused and left unchanged.
-// Thread-safe, by one lock. A reader holds it for a page, a writer until a standby has confirmed
-// the change. Errors: kDataLoss (damage), kFailedPrecondition (other schema, no access),
+// Thread-safe, by one lock. A call that reads holds the lock until it returns. A call that writes
+// also holds it until the standby, if there is one, has confirmed the change (journal.h).
+//
+// Errors: kDataLoss (damage), kFailedPrecondition (other schema, no access),
 // kResourceExhausted (disk full), kUnavailable (I/O error). After an error the store is as before
 // the call.
 #pragma once
@@ -23,10 +25,10 @@
 
 namespace longhaul::coordinator {
 
-// Log lines of workers kept for each run; the newest stay. Older ones are deleted some at a time,
-// so there may be 1,000 more.
+// Log lines of workers that are kept for each run; the newest stay. Older ones are deleted many at
+// a time, so up to 1,000 more may be stored.
 inline constexpr uint64_t kKeptLogLines = 20'000;
-// Likewise events kept for each run, and events that belong to no run.
+// The same number for the events of each run, and for the events that belong to no run.
 inline constexpr uint64_t kKeptEvents = 20'000;
 
 class Store {
@@ -36,8 +38,9 @@ class Store {
   static StatusOr<std::unique_ptr<Store>> Open(const std::string& state_dir);
   ~Store();
 
-  // Applies all writes in one transaction, or none. A transaction with a run or an event survives a
-  // power loss. One with nothing but steps and log lines may survive only the end of the process.
+  // Applies all writes in one transaction, or none. Every transaction survives the end of the
+  // process. One with a run or an event also survives a power loss; one that has only steps and log
+  // lines may not.
   Status Apply(const std::vector<Write>& writes);
 
   // The journal of all transactions of the store and of Members.
@@ -48,20 +51,21 @@ class Store {
   StatusOr<uint64_t> TrimSteps(const RunId& run, uint64_t keep, bool dry_run);
 
   // Returns runs in the order of submission, with the steps since the oldest checkpoint of each run
-  // that has not ended. A run that cannot be read is named apart and does not hide others. A run
-  // with an unreadable step has no steps.
+  // that has not ended. A run that cannot be read is named in StoredRuns::unreadable. If a step of
+  // a run cannot be read, the run is returned without steps.
   StatusOr<StoredRuns> LoadRuns() const;
   StatusOr<uint64_t> NextEventSequence() const;
 
-  // Returns the next `limit` events whose sequence number is above `after`, ascending; none at the
-  // end. `run` empty: events of all runs.
+  // Returns at most `limit` events, in ascending order: the first ones whose sequence number is
+  // above `after`. `run` empty: all events.
   StatusOr<std::vector<v1::Event>> Events(std::string_view run, uint64_t after, size_t limit) const;
-  // Returns the newest `limit` of the events above `after`, ascending as well.
+  // As Events, but returns the newest `limit` events above `after`; also in ascending order.
   StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,
                                                 size_t limit) const;
+  // As Events, for the workers' log lines of one run.
   StatusOr<std::vector<v1::LogEntry>> Logs(const RunId& run, uint64_t after, size_t limit) const;
-  // Returns the next `limit` step records from `step` on. The validation before the first step has
-  // number 0.
+  // Returns at most `limit` step records from `step` on, in order. The validation before the first
+  // step is the record of step 0.
   StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t step, size_t limit) const;
 
  private:

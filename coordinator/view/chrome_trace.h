@@ -14,10 +14,10 @@ namespace longhaul {
 // first to the last byte of each tensor. Times count from the earliest step. Pure.
 std::string ToChromeTrace(const v1::TraceReply& trace);
 
-// Returns for each stage the offset, in ns, that converts its times to the clock of its replica's
-// first stage. Between two neighbours it is 0 if they share a clock or too little is known. Else it
-// is estimated from their messages, on the assumption that the fastest activation and the fastest
-// gradient took equally long.
+// Returns for each stage the offset, in ns, that is added to its times to have them on the clock of
+// its replica's first stage. The clocks of two neighbours count as equal if they are one clock, or
+// if too little is known. Else their difference is estimated from the neighbours' messages, on the
+// assumption that the fastest activation and the fastest gradient took equally long.
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace);
 
 }  // namespace longhaul

@@ -1,6 +1,6 @@
-// Prints messages as JSON for `--json`. Fields have their names of the .proto files, and every
-// field is present: null if it is optional and not set. Numbers are numbers: doubles with all
-// digits, or null if not finite.
+// Prints messages as JSON for `--json`. Fields have the names that the .proto files give them.
+// Every field is present; an optional one that is not set is null. All numbers, also those of 64
+// bits, are JSON numbers. Doubles have all digits, and are null if they are not finite.
 #pragma once
 
 #include <google/protobuf/message.h>

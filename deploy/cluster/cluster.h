@@ -1,7 +1,7 @@
 // The `cluster` commands: start, stop and change a local cluster. Each takes the cluster's lock,
 // prints progress on standard error, and returns an error that is a sentence for the user.
 // kCancelled: the user pressed Ctrl-C. ClusterUp is then undone; a daemon that RestartDaemon has
-// started goes on. Call these functions from a program's main thread, before it starts others.
+// started goes on. Call these functions from a program's main thread, before other threads start.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ StatusOr<bool> ClusterDown(const std::string& name);
 struct LinkChange {
   std::string worker;  // its name, or "all"
   // Empty: changes the worker's link, to and from all others. A worker's name: changes the path
-  // from `worker` to that worker. The delay, jitter and loss of a path replace those of the links;
-  // its up_bits_per_second limits it in addition to the links' rates.
+  // from `worker` to the named one. The delay, jitter and loss of a path replace those of the
+  // links. Its up_bits_per_second is a limit of this path, beside the links' own rates.
   std::string to;
   std::optional<uint64_t> up_bits_per_second;    // 0 = not shaped
   std::optional<uint64_t> down_bits_per_second;  // not with `to`
@@ -67,13 +67,13 @@ struct LinkChange {
 // kInvalidArgument if the topology names workers that the cluster does not have.
 Status ApplyTopology(const std::string& name, const TopologySpec& topology);
 
-// Makes all changes at once or none, while runs go on. kInvalidArgument for an impossible one.
+// Makes all changes or none, while runs go on. kInvalidArgument: one of them is impossible.
 Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes);
 
 // Kills one daemon with SIGKILL: "worker2", "coordinator" or "relay".
 Status KillDaemon(const std::string& name, const std::string& daemon);
-// Starts a dead daemon again with the same state folder. Waits, at most `patience`, until the
-// worker is connected or the coordinator answers.
+// Starts a dead daemon again with the same state folder. Waits at most `patience` until it is in
+// use: until the worker is connected, or the coordinator answers.
 Status RestartDaemon(const std::string& name, const std::string& daemon, absl::Duration patience);
 
 }  // namespace longhaul

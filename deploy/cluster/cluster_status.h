@@ -30,15 +30,15 @@ struct ClusterView {
   std::vector<WorkerView> workers;          // in the order of state.workers
 };
 
-// Reads processes and counters, and asks the coordinator and the relay. Each of them that does not
-// answer costs a few seconds.
+// Reads processes and counters, and asks the coordinator and the relay. If one of these two does
+// not answer, the call takes a few seconds longer.
 StatusOr<ClusterView> ObserveCluster(const std::string& name);
 
 std::string FormatClusterTable(const ClusterView& view);
 // {"name", "ready", "shaper", "directory", "token_file", "insecure",
 //  "coordinator": {"address", "pid", "alive", "answers"},
 //  "delay_by": "netem" or "relay",
-//  "relay": null (none runs) or {"pid", "alive", "answers", "arrived_packets",
+//  "relay": null (not needed) or {"pid", "alive", "answers", "arrived_packets",
 //            "lost_packets", "overflowed_packets", "missed_packets", "refused_packets",
 //            "failed_packets", "held_bytes", "threads", "cpu_seconds"},
 //  "workers": [{"name", "pid", "alive", "connected", "network", "device", "network_there",

@@ -24,8 +24,9 @@ class CoordinatorProbe {
   explicit CoordinatorProbe(const ClusterState& state);
   ~CoordinatorProbe();
 
-  // Asks the coordinator. The first call also joins the cluster, which takes up to 2 s more, or
-  // `limit` if that is longer. kUnavailable or kDeadlineExceeded: no answer in time.
+  // Asks the coordinator, for at most `limit`. Until a call has joined the cluster, each call first
+  // tries to join, for at most max(2 s, limit) more. kUnavailable or kDeadlineExceeded: no answer
+  // in time.
   StatusOr<ConnectedWorkers> Connected(absl::Duration limit);
 
  private:

@@ -36,9 +36,9 @@ Status DiedError(const ClusterState& state, std::string_view daemon);
 Status StartCoordinator(ClusterState* state);
 Status StartWorker(const ClusterState& state, ClusterWorkerState* worker);
 
-// Waits until the coordinator answers and the worker `only` is connected; if `only` is empty, all
-// workers; if it is "coordinator", none. Shows a progress line. Returns an error if one of these
-// daemons dies, the deadline passes or the user interrupts.
+// Waits until the coordinator answers and the worker `only` is connected. Empty `only`: waits for
+// all workers; "coordinator": for no worker. Shows a progress line. Errors: DiedError of a daemon
+// that it waits for, kDeadlineExceeded, or kCancelled if the user interrupts.
 Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
                           ProgressLine* progress, InterruptGuard* interrupts);
 

@@ -1,5 +1,5 @@
-// Writes structs as JSON objects and reads them. One list of a struct's members, a function beside
-// the struct, serves both:
+// Writes structs as JSON objects and reads them. A function beside the struct lists the members,
+// for writing and for reading:
 //
 //   void Fields(auto&& field, MaybeConst<Point> auto& point) {
 //     field("x", point.x);

@@ -14,9 +14,9 @@ namespace longhaul {
 
 inline constexpr std::string_view kRelayDaemon = "relay";
 
-// Return what follows from the state: the quality of the path between two workers, the shape of
-// what a worker sends and receives, and whether and how the relay delays. Pure. The first worker
-// has number 1.
+// These return what follows from the state: the quality of the path between two workers, the shape
+// of what a worker sends and receives, and whether and how the relay delays. Pure. Workers are
+// numbered from 1.
 LinkQuality QualityOf(const ClusterState& state, uint32_t from, uint32_t to);
 LineShape UplinkShape(const ClusterState& state, uint32_t number);
 LineShape DownlinkShape(const ClusterState& state, uint32_t number);
@@ -31,10 +31,11 @@ std::string RelaySocket(const std::string& cluster);
 Command RelayCommand(const ClusterState& state);
 
 // Changes the network from the links of `before` to those of `after`, a state of the same cluster.
-// Starts or stops the relay as needed and records it in `after`. On an error, puts the links back
-// and sets `after` to `before`.
+// Starts or stops the relay as needed and records it in `after`. On an error, has tc shape all
+// lines as in `before` again, and sets `after` to `before`.
 Status ApplyLinks(const ClusterState& before, ClusterState* after);
-// Starts the relay of a cluster that needs it, and configures it.
+// Starts the relay of a cluster that needs one, takes the workers' ports off the bridge, and
+// configures the relay.
 Status StartRelay(ClusterState* state);
 
 }  // namespace longhaul

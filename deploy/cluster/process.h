@@ -1,11 +1,11 @@
 // Processes of a local cluster: external tools that run to their end, and daemons that outlive this
-// program. Always by argument vector, never through a shell.
+// program. All are started by an argument vector, without a shell.
 //
 // Every daemon carries the variable LONGHAUL_CLUSTER_DAEMON=<cluster> in its environment, so that
 // `cluster down` finds it even when the state file is lost.
 //
-// Some functions fork, which is not safe beside other threads: call them from a program's main
-// thread.
+// RunTool and StartDaemon fork, which is not safe beside other threads: call them from a program's
+// main thread.
 #pragma once
 
 #include <string>
@@ -24,9 +24,9 @@ using Command = std::vector<std::string>;
 // characters.
 std::string ToString(const Command& command);
 
-// Runs a tool, for at most 30 s, and returns its standard output. kInternal: it failed; the message
-// has the command and its standard error. kNotFound: no such program. kDeadlineExceeded: it was
-// killed after 30 s.
+// Runs a tool, for at most 30 s, and returns its standard output. A name without '/' is searched by
+// FindTool; kNotFound: there is none. kInternal: the tool failed; the message has the command and
+// its standard error. kDeadlineExceeded: it was killed after 30 s.
 StatusOr<std::string> RunTool(const Command& command);
 
 // Returns the path of a tool, or "" if there is none. Searches PATH, then /usr/sbin, /sbin and
@@ -39,7 +39,7 @@ std::string FindTool(std::string_view name);
 StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
                                       const std::string& log_path);
 
-// Whether exactly this process is alive and not a zombie. Reaps a zombie child.
+// Returns whether exactly this process is alive and not a zombie. Reaps a zombie child.
 bool IsAlive(const ProcessIdentity& process);
 
 // Returns all live daemons of `cluster`, found by the variable in their environment.

@@ -19,7 +19,8 @@ struct Machine {
 
 Machine ThisMachine();
 
-// kFailedPrecondition names everything that is missing, and how to install it.
+// Checks that the machine has the rights and tools that a local cluster needs. kFailedPrecondition
+// names everything that is missing, and how to get it.
 Status CheckRequirements(const Machine& machine);
 
 }  // namespace longhaul

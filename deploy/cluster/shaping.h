@@ -10,9 +10,9 @@
 // clang-format on
 //
 // Small packets are acknowledgements and heartbeats. They pass waiting data and are counted
-// separately. Uses HTB rather than TBF with a prio qdisc inside, because more kernels have HTB, it
+// separately. HTB is used rather than TBF with a prio qdisc inside: more kernels have HTB, HTB
 // needs no burst of a whole 64 KB GSO packet, and its rates can change without losing the counters.
-// A kernel without htb or the u32 classifier shapes links by tbf alone, in one band. Leaves are
+// On a kernel without htb or the u32 classifier, tbf alone shapes links, in one band. Leaves are
 // bfifo, or netem where the kernel delays packets. `1k`, `2k` and `3k` are the numbers 0x1000,
 // 0x2000 and 0x3000 plus k.
 //
@@ -77,7 +77,7 @@ struct LineShape {
   // itself.
   bool single_packets = false;
 
-  // Whether tc has anything to do.
+  // Returns whether tc shapes this line at all.
   bool Shaped() const { return bits_per_second != 0 || !paths.empty() || netem; }
   friend bool operator==(const LineShape&, const LineShape&) = default;
 };
@@ -85,9 +85,9 @@ struct LineShape {
 // Returns the commands that change the shape of `interface` from `from` to `to`.
 std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, const LineShape& from,
                                    const LineShape& to);
-// Whether a change between two shapes resets the counters. It keeps them if both shapes or none use
-// netem, and the paths of `to` begin with the addresses of `from`. False if one of the two is not
-// shaped at all.
+// Returns whether a change from one shape to another resets the counters. False: the counters stay,
+// because both shapes or none use netem, and the paths of `to` begin with the addresses of `from`.
+// Also false if one of the two is not shaped at all.
 bool BeginsAnew(const LineShape& from, const LineShape& to);
 
 // Parses the output of `tc -s -j qdisc show dev ...`; nullopt if the interface is not shaped.

@@ -112,7 +112,7 @@ Status MakePrivateFolder(const std::string& path);
 // another version. Messages say what to do.
 StatusOr<ClusterState> ReadClusterState(std::string_view name = {});
 Status WriteClusterState(const ClusterState& state);
-// Names of all clusters with a state file, sorted.
+// Returns the names of all clusters with a state file, sorted.
 std::vector<std::string> ListClusters();
 
 // Returns the cluster whose coordinator has this address; nullopt: no cluster of this user. A

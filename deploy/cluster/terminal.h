@@ -10,8 +10,8 @@
 
 namespace longhaul {
 
-// One line on standard error that changes in place on a terminal; elsewhere a line each time the
-// text changes. Threads: one.
+// Progress on standard error: one line that changes in place on a terminal, and elsewhere a new
+// line each time the text changes. For one thread.
 class ProgressLine {
  public:
   ProgressLine();

@@ -10,6 +10,7 @@ class App;
 
 namespace longhaul {
 
+// Describes longhaul_data/ for RunPythonProgram.
 PythonPart DataPart();
 
 // Adds the subcommand `data` and returns it. Running the subcommand replaces this process by

@@ -33,14 +33,15 @@ struct SweepPlan {
   std::vector<SweepPoint> points;
 };
 
-// Makes all points of `sweep`. `base_file` and its text `base_yaml` are the base run. `more` are
-// changes to it from the command line, which come after the sweep's own. Returns an error if the
-// sweep or its base run is wrong. If only a point is wrong, its `impossible` says why.
+// Makes all points of `sweep`. `base_yaml` is the text of the base run, and `base_file` its file
+// name. `more` are changes to the base run from the command line, made after those of `sweep.set`.
+// Returns an error if the sweep or its base run is wrong. If only a point is wrong, its
+// `impossible` says why.
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more);
 
-// Returns "100mbit, 25ms, paper, 1f1b, repeat 2": rate and codecs, and in what else the points of
-// `sweep` differ.
+// Returns "100mbit, 25ms, paper, 1f1b, repeat 2": rate and codecs, the delay if there is one, and
+// else only that in which the points of `sweep` differ.
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
 
 }  // namespace longhaul::cli

@@ -1,5 +1,5 @@
-// Predicts the step of a point from its plan and from the links that the sweep sets. The plan has a
-// prediction by the coordinator, but for links as they were measured. Pure.
+// Predicts the step time of a point from its plan and from the links that the sweep sets. The
+// plan's own prediction, by the coordinator, is for the links as they were measured. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ struct PointPrediction {
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay);
 
-// Returns for how many seconds of a step the busiest worker sends, if all messages have the largest
-// size. For estimates of a sweep's duration. 0 for one stage, or a rate of 0 (unlimited).
+// Returns for how many seconds of a step the busiest worker sends activations and gradients, if all
+// messages have the largest size. For estimates of a sweep's duration. 0 for one stage, or a rate
+// of 0 (unlimited).
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second);
 
 }  // namespace longhaul::cli

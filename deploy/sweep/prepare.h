@@ -24,10 +24,10 @@ struct PreparedSweep {
   std::vector<std::pair<std::string, std::string>> identity;
 };
 
-// Reads and checks the sweep file `file`. An error concerns the whole sweep, and names all faults
-// in its file or base run. kFailedPrecondition: this machine cannot run a cluster. `overrides`
-// change the base run. `device` is the workers', as in `cluster up --device`. The terminal shows
-// the progress of reading the data.
+// Reads and checks the sweep file `file`. `overrides` change the base run. `device` is the device
+// of the workers, as in `cluster up --device`. The terminal shows the progress of reading the data.
+// An error concerns the whole sweep, and names all faults in its file or base run.
+// kFailedPrecondition: this machine cannot run a cluster.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,

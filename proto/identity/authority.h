@@ -31,11 +31,14 @@ struct ServerIdentity {
 
 class Authority {
  public:
+  // Makes a new key and certificate.
   static StatusOr<Authority> Make(absl::Time now);
+  // Reads what ToPem wrote: the key, then the certificate.
   static StatusOr<Authority> FromPem(std::string_view pem);
   std::string ToPem() const { return key_pem_ + certificate_pem_; }
 
   const std::string& certificate_pem() const { return certificate_pem_; }
+  // The certificate's Fingerprint (certificate.h).
   const std::string& fingerprint() const { return fingerprint_; }
 
   // Returns a certificate of `member` (PEM), which ends `lifetime` after `now`. Takes the key from
@@ -53,8 +56,8 @@ class Authority {
 };
 
 // Reads the authority from <state_dir>/authority.pem (mode 0600). If there is no such file, makes
-// an authority and the file. Sets `*made` to whether it did. kFailedPrecondition: the file is
-// damaged.
+// an authority, writes the file and sets `*made` to true, else to false. kFailedPrecondition: the
+// file is damaged.
 StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
 
 }  // namespace longhaul

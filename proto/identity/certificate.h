@@ -1,5 +1,5 @@
-// Parses certificates. Pure. Checks no signature of a certificate: TLS has already checked the
-// peer's against the authority.
+// Parses certificates. Pure. Does not check who signed a certificate: TLS has already checked that
+// the authority signed the peer's certificate.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline constexpr size_t kMaxPemBytes = 16 << 10;
 struct MemberCertificate {
   Member member;
   absl::Time not_before, not_after;
-  std::string key_sha256;  // hash of its key, as from RequestedKey
+  std::string key_sha256;  // hash of the certificate's key, as RequestedKey returns it
 };
 // Reads the first certificate in `pem`. kInvalidArgument: there is none, or it is not a member's.
 StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem);

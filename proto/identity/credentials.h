@@ -1,6 +1,7 @@
 // A member's own key, its certificate and the authority that it trusts, one after the other in a
 // PEM file of mode 0600. FILE.joining holds only the key, from an attempt to join that has not
-// succeeded yet; the next attempt uses the same key. Pure, except the two functions of files.
+// succeeded yet; the next attempt uses the same key. Pure, except LoadCredentials and
+// StoreCredentials.
 #pragma once
 
 #include <string>
@@ -34,7 +35,7 @@ StatusOr<Credentials> ParseCredentials(std::string_view pem);
 StatusOr<Credentials> LoadCredentials(const std::string& path);
 Status StoreCredentials(const std::string& path, const Credentials& credentials);
 
-// When to renew: after two thirds of the certificate's lifetime.
+// Returns the time from which a certificate should be renewed: after two thirds of its lifetime.
 absl::Time RenewalTime(const MemberCertificate& certificate);
 
 }  // namespace longhaul

@@ -3,7 +3,7 @@
 //   longhaul1.ROLE.FINGERPRINT.SECRET
 //
 // FINGERPRINT: SHA-256 of the authority's certificate, so that the joining side recognises the
-// coordinator before it sends anything. SECRET: 24 random bytes; the coordinator keeps their
+// coordinator before it sends anything. SECRET: 24 random bytes; the coordinator keeps only their
 // SHA-256. Both are lower-case hexadecimal. See docs/design/formats.md. Pure.
 #pragma once
 
@@ -33,12 +33,12 @@ struct JoinToken {
 // Makes a token with a new secret.
 JoinToken NewJoinToken(Role role, std::string fingerprint);
 std::string ToString(const JoinToken& token);
-// Whether a text begins like a join token, complete or not. Shared secrets (base/token.h) must not
-// begin so.
+// True if a text begins like a join token; the rest may be missing or wrong. A shared secret
+// (base/token.h) must not begin like that.
 bool IsJoinToken(std::string_view text);
 // kInvalidArgument: not a complete join token. Messages never repeat the text, which may be secret.
 StatusOr<JoinToken> ParseJoinToken(std::string_view text);
-// Whether a token of the role `token` lets somebody join in the role `wanted`.
+// True if a token of the role `token` lets somebody join in the role `wanted`.
 bool MayJoinAs(Role token, Role wanted);
 
 }  // namespace longhaul

@@ -28,12 +28,14 @@ using Name = std::unique_ptr<X509_NAME, Free<&X509_NAME_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<&X509_EXTENSION_free>>;
 using Bio = std::unique_ptr<BIO, Free<&BIO_free_all>>;
 
-// Returns kInternal with the oldest error in OpenSSL's queue, and empties the queue.
+// Returns kInternal with `what` (the step that failed) and the oldest error in OpenSSL's queue.
+// Empties the queue.
 Status Failed(std::string_view what);
 
+// Makes a P-256 key.
 StatusOr<Key> NewKey();
 // Read the first object of their kind in a PEM text, and skip objects of other kinds. Keys must be
-// P-256. kInvalidArgument.
+// P-256. kInvalidArgument: there is no valid object of the kind.
 StatusOr<Key> ReadKey(std::string_view pem);
 StatusOr<Certificate> ReadCertificate(std::string_view pem);
 StatusOr<Request> ReadRequest(std::string_view pem);  // must be signed by its own key

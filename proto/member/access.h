@@ -54,13 +54,13 @@ struct AccessOptions {
 
 class Access {
  public:
-  // Uses the stored credentials. Joins by the token if there are none, or if they have expired or
-  // are of another authority, role or worker id than the token and `options`. Joining blocks for at
-  // most `limit` per coordinator. kUnavailable: no coordinator answers, try again.
+  // Uses the stored credentials. Joins by the token if there are no credentials, or if they have
+  // expired or are of another authority, role or worker id than the token and `options`. Joining
+  // blocks for at most `limit` per coordinator. kUnavailable: no coordinator answers, try again.
   // kUnauthenticated: a coordinator refuses, or its authority is not the token's.
   // kFailedPrecondition, kInvalidArgument: a file or flag is wrong.
   static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, absl::Duration limit);
-  // Return an Access without encryption. An empty token: calls carry none.
+  // Return an Access without encryption. If `token` is empty, calls carry no token.
   static std::shared_ptr<Access> Plain(std::string address, std::string token);
   static std::shared_ptr<Access> PlainOfSeveral(std::vector<std::string> addresses,
                                                 std::string token);
@@ -76,8 +76,8 @@ class Access {
   // grown, dial again.
   uint64_t generation() const;
 
-  // A connection to the current coordinator, which Dial makes for one user. With several
-  // coordinators it has 2 s to connect.
+  // A channel of its own to the coordinator that was current when Dial was called. Dial does not
+  // block. With several coordinators, an attempt to connect may take 2 s.
   struct Connection {
     std::string address;
     uint64_t generation = 0;
@@ -86,16 +86,17 @@ class Access {
   Connection Dial() const;
 
   // Reports that the coordinator that was current at `generation` does not serve: it is down, or is
-  // a standby. The next one becomes current, unless the current one has changed since. Does nothing
+  // a standby. The next address becomes current, unless `generation` is out of date. Does nothing
   // with a single coordinator.
   void GoOnFrom(uint64_t generation);
-  // Calls `ask` with the address of the current coordinator. If the result is kUnavailable, goes on
-  // to the next coordinator, at most once around. Returns any other result at once. If none serves,
-  // the error quotes all results.
+  // Calls `ask` with the address of the current coordinator, on the caller's thread. If the result
+  // is kUnavailable, goes on to the next coordinator, at most once around. Returns any other result
+  // at once. If no coordinator serves, returns kUnavailable with all results.
   Status AskEach(const std::function<Status(const std::string& address)>& ask);
 
   // Renews and stores the certificate if two thirds of its lifetime are over, else returns OK.
-  // Blocks for at most 5 s per coordinator. Does not try again within `pause` after an error.
+  // Blocks for at most 5 s per coordinator. For `pause` after an attempt that failed, returns OK
+  // without another attempt.
   Status RenewIfDue(absl::Duration pause);
 
  private:
@@ -135,17 +136,18 @@ class StubOf {
     }
     return stub_;
   }
-  // Three functions about the coordinator of the last Get, which must have been called. They return
-  // its address and whether the last attempt to connect to it failed, and report that it does not
-  // serve.
+  // Get must have been called before these three functions. This one returns the address of the
+  // coordinator that the last Get used.
   std::string address() const {
     const std::lock_guard lock(mutex_);
     return dialled_.address;
   }
+  // True if the last attempt to connect to that coordinator failed.
   bool unreachable() const {
     const std::lock_guard lock(mutex_);
     return dialled_.channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
   }
+  // Reports that the coordinator does not serve (Access::GoOnFrom).
   void DoesNotServe() {
     const std::lock_guard lock(mutex_);
     access_->GoOnFrom(dialled_.generation);

@@ -20,8 +20,9 @@ void AddToken(grpc::ClientContext* context, std::string_view token);
 // address, because a caller can vary its port.
 std::string PeerHost(const grpc::ServerContextBase& context);
 
-// kUnauthenticated, with a sentence, unless the call carries `token` (compared in constant time).
-// OK for every call if `token` is empty: a daemon without a token listens on loopback only.
+// Returns OK if the call carries `token` (compared in constant time), else kUnauthenticated with a
+// sentence for the caller. If `token` is empty, returns OK for every call: a daemon without a token
+// listens on loopback only.
 Status CheckToken(const grpc::ServerContextBase& context, std::string_view token);
 
 }  // namespace longhaul

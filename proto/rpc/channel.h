@@ -16,7 +16,7 @@
 
 namespace longhaul {
 
-// Largest message that a client accepts. A larger one ends the call with RESOURCE_EXHAUSTED.
+// Largest message that a client accepts. A larger message ends the call with RESOURCE_EXHAUSTED.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
 // Largest trace of a stage in a worker's report. A trace has thousands of spans; other reports are
 // much smaller.
@@ -33,7 +33,7 @@ inline constexpr size_t kMaxErrorBytes = 16 << 10;
 // Returns credentials of a coordinator with this identity, for TLS 1.3 only. A caller need not
 // present a certificate. If it does, the certificate must be valid and signed by the authority.
 std::shared_ptr<grpc::ServerCredentials> TlsServer(const ServerIdentity& identity);
-// No encryption: for data links and --insecure.
+// Return credentials without encryption, for data links and --insecure.
 std::shared_ptr<grpc::ServerCredentials> PlainServer();
 std::shared_ptr<grpc::ChannelCredentials> PlainClient();
 
@@ -50,9 +50,9 @@ inline constexpr absl::Duration kConnectLimit = absl::Seconds(5);
 
 // Makes a channel with its own connection (not shared in the process), without proxies. It
 // reconnects with back-off (0.2 s to 5 s) as long as calls need it, and notices a vanished peer
-// within 20 s. Never blocks. Without credentials: no encryption. With credentials: TLS, only to the
-// coordinator of their authority, whatever its address; the member's certificate is presented if
-// there is one.
+// within 20 s. Never blocks. Without credentials there is no encryption. With credentials the
+// channel uses TLS, and connects only to a coordinator of their authority, at whatever address. It
+// presents the member's certificate if `credentials` have one.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            absl::Duration connect_limit = kConnectLimit);
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,

@@ -55,9 +55,10 @@ class GuardedPort {
 
   // Returns who the caller is. kUnauthenticated, with a sentence, if the caller is unknown.
   StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
-  // Marks this call's connection as known. The port cuts it when the certificate expires.
+  // Marks this call's connection as known. The port cuts the connection when the certificate of
+  // `caller` expires. Call it after Open.
   void LetIn(const grpc::ServerContextBase& context, const Caller& caller);
-  // Cuts every connection of a member, with all calls on it.
+  // Cuts every connection of the member with this name, and so all calls on it. Call it after Open.
   void Cut(const std::string& member);
 
  private:

@@ -4,10 +4,10 @@
 // Why gRPC's own listener is not used: it accepts any number of connections, and stops for good
 // when the process runs out of descriptors. gRPC also reads a whole message, even of gigabytes,
 // before it finds the message too long. This listener keeps at most kMaxStrangers strangers (a new
-// one replaces the oldest), each for kStrangerLimit and about kMaxStrangerBytes. It watches and
-// cuts a connection by a second descriptor.
+// one replaces the oldest). It cuts a stranger after kStrangerLimit, or after about
+// kMaxStrangerBytes. It watches and cuts a connection through a second descriptor of the socket.
 //
-// Threads: all on the loop.
+// Threads: call the member functions on the loop's thread; PeerText and PeerTextOf on any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@
 namespace longhaul {
 
 inline constexpr size_t kMaxStrangers = 128;
-// How long a connection may be a stranger's. This is enough for connecting, HTTP/2's greeting and
-// four messages on a long line, and more than a link's Acceptor allows.
+// How long a connection may stay a stranger. This is enough for connecting, HTTP/2's greeting and
+// four messages on a long line. It is more than a data link's Acceptor allows.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
 // How much a stranger may send: room for HTTP/2's greeting and a first call, at most 8 KiB of
 // metadata and a few KB of message. The limit is small because gRPC uses 20 KB for every call,
@@ -35,7 +35,7 @@ inline constexpr size_t kMaxStrangerBytes = 16 << 10;
 
 class Listener {
  public:
-  // Takes ownership of a connection's descriptor.
+  // Called on the loop for every new connection. Takes ownership of the descriptor.
   using HandOver = std::function<void(int fd)>;
   // Listens at "host:port". kInvalidArgument; kAlreadyExists: the port is in use;
   // kFailedPrecondition: not an address of this host.
@@ -48,7 +48,7 @@ class Listener {
   // The listening address, with the real port if 0 was requested.
   const std::string& address() const { return address_; }
   // Marks the connection of `peer` (in the form of PeerText) as known: it belongs to `member`, and
-  // is cut at `until`. Does nothing if the connection is gone, or known already.
+  // is cut at `until`, if given. Does nothing if the connection is gone, or known already.
   void Admit(const std::string& peer, const std::string& member = "",
              std::optional<MonoTime> until = std::nullopt);
   // Cuts the connection of `peer`, if there is one.

@@ -41,7 +41,7 @@ struct ChunkNotHere {
 using ChunkWord = std::variant<ChunkAsk, ChunkNotHere>;
 
 std::string EncodeChunkWord(const ChunkWord& word);
-// kInvalidArgument: not such a message.
+// kInvalidArgument: neither a request nor "not here".
 StatusOr<ChunkWord> DecodeChunkWord(std::span<const std::byte> bytes);
 
 inline constexpr size_t kChunkPieceHeaderBytes = 4;

@@ -5,7 +5,7 @@
 //        0    4  magic "LHLK"
 //        4    2  version (2 or 3)
 //        6    1  kind
-//        7    1  lane
+//        7    1  lane              0 bulk, 1 control
 //        8    8  sequence          of this frame in its lane and direction, from 1, the same each
 //                                  time that it is sent; 0: not sequenced
 //       16    8  acknowledgement   highest sequence handled of the other direction of this lane
@@ -18,8 +18,8 @@
 //       48   16  tag               of a sealed frame (transport/p2p/core/sealed_connection.h), else
 //                                  zero
 //
-// Version 3: links may be sealed, and a hello says so.
-// Version 2: data and goodbyes are held by their sender until acknowledged, and a broken link goes
+// Version 3: links may be sealed (encrypted), and a hello says so.
+// Version 2: the sender keeps data and goodbyes until they are acknowledged, and a broken link goes
 // on over new connections (transport/p2p/core/hello.h). Version 1 could do neither, and is refused.
 #pragma once
 

@@ -1,10 +1,11 @@
-// The digest of a tied matrix, of which two stages hold a copy each. They compare the digests at
-// every checkpoint. A digest follows a tensor header of kind kMatrixDigest: 8 bytes, little-endian.
+// The digest of a tied matrix, of which two stages hold a copy each. The stages compare their
+// digests at every checkpoint. A digest follows a tensor header of kind kMatrixDigest: 8 bytes,
+// little-endian.
 //
 //   offset size  field
 //        0    8  digest   XXH3-64 of a row of digests, 8 bytes each: the XXH3-64 of the matrix
-//                         in fp32, then that of each of its moments, in the order of a snapshot;
-//                         all as they are after the header's step
+//                         in fp32, then that of each of its moments, in the order of a snapshot.
+//                         Matrix and moments are those after the step in the tensor header
 #pragma once
 
 #include <cstddef>

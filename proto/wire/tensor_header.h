@@ -12,14 +12,14 @@
 //        8    8  run               first 8 bytes of SHA-256 of the run's id
 //       16    8  epoch
 //       24    8  step
-//       32    4  replica           the sending one
+//       32    4  replica           of the sender
 //       36    4  microbatch        kind 8: number of the message on its link, modulo 2^32
 //       40    4  edge
 //       44    1  direction         0 forward, 1 backward
 //       45    1  reserved, zero
 //       46    2  extension_bytes   sample ids and such, after this header; zero in version 1
-//       48    4  shard             tensor-parallel channel
-//       52    4  shards
+//       48    4  shard             now always 0; for tensors sent in parts by several ranks
+//       52    4  shards            now always 1
 //       56    4  slice             of the sequence
 //       60    4  slices
 //       64    8  blob_bytes        of the whole encoded tensor
@@ -47,7 +47,7 @@ enum class TensorKind : uint8_t {
   kStepControl = 3,
   kMessageState = 5,
   kMatrixDigest = 6,
-  kTaken = 7,           // an activation of a validation was taken; no body
+  kTaken = 7,           // the next stage took an activation of a validation; no body
   kReplicaMessage = 8,  // a chunk of a message of transport/replicas
 };
 

@@ -18,8 +18,8 @@
 namespace longhaul::wire {
 
 // The share of the line that a copy takes while training keeps the line busy. Senders pace
-// themselves by it, and the coordinator's time limits assume it. A line that was not measured is
-// assumed to have the rate below.
+// themselves by this share, and the coordinator's time limits assume it. A line that was not
+// measured is assumed to have kAssumedLineBitsPerSecond.
 inline constexpr double kLeastCopyShare = 0.02;
 inline constexpr double kAssumedLineBitsPerSecond = 10e6;
 

@@ -36,9 +36,9 @@ HeaderBytes HeaderOfFixedSize(const at::Tensor& x, const codec::Shape& shape,
 
 enum class Origin { kOurs, kForeign };
 
-// Decodes `blob` to `out`. Both are contiguous and on the same device. `blob` is exactly one blob,
-// and `header` its header. kOurs: EncodeTo has just made the blob, so on a GPU its contents are not
-// checked.
+// Decodes `blob` to `out`. Both must be contiguous and on the same device. `blob` must be exactly
+// one blob, and `header` the header in it. kOurs: EncodeTo has just made the blob, so on a GPU its
+// contents are not checked. kForeign: they are checked, and a bad blob throws.
 void DecodeTo(const at::Tensor& blob, const HeaderBytes& header, const codec::Shape& shape,
               const codec::cuda::CudaCodec& codec, Origin origin, const at::Tensor& out);
 

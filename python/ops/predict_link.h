@@ -4,7 +4,7 @@
 //
 //   link = torch.classes.longhaul.PredictLink("predict/gauss", 50257, [1, 1024, 768], "cuda:0")
 //   y = link.transfer(x, ids, True)  # x: microbatches one after the other; ids: on the CPU
-//   link.check()                     # now and then: waits; throws where an end refused a blob
+//   link.check()                     # now and then: waits for the GPU, throws if decoding failed
 //
 // Threads: one at a time. Errors: thrown, as in tensors.h. transfer waits for a GPU only if blobs
 // have no fixed size.
@@ -36,9 +36,10 @@ class PredictLink : public torch::CustomClassHolder {
   // tokens), on the CPU. Each message is predicted from earlier ones. With `learns`, both ends
   // learn from it.
   at::Tensor Transfer(const at::Tensor& x, const at::Tensor& ids, bool learns);
-  // Waits for the GPU. Throws if the other end has refused a blob since the link was made.
+  // Waits for the GPU. Throws if the receiving end has refused a blob since the link was made. On
+  // the CPU it does nothing, because Transfer itself throws then.
   void Check() const;
-  // Bytes of the largest message. All messages of a codec with a fixed size have this length.
+  // Bytes of the largest encoded message. If the codec has a fixed size, all messages have it.
   int64_t EncodedBytes() const;
 
  private:

@@ -29,7 +29,7 @@ codec::Dtype DtypeOf(at::ScalarType type);
 at::ScalarType ScalarTypeOf(codec::Dtype dtype);
 // Converts 1 to 3 dimensions. Leading dimensions that are missing are 1, as in longhaul-codec.
 codec::Shape ShapeOf(at::IntArrayRef sizes);
-// `direction`: "forward" or "backward". All else of the context is zero.
+// `direction`: "forward" or "backward". All other fields of the context are zero.
 codec::Context ContextOf(int64_t seed, std::string_view direction);
 
 // Returns the codec that `text` names, for the CPU and for GPUs. Keeps it for later calls.

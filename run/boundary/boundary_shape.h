@@ -14,8 +14,8 @@ inline uint32_t SharedChannels(const ModelSpec& model, const GroupSpec& group) {
   return static_cast<uint32_t>(std::lround(group.shared_channels * model.hidden));
 }
 
-// The shape of the activation, and of its gradient, that a microbatch has between two stages.
-// Channels that ranks share are in it once, the other channels once for each rank.
+// The shape of a microbatch's activation between two stages, and of its gradient: samples, tokens,
+// channels. It has the channels that ranks share once, and the other channels once for each rank.
 inline codec::Shape BoundaryShape(const ModelSpec& model, const TrainSpec& train,
                                   const GroupSpec& group) {
   const uint32_t shared = SharedChannels(model, group);

@@ -1,5 +1,5 @@
-// Predicts the disk that message buffers take. A codec with state keeps in them a record of each
-// sample of the text. Pure.
+// Predicts the bytes of disk that message buffers take on a worker. In them, a codec with state
+// keeps a record of each sample of the text. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace longhaul {
 
 struct MessageFootprint {
   uint64_t records = 0;  // exact
-  uint64_t journal = 0;  // maximum; undoes changes since the oldest kept checkpoint
+  uint64_t journal = 0;  // maximum; to undo changes since the oldest kept checkpoint
   uint64_t total() const { return records + journal; }
   MessageFootprint& operator+=(const MessageFootprint& other) {
     records += other.records;
@@ -24,8 +24,8 @@ struct MessageFootprint {
 // of training text.
 MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
 
-// The share of first visits among a run's visits of samples. On its first visit a sample is sent
-// whole.
+// Returns the share, 0 to 1, of a run's samples that are sent for the first time. A codec with
+// state sends a sample whole the first time.
 double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
 
 }  // namespace longhaul

@@ -29,7 +29,7 @@ struct HashedFile {
 struct Shard {
   uint64_t tokens = 0;
   HashedFile ids;
-  std::optional<HashedFile> mask;  // one bit a token: whether its loss counts
+  std::optional<HashedFile> mask;  // one bit a token; 1: its loss counts
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
@@ -74,8 +74,8 @@ struct Mixture {
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
-// Checks that a run can read these data sets together, with this context, and by documents if
-// `by_documents`. kInvalidArgument has all reasons why not, a line each.
+// Checks that a run can read these data sets together, with this context and, with `by_documents`,
+// with documents kept apart. kInvalidArgument has all reasons why not, a line each.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
 
 // Equal mixtures have equal JSON. MixtureFromJson returns kInvalidArgument for other texts, which

@@ -1,4 +1,4 @@
-// Values with a form of their own, for rows of Keys().
+// Values with a form of their own, for rows of Keys() (keys.h).
 #pragma once
 
 #include <string>
@@ -11,14 +11,15 @@ namespace longhaul::config {
 
 inline constexpr uint64_t kMostSteps = 1'000'000'000;
 
-// Each returns what is wrong with its text: a run's name, a folder's name, a content address or a
-// replay's source. "": nothing.
+// Check a run's name, a folder's name, a content address or a replay's source. Return what is wrong
+// with the text, or "" if nothing is.
 std::string CheckName(std::string_view name);
 std::string CheckFolder(std::string_view path);
 std::string CheckSha256(std::string_view text);
 std::string CheckSource(std::string_view text);
 
-// A field that holds a codec or, with `or_auto`, the word auto.
+// Return a field that reads a codec into `target`. With `or_auto`, and in CodecOrAuto, the word
+// auto is also allowed. `expected` describes a right value in messages.
 Field CodecField(std::string name, CodecSpec* target, std::string expected, bool or_auto = false);
 Field CodecOrAuto(std::string name, CodecSpec* target);
 

@@ -54,8 +54,8 @@ struct KeyNotes {
   // apply; ToYaml prints it as a comment.
   bool (*applies)(const RunSpec& spec) = nullptr;
   bool required = false;
-  bool auto_is_open = false;  // kModel: on a resume, auto stands for the run's value
-  bool of_family = false;     // it applies to models of the families that have it
+  bool auto_is_open = false;  // kModel: a resume may say auto, and the run's value is kept
+  bool of_family = false;     // only the model families that list the key have it
 };
 
 struct Key {
@@ -84,7 +84,8 @@ struct KeyNode {
 };
 const KeyNode& KeyTree();
 
-// The keys by which two specs are compared. An optional section (replay) counts as one key.
+// The keys by which two specs are compared, as on a resume. An optional section (replay) counts as
+// one key.
 const std::vector<const Key*>& ComparedKeys();
 // The value as a file has it, or "left out" if the key does not apply.
 std::string TextOf(const Key& key, const RunSpec& spec);

@@ -24,16 +24,16 @@ struct LinkQuality {
   friend bool operator==(const LinkQuality&, const LinkQuality&) = default;
 };
 
-// Returns the larger delay, jitter and loss: the worse of two ends counts, as with their rates.
+// Returns the larger delay, the larger jitter and the larger loss: a link is as bad as the worse of
+// its two ends.
 LinkQuality Worse(const LinkQuality& a, const LinkQuality& b);
 
-// ParseLinkRate, ParseLinkDelay and ParseLoss return kInvalidArgument for other texts than these.
 // Parses "10mbit" to bits per second, and "unlimited" to 0; refuses rates below 64 kbit/s and above
-// 100 Gbit/s.
+// 100 Gbit/s. This and the next two functions return kInvalidArgument for a text that they refuse.
 StatusOr<uint64_t> ParseLinkRate(std::string_view text);
 // Parses "25ms", a delay or jitter of at most kMaxLinkDelay.
 StatusOr<absl::Duration> ParseLinkDelay(std::string_view text);
-// Parses "0.1%" = 0.001; 0% to below 100%, because a line that loses everything is cut.
+// Parses "0.1%" to 0.001. Takes 0% to below 100%: a line that loses everything would be cut.
 StatusOr<double> ParseLoss(std::string_view text);
 // Refuses jitter above the delay, because packets would arrive before they were sent.
 Status CheckLinkQuality(const LinkQuality& quality);

@@ -27,7 +27,7 @@ namespace longhaul {
 // What a run with several replicas does if a lost worker is not replaced.
 enum class LostReplica : uint8_t {
   kExact,     // waits for a replacement; losses are those of an unbroken run, bit for bit
-  kContinue,  // goes on with the whole replicas, and takes others in when it can
+  kContinue,  // goes on with the complete replicas; takes further ones in when workers come
 };
 constexpr std::string_view ToString(LostReplica what) {
   return WordOf(what, {"exact", "continue"});
@@ -49,15 +49,15 @@ constexpr std::string_view ToString(EncryptKind kind) {
   return WordOf(kind, {"auto", "required", "off"});
 }
 
-// When gradients may leave a stage. TCP decides how an interface divides its rate between
-// activations down and gradients up. At 10 Mbit/s that can cost seconds in which the pipeline
-// starves.
+// When gradients may leave a stage. If activations (down) and gradients (up) are ready at the same
+// time, TCP decides how an interface divides its rate between them. At 10 Mbit/s this can leave
+// stages without work for seconds.
 enum class SendOrder : uint8_t {
   kAuto,  // the planner chooses how many microbatches activations go ahead of gradients
   // Gradients wait until all activations of the step but one have arrived, so that every interface
-  // does one thing at a time. This is near the lower bound if links are alike, because backward
-  // never waits. It is bad if latency is long compared with a transfer, or if the first stage's
-  // link is slow. It needs all microbatches of a step in flight in every stage.
+  // does one thing at a time. If links are alike, the step is near its lower bound, because
+  // backward never waits. This order is bad if latency is long compared with a transfer, or if the
+  // first stage's link is slow. It needs all microbatches of a step in flight in every stage.
   kActivationsFirst,
   kAsReady,  // every tensor leaves as soon as it is ready
 };
@@ -67,7 +67,7 @@ constexpr std::string_view ToString(SendOrder order) {
 
 // Which workers a run takes, and in which order.
 enum class PlacementKind : uint8_t {
-  kAuto,   // the free workers, in the order, with the shortest predicted step
+  kAuto,   // those free workers, in that order, with which the predicted step is shortest
   kNames,  // the first by name, in the order of their names
 };
 constexpr std::string_view ToString(PlacementKind kind) {
@@ -169,8 +169,8 @@ struct DataSpec {
   std::vector<DataSource> sets;
   std::string tokenizer = "bytes";  // of `text`
   uint64_t seed = 1;
-  // For `sets`. upload: workers without the folders get their files. memory_bytes: the memory in
-  // which a worker keeps chunks that it has read.
+  // For `sets`. upload: workers that do not have the folders get the files. memory_bytes: memory of
+  // a worker for chunks that it has read.
   bool upload = true;
   uint64_t memory_bytes = uint64_t{256} << 20;
   // For `sets`, "mask: document": attention, positions and loss stay within documents, which end
@@ -186,7 +186,7 @@ struct DataSpec {
 
 struct ValidationSpec {
   double share = 0.05;    // of the text, at its end
-  uint32_t every = 50;    // steps between two; also after the last step; 0 = never
+  uint32_t every = 50;    // steps between two validations; one follows the last step; 0 = never
   uint32_t samples = 64;  // sequences
   // In a clean validation activations are sent as fp32, so its loss is that of the exported model.
   // Without codecs of activations every validation is clean.
@@ -278,8 +278,8 @@ struct GroupSpec {
   GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
 
   bool is_auto() const { return tensor_auto || expert_auto; }
-  // The group with the chosen numbers in place of "auto". A group of one rank has no settings of an
-  // exchange.
+  // The group with the chosen numbers in place of "auto". With one rank, all settings of the
+  // exchange between ranks are at their initial values.
   GroupSpec Settled(uint32_t ranks, uint32_t parts) const;
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
@@ -298,7 +298,8 @@ struct CodecPair {
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
-// Codecs of four bits are within this error, for activations and for gradients. Three bits are not.
+// Codecs with four bits a value have at most this error, for activations and for gradients; codecs
+// with three bits have a larger one.
 inline constexpr double kDefaultCodecError = 0.16;
 
 // Settings of one worker that differ from the run's.
@@ -399,14 +400,15 @@ struct RunSpec {
   RecoverySpec recovery;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
-  // Silence after which a party counts as gone. peer_timeout: a neighbour over a link.
-  // session_timeout: a worker at the coordinator; its session then ends. reattach_timeout: a worker
-  // without a session, which trains on meanwhile.
+  // Silence after which another program counts as gone. peer_timeout: for a stage, its neighbour on
+  // a link. session_timeout: for the coordinator, a worker, whose session then ends.
+  // reattach_timeout: for the coordinator, a worker without a session, which may still train.
   absl::Duration peer_timeout = absl::Seconds(10);
   absl::Duration session_timeout = absl::Seconds(10);
   absl::Duration reattach_timeout = absl::Seconds(60);
 
-  // The same run with `count` replicas. A single replica has no forms of gradients and parameters.
+  // The same run with `count` replicas. With 1, all other keys of ReplicasSpec are at their initial
+  // values.
   RunSpec WithReplicas(uint32_t count) const;
   // Returns the run with the number of replicas that a plan chose for auto. `count` divides
   // train.microbatches; each replica gets its part of them.
@@ -455,8 +457,8 @@ namespace config {
 std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks);
 }  // namespace config
 
-// The files that the spec's globs match, sorted and without duplicates, each glob relative to
-// `folder`. kInvalidArgument names every glob that matches nothing and every file that cannot be
+// Returns the files that the spec's globs match, sorted and without duplicates. Globs are relative
+// to `folder`. kInvalidArgument names every glob that matches nothing and every file that cannot be
 // read.
 StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const std::string& folder);
 

@@ -24,7 +24,8 @@ void CompleteModel(const std::string& preset, const FindModel& find_model, Reade
 // Fills in alpha and targets if the file omits them, and the modules of "all-linear". `model` must
 // be complete.
 void CompleteLora(Reader& reader, ModelSpec* model);
-// Value of validation.at_start if the file omits it.
+// Returns validation.at_start for a file that omits it: true if the run validates and begins with
+// published weights.
 bool ValidatesAtStartByDefault(const RunSpec& spec);
 
 // Checks all combinations of a complete spec.

@@ -1,5 +1,5 @@
-// Makes the Value of a row of Keys(): a type and range for a member of RunSpec. A generic function
-// `at` gives the member, so that one row can read, print and copy it:
+// Makes the Value of a row of Keys() (keys.h): a type and range for a member of RunSpec. A generic
+// function `at` returns the member of a given RunSpec, so that one row can read, print and copy it:
 //
 //   Whole(LH_AT(train.steps), 0, 1000)
 #pragma once
@@ -45,9 +45,9 @@ const T& Begun(const std::optional<T>& section) {
 template <class At>
 using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 
-// Makes the Value of a member. `make`: a Field(std::string name, Member* target), which reads the
-// member. `text` prints it. The member is looked up when a file has the key, because that may
-// create its section.
+// Makes the Value of a member. `make(name, Member* target)` returns the Field that reads the
+// member. `text` prints the member. `at` is called only when a file has the key, because it may
+// create the member's section.
 template <class At, class Make, class Text>
 Value Bound(At at, Make make, Text text, std::string schema) {
   Value value;
@@ -180,7 +180,7 @@ Value OneOf(At at, const std::vector<std::string>& words) {
       kPlain, WordsSchema(words));
 }
 
-// `print`: kPlain or kQuoted.
+// A string that `check` accepts. `print`: kPlain or kQuoted.
 template <class At, class Print>
 Value Text(At at, std::string expected, TextCheck check, Print print) {
   return Bound(

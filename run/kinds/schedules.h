@@ -14,7 +14,7 @@ namespace longhaul {
 
 enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe, kTwoVersions };
 
-// How many microbatches a stage keeps in flight.
+// How many microbatches a stage keeps in flight (its depth).
 enum class DepthRule : uint8_t {
   kAsLinksNeed,     // the planner searches: as many as keep the links busy and memory holds
   kStagesFromHere,  // at most the stages from this one to the last
@@ -25,7 +25,7 @@ struct ScheduleTraits {
   ScheduleKind kind;
   std::string_view name;  // in run files
   DepthRule depth;
-  std::string_view depth_words = "";  // a fixed rule in words, for people
+  std::string_view depth_words = "";  // the rule in words, for people; empty: planner searches
   // The first backward of a step waits for the last forward.
   bool forwards_first = false;
   // Activations may go ahead of gradients on the wire (pipeline.send_order). False: data leave as
@@ -82,8 +82,8 @@ constexpr std::string_view ToString(ScheduleKind kind) {
   return TraitsOf(kind).name;
 }
 
-// The depth that a schedule has if none is requested. A schedule that searches its depth begins at
-// 1.
+// The depth of a stage if none is requested. A schedule whose depth the planner searches gets 1,
+// the least depth.
 constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint32_t microbatches) {
   switch (TraitsOf(kind).depth) {
     case DepthRule::kWholeStep:
@@ -95,7 +95,7 @@ constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint
   }
   return 1;
 }
-// The depth that a schedule uses if `asked` is requested.
+// The depth that a stage uses if `asked` is requested, by the run file or the plan.
 constexpr uint32_t AllowedDepth(ScheduleKind kind, uint32_t asked, uint32_t stages_from_here,
                                 uint32_t microbatches) {
   if (TraitsOf(kind).searches_depth()) return asked;

@@ -20,8 +20,8 @@ struct TransportTraits {
   // Workers listen at an address, and run files may choose this transport. False: both ends dial a
   // relay, and a plan uses this transport for two workers that cannot reach each other.
   bool listens = true;
-  // Bytes from strangers on its port do no harm: it may listen at a public address, and peers may
-  // reach it at another address than its own (port mapping).
+  // Bytes from strangers on its port do no harm, so it may listen at a public address. Peers may
+  // also reach it at another address than its own (port mapping).
   bool faces_strangers = false;
 };
 
@@ -47,7 +47,7 @@ constexpr const TransportTraits* FindTransport(std::string_view name) {
   }
   return nullptr;
 }
-// Transports that this version does not know count as listening.
+// True if workers listen on this transport. True also for names that this version does not know.
 constexpr bool ListensAtAnAddress(std::string_view transport) {
   const TransportTraits* const row = FindTransport(transport);
   return row == nullptr || row->listens;

@@ -28,7 +28,7 @@ inline constexpr Split kRowsByHead{.along = Along::kRows, .unit = Unit::kHead};
 inline constexpr Split kRowsByKvHead{.along = Along::kRows, .unit = Unit::kKvHead};
 inline constexpr Split kColumnsByHead{.along = Along::kColumns, .unit = Unit::kHead};
 
-// The two names of a row in a descriptor's list of parameters.
+// The names of a parameter: Parameter::name and Parameter::published.
 struct Names {
   std::string_view global, published;
 };

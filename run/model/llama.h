@@ -11,13 +11,15 @@
 
 namespace longhaul::model {
 
-// Returns the model's parameters. `mlp` returns those that follow a block's second norm.
+// Returns the model's parameters. `mlp` must return the parameters of a block's MLP, which follow
+// the block's second norm.
 std::vector<Parameter> ParametersAround(const std::function<std::vector<Parameter>()>& mlp,
                                         const ModelSpec& spec, uint32_t vocabulary_rows);
 // The keys of all families with this attention.
 std::vector<Key> AttentionKeys();
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
-// The values that a block keeps, without those inside its MLP but with the MLP's input.
+// Return the number of values that autograd keeps for each token: AttentionKeeps of a block up to
+// the input of its MLP, RmsNormKeeps of one norm.
 Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 

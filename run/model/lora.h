@@ -1,9 +1,9 @@
 // LoRA: which matrices of a model get adapters, and the adapters' parameters. A module, as in PEFT,
 // is a matrix by its published name without ".weight": "model.layers.3.self_attn.q_proj".
 //
-// A (rank, inputs) begins with normal numbers of the same variance as PEFT's uniform ones, and B
-// (outputs, rank) with zeros, so an untrained adapter changes nothing. Adapters are named like the
-// module, with ".lora_A.weight" and ".lora_B.weight".
+// An adapter is two matrices. A (rank, inputs) begins with normal numbers of the same variance as
+// PEFT's uniform ones. B (outputs, rank) begins with zeros, so an untrained adapter changes
+// nothing. They are named like the module, with ".lora_A.weight" and ".lora_B.weight".
 //
 // Pure, thread-safe.
 #pragma once
@@ -24,7 +24,7 @@ std::vector<std::string> TargetsOf(const ModelSpec& spec);
 // `target`, or ends with '.' and `target`.
 bool IsModule(const ModelSpec& spec, std::string_view target);
 
-// Returns the published model's parameters, frozen, with the targets' adapters added.
+// Returns the parameters of `published`, all frozen, and the adapters of the targets.
 std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter> published);
 
 // The adapters of a matrix.
@@ -33,7 +33,7 @@ struct Adapters {
 };
 // True if `matrix`, a parameter of the published model, has adapters.
 bool HasAdapters(const LoraSpec& lora, const PlacedParameter& matrix);
-// `matrix` must have adapters.
+// Returns the adapters of `matrix`, which must have them.
 Adapters AdaptersOf(const LoraSpec& lora, const PlacedParameter& matrix);
 
 // Adds scale * B A to `matrix`, which has this shape, in fp32.

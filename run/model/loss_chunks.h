@@ -12,7 +12,7 @@ namespace longhaul::model {
 // Maximum size of a chunk's logits in fp32.
 inline constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
 // Minimum number of tokens in a chunk. Every chunk reads and writes the gradient of the head's
-// matrix once; with fewer rows that costs more than the chunk's products.
+// matrix once; with fewer tokens, this costs more than the chunk's matrix products.
 inline constexpr uint64_t kFewestTokensOfAChunk = 128;
 
 // The tokens of a microbatch, cut into nearly equal chunks.

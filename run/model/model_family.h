@@ -7,9 +7,9 @@
 namespace longhaul {
 
 // "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
-// biases; Qwen2.5 is this with `qkv_bias`, Qwen3 with `qk_norm`. "moe": llama with a mixture of
-// experts for an MLP; Mixtral, Qwen2-MoE with `qkv_bias`, Qwen3-MoE with `qk_norm`. family.h
-// describes the families.
+// biases; Qwen2.5 is llama with `qkv_bias`, Qwen3 is llama with `qk_norm`. "moe": llama with a
+// mixture of experts in place of the MLP. Mixtral is moe, Qwen2-MoE is moe with `qkv_bias`, and
+// Qwen3-MoE with `qk_norm`. family.h has the type of a descriptor.
 enum class ModelFamily : uint8_t { kGpt, kLlama, kMoe };
 
 namespace model {

@@ -12,9 +12,9 @@
 
 namespace longhaul {
 
-// How rotary embeddings were stretched to a longer context than that of training. "linear": all
-// wavelengths by `rope_factor`. "llama3": long wavelengths by `rope_factor`, short ones not at all,
-// with a transition between.
+// How the wavelengths of rotary embeddings were stretched, for a longer context than in training.
+// "linear": all by `rope_factor`. "llama3": long wavelengths by `rope_factor`, short wavelengths
+// not at all, with a transition between the two.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
 // How a mixture's experts are kept equally busy. "loss": the router learns it from an auxiliary
@@ -49,8 +49,8 @@ struct ModelSpec {
   uint32_t hidden = 0;   // required; channels of a boundary tensor
   uint32_t heads = 0;    // required; divides hidden
   uint32_t context = 0;  // required; tokens of a sequence
-  bool tied = false;     // embedding = head; two stages hold it
-  // Rows of embedding and head, at least the tokenizer's vocabulary; nullopt = "auto": equal to it.
+  bool tied = false;     // embedding and head are one matrix
+  // Rows of embedding and head, at least the tokenizer's vocabulary; nullopt = "auto": as many.
   std::optional<uint32_t> vocabulary;
   // The following keys belong to some families only: see Family::keys.
   uint32_t kv_heads = 0;       // heads of keys and values; divides heads; omitted: heads

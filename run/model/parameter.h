@@ -48,7 +48,7 @@ struct Parameter {
   std::string name;                   // global name in checkpoints and messages
   std::string published;              // name in Hugging Face's checkpoints; an adapter's in PEFT's
   bool published_transposed = false;  // published as (inputs, outputs)
-  bool first_rows_suffice = false;    // a published table may have more rows: positions
+  bool first_rows_suffice = false;    // the published table may be longer (positions)
   Role role = Role::kBlock;
   Shape shape;
   Initial initial;
@@ -75,12 +75,14 @@ struct Parameter {
   bool is_tied() const { return role == Role::kEmbedding && in_product; }
 };
 
-// A parameter of a certain block. Outside blocks `block` is meaningless.
+// A parameter of a certain block. `block` is the block's number in the model; for a parameter of
+// embedding or head it means nothing.
 struct PlacedParameter {
   Parameter parameter;
   uint32_t block = 0;
-  // The embedding's part has it as well: leave it out when counting a model's parameters.
+  // A tied head: the embedding's part has the same matrix. Count a model's parameters without it.
   bool repeated = false;
+  // The parameter's two names, with the block's number in place of '#'.
   std::string Name() const;
   std::string PublishedName() const;
 };

@@ -18,6 +18,7 @@ struct Ranks {
   bool share_tokens = false;
 };
 
+// Indices from `begin` up to, but not including, `end`.
 struct Range {
   uint32_t begin = 0, end = 0;
   friend bool operator==(const Range&, const Range&) = default;
@@ -26,8 +27,8 @@ struct Range {
 struct Share {
   // ascending; columns if the split is along columns, else rows; empty: the rank holds nothing
   std::vector<Range> ranges;
-  // Number of consecutive ranks with these ranges. If a split parameter has more than one, its
-  // gradient is summed over them.
+  // Number of consecutive ranks that hold these same ranges. If several ranks hold a part of a
+  // split parameter, its gradient is summed over them.
   uint32_t holders = 1;
 };
 

@@ -1,6 +1,6 @@
-// A pipeline is a chain of stages. Only this module derives a neighbour from an index. Code with an
-// assignment follows its edges instead; these functions are for unfinished plans and for the
-// simulator's arrays, in which stage s and boundary b have the indices s and b. Pure.
+// A pipeline is a chain of stages, with a boundary between every two neighbours. Only this module
+// computes neighbours from indices, for unfinished plans and for the simulator's arrays by stage
+// and by boundary. Code that has an Assignment must follow the assignment's edges instead. Pure.
 //
 //   stage 0 --boundary 0-- stage 1 --boundary 1-- stage 2
 #pragma once
@@ -23,7 +23,7 @@ constexpr uint32_t UpperStage(uint32_t boundary) {
 constexpr uint32_t LowerStage(uint32_t boundary) {
   return boundary + 1;
 }
-// The boundaries of a stage. The first stage has none above, the last one none below.
+// The boundaries of a stage. Do not ask for one above the first stage or below the last.
 constexpr uint32_t BoundaryAbove(uint32_t stage) {
   return stage - 1;
 }
@@ -43,7 +43,8 @@ constexpr uint32_t LastStage(uint32_t stages) {
 constexpr uint32_t StagesFrom(uint32_t stage, uint32_t stages) {
   return stages - stage;
 }
-// The index of a cell in an assignment whose replicas have `stages` stages: replica by replica.
+// The index of a cell (one stage of one replica) in Assignment::cells, which are sorted by replica
+// and then by stage. Every replica has `stages` stages.
 constexpr size_t PlaceOf(const CellId& id, uint32_t stages) {
   return size_t{id.replica} * stages + id.stage;
 }
@@ -53,10 +54,10 @@ constexpr uint32_t MostBoundariesOfAStage(uint32_t stages) {
   return boundaries < 2 ? boundaries : 2;
 }
 
-// Returns all edges of `replicas` replicas, with ids in this order and only their ends set. For
-// each replica: its kActivations edges, then, with `tied` and several stages, one kTied edge from
-// the first stage to the last. After all replicas: the kReplicas edges, stage by stage, between any
-// two replicas, from the lower one to the higher.
+// Returns all edges of `replicas` replicas; only `id`, `kind`, `from` and `to` are set. The ids
+// count from 0, in this order: for each replica its kActivations edges and, if `tied` and there are
+// several stages, one kTied edge from its first stage to its last. Then for each stage one
+// kReplicas edge between every two replicas, from the lower replica to the higher.
 std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied = false);
 
 }  // namespace longhaul::chain

@@ -5,7 +5,7 @@
 //   const Edge* above = assignment.Incoming(cell.id, EdgeKind::kActivations);  // null: first stage
 //
 // Neighbours are never derived from an index: chain.h makes the edges, all other code follows them.
-// Plain data, so thread-safe. proto/plan_proto.h converts at the borders of a process.
+// Plain data; any thread may read it. proto/plan_proto.h converts it to messages and back.
 #pragma once
 
 #include <compare>
@@ -31,7 +31,7 @@ struct CellId {
   friend auto operator<=>(const CellId&, const CellId&) = default;
 };
 std::string ToString(const CellId& id);  // "stage 1"; "stage 1 of replica 2", except for replica 0
-// For a column of a table: "1", or with several replicas "2:1", replica and stage.
+// For a column of a table: "1" (the stage). If `of_replicas`: "2:1" (the replica and the stage).
 std::string ShortName(const CellId& id, bool of_replicas);
 
 // Numbered as v1::Edge::Kind.
@@ -39,7 +39,7 @@ enum class EdgeKind : uint8_t {
   kUnknown,      // from a newer version; this version cannot carry it out
   kActivations,  // activations from `from` to `to`, their gradients back
   kReplicas,     // the same stage of two replicas: gradients are reduced
-  kTied,         // embedding and head that share their weights
+  kTied,         // the embedding's stage and the head's: both hold the same matrix
   kState,        // copies of a stage's state
 };
 constexpr std::string_view ToString(EdgeKind kind) {
@@ -68,8 +68,8 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// Threads of each of the `ranks` ranks that share a cell: `wanted`, as far as their CPU has cores
-// for all of them. `cores` 0: unknown, or a GPU; then there is no limit.
+// Returns the threads of each rank if `ranks` ranks share a cell: `wanted`, but at most the rank's
+// share of `cores`, and at least 1. No limit for one rank, or if `cores` is 0 (unknown, or a GPU).
 uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores);
 
 // For people: "2 ranks on cpu 0-1", "4 ranks, experts in 2 parts, on cuda 0-3".
@@ -105,8 +105,9 @@ struct Cell {
   std::vector<uint32_t> devices;  // indices of devices that the worker offers
   Setting setting;
   std::vector<Endpoint> endpoints;  // the worker's, in its order
-  // Reserved for the cell: the predicted peak of memory on its devices; disk for the records of
-  // codecs with state (exact); disk for the undo journal of these records (maximum).
+  // Reserved for the cell. `memory_bytes`: the predicted peak on its devices. Codecs with state
+  // keep records on disk: the exact bytes of these records, and the maximum bytes of their undo
+  // journal.
   uint64_t memory_bytes = 0;
   uint64_t message_record_bytes = 0;
   uint64_t message_journal_bytes = 0;
@@ -116,9 +117,9 @@ struct Cell {
 
 // One direction of an edge.
 struct Flow {
-  // In canonical form. Between replicas: the form of gradients, which is not a codec.
+  // In canonical form. For kReplicas: the form of gradients (run/replicas/options.h), not a codec.
   CodecSpec codec;
-  // Mean bytes of an encoded microbatch without frame headers; over a tied edge, of a step.
+  // Mean encoded bytes, without frame headers: of a microbatch; for kTied, of a step.
   uint64_t bytes = 0;
   // Between the two workers, as assumed by the plan. 0: unknown.
   double bits_per_second = 0;  // goodput
@@ -137,7 +138,7 @@ struct Edge {
   EdgeKind kind = EdgeKind::kActivations;
   CellId from, to;
   std::string transport;  // both workers have an endpoint of it
-  bool to_dials = false;  // else `from` dials; the other end expects the link
+  bool to_dials = false;  // true: `to` dials; false: `from` dials
   Flow forward;           // sent by `from`
   Flow backward;          // sent by `to`
   // The relays of an edge of transport "relay"; its ends use the first that works.
@@ -176,16 +177,17 @@ struct Assignment {
   // Slices (sequence chunks) of each microbatch: the run file's pipeline.slices, or the plan's
   // choice if that is auto.
   uint32_t slices = 1;
-  // Links between its workers, whatever they carry, are encrypted (transport::LinkOptions::sealed).
+  // True: all links between the run's workers are encrypted (transport::LinkOptions::sealed).
   bool sealed = false;
   DataSet data;
-  // Microbatches that all replicas have read up to start_step. nullopt, from an older version: as
-  // many as the run file's replicas read in that many steps.
+  // Microbatches that all replicas together read before start_step. nullopt (a plan of an older
+  // version): start_step x the microbatches that a step has by the run file.
   std::optional<uint64_t> microbatches_before;
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
 
-  // The cell's index in `cells` and in other vectors by cell; cells.size(): there is no such cell.
+  // Returns the cell's index in `cells` and in other vectors by cell, or cells.size() if there is
+  // no such cell.
   size_t PlaceOf(const CellId& id) const;
   const Cell* Find(const CellId& id) const;
   Cell* Find(const CellId& id);
@@ -193,20 +195,20 @@ struct Assignment {
   Edge* Find(EdgeId id);
   // The edges of this kind that have `cell` at one end.
   std::vector<const Edge*> EdgesOf(const CellId& cell, EdgeKind kind) const;
-  // The edge that ends or begins at `cell`. For kActivations: the edge to the stage above or below.
-  // Null: there is none.
+  // Incoming returns an edge whose `to` is `cell`, Outgoing one whose `from` is `cell`; null: there
+  // is none. For kActivations: the edge to the stage above, and the one to the stage below.
   const Edge* Incoming(const CellId& cell, EdgeKind kind) const;
   const Edge* Outgoing(const CellId& cell, EdgeKind kind) const;
   bool HasReplicas() const;
 };
 
-// Checks that ids are in order and unique, that every cell has layers and a depth, that every edge
-// has both its cells, that stages and layers follow each other without a gap along the activations,
-// and that no lead is above a depth of the stages above. kInvalidArgument names all faults, except
-// that only the first cell with a wrong number of activation edges is named.
+// Checks that ids are in order and unique, that every cell has layers and a depth, and that both
+// cells of every edge exist. Along the activations, stages and layers must have no gap, and no
+// activation_lead may exceed the depth of any stage above. kInvalidArgument names all faults, but
+// only the first cell with a wrong number of activation edges.
 Status CheckAssignment(const Assignment& assignment);
 
-// Estimate for a cell whose layers ranks share: forward and backward of one microbatch.
+// Estimate for a cell whose layers several ranks share: forward and backward of one microbatch.
 struct GroupEstimate {
   std::string forward_collective, backward_collective;  // for people
   CollectiveBytes sent;                                 // sent by all ranks
@@ -220,7 +222,7 @@ struct CellEstimate {
   // From measured layer times, one microbatch; the optimizer, one step.
   double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0;
   uint64_t memory_available_bytes = 0;
-  // for each microbatch of its depth; included in Cell::memory_bytes
+  // For each microbatch in flight; included in Cell::memory_bytes.
   uint64_t memory_per_flight_bytes = 0;
   uint32_t depth_by_memory =
       0;                     // what memory would hold, at most a step's microbatches; 0: not known
@@ -251,7 +253,7 @@ struct PredictedCell {
 };
 struct PredictedFlow {
   double busy_share = 0;  // share of the step with a tensor on its way
-  double rate_share = 0;  // share of the direction's capacity when alone
+  double rate_share = 0;  // bytes of a step / what the direction alone could carry in a step
 };
 struct PredictedEdge {
   PredictedFlow forward, backward;
@@ -288,7 +290,7 @@ struct SlicesPrediction {
 struct ReplicasPrediction {
   uint32_t replicas = 1;
   uint32_t stages = 1;      // of each
-  double step_seconds = 0;  // of all replicas, with the exchange
+  double step_seconds = 0;  // of all replicas, with their exchange of gradients
   std::string refused;      // as RanksPrediction's
 };
 
@@ -296,17 +298,17 @@ struct Prediction {
   double step_seconds = 0;  // simulated
   double lower_bound_seconds = 0;
   std::string bottleneck;  // "egress of stage 1"
-  // The floor: the cost of a step if steps follow each other without a gap. It is the time in which
-  // the busiest resource (`busiest`) is at work; `busiest_bytes` is what it carries (0: it
-  // computes). The difference to lower_bound_seconds is the pipeline bubble ("fill and drain").
+  // The floor: the time of a step if steps follow each other without a gap. The busiest resource
+  // (`busiest`) works this long in a step and carries `busiest_bytes` (0: it computes).
+  // lower_bound_seconds - floor_seconds is the pipeline bubble ("fill and drain").
   double floor_seconds = 0;
   std::string busiest;  // as `bottleneck`
   uint64_t busiest_bytes = 0;
   double unlimited_depth_step_seconds = 0;  // if every cell could hold all microbatches
-  double exchange_seconds = 0;              // part of the step: replicas exchange after the passes
+  double exchange_seconds = 0;              // how much the replicas' exchange lengthens the step
   std::vector<PredictedCell> cells;         // in the order of Assignment::cells
   std::vector<PredictedEdge> edges;         // in the order of Assignment::edges
-  // Assumed by the user instead of measurements (`longhaul plan --rate --delay`): the rate of every
+  // Values of `longhaul plan --rate --delay`, used instead of measurements: the rate of every
   // interface each way, and the delay one way.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<double> assumed_delay_seconds;
@@ -325,8 +327,8 @@ struct Plan {
   std::vector<EdgeEstimate> edges;  // in the order of Assignment::edges
   Prediction prediction;
   std::string explanation;  // a paragraph for people
-  // Number of changes of depths and leads while this epoch (attempt) trained. After a change,
-  // settings, times, rates and prediction are the last ones, and `retune_reason` has the reason.
+  // How often depths and leads were changed while this epoch (attempt) trained. After a change, the
+  // plan has the new settings, times, rates and prediction; `retune_reason` is the last reason.
   uint32_t retunes = 0;
   std::string retune_reason;
 };

@@ -1,5 +1,5 @@
-// Reads keys of a config.json and remembers which were read, so that all others can be refused.
-// Collects problems, a line each, for ToStatus.
+// Reads keys of a config.json and remembers which were read, so that RefuseOthers can refuse the
+// rest. Collects all problems; ToStatus returns them, one per line.
 //
 // Internal to run/published. Threads: one at a time.
 #pragma once
@@ -17,24 +17,26 @@
 
 namespace longhaul::published {
 
-// A value's text, for messages.
+// Returns a value's text for messages.
 std::string TextOf(const nlohmann::json& value);
 
 class ConfigKeys {
  public:
   using Json = nlohmann::json;
-  // Both arguments outlive this object. `json` must be an object.
+  // Both arguments must outlive this object. `json` must be a JSON object.
   ConfigKeys(const Json& json, std::string_view file_name) : json_(json), file_(file_name) {}
 
+  // Adds a problem of `key`.
   void Fail(std::string_view key, const std::string& problem);
-  // Null if the key is absent or null.
+  // Returns the key's value, or null if the key is absent or null. The key then counts as read.
   const Json* Find(const std::string& key);
-  // True if the key is null, which transformers may treat differently from an absent key.
+  // Returns true if the key has the value null, which transformers may treat differently from an
+  // absent key.
   bool IsNull(const std::string& key) const;
 
-  // Whole, WholeOf, Real, RealOf and Flag read a value. `absent`: the value if the key is missing;
-  // nullopt: it is required. They report a missing or wrong value as a problem, and then return
-  // some valid value.
+  // Whole (1 to `most`), Real (above 0) and Flag read a key's value; WholeOf and RealOf check a
+  // `value` that the caller found. `absent` is returned if the key is absent or null; nullopt: the
+  // key is required. A missing or wrong value is added as a problem, and a valid value is returned.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }
@@ -43,11 +45,11 @@ class ConfigKeys {
   double Real(const std::string& key, double absent) { return RealOf(key, Find(key), absent); }
   double RealOf(const std::string& key, const Json* value, std::optional<double> absent);
   bool Flag(const std::string& key, bool absent);
-  // Reports a problem unless the key is absent or has one of the `allowed` values. With any other
-  // value the model computes differently from longhaul.
+  // Adds a problem unless the key is absent or null, or has one of the `allowed` values: those for
+  // which longhaul computes the same as the published model.
   void Require(const std::string& key, const std::vector<Json>& allowed);
 
-  // Refuses keys that were not read, except those known to have no effect.
+  // Adds a problem for each key that was not read, unless it is null or known to have no effect.
   void RefuseOthers();
   Status ToStatus() const;
 

@@ -1,7 +1,5 @@
 // Writes a model as a folder that transformers loads (config.json, tensors, tokenizer), or its LoRA
-// adapters as a folder that PEFT loads.
-//
-// Threads: one.
+// adapters as a folder that PEFT loads. Calls for the same folder must not run at the same time.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +18,20 @@ namespace longhaul::published {
 struct Export {
   ModelSpec model;  // with its vocabulary
   ExportType type = ExportType::kFp32;
-  std::string original_config;   // of the original model; empty: none
+  std::string original_config;   // config.json of the imported model; empty: none
   std::vector<SmallFile> files;  // the tokenizer's
-  // If the tensors have more bytes, the export is split over several files, with an index.
+  // Maximum bytes of the tensors in one file. If all tensors have more, they are split over several
+  // files, with an index. A larger tensor gets a file of its own.
   uint64_t most_file_bytes = uint64_t{5} * 1000 * 1000 * 1000;
 };
 
-// Returns the values of a parameter, row-major; there must be parameter.shape.elements(). They must
-// stay valid until the next call.
+// Returns a parameter's values, row-major, as many as its shape has elements. The values must stay
+// valid until the next call. Called on the thread of WriteFolder or WriteAdapters.
 using FindValues =
     std::function<StatusOr<std::span<const float>>(const model::PlacedParameter& parameter)>;
 
-// Writes into an existing empty folder, one tensor at a time. Each file appears whole or not at
-// all; after an error some files may be there.
+// Writes the model into `folder`, which must exist and be empty. Calls `find` for one tensor after
+// the other. Each file appears whole or not at all; after an error some files may be there.
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find);
 
 // LoRA adapters.
@@ -43,8 +42,8 @@ struct AdapterExport {
   std::vector<SmallFile> files;  // the tokenizer's
 };
 
-// Writes adapter_config.json, adapter_model.safetensors and the tokenizer's files. Otherwise like
-// WriteFolder.
+// Like WriteFolder, but writes adapter_config.json, adapter_model.safetensors and the tokenizer's
+// files. The model must have `lora`.
 Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find);
 
 }  // namespace longhaul::published

@@ -38,13 +38,13 @@ uint32_t BytesOfType(std::string_view type);
 // the file's first 8 bytes.
 StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint64_t file_bytes);
 
-// Parses the table of tensors. `start`: at least the first SafetensorsHeaderBytes of the file,
-// possibly hostile. kInvalidArgument names the fault.
+// Parses the table of tensors. `start`: the file's first bytes, at least SafetensorsHeaderBytes.
+// They may be hostile: every number is checked. kInvalidArgument names the fault.
 StatusOr<SafetensorsTable> ParseSafetensorsTable(std::span<const std::byte> start,
                                                  uint64_t file_bytes);
 
-// Returns everything before the tensors' bytes in a file. Ignores `begin` and `end` of `tensors`,
-// which follow from types and shapes.
+// Returns the bytes of a file that stand before the tensors' bytes. Computes the offsets from types
+// and shapes; ignores `begin` and `end` of `tensors`.
 std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors,
                               const SafetensorsMetadata& metadata);
 

@@ -44,26 +44,28 @@ struct Weights {
   friend bool operator==(const Weights&, const Weights&) = default;
 };
 
-// Reads config.json, the index and the files' headers, but no tensors. Reports all unreadable files
-// at once; without any, all tensors that are missing, not used by the model, or of another shape or
-// type.
+// Reads config.json, the index, the tensor files' headers and the tokenizer's files; no tensors. An
+// error names all unreadable tensor files. If there are none, it names all tensors that are
+// missing, that the model does not use, or whose shape or type is wrong.
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
-// Computes the hash of every tensor, which reads all files. `progress` is called now and then with
-// the total bytes read; if it returns an error, the work stops with this error.
+// Sets the hash of every tensor; reads all tensor files for this. `progress` (may be empty) is
+// called on this thread with the total bytes read so far. If it returns an error, HashTensors stops
+// and returns the error.
 Status HashTensors(const std::string& folder, Weights* weights,
                    const std::function<Status(uint64_t)>& progress);
 
-// Reads a tensor from a folder. kDataLoss: its hash differs. kNotFound.
+// Reads a tensor's bytes from a folder. kNotFound: the file is missing. kDataLoss: the file is too
+// short, or the hash differs; an empty `sha256` is not checked.
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
-// Equal weights have equal JSON. FromJson returns kInvalidArgument for foreign bytes.
+// Equal weights have equal JSON. FromJson returns kInvalidArgument if ToJson did not make `json`.
 std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 
-// Returns the tensor with a parameter's values. A tied published model has one tensor for embedding
-// and head. If `model` has two matrices for these, this tensor is for both. kInvalidArgument: no
-// such tensor, or another shape or type.
+// Returns the tensor with a parameter's values. For a head that the published model lacks, because
+// it is tied, returns the embedding's tensor. kInvalidArgument: there is no such tensor, or its
+// shape or type is wrong.
 StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
                                  const model::PlacedParameter& parameter);
 

@@ -1,5 +1,5 @@
-// The options of a run file for gradients and parameters that data-parallel replicas of a stage
-// send each other:
+// The run file's options `gradients` and `parameters`: in which form the data-parallel replicas of
+// a stage send them to each other.
 //
 // gradients:
 //   none       fp32
@@ -7,16 +7,17 @@
 //   sdp4bit    4 bits after a Hadamard transform (codec/sdp4bit). feedback=on: what rounding lost
 //              is added to the next step's gradients. SDP4Bit's 8-bit level among the ranks of a
 //              node is left out, because the ranks of a group sum inside the stage.
-//   tagc       sends the share `keep` of largest elements of each matrix that may be sparse, by a
-//              count sketch (codec/tagc). The other elements wait for later steps. Parameters of
-//              other kinds, and matrices of fewer than `least` elements, are sent in bf16.
-//   local-sgd  replicas train alone for `steps` steps. Then their differences to the parameters
-//              that they began with are the gradients of an outer step (outer_step.h) with learning
-//              rate `rate` and Nesterov's momentum `momentum`. They are sent as sdp4bit, by default
-//              with feedback=on, and merged `delay` x `steps` steps later.
+//   tagc       the largest elements of each matrix that may be sparse, as many as the share `keep`,
+//              are sent by a count sketch (codec/tagc). The others wait for later steps. Matrices
+//              of fewer than `least` elements and all other parameters are sent in bf16.
+//   local-sgd  replicas train alone for `steps` steps. Each replica's change of the parameters in
+//              these steps is its gradient of an outer step (transport/replicas/outer_step.h) with
+//              learning rate `rate` and Nesterov momentum `momentum`. These gradients are sent as
+//              sdp4bit, by default with feedback=on. The replicas merge the result of the outer
+//              step `delay` x `steps` steps later.
 // parameters:
 //   fp32, bf16
-//   difference4  4-bit differences to the parameters that all replicas have
+//   difference4  4-bit differences from the parameters that all replicas hold already
 //
 // Pure. Errors: kInvalidArgument names the allowed values.
 #pragma once
@@ -34,7 +35,7 @@ inline constexpr uint32_t kMostReplicas = 64;
 enum class GradientForm : uint8_t { kFp32, kBf16, kSdp4bit, kTagc, kLocalSgd };
 struct LocalSgdOptions {
   uint32_t steps = 20;
-  double delay = 0;  // below 1
+  double delay = 0;  // share of `steps`, below 1
   double rate = 0.7, momentum = 0.9;
   friend bool operator==(const LocalSgdOptions&, const LocalSgdOptions&) = default;
 };

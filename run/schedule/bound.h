@@ -1,15 +1,18 @@
-// The lower bound of a step: the step of every schedule takes at least as long.
+// The lower bound of a step's time: no schedule can make the step shorter.
 //
-// Each resource r (a stage's compute, a worker's egress, its ingress, an ordered pair of workers)
-// gives a bound:
-//   (earliest time at which the first slice reaches r) + (slices of a step) x (time of a slice at
-//   r)
-//     + (shortest way from r to the end of the step)
-// The bound of a step that does not overlap with others is the largest of these, plus the first
-// stage's optimizer. The middle term is the floor: the cost of a step if steps follow each other
-// without a gap. The other two terms are the pipeline bubble, in which r waits. If steps overlap,
-// or if another stage's optimizer makes its floor longer than the bound, the largest floor is the
-// bound.
+// Each resource r (a stage's compute, a worker's egress, its ingress, the link from one worker to
+// another) gives a bound, the sum of three times:
+//
+//   the earliest time at which the first slice reaches r
+//   + slices of a step x time of a slice at r
+//   + the shortest time from r to the end of the step
+//
+// The middle term, with a stage's optimizer, is the floor of r: how long r works for a step. A step
+// cannot be shorter even if steps follow each other without a gap. In the other two terms r waits;
+// they are the pipeline bubble.
+//
+// If steps do not overlap, the bound of a step is the largest of the sums plus the first stage's
+// optimizer, or the largest floor if that is longer. If steps overlap, it is the largest floor.
 #pragma once
 
 #include <string>
@@ -19,11 +22,10 @@
 
 namespace longhaul::schedule {
 
-// The resource with the most work in a step. The time for this work is a floor for all schedules,
-// also those that do not drain the pipeline between two steps.
+// The resource with the largest floor.
 struct BusiestResource {
   std::string name;     // as LowerBound::bottleneck
-  absl::Duration step;  // time at work in a step; a stage's compute includes its optimizer
+  absl::Duration step;  // the floor: its work in a step; a stage's compute includes its optimizer
   double bytes = 0;     // carried in a step, headers included; 0: the resource computes
 };
 

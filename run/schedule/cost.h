@@ -19,21 +19,21 @@ struct StageCost {
   absl::Duration optimizer;                     // once a step, after the last backward
   double egress_bytes_per_second = kUnlimited;  // goodput of its interface
   double ingress_bytes_per_second = kUnlimited;
-  uint32_t depth = 1;  // microbatches
+  uint32_t depth = 1;  // maximum number of microbatches in flight
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
-  // Exchanges with the stage's other replicas, once a step. `reduce` turns gradients into their
-  // means while the line is free of tensors, which go first. All of it but `reduce_last` may run
-  // during the last backward. `gather` sends new parameters to all replicas after the optimizer.
-  // The lower bound leaves these out.
+  // Exchanges with the stage's other replicas, once a step. `reduce`: the replicas average their
+  // gradients; the pipeline's tensors go first on the line. The part `reduce_last` of this time
+  // begins after the last backward; the rest may run during it. `gather`: new parameters go to all
+  // replicas after the optimizer. The lower bound leaves these times out.
   absl::Duration reduce, reduce_last, gather;
-  // Bytes of these exchanges, headers included; only the steady-state floor counts them.
+  // Bytes of these exchanges in a step, headers included. Only FindBusiestResource counts them.
   double exchange_sent_bytes = 0, exchange_received_bytes = 0;
 };
 
 // One direction of a boundary.
 struct FlowCost {
-  double bytes = 0;  // a slice's, headers included; over a tied edge, a step's
+  double bytes = 0;  // of one slice, headers included; in PipelineCost::tied: of one step
   // Maximum rate of this ordered pair of workers, in addition to the interfaces' rates.
   double bytes_per_second = kUnlimited;
   absl::Duration latency;         // one way
@@ -50,14 +50,15 @@ struct PipelineCost {
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   uint32_t microbatches = 1;
   uint32_t slices = 1;  // of each microbatch
-  // Several links that use an interface at once share only this part of its rate. A value below 1
-  // models what max-min fairness leaves out: connections that share a queue are served fairly only
-  // in the long run, and early bytes do not make up for late ones. The lower bound leaves it out.
+  // Links that use an interface at the same time get together only this share of its rate, above 0
+  // and up to 1. A value below 1 models what max-min fairness leaves out: a shared queue serves
+  // connections fairly only in the long run, and early bytes do not make up for late ones. The
+  // lower bound takes 1.
   double shared_efficiency = 1;
   std::vector<StageCost> stages;         // at least one
   std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)
-  // The exchange of a tied matrix between the first stage and the last: once a step, each way as
-  // soon as the sender's passes end.
+  // The exchange of a tied matrix's gradients between the first stage and the last, once a step.
+  // Each of the two sends when its own forwards and backwards of the step have ended.
   std::optional<BoundaryCost> tied;
   // Time that the first stages of the replicas take to agree on the gradient norm.
   absl::Duration replicas_agree;

@@ -1,8 +1,8 @@
-// The network of a simulated pipeline: concurrent transfers between neighbours share interfaces
-// max-min fairly, and each ordered pair of workers has its own cap.
+// The network of a simulated pipeline. Transfers that use an interface at the same time share its
+// rate max-min fairly. Besides, each ordered pair of workers has a maximum rate of its own.
 //
-// A link direction carries one transfer at a time. Times are seconds on the caller's clock and
-// never go back. Pure; allocates nothing after construction.
+// A link is one direction between two stages, and carries one transfer at a time. Times are seconds
+// on the caller's clock and must not decrease. Pure; allocates nothing after construction.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace longhaul::schedule {
 
-// The index of the link that is one direction of a boundary. A tied matrix has two links, after
-// those of the last boundary.
+// The index of the link that is one direction of a boundary. The two links of PipelineCost::tied
+// come after all others, as if there were one more boundary.
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {
   return 2 * boundary + (direction == Direction::kForward ? 0 : 1);
 }
@@ -31,14 +31,15 @@ class FluidNetwork {
 
   // Begins a transfer on an idle link. The transfer gets its rate with the next Share().
   void Start(uint32_t link, double bytes, double now);
-  // Ends the link's transfer, whose last byte has left.
+  // Ends the link's transfer. Call it at the time of ends(), when the last byte has left.
   void End(uint32_t link);
-  // Divides the rates of the network anew. Call it after all starts and ends at `now`, before time
-  // goes on.
+  // Computes all transfers' rates anew. Call it once all transfers that start or end at `now` have
+  // been started or ended.
   void Share(double now);
 
   bool busy(uint32_t link) const { return transfers_[link].busy; }
-  // The time at which each link's transfer ends if nothing changes; kNever for an idle link.
+  // By link: the time at which its transfer ends if no transfer starts or ends before; kNever if
+  // the link is idle.
   const std::vector<double>& ends() const { return ends_; }
 
  private:

@@ -11,9 +11,9 @@
 
 namespace longhaul::schedule {
 
-// How a stage spends a step; the parts add up to the step. An idle stage waits for the activation
-// of its next forward if its depth (microbatches in flight) has room for one, else for the gradient
-// of its next backward. The executor counts the same way.
+// How a stage spends a step; the parts add up to the step. The time of an idle stage counts as
+// waiting for an activation if the stage may have another microbatch in flight, else as waiting for
+// a gradient. The executor counts in the same way.
 struct StageTime {
   absl::Duration compute;
   // The stage waits for a tensor that has arrived and is being decoded. The executor's `wait_codec`
@@ -32,7 +32,7 @@ struct StageUse {
 // One direction of one boundary.
 struct DirectionUse {
   double busy_share = 0;  // share of the step with a transfer under way
-  double rate_share = 0;  // of its capacity in a step with both interfaces to itself
+  double rate_share = 0;  // bytes of a step / what it could carry in a step without other transfers
 };
 
 struct BoundaryUse {
@@ -40,11 +40,11 @@ struct BoundaryUse {
 };
 
 struct Simulation {
-  absl::Duration step;         // from one step to the next, if steps follow each other
+  absl::Duration step;         // from the beginning of a step to the beginning of the next
   absl::Duration lower_bound;  // as in bound.h, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;
-  BusiestResource busiest;  // lower_bound minus its time is the pipeline bubble
+  BusiestResource busiest;  // lower_bound - busiest.step is the pipeline bubble
   std::vector<StageUse> stages;
   std::vector<BoundaryUse> boundaries;
   std::optional<BoundaryUse> tied;

@@ -1,5 +1,5 @@
-// Predicts the time of a step and how stages and links spend it. Pure and deterministic. one_step.h
-// describes the model, steps_in_a_row.h the model of overlapping steps.
+// Predicts the time of a step and how stages and links spend it. Pure and deterministic. The model
+// is described in one_step.h, and for schedules whose steps overlap in steps_in_a_row.h.
 #pragma once
 
 #include <stop_token>
@@ -10,8 +10,8 @@
 
 namespace longhaul::schedule {
 
-// Simulates a step. kInvalidArgument for an invalid input (no stages, negative times, sizes that
-// differ). kCancelled within milliseconds once `stop` is requested: 64 stages with 65,536
+// Simulates a step. kInvalidArgument: `cost` is invalid (no stages, negative times, sizes that do
+// not match). kCancelled within milliseconds once `stop` is requested. 64 stages with 65,536
 // microbatches take minutes.
 StatusOr<Simulation> Simulate(const PipelineCost& cost, const std::stop_token& stop = {});
 

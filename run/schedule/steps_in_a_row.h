@@ -1,5 +1,5 @@
-// Simulates a step that overlaps with others: simulates several steps in a row as one long step,
-// and takes the time that the last of them add.
+// Simulates a step of a schedule whose steps overlap. For this it simulates a few steps, and then
+// a few more, each time as one long step. The difference is the time of the additional steps.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace longhaul::schedule {
 
-// The first steps fill the pipeline; the mean of the counted ones is the time of a step.
+// The first simulation has kStepsToFill steps, the second kCountedSteps more. The time of a step is
+// their difference / kCountedSteps, but at least the lower bound.
 inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
 
 // `cost` must be one that Simulate() accepts (simulator.h), with a schedule that overlaps steps.

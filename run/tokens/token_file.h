@@ -1,5 +1,5 @@
-// The token file: a tokenized text, memory-mapped by the first stage (inputs) and the last
-// (labels).
+// The token file: a tokenized text. The first stage maps it into memory to read inputs, the last
+// stage to read labels.
 //
 //   offset size  field (little-endian)
 //        0    8  magic "LHTOKENS"
@@ -12,8 +12,9 @@
 //       64   32  SHA-256 of the tokens' bytes
 //       96       tokens
 //
-// The sample order is here, too: which window of the file is sequence k of a run. It is a pure
-// function of (seed, k), so the first and the last stage agree without messages.
+// A window is `context` + 1 consecutive tokens; windows begin every `context` tokens. This header
+// also defines the order of training: which window is sequence k of a run. The order depends only
+// on the seed and the number of windows, so the first and the last stage need not exchange it.
 #pragma once
 
 #include <cstdint>
@@ -46,15 +47,16 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   virtual uint32_t vocabulary() const = 0;
   // Returns how many leading bytes of `text` can be encoded on their own without changing the ids.
-  // This allows tokenizing files larger than memory. `text` is not empty. `is_rest`: `text` is the
-  // rest of the file. Otherwise 0 may be returned: more of the file is needed.
+  // So a file larger than memory can be tokenized in pieces. `text` must not be empty. `is_rest`:
+  // `text` is the whole rest of the file; if false, 0 means that more of the file is needed.
   virtual size_t PieceSize(std::string_view text, bool is_rest) const = 0;
-  // Appends the ids of `text`, one piece, to `tokens`.
+  // Appends the ids of `text`, which is one piece, to `tokens`.
   virtual void Encode(std::string_view text, std::vector<uint32_t>* tokens) const = 0;
 };
 
-// Tokenizes `files` one after the other, and writes the token file atomically. The last
-// `validation_share` of the tokens (rounded down) become the validation part.
+// Tokenizes the text files `files` one after the other, and writes the token file atomically to
+// `path`. The last `validation_share` (0 to below 1) of the tokens, rounded down, become the
+// validation part.
 StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
                                        std::string_view tokenizer, double validation_share,
                                        const std::string& path);
@@ -62,15 +64,16 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
 // A mapped token file. Thread-safe.
 class TokenFile {
  public:
-  // Checks the header against the size and, if `verify`, the hash and every id. kInvalidArgument:
-  // it is not a token file. kDataLoss: it is damaged.
+  // Maps the file and checks its header and size; if `verify`, also the hash and every id, which
+  // reads the whole file. kInvalidArgument: it is not a token file. kDataLoss: the hash is wrong.
   static StatusOr<TokenFile> Open(const std::string& path, bool verify);
 
   const TokenFileInfo& info() const { return info_; }
-  // Number of training or validation windows of `context` + 1 tokens (stride `context`).
+  // Return the number of windows in the training part and in the validation part.
   uint64_t TrainingWindows(uint32_t context) const;
   uint64_t ValidationWindows(uint32_t context) const;
-  // Reads `context` inputs and `context` targets (the inputs shifted by one) of a window.
+  // Reads a window's inputs, which are its first `context` tokens, and its targets, which are its
+  // last `context` tokens. Both spans must have `context` elements.
   void ReadTrainingWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
                           std::span<int32_t> targets) const;
   void ReadValidationWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
@@ -84,12 +87,12 @@ class TokenFile {
   uint32_t bytes_per_token_ = 2;
 };
 
-// Number of windows of `context` + 1 tokens (stride `context`) in `tokens` tokens.
+// Returns the number of windows in `tokens` tokens.
 uint64_t WindowsOf(uint64_t tokens, uint32_t context);
 
 // Returns the window that sequence `k` of a run reads. k counts the rows of all microbatches:
-// global microbatch index x microbatch_size + row. Each pass over the data is a permutation of all
-// windows that depends on the seed and the pass, k / windows; so every window comes once in it.
+// global microbatch index x microbatch_size + row. Pass k / windows over the data reads every
+// window once, in an order that depends on the seed and the pass.
 uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows);
 
 }  // namespace longhaul

@@ -25,9 +25,9 @@
 // kDeadlineExceeded; in `host` its message names the late ranks. An ended communicator cannot be
 // used again; make a new group.
 //
-// Errors before anything is sent: kInvalidArgument for impossible counts, dtypes and pointers;
-// kUnimplemented for a dtype or reduction that the communicator lacks. Such an error does not end
-// the group, but the other ranks now wait for this rank: make the call in another form, or abort.
+// A call that is refused sends nothing: kInvalidArgument for impossible counts, dtypes and
+// pointers; kUnimplemented for a dtype or reduction that the communicator lacks. The group does not
+// end, but the other ranks now wait for this rank: make the call in another form, or abort.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,7 @@ constexpr size_t BytesPerElement(Dtype dtype) {
 }
 std::string_view ToString(Dtype dtype);
 
-// Not for kBytes. If one of the values is NaN, the maximum is NaN, but NCCL may give a number
-// instead.
+// Not for kBytes. If one of the values is NaN, the maximum is NaN; only NCCL may return a number.
 enum class Reduction : uint8_t { kSum, kMax };
 
 // The stream on which a device communicator queues its work: a cudaStream_t of its device. Host
@@ -73,11 +72,11 @@ struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // before compression
   uint64_t sent_bytes = 0;    // as sent; replays of CUDA graphs are not counted
-  // Bytes sent by Blobs, counted when the device has sent them. Replays of CUDA graphs are
-  // included.
+  // Bytes of messages with a `size` that Blobs has sent, counted when the device has sent them.
+  // Includes replays of CUDA graphs.
   uint64_t blob_bytes = 0;
-  // zip: elements whose exponents do not fit the window of codec/zip/format.h, rounded up to 16 for
-  // each blob. Counted only if the host learns the blobs' sizes.
+  // zip only: escapes (zip/factory.h), rounded up to 16 for each blob. Counted only if the host
+  // learns the blobs' sizes.
   uint64_t escapes = 0;
 
   uint64_t all_sent_bytes() const { return sent_bytes + blob_bytes; }
@@ -113,7 +112,8 @@ class Blobs {
 
 class Communicator {
  public:
-  // Waits at most for queued calls. The group does not end if all ranks have made the same calls.
+  // May wait for this rank's queued calls. The group does not end if all ranks have made the same
+  // calls.
   virtual ~Communicator() = default;
 
   virtual uint32_t rank() const = 0;
@@ -159,8 +159,8 @@ class Communicator {
   // the last Wait is incomplete (zip/factory.h).
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
   // For callers that wait for the queue by other means and never call Wait. Returns an error if
-  // data that arrived since the last Wait or fault() was incomplete or unexpected. Covers what the
-  // device has done so far. Never blocks.
+  // data that arrived since the last Wait or fault() was incomplete or unexpected. Checks only
+  // calls that the device has already done. Never blocks.
   virtual Status fault() { return absl::OkStatus(); }
   // Ends the group for all ranks; their errors contain `reason`. Any thread; idempotent.
   virtual void Abort(const Status& reason) = 0;

@@ -1,5 +1,5 @@
-// Membership of a group of ranks: who is in it, small messages before tensors are exchanged, and
-// the detection of lost ranks. Every backend uses it; tensors do not travel here.
+// Membership of a group of ranks: joining the group, exchange of small texts, and detection of lost
+// ranks. Every backend of communicators uses it; tensors do not travel here.
 //
 //   // In one process, best that of rank 0. Pass the id to the other ranks by any means.
 //   LH_ASSIGN_OR_RETURN(auto rendezvous, Rendezvous::Open());
@@ -9,17 +9,19 @@
 //   LH_ASSIGN_OR_RETURN(std::vector<std::string> all, member->Tell("what others need", deadline));
 //
 // The rendezvous is a thread with a Unix socket, and every member keeps a connection to it. If a
-// connection closes without a goodbye, its rank is lost: the rendezvous tells all other ranks, and
-// their `on_end` runs. A rank can also end the group itself (End). Run the rendezvous in rank 0's
-// process: if this process dies, members say that rank 0 is lost.
+// connection closes without a goodbye, its rank is lost: the group ends, the rendezvous tells all
+// other ranks, and their callbacks `on_end` run (OnEnd). A rank can also end the group itself
+// (End). Run the rendezvous in rank 0's process: if this process dies, members report rank 0 as
+// lost.
 //
 // Threads: all methods are thread-safe. `on_end` runs once, on the member's own thread, with no
 // lock held. It may call any method, but must not destroy the member.
 //
 // Errors: kAborted once the group has ended, and from Join if no rendezvous listens at the id;
 // kDeadlineExceeded names the ranks that did not come; kInvalidArgument for an invalid id, a rank
-// out of range or taken, or different sizes. A rank with an invalid Join has not joined, and the
-// others still wait for it. A rank whose deadline passes ends the group.
+// out of range or taken, or different sizes. A rank whose Join was refused as invalid has not
+// joined, and the others still wait for it. If the deadline of a Join or Tell passes, the group
+// ends.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,7 @@ inline constexpr size_t kMaxTellBytes = size_t{64} << 10;
 class Rendezvous {
  public:
   static StatusOr<std::unique_ptr<Rendezvous>> Open();
-  // Ends the group unless all ranks have said goodbye. So destroy it after the members.
+  // Ends the group unless all ranks have said goodbye. So destroy it after all members.
   virtual ~Rendezvous() = default;
   // The id for Join: printable, without spaces, at most 100 bytes. Keep it secret: whoever has it
   // can join.
@@ -58,8 +60,8 @@ class Member {
   // Joins as rank `place.rank` and waits until all `place.size` ranks have joined.
   static StatusOr<std::shared_ptr<Member>> Join(std::string_view id, const Place& place,
                                                 Deadline deadline);
-  // Says goodbye. The other ranks go on; the group ends only when one of them waits for this rank
-  // in a Tell.
+  // Says goodbye. The other ranks go on. The group ends only when one of them calls a Tell that
+  // needs a text of this rank.
   virtual ~Member() = default;
 
   virtual const Place& place() const = 0;
@@ -70,16 +72,16 @@ class Member {
 
   // Returns OK, or why the group has ended: "rank 2 was lost: ...", "rank 1 failed: ...".
   virtual Status status() const = 0;
-  // Waits until the group has ended, and returns why. OK: it has not ended by `deadline`.
+  // Waits until the group has ended, and returns why. OK: the group has not ended by `deadline`.
   virtual Status AwaitEnd(Deadline deadline) const = 0;
   // Ends the group for all: kAborted "rank <this one> failed: <reason>". If several ranks end it,
   // all report the reason that reached the rendezvous first. When End returns, status() is not OK.
   // Takes up to 2 s if the rendezvous' process hangs.
   virtual void End(const Status& reason) = 0;
-  // Sets the callback for the end of the group; null: none. The new callback replaces the previous
-  // one, and runs soon if the group has already ended. Waits for a running callback, except when
-  // called from it. So the previous callback never runs after OnEnd returns. A communicator sets it
-  // for itself; users of a communicator call AwaitEnd or status() instead.
+  // Sets the callback for the end of the group; null: none. It replaces the previous callback, and
+  // runs soon if the group has already ended. OnEnd waits for a running callback, except when
+  // called from one. So the previous callback never runs after OnEnd returns. A communicator sets
+  // its own callback; users of a communicator call AwaitEnd or status() instead.
   virtual void OnEnd(std::function<void(const Status&)> on_end) = 0;
 };
 

@@ -10,10 +10,11 @@
 // small urgent messages, which a full bulk lane never delays. Order holds within a lane, not across
 // lanes.
 //
-// A link outlives its connections. If they break or fall silent, or if one stalls though the peer
-// lives, the side that dialled dials again. The link then continues, with every frame once and in
-// order. Until then frames wait, and the handler is told. The link ends if the peer stays away for
-// peer_timeout or has given the link up. After Readdress the peer is dialled at its new addresses.
+// A link outlives its connections. If they break or fall silent, or if one makes no progress though
+// the peer lives, the side that dialled dials again. Until new connections are open, frames wait,
+// and the handler is told. The link then continues, with every frame once and in order. The link
+// ends if the peer stays away for peer_timeout or has given the link up. After Readdress the peer
+// is dialled at its new addresses.
 //
 // Threads: every Transport owns one event-loop thread. All public methods may be called from any
 // thread and never block. All callbacks run on the loop, never inside the call that caused them,
@@ -102,23 +103,23 @@ class LinkHandler {
 inline constexpr uint32_t kDefaultCredits = 256;
 
 // Returns the credits for a measured line that carries messages of `message_bytes` in chunks of up
-// to kMaxFramePayloadBytes: as many as the line carries in two round trips and 100 ms, from 8 to
-// kDefaultCredits. Two round trips are enough even if the line gets twice as fast. More frames
-// would overrun the network's queue before a stage to which both neighbours send. Their repeats
-// would be lost there again, and the link would stop for seconds. A rate or round trip of 0 is
-// unknown: kDefaultCredits.
+// to kMaxFramePayloadBytes: as many as the line carries in two round trips plus 100 ms, but from 8
+// to kDefaultCredits. Two round trips are enough even if the line gets twice as fast. More frames
+// could overflow the network's queue in front of a stage to which both neighbours send.
+// Retransmissions would be lost there, too, and the link would stop for seconds. A rate or round
+// trip of 0 is unknown: kDefaultCredits.
 uint32_t CreditsFor(double bits_per_second, absl::Duration round_trip, uint64_t message_bytes);
 
 struct LinkOptions {
   absl::Duration heartbeat_interval = absl::Milliseconds(50);
   absl::Duration suspect_after = absl::Milliseconds(500);
   absl::Duration peer_timeout = absl::Seconds(10);  // a longer silence ends the link
-  // How many bulk frames the peer may have under way to this side, until GrowCredits.
+  // How many bulk frames the peer may have under way to this side. GrowCredits raises the number.
   uint32_t credits = kDefaultCredits;
   // True: frames are encrypted and authenticated. If the two ends differ, the link does not open.
   bool sealed = false;
-  // For Expect over a transport that cannot listen: the addresses where this side waits for the
-  // side that dials. They have the form of Dial's addresses.
+  // For Expect over a transport that cannot listen: the addresses, in the form of Dial's, where
+  // this side waits for the side that dials.
   std::vector<std::string> wait_at = {};
 };
 
@@ -133,11 +134,12 @@ class Link {
   virtual ~Link() = default;
 
   virtual const LinkKey& key() const = 0;
-  // Sends a frame, when the peer has granted a credit. For a frame larger than
-  // kMaxFramePayloadBytes `done` gets kInvalidArgument.
+  // Queues a frame, which is sent once the peer has granted a credit for it. For a frame larger
+  // than kMaxFramePayloadBytes `done` gets kInvalidArgument.
   virtual void Send(Lane lane, const FrameView& frame, SendDone done) = 0;
-  // Ends the link; both handlers get OnClosed. Before that it sends the frames that Send accepted,
-  // if necessary over a new connection, until `deadline`. Idempotent.
+  // Ends the link; both handlers get OnClosed. Before that the link sends the frames that Send
+  // accepted, if necessary over a new connection, but not after `deadline`. Returns at once.
+  // Idempotent.
   virtual void Close(Deadline deadline) = 0;
   // Lets the peer have this many bulk frames under way to this side. A number below the present one
   // changes nothing.
@@ -187,8 +189,8 @@ class Transport {
   // connection stays. Does nothing if there is no such link.
   virtual void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) = 0;
 
-  // Ends an Expect or Dial that has not opened its link; its `done` gets kCancelled. Open links
-  // stay.
+  // Ends an Expect or Dial that has not opened its link; the `done` of that call gets kCancelled.
+  // Does not close an open link.
   virtual void Cancel(const LinkKey& key) = 0;
 };
 

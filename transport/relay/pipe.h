@@ -1,6 +1,6 @@
-// Joins two connections: the bytes that one end sends go to the other end, in both directions. A
-// direction holds at most kPipeBufferBytes; while these wait for the receiver, nothing is read from
-// the sender.
+// Joins two connections: the bytes that one end sends go to the other end, in both directions. Each
+// direction has a buffer of kPipeBufferBytes. While bytes in it wait for the receiver, nothing is
+// read from the sender.
 //
 // Threads: all on the loop. The caller owns the descriptors and keeps them open until `done` has
 // run or Stop was called.
@@ -22,9 +22,10 @@ inline constexpr size_t kPipeBufferBytes = size_t{64} << 10;
 
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
-  // Joins the descriptors `one` and `other`. `carried` gets the number of bytes whenever some were
-  // passed on. `done` runs once, never inside Start: when a connection breaks, or when one end has
-  // gone and the other end has taken the remaining bytes or has not done so within 5 s.
+  // Joins the descriptors `one` and `other`. `carried` gets the number of bytes each time that
+  // bytes were passed on. `done` runs once, never inside Start: when a connection breaks, or after
+  // one end has closed. In the second case the other end first gets the remaining bytes, for at
+  // most 5 s.
   Pipe(std::shared_ptr<EventLoop> loop, int one, int other, std::function<void(size_t)> carried,
        std::function<void()> done);
   void Start();

@@ -1,7 +1,7 @@
 // Carries links between workers that cannot reach each other. Both ends dial the relay and show a
-// ticket (ticket.h). The relay joins two connections whose tickets have the same name; then bytes
-// pass both ways (pipe.h). The two ends seal the bytes. A connection without a ticket of this relay
-// is refused after the greeting.
+// ticket (ticket.h). The relay joins two connections whose tickets have the same name, one of each
+// side; then bytes pass both ways (pipe.h). The two ends encrypt the bytes, so the relay cannot
+// read them. A connection that shows no ticket of this relay is refused.
 //
 //   auto relay = Relay::Start({.listen = "0.0.0.0:7071", .secret = secret});
 //
@@ -22,12 +22,13 @@ namespace longhaul::relay {
 struct RelayOptions {
   std::string listen;  // "0.0.0.0:7071"; port 0: any free port
   std::string secret;  // kSecretBytes
-  // How long a connection that dials waits for one of the other side; then it is told kNobody.
+  // How long a dialler's connection waits for a connection of the other side. Then the relay
+  // answers kNobody and closes it. A waiter's connection waits without a limit.
   absl::Duration patience = absl::Seconds(2);
   size_t most_waiting = 4096;  // connections with a ticket, not yet joined
-  // The limit for one name (a link): of connections that wait, on each side, and of joined pairs.
-  // Above it the oldest is closed. A link has two pairs, and four for a while if it comes back
-  // before the relay has noticed that the old two broke.
+  // For each name, that is, for each link: the most connections of one side that wait, and the most
+  // joined pairs. For a further one the relay closes the oldest. A link has two pairs. It has four
+  // for a while if it reconnects before the relay has noticed that the old two broke.
   size_t most_of_a_name = 4;
   size_t most_pipes = 1024;  // joined pairs; each has two buffers of kPipeBufferBytes
 };

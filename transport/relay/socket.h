@@ -3,8 +3,9 @@
 
 namespace longhaul::relay {
 
-// TCP's keepalive: after `idle_s` without a byte from the peer the kernel sends a probe, every
-// `interval_s`. After `asks` probes without an answer the peer counts as gone.
+// TCP's keepalive. After `idle_s` seconds without a byte from the peer, the kernel sends a probe,
+// and then one every `interval_s` seconds. After `asks` probes without an answer the peer counts as
+// gone.
 struct KeepAlive {
   int idle_s = 0, interval_s = 0, asks = 0;
   constexpr int total_s() const { return idle_s + interval_s * asks; }
@@ -12,8 +13,8 @@ struct KeepAlive {
 // For a joined pair. The probes also keep the address mappings of routers on the way. The time is
 // long because a line may fail for a while.
 inline constexpr KeepAlive kJoinedKeepAlive = {.idle_s = 15, .interval_s = 5, .asks = 3};
-// For a connection that waits at a relay. If its line fails, it closes before the link gives up its
-// peer (LinkOptions::peer_timeout).
+// For a worker's connection that waits at a relay. If its line fails, the connection closes, and
+// the worker can dial again before the link gives up its peer (LinkOptions::peer_timeout).
 inline constexpr KeepAlive kWaitingKeepAlive = {.idle_s = 3, .interval_s = 1, .asks = 4};
 
 // Makes the socket send without delay, and keeps the kernel's send buffer small. A slow line would

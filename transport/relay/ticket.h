@@ -3,16 +3,17 @@
 // it to the link's two ends. The relay stores no tickets: it computes a ticket's key from its
 // secret and the ticket's name and time.
 //
-// The messages that open a connection. An eavesdropper cannot use any of them:
+// These messages open a connection; the numbers are bytes. An eavesdropper cannot use any of them,
+// because the nonce is new for each connection:
 //
 //   relay  ->  greeting: magic (8)  nonce (32)
 //   end    ->  answer: side (1)  until (8)  name (32)  proof (32): HMAC-SHA-256, by the ticket's
 //              key, over the answer's other fields and the nonce
 //   relay  ->  one byte, RelayWord; after kJoined follow the bytes that the other end sends
 //
-// A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits.
-// ":7071#..." is at the coordinator's host, under the name by which the worker knows it. Pure
-// functions, except LoadOrMakeSecret.
+// A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits. A
+// way without a host, ":7071#...", means a relay at the coordinator's host, which each worker
+// reaches by its own name for it. Pure functions, except LoadOrMakeSecret.
 #pragma once
 
 #include <cstddef>
@@ -41,10 +42,10 @@ enum class RelayWord : uint8_t {
 struct Ticket {
   std::string name;      // kNameBytes
   uint64_t until_s = 0;  // Unix time until which the two ends may meet, in seconds
-  std::string key;       // secret; whoever knows it was given the ticket
+  std::string key;       // secret, known only to the relay, the coordinator and the two ends
 };
 
-// `name` has kNameBytes, `relay_secret` kSecretBytes.
+// Makes a ticket. `name` must have kNameBytes, and `relay_secret` kSecretBytes.
 Ticket MakeTicket(std::string_view relay_secret, std::string_view name, uint64_t until_s);
 
 struct Way {
@@ -71,8 +72,9 @@ struct Claim {
 StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
                             std::string_view nonce, uint64_t now_s);
 
-// Reads the relay's secret from a file. If there is no file, makes one with a new secret and mode
-// 0600, so that tickets outlive the process. kFailedPrecondition: the file does not hold a secret.
+// Reads the relay's secret from a file, so that tickets stay valid when the process restarts. If
+// there is no file, makes one with a new secret and mode 0600. kFailedPrecondition: the file does
+// not hold a secret.
 StatusOr<std::string> LoadOrMakeSecret(const std::string& path);
 
 }  // namespace longhaul::relay

@@ -36,46 +36,47 @@ class Arithmetic {
   virtual Status Read(std::span<const float> numbers, std::span<float> in_host) = 0;
   virtual Status Write(std::span<const float> in_host, std::span<float> numbers) = 0;
   virtual Status Copy(std::span<const float> from, std::span<float> to) = 0;
-  // Returns the sum of all squares, in double. The order of additions depends on the counts alone.
+  // Returns the sum of the squares of all numbers, computed in double. The order of additions
+  // depends on the lengths of the spans alone.
   virtual StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) = 0;
 
   // --- Dense pieces. Payloads have the sizes of dense.h. `memory` and `residuals` have one entry
   // for each parameter of the stage.
   //
   // Encodes the gradients of `pieces` to `out`. For parameters with residuals (error feedback),
-  // first adds these to the gradients, and then stores the rounding errors in them. If an error is
-  // not finite, the residual becomes 0.
+  // first adds the residuals to the gradients, and stores the rounding errors as the new residuals.
+  // If an error is not finite, the residual becomes 0.
   virtual Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,
                                  std::span<const ParameterMemory> memory,
                                  const codec::RoundingNoise& noise, const Residuals& residuals,
                                  std::span<std::byte> out) = 0;
   // Writes the means over replicas, summed in the order of replicas, to the gradients of `own`.
-  // payloads[r] is replica r's payload. This replica's is empty, because its unrounded gradients
-  // are in `memory`.
+  // payloads[r] is replica r's payload. This replica's own payload is empty; its gradients are
+  // read, unrounded, from `memory`.
   virtual Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                                  std::span<const ParameterMemory> memory,
                                  std::span<const std::span<const std::byte>> payloads) = 0;
-  // Encodes the masters to `out`, in the form difference4 relative to the values that all replicas
-  // have. Also sets this replica's values to those that the others will decode.
+  // Encodes the masters to `out`. The form difference4 encodes their difference to the values that
+  // all replicas have. Also sets this replica's values to the values that the others will decode.
   virtual Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                                   std::span<const ParameterMemory> memory,
                                   std::span<std::byte> out) = 0;
-  // Sets the values of `pieces` to those in the payload.
+  // Decodes the payload into the values of `pieces`.
   virtual Status DecodeParameters(ParameterForm form, std::span<const Piece> pieces,
                                   std::span<const std::byte> payload,
                                   std::span<const ParameterMemory> memory) = 0;
 
-  // --- Sparse pieces. Each set bit of `bitmap` is the position of an element
-  // (codec/tagc/select.h). Values are in the order of positions.
+  // --- Sparse pieces. Bit k of `bitmap` stands for position k, the index of an element
+  // (codec/tagc/select.h). Values are in the order of the set positions.
   virtual StatusOr<bool> AllFinite(std::span<const float> numbers) = 0;
   // Adds `gradient` to `residual`; where the sum is not finite, the residual becomes the gradient.
   // Then sets in `bitmap` the bits of the `keep` largest residuals by magnitude (tagc::Select).
   virtual Status AddAndSelect(std::span<const float> gradient, std::span<float> residual,
                               uint64_t keep, std::span<uint64_t> bitmap) = 0;
-  // Returns the numbers at the positions.
+  // Returns the numbers at the set positions.
   virtual StatusOr<std::vector<float>> Get(std::span<const uint64_t> bitmap,
                                            std::span<const float> numbers) = 0;
-  // Writes the values to the numbers at the positions.
+  // Sets the numbers at the set positions to `values`.
   virtual Status Put(std::span<const uint64_t> bitmap, std::span<const float> values,
                      std::span<float> numbers) = 0;
   // Divides each number by `divisor`; each result is rounded once.

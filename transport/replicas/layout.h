@@ -1,13 +1,14 @@
-// Cuts a stage's parameters into buckets, which are exchanged one by one, and each bucket into one
-// shard for each data-parallel replica, the shard's owner. The owner gets the mean of its shard's
-// gradients and updates the shard's parameters. Every replica computes the same layout from the
-// same parameters.
+// Cuts a stage's parameters into buckets, which are exchanged one by one. Cuts each bucket into
+// shards, one for each data-parallel replica, which is the shard's owner. The owner gets the mean
+// of its shard's gradients and updates the shard's parameters. Every replica computes the same
+// layout from the same parameters.
 //
-// Buckets take parameters in the given order. A parameter is cut where a bucket is full, and within
-// a bucket into one piece for each replica, at multiples of kUnit elements. Units that do not
-// divide evenly go to the replicas that own least so far, elements after the last whole unit to the
-// last replica. What has fewer units than replicas, or must be whole, gets one owner, the one that
-// owns least. Immutable; any thread.
+// Buckets take parameters in the given order. A parameter is cut where a bucket is full. Its part
+// in a bucket is cut into one piece for each replica. All cuts are at multiples of kUnit elements
+// (a unit). If the units do not divide evenly, the replicas that own least so far get one more
+// each. Elements after the last whole unit go to the last replica. A part with fewer units than
+// replicas, and a parameter that must be whole, go to one owner: the replica that owns least.
+// Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,30 +21,29 @@
 
 namespace longhaul::replicas {
 
-// A multiple of the sizes of all groups and blocks in which the codecs work: of 4-bit differences
-// and gradients, of sketches and of transforms.
+// A multiple of every group or block size of the codecs: 4-bit differences and gradients, sketches,
+// and transforms.
 inline constexpr uint64_t kUnit = 2048;
 inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;
 
 struct ReplicatedParameter {
   std::string name;
   uint64_t elements = 0;
-  bool may_be_sparse = false;  // with tagc, most of its gradients may wait for later steps
-  bool whole = false;          // needs a single owner: its optimizer needs the whole matrix
+  bool may_be_sparse = false;  // with tagc, a step may send only its largest gradients
+  bool whole = false;          // must have a single owner, as its optimizer needs the whole matrix
 };
 
-// Consecutive elements of a parameter, with one owner: from `first` on.
+// Consecutive elements of a parameter that have one owner: `count` elements from `first` on.
 struct Piece {
   uint32_t parameter = 0;
   uint64_t first = 0, count = 0;
-  // Index of the piece's first element in its shard, where dense and sparse pieces are counted
-  // apart and each piece begins at a multiple of 64. Stochastic rounding and bitmaps use this
-  // index.
+  // Index of the piece's first element among the shard's dense pieces or among its sparse pieces.
+  // Each piece begins at a multiple of 64. Stochastic rounding and bitmaps use this index.
   uint64_t at = 0;
 };
 struct Shard {
   std::vector<Piece> dense, sparse;
-  uint64_t positions = 0;  // number in all sparse pieces, gaps between pieces included
+  uint64_t positions = 0;  // end of the last sparse piece: counts elements and gaps between pieces
   bool empty() const { return dense.empty() && sparse.empty(); }
   // Returns all pieces, dense ones first.
   std::vector<Piece> pieces() const;

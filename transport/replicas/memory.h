@@ -1,5 +1,5 @@
-// Types that the parts of a reducer share: a stage's memory, and pieces of it. Spans of floats
-// point into the memory of the exchange's arithmetic (arithmetic.h).
+// Types for a stage's memory, and for pieces of it, that the parts of a reducer share. Spans of
+// floats point into host or GPU memory, as the arithmetic decides (arithmetic.h).
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ struct OwnPiece {
   std::span<float> master;    // fp32 parameter, which the optimizer updates by `gradient`
 };
 
-// Gradients that earlier steps have not sent yet, by parameter. Empty for a parameter that sends
-// everything.
+// What earlier steps have not sent of the gradients, by parameter. A parameter's entry is empty if
+// each step sends everything.
 using Residuals = std::vector<Numbers>;
 
-// Returns the elements of `piece` in a span over its whole parameter.
+// Returns the part of `of_parameter`, a span over the whole parameter, that belongs to `piece`.
 template <class T>
 std::span<T> Part(std::span<T> of_parameter, const Piece& piece) {
   return of_parameter.subspan(piece.first, piece.count);

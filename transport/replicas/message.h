@@ -22,14 +22,15 @@
 //                 kept positions (codec/tagc/select.h)
 //   3 union       owner to contributor: u32 flags (1: a gradient of a replica is NaN or infinite,
 //                 and no sketch follows; 2: the union is the receiver's own index, and there is
-//                 no bitmap); i32 exponent s: the sketch has x 2^s, rounded, for a number x; u32
-//                 rows of the sketch's tables; u32 seed; u32 count of positions left out of the
-//                 sketch; u32 zero; bitmap of the positions that any contributor kept; a u32 for
-//                 each position left out
-//   4 sketch      contributor to owner: a u32 for each cell (codec/tagc/sketch.h); an i32 for each
-//                 number left out
+//                 no bitmap); i32 exponent s: the sketch has round(x 2^s) for a number x; u32
+//                 rows of the sketch's tables; u32 the sketch's seed; u32 count of positions left
+//                 out of the sketch; u32 zero; bitmap of the positions that any contributor kept;
+//                 the positions left out, a u32 each
+//   4 sketch      contributor to owner: a u32 for each cell (codec/tagc/sketch.h); an i32,
+//                 round(x 2^s), for each position left out
 //   5 parameters  owner to all: each piece, dense ones first: fp32; bf16; or a section of
-//                 codec/sdp4bit in groups of 2048, the difference to the values that all have
+//                 codec/sdp4bit in groups of 2048, which has the differences to the values that all
+//                 replicas have
 //
 // Threads: pure functions. Errors: kInvalidArgument; kUnimplemented for another version. Parsers
 // take hostile bytes.
@@ -83,7 +84,7 @@ constexpr uint64_t IndexBytes(uint64_t positions) {
   return 8 + (positions + 63) / 64 * 8;
 }
 void WriteIndex(const IndexPayload& index, std::span<std::byte> out);
-// In the result's bitmap all bits from `positions` on are zero.
+// Refuses an index that has bits from `positions` on.
 StatusOr<IndexPayload> ParseIndex(std::span<const std::byte> payload, uint64_t positions);
 
 struct UnionPayload {
@@ -98,13 +99,13 @@ inline constexpr uint64_t kUnionFixedBytes = 24;
 inline constexpr int32_t kMostExponent = 126;
 uint64_t UnionBytes(const UnionPayload& all);
 void WriteUnion(const UnionPayload& all, std::span<std::byte> out);
-// `own`: the bitmap of the receiver's index, which must be part of the union. Checks that left-out
-// positions are in the union and in order, and that the sketch's size is reasonable for the other
-// positions.
+// `own`: the bitmap of the receiver's index. Checks that all its positions are in the union, that
+// left-out positions are in the union and in order, and that the sketch's size is reasonable for
+// the other positions.
 StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t positions,
                                   std::span<const uint64_t> own);
 
-// Returns `count` words from byte `offset` of `bytes`, which must be long enough.
+// Returns `count` little-endian words from byte `offset` on. `bytes` must be long enough.
 std::vector<uint32_t> GetWords(std::span<const std::byte> bytes, uint64_t offset, uint64_t count);
 void PutWords(std::span<const uint32_t> words, std::span<std::byte> out, uint64_t offset);
 

@@ -4,9 +4,10 @@
 //
 //   m <- momentum x m + g,   anchor <- anchor - rate x (g + momentum x m),
 //
-// computed in fp32 by the owner of each shard (layout.h). The result travels while the next inner
-// steps run. D = floor(delay x H) inner steps after the outer step began, each replica merges the
-// result: it continues from anchor + (parameters - parameters when the outer step began).
+// computed in fp32 by the owner of each shard (layout.h). The gradients and the result travel while
+// the next inner steps run. D = floor(delay x H) inner steps after the outer step began, each
+// replica merges the result: it continues from anchor + (its parameters now - its parameters when
+// the outer step began).
 //
 //   if (outer.IsDue(step)) {
 //     outer.TakeDifferences(locals);
@@ -18,8 +19,8 @@
 //   // Once the reducer is done:
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);
 //
-// With D = 0 IsDue and MergeIsDue are true at the same step. Threads: one caller at a time, who may
-// use the threads of `parallel`. Errors: none; LH_CHECK for sizes.
+// With D = 0 IsDue and MergeIsDue are true at the same step. Threads: one call at a time; a call
+// uses the threads of `parallel`. Errors: none; wrong sizes fail an LH_CHECK.
 #pragma once
 
 #include <cstdint>
@@ -52,26 +53,28 @@ class OuterStep {
   // Returns true if the last outer step's result is merged after inner step `step`.
   bool MergeIsDue(uint64_t step) const;
 
-  // Begins an outer step: computes anchors - `locals`, the present parameters, and keeps a copy of
-  // `locals`.
+  // Begins an outer step. `locals`: this replica's present parameters. Computes the differences
+  // anchors - `locals`, and keeps a copy of `locals`.
   void TakeDifferences(std::span<const std::span<const float>> locals);
-  // The parameters that all replicas share: the result of the last outer step that is done.
+  // The parameters that all replicas share: the result of the last complete outer step, or the
+  // initial values.
   const std::vector<std::vector<float>>& anchors() const { return anchors_; }
-  // The reducer's memory: differences as gradients, anchors as values.
+  // Returns the memory for Reducer::Begin: differences as gradients, anchors as values. Valid as
+  // long as this object.
   std::vector<ParameterMemory> memory();
-  // Makes the momenta of a bucket, zeros at first. `own`: Reducer::Own, the same pieces at each
-  // call. Needed only if State is restored before the first step.
+  // Makes the momenta of a bucket, zeros at first. `own`: the result of Reducer::Own. Call it only
+  // to restore State before the first step; otherwise StepMasters makes them.
   void PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own);
   // Updates the masters of `own` by their gradients with Nesterov's momentum.
   void StepMasters(uint32_t bucket, std::span<const OwnPiece> own);
-  // Sets `locals` to anchor + (`locals` - their copy from TakeDifferences).
+  // Sets each parameter in `locals` to anchor + (the parameter - its copy from TakeDifferences).
   void Merge(std::span<const std::span<float>> locals);
   // The momenta of a bucket's own pieces, in the order of pieces.
   std::vector<std::vector<float>>& momenta(uint32_t bucket) { return momenta_[bucket]; }
 
   // Returns the state for a checkpoint: "anchor.K" and "taken.K" (the copy of TakeDifferences) for
   // parameter K, "momentum.B.K" for own piece K of bucket B. Momenta exist only for buckets that
-  // were prepared or stepped.
+  // PrepareBucket or StepMasters got.
   std::vector<StateTensor> State();
 
  private:

@@ -1,7 +1,7 @@
 // Reduce-scatter and all-gather over the data-parallel replicas of one stage. Each replica gives
-// its gradients, updates its own shard of the parameters by the mean over all replicas, and gets
-// all new parameters. The layout (layout.h) cuts parameters into buckets, and buckets into shards.
-// One step, with any number of buckets in flight at once:
+// its gradients, updates its own shards of the parameters by the mean gradients of all replicas,
+// and gets all new parameters. The layout (layout.h) cuts parameters into buckets, and buckets into
+// shards. One step, with any number of buckets in flight at once:
 //
 //   reducer->Begin(step, memory);
 //   reducer->GiveGradients(bucket);              // as soon as the last backward has made them
@@ -11,19 +11,19 @@
 //   reducer->GiveParameters(bucket);             // sends the masters as they are now
 //   if (reducer->IsDone()) ...                   // `value` of all parameters is new; next Begin
 //
-// Gradients go straight from each replica to the owner, whatever the number of replicas. A replica
-// sends as many bytes as along a ring. But each number is rounded once, not once per hop; one
-// message is under way, not replicas - 1 one after another; and the owner can sum in the order of
-// replicas, so a repeated step gives the same bits. Parameters go straight from their owner to all
-// others.
+// Each replica sends its gradients straight to the owner of the shard, and each owner sends the new
+// parameters straight to all others. A replica sends as many bytes as in a ring all-reduce. But a
+// ring would round each number again at each hop, and would send one message after the other. Here
+// each number is rounded once, and all messages are sent at once. The owner sums in the order of
+// replicas, so a repeated step gives the same bits.
 //
-// All replicas end a step with the same values. Only the owner has a shard's masters. In the forms
-// bf16 and difference4 the values differ a little from the masters; as the masters keep the
-// difference, later steps send it.
+// All replicas end a step with the same values. Only the owner has a shard's masters, the fp32
+// parameters that the optimizer updates. In the forms bf16 and difference4 the values differ a
+// little from the masters. Later steps send this difference, because the masters keep it.
 //
-// Threads: one at a time. Calls never wait for other replicas; they pass messages to the outbox.
-// Errors: kFailedPrecondition for calls out of order; kInvalidArgument for an impossible message,
-// with a text that names its replica. After an error from Take the reducer cannot be used.
+// Threads: one call at a time. Calls never wait for other replicas; they pass messages to the
+// outbox. Errors: kFailedPrecondition for calls out of order; kInvalidArgument for an impossible
+// message, with a text that names its replica. After an error from Take the reducer cannot be used.
 #pragma once
 
 #include <array>
@@ -62,8 +62,8 @@ struct ReducerOptions {
   Arithmetic* arithmetic = nullptr;
 };
 
-// Bytes of messages by kind, headers included; `index` counts unions too. `asked_for` are the bytes
-// for numbers that a union leaves out of the sketch; the others do not include them.
+// Bytes of messages by kind, headers included. `index` counts unions too. `asked_for` counts the
+// bytes of numbers that a union leaves out of the sketch; the other counts do not include them.
 struct ByteCounts {
   uint64_t gradients = 0, index = 0, sketch = 0, asked_for = 0, parameters = 0;
   // Counts a message of `bytes` bytes; `of_asked_for` of them are counted as `asked_for`.
@@ -71,8 +71,9 @@ struct ByteCounts {
   uint64_t total() const { return gradients + index + sketch + asked_for + parameters; }
 };
 
-// A part of the state for a checkpoint, beside the values: "NAME.master" of an owned piece, or
-// "NAME.residual". `values` are in the arithmetic's memory.
+// A part of the reducer's state for a checkpoint, which does not include the values: "NAME.master"
+// of an owned piece, or "NAME.residual". NAME is the parameter's. `values` are in the arithmetic's
+// memory.
 struct StateTensor {
   std::string name;
   uint64_t first = 0;  // the first value's index in the parameter
@@ -88,23 +89,27 @@ class Reducer {
                                                    Outbox* outbox);
 
   const Layout& layout() const { return layout_; }
-  // Sets the masters to these values, one span for each parameter.
+  // Sets the masters to the run's initial values: one span for each parameter, in the arithmetic's
+  // memory.
   Status BeginMasters(std::span<const std::span<const float>> values);
-  // Returns the tensors to save or restore: for the same layout the same ones, in the same order.
+  // Returns the tensors to save, or to overwrite when a checkpoint is restored. Equal layouts give
+  // the same tensors in the same order.
   std::vector<StateTensor> State();
 
-  // Begins a step. Steps count up by one. `memory`: one entry for each parameter, valid until
-  // IsDone. A bucket's gradients must not change from GiveGradients to IsReduced.
+  // Begins a step. Each step's number is one more than the last's. `memory`: one entry for each
+  // parameter, valid until IsDone. A bucket's gradients must not change between GiveGradients and
+  // IsReduced.
   Status Begin(uint64_t step, std::vector<ParameterMemory> memory);
   // Sends a bucket's gradients to the owners. Call it once for each bucket in a step.
   Status GiveGradients(uint32_t bucket);
-  // Takes a message of replica `from`, of this step or the next, and may answer it.
+  // Takes a message of replica `from`. It may be of this step or of the next one. May send an
+  // answer.
   Status Take(uint32_t from, std::vector<std::byte> message);
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
   // The pieces of a bucket that this replica owns, dense ones first.
   std::span<const OwnPiece> Own(uint32_t bucket) const { return buckets_[bucket].own; }
-  // Sends this replica's shard of a reduced bucket to all others. Call it once for each bucket in a
-  // step, also if the shard is empty.
+  // Sends this replica's shard of a reduced bucket, if it has one, to all others. Call it once for
+  // each bucket in a step, even if the shard is empty.
   Status GiveParameters(uint32_t bucket);
   // Ends the step without a change of parameters. All replicas must call it, once all buckets are
   // reduced, instead of GiveParameters.
@@ -117,7 +122,7 @@ class Reducer {
   // Totals since the reducer was made.
   const ByteCounts& sent() const { return sent_; }
   const ByteCounts& received() const { return received_; }
-  // Returns the counts of this step so far, of the shards that this replica owns.
+  // Returns this step's counts so far, for the shards that this replica owns.
   SparseCounts sparse_counts() const;
 
  private:

@@ -1,14 +1,14 @@
-// tagc's exchange for the sparse pieces of one shard. Each contributor, a replica that does not own
+// Exchanges the sparse pieces of one shard by tagc. Each contributor, a replica that does not own
 // the shard, sends an index: the positions of the numbers that it keeps. The owner answers with the
 // union of all indices. Then each contributor sends a sketch (codec/tagc/sketch.h) of its kept
-// numbers, and the owner recovers their sums. The sketch would not recover some positions; the
-// union leaves these out, and their numbers are sent beside it.
+// numbers, and the owner recovers their sums. Some positions cannot be recovered from the sketch.
+// The union lists them, and their numbers are sent after the sketch, not in it.
 //
 // The owner's own gradients are not sent, so all of them are summed. The union covers the other
 // replicas only; with two replicas it is the contributor's own index. Numbers in sketches are
 // fixed-point with one exponent for the shard, so their sums are exact. Residuals hold all numbers
-// that were not sent, and the error of fixed point: less than 2^-29 x replicas of the largest
-// number.
+// that were not sent, and the rounding errors of the sent numbers. Such an error is less than 2^-29
+// x replicas x the largest number.
 //
 // Threads: one at a time. Errors: kInvalidArgument for a peer's bytes; errors of the arithmetic.
 #pragma once
@@ -25,23 +25,25 @@
 
 namespace longhaul::replicas {
 
-// Returns how many elements of a piece a contributor keeps, if it keeps the share `keep`: at least
-// 1.
+// Returns how many elements of a piece a contributor keeps: the share `keep` (0 to 1) of them,
+// rounded up, and at least 1.
 uint64_t Kept(const Piece& piece, double keep);
 
 // This replica's contribution to another replica's shard in a step.
 class SparseContribution {
  public:
-  // Adds the gradients to the residuals and selects the largest sums. If a gradient is not finite,
-  // the residuals do not change, and the index has no positions.
+  // Adds the gradients to the residuals, and returns the index of the largest sums. If a gradient
+  // is not finite, the residuals do not change, and the index has no positions.
   StatusOr<IndexPayload> Select(const Shard& shard, double keep,
                                 std::span<const ParameterMemory> memory, const Residuals& residuals,
                                 Arithmetic* arithmetic);
-  // Makes the payload of the sketch message from the owner's union, and subtracts from the
-  // residuals what it sends. Empty if a replica's gradient is not finite: no sketch is sent.
+  // Takes the payload of the owner's union, and returns the payload of the sketch message.
+  // Subtracts the sent numbers from the residuals. The result is empty if a replica's gradient is
+  // not finite; then send no sketch.
   StatusOr<std::vector<std::byte>> Answer(const Shard& shard, std::span<const std::byte> payload,
                                           const Residuals& residuals, Arithmetic* arithmetic);
-  // Returns the bytes in the last answer of numbers that the union left out of the sketch.
+  // Returns how many bytes of the last answer were for numbers that the union left out of the
+  // sketch.
   uint64_t asked_bytes() const { return asked_bytes_; }
 
  private:
@@ -53,11 +55,11 @@ class SparseContribution {
 struct SparseCounts {
   uint64_t kept_by_any = 0;  // positions in unions
   uint64_t asked_for = 0;    // positions in unions that are left out of sketches
-  uint64_t cells = 0;        // of sketches
+  uint64_t cells = 0;        // in sketches
 };
 
-// The owner's side of a step, for its shard of one bucket. In each step call the methods in this
-// order.
+// The owner's side of a step, for its shard of one bucket. In each step call the methods in the
+// order in which they stand here.
 class SparseSum {
  public:
   explicit SparseSum(uint32_t replicas) : replicas_(replicas) { Clear(); }
@@ -72,10 +74,11 @@ class SparseSum {
   // Returns the union to send to this replica.
   UnionPayload UnionFor(uint32_t replica) const;
   Status AddSketch(uint32_t replica, std::span<const std::byte> payload);
-  // Returns true if all sketches have come, or none is needed because a gradient is not finite.
+  // Returns true if all sketches have come, or if no sketch is needed because a gradient is not
+  // finite.
   bool IsComplete() const;
-  // Writes the means over replicas to the gradients of `own`, or NaN if a gradient of another
-  // replica is not finite. Call it once IsComplete.
+  // Writes the means over replicas to the gradients of `own`. Writes NaN to all of them if a
+  // gradient of another replica is not finite. Call it once IsComplete returns true.
   Status Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
                 Arithmetic* arithmetic);
   const SparseCounts& counts() const { return counts_; }

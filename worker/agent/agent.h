@@ -1,12 +1,13 @@
 // Carries out the coordinator's commands on a worker, one at a time, on a thread of its own.
 //
 // An attempt at a run is called an "epoch". When an attempt has ended, its model stays in memory
-// for a while, so that the next attempt at the same run can use it (resident_stage.h).
+// for a while ("resident"), so that the next attempt at the same run can use it (resident_stage.h).
 //
 // Handle, FillHello, FillHeartbeat and Reading are thread-safe and do not wait for a command in
 // progress. Handle itself deletes the files of a dropped checkpoint, which may take a while. A
-// repeated command does no harm. Start, Stop, Retune, Readdress and Abort do nothing if they name
-// another run or epoch than the current one.
+// repeated command does no harm. Start, Stop and Retune do nothing if they name another run or
+// epoch than the current one. Readdress and Abort also act on queued work of the run and epoch that
+// they name, and Abort on its link probe.
 #pragma once
 
 #include <condition_variable>
@@ -33,16 +34,18 @@ class Agent {
   explicit Agent(const Resources& resources);
   ~Agent();
 
-  // Drops the current run and ends the thread; later commands do nothing. Idempotent.
+  // Cancels the current run, and waits until the thread has ended; commands that come later start
+  // no work. Idempotent.
   void Shutdown();
 
+  // Carries out a command, or queues it for the thread.
   void Handle(v1::WorkerCommand command);
   // Fills in the model that is kept in memory, and the current run, epoch and cell (a stage of one
   // replica), as far as there are any.
   void FillHello(v1::Hello* hello) const;
   // Fills in the kept model, and what the current stage is working on.
   void FillHeartbeat(v1::Heartbeat* heartbeat) const;
-  // Returns metrics of the current stage; nullopt: there is none.
+  // Returns metrics of the current stage; nullopt: there is no current stage.
   std::optional<StageReading> Reading() const;
   // Gives the current run and epoch, for log lines. False: there is none.
   bool CurrentRun(std::string* run_id, uint64_t* epoch) const;

@@ -1,6 +1,6 @@
-// The addresses that a worker advertises for its data transports: where it listens, addresses that
-// the user names, or (`auto`) the address that this machine has towards its coordinator, which may
-// change while the worker runs.
+// Finds the addresses that a worker advertises for its data transports. They are the addresses
+// where it listens, addresses that the user names, or for `auto` this machine's address on its
+// route to the coordinator. The last may change while the worker runs.
 //
 // Threads: one at a time.
 #pragma once
@@ -26,27 +26,27 @@ inline constexpr std::string_view kAdvertiseAuto = "auto";
 // kernel's routing table. Looks up the name, which may block, but sends the coordinator nothing.
 // Empty: no route.
 std::string OwnAddressTowards(const std::string& coordinator);
-// As above, for the first of `coordinators` that has a route.
+// The same for several coordinators: uses the first that has a route.
 std::string OwnAddressTowards(const std::vector<std::string>& coordinators);
 
 class Endpoints {
  public:
-  // `listening`: the address at which each transport listens, which is also advertised; empty: the
-  // worker only dials. If `advertise` is not empty, it lists the addresses to advertise for the
-  // transport `advertised` instead. `coordinator`: returns host:port of the current coordinator;
-  // Find calls it.
+  // `listening`: for each transport, by name, the address at which it listens and which is
+  // advertised; an empty address: the transport only dials. `advertise`: the addresses to advertise
+  // for the transport `advertised` instead; none: its listening address. `coordinator` returns
+  // host:port of the current coordinator; Find calls it.
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::function<std::string()> coordinator);
 
-  // Returns the current endpoints. Looks up the coordinator's name, which may block. While the
-  // coordinator has no route, own() keeps its last value.
+  // Returns the endpoints to advertise now. Looks up the coordinator's name, which may block. If
+  // there is no route to the coordinator, own() keeps its last value.
   std::vector<v1::DataEndpoint> Find();
-  // This machine's address towards the coordinator, by the last Find that found a route. Empty: no
-  // Find has.
+  // This machine's address on its route to the coordinator, from the last Find that found a route.
+  // Empty: no Find has found one.
   const std::string& own() const { return own_; }
-  // Returns true if this machine has lost the address own(), and now reaches the coordinator from
-  // another address. While the machine has own(), connections from it still work, so the result is
-  // false. Never blocks.
+  // Returns true if this machine has lost the address own() and now reaches the coordinator from
+  // another address. Returns false while the machine has own(), because connections from own()
+  // still work. Never blocks.
   bool Moved() const;
 
  private:

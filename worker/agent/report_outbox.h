@@ -1,9 +1,9 @@
 // The queue of a worker's reports to its coordinator over many sessions. A report waits for a
 // session, is written, and is repeated in the next session.
 //
-// A broken connection may lose reports that were written to it. So may a coordinator that ends
-// before it stores them. So each new session first repeats the newest written reports of the
-// current attempt ("epoch"). A repeated report does no harm.
+// Written reports may be lost: with a broken connection, or by a coordinator that ends before it
+// stores them. So each new session first repeats the newest written reports of the current attempt
+// ("epoch"). A repeated report does no harm.
 //
 //   outbox.BeginSession();
 //   while (const v1::WorkerMessage* next = outbox.Next()) {
@@ -23,15 +23,16 @@ namespace longhaul::worker {
 
 class ReportOutbox {
  public:
-  // Queues a report. Drops it if too many already wait; the limit for log lines is lower.
+  // Queues a report. Drops it if 100,000 reports already wait, or 1,000 for a log line.
   void Push(v1::WorkerMessage message);
   // Queues the kept reports (see Written) again, before all others.
   void BeginSession();
   // The next report to write; null: nothing waits. Valid until another method is called.
   const v1::WorkerMessage* Next() const { return waiting_.empty() ? nullptr : &waiting_.front(); }
   size_t waiting() const { return waiting_.size(); }
-  // Removes Next() from the queue; call it after it was written. The newest reports about the work
-  // of an epoch are kept for BeginSession, until such a report of another epoch is written.
+  // Removes Next() from the queue; call this after writing the report. Keeps the newest reports
+  // about the work of one epoch for BeginSession, and drops them when such a report of another
+  // epoch is written.
   void Written();
 
  private:

@@ -1,11 +1,11 @@
 // A worker's stream to its coordinator. The session dials, sends the hello and then reports, and
-// passes on the coordinator's commands. When the stream ends, it dials again after a pause, for
-// ever. With several coordinators it dials the next one at once, and pauses only after it has tried
-// all.
+// passes on the coordinator's commands. When the stream ends, it dials again after a pause, until
+// the coordinator refuses the worker for good (fatal). With several coordinators it dials the next
+// one at once, and pauses only after it has tried all.
 //
 // A term is a number that grows each time a standby coordinator takes over. The session refuses
-// commands of an older term than the newest that it obeyed: a coordinator may come back without
-// knowing that a standby has replaced it.
+// commands of an older term than the newest that it obeyed, because a coordinator may come back
+// without knowing that a standby has replaced it.
 //
 // Threads: two of its own. One of them calls `on_command`, which must not block. Send is
 // thread-safe and never blocks: reports wait until a coordinator is reachable, and recent ones are
@@ -37,8 +37,8 @@ uint64_t MemoryUsed();
 struct SessionOptions {
   std::shared_ptr<Access> access;
   std::function<v1::Hello()> hello;  // called at each connection
-  // Returns whether this machine's address has changed. If so, the connection is dead and the hello
-  // is outdated, so the session dials again. Called once in each heartbeat's time, on a session
+  // Returns true if this machine's address has changed. Then the connection is dead and the hello
+  // is outdated, so the session dials again. Called once per heartbeat interval, on a session
   // thread. Null: the address never changes.
   std::function<bool()> moved;
   std::function<void(v1::WorkerCommand)> on_command;
@@ -53,12 +53,13 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // Queues a report.
   void Send(v1::WorkerMessage message);
-  // Waits until no report waits to be written, at most `limit`. Returns at once while the
-  // coordinator has not accepted a connection.
+  // Blocks until all reports are written, but at most for `limit`. Returns at once if no
+  // coordinator has accepted the open connection, or none is open.
   void AwaitSent(absl::Duration limit);
-  // An error if the coordinator has refused this worker for good, for example its version or token.
-  // The session has then ended. Else OK.
+  // Returns an error if the coordinator has refused this worker for good, for example because of
+  // its version or token. The session has then ended. Otherwise returns OK.
   Status fatal() const;
 
  private:
@@ -70,8 +71,8 @@ class Session {
     bool serves = false;    // this coordinator still serves: dial it again, after a pause
   };
   Ending Connect();
-  // Returns the log text about the end of a connection to `address`. Empty: the last failure there
-  // has been logged already and was the same. The caller holds mutex_.
+  // Returns the log text about the end of a connection to `address`. Empty: the same failure at
+  // this address is logged already. The caller holds mutex_.
   std::string NewsLocked(const std::string& address, const Status& status, bool reached);
   void WriteLoop(Stream* stream);
   // Obeys or refuses a command. False: the connection must end.

@@ -22,8 +22,8 @@ struct Safetensors {
   std::vector<NamedArray> arrays;  // in the order of their bytes
 };
 
-// Returns the first bytes of the file. The caller appends the arrays' values in the same order, as
-// little-endian fp32, without gaps.
+// Returns the file's header, with which the file begins. The caller appends the values of `arrays`
+// in the same order, as little-endian fp32, without gaps.
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 

@@ -1,12 +1,12 @@
-// Lossless coding of a checkpoint's file for slow lines. The exponents of fp32 numbers are similar,
-// so they are compressed; signs and mantissas are not. Parameters and AdamW's state shrink by a
-// sixth. A coded file is a sequence of blocks:
+// Compresses a checkpoint's file without loss, for slow lines. The exponents of fp32 numbers are
+// similar, so they are compressed; signs and mantissas are not. Files of parameters and of AdamW's
+// state shrink by a sixth. A coded file is a sequence of blocks:
 //
 //   4 bytes   number of the file's bytes that this block holds, 1 to kShardBlockBytes
 //   4 bytes   number of bytes in the rest of the block
 //   rest      the exponents of the 4-byte words as a Zstandard frame; then sign and mantissa of
 //             each word, 3 bytes; then the bytes after the last whole word. Or the file's bytes
-//             unchanged, if the other form would not be shorter
+//             unchanged, if the compressed form would not be shorter
 //
 // All numbers are little-endian. ShardWriter::Commit checks the hash of the decoded file.
 #pragma once
@@ -32,7 +32,7 @@ class ShardDecoder {
   // Takes the next piece, and appends the bytes of all blocks that are now complete to `out`.
   // kDataLoss: a block is invalid; do not use the decoder again.
   Status Take(std::span<const std::byte> coded, std::vector<std::byte>* out);
-  // Returns true if the pieces so far end where a block ends, as a whole stream does.
+  // Returns true if the pieces so far end at the end of a block, as a complete stream does.
   bool between_blocks() const { return pending_.empty(); }
 
  private:

@@ -2,7 +2,7 @@
 //
 //   <root>/<run>/step-00000050/stage-1.params.safetensors
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
-//   <root>/<run>/step-00000050/stage-1.tables.safetensors    only if its codec predicts by token
+//   <root>/<run>/step-00000050/stage-1.tables.safetensors    if its codec predicts by token
 //
 // The replicas of a stage have equal parameters, so they write the same file of parameters. The
 // other files hold a replica's own state and are named by it:
@@ -32,13 +32,13 @@ struct ShardFile {
   std::string sha256;
   // The replica whose own state the file holds; nullopt: the file is the same for all replicas.
   std::optional<uint32_t> replica = std::nullopt;
-  // Where Read finds the file if it is outside the store, as a fetched copy is. Empty: in the
-  // store.
+  // The path at which Read finds a file that is not in the store, such as a fetched copy. Empty:
+  // the file is in the store.
   std::string path = {};
 };
 
-// Returns whether a file of this name holds token tables (StageSnapshot). The next stage needs them
-// as well as the stage that wrote them.
+// Returns true if a file of this name holds token tables (StageSnapshot). Both the stage that wrote
+// them and the next stage need them.
 inline bool HoldsTables(const std::string& name) {
   return name.ends_with(".tables.safetensors");
 }
@@ -64,8 +64,8 @@ class ShardWriter {
 
 class ShardStore {
  public:
-  // Creates the folder `root` if needed. Deletes temporary files, which a killed process may have
-  // left. So only one process may use the folder.
+  // Creates the folder `root` if needed. Only one process may use the folder, because this call
+  // deletes all temporary files, which a killed process may have left.
   static StatusOr<std::unique_ptr<ShardStore>> OpenLocal(const std::string& root);
   virtual ~ShardStore() = default;
 
@@ -81,20 +81,20 @@ class ShardStore {
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;
   // Reads the file and verifies it. kNotFound: it is missing. kDataLoss: its size or hash differs.
-  // After another error the file may still be good: the disk fails, or is not mounted, as is
-  // assumed if the run's whole folder is missing. Messages do not name the file.
+  // After another error the file may still be good, because the disk fails or is not mounted.
+  // kUnavailable: the run's whole folder is missing. Messages do not name the file.
   virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
-  // Reads `files` of `step`, verifies sizes and hashes, and merges the files into one snapshot.
-  // They may come from stages with other layers. kNotFound, kDataLoss: as Check.
-  // kFailedPrecondition: a file is of another run or step, or two files disagree about an array.
-  // Messages name the file.
+  // Reads `files` of `step`, verifies sizes and hashes, and merges the files into one snapshot. The
+  // files may come from several stages. kNotFound, kDataLoss: as Check. kFailedPrecondition: a file
+  // is of another run or step, or two files disagree about an array. Messages name the file.
   virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                        const std::vector<ShardFile>& files) const = 0;
-  // Returns the oldest step with shards, even if some are missing; nullopt: no step has any.
+  // Returns the oldest step that has a folder, even if shards are missing there; nullopt: no step
+  // has one.
   virtual StatusOr<std::optional<Step>> Oldest(const RunId& run) const = 0;
   // Deletes a step's shards. OK if there are none.
   virtual Status Drop(const RunId& run, Step step) = 0;
-  // Deletes the shards of all steps that are not in `kept` and are before the newest in `kept`.
+  // Deletes the shards of all steps before the newest in `kept` that are not in `kept` themselves.
   virtual Status DropOthers(const RunId& run, const std::set<Step>& kept) = 0;
   // Deletes everything of a run. OK if there is nothing.
   virtual Status DropRun(const RunId& run) = 0;

@@ -1,6 +1,6 @@
-// Caches chunks of data sets in memory. It keeps the chunks that were used last, and fetches ahead
-// the chunks that are expected next. The cached chunks stay within a limit of memory; a larger
-// chunk is cached alone.
+// Caches chunks of data sets in memory. It keeps the most recently used chunks, and fetches in
+// advance the chunks that are expected next. The total size of cached chunks has a limit; a chunk
+// larger than this limit is cached alone.
 //
 //   ChunkCache cache(limit_bytes, fetch);
 //   cache.Expect({...});                       // returns at once
@@ -40,8 +40,8 @@ using SharedChunk = std::shared_ptr<const std::vector<std::byte>>;
 
 class ChunkCache {
  public:
-  // Fetches a chunk and blocks meanwhile. It polls `given_up` and returns soon after it is true.
-  // Several threads call it at once.
+  // Fetches a chunk, and blocks until it has it. Must poll `given_up`, and return soon after that
+  // is true. Several threads call it at once.
   using Fetch = std::function<StatusOr<std::vector<std::byte>>(
       const ChunkId& id, const std::function<bool()>& given_up)>;
   ChunkCache(uint64_t limit_bytes, Fetch fetch);
@@ -49,8 +49,9 @@ class ChunkCache {
   ChunkCache(const ChunkCache&) = delete;
   ChunkCache& operator=(const ChunkCache&) = delete;
 
-  // Returns the chunk, which it fetches if it is not in the cache. Errors are Fetch's; the next
-  // call tries again. kCancelled: `given_up` became true. It is polled; null: never.
+  // Returns the chunk. Fetches it first, or waits for a fetch under way, if it is not in the cache.
+  // Errors are Fetch's; the next call tries again. Polls `given_up`, which may be null; kCancelled:
+  // it became true.
   StatusOr<SharedChunk> Get(const ChunkId& id, const std::function<bool()>& given_up = nullptr);
   // Returns the chunk if it is in the cache; else null.
   SharedChunk Find(const ChunkId& id) const;
@@ -58,6 +59,7 @@ class ChunkCache {
   // fetch as many of them as fit.
   void Expect(const std::vector<ChunkId>& ids);
 
+  // Total size of the cached chunks.
   uint64_t bytes() const;
 
  private:

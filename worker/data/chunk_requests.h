@@ -1,5 +1,6 @@
-// The requests of this side for chunks of another worker. The other worker may be hostile: each
-// answer must belong to a request, and takes no more memory than the requested chunk.
+// Keeps this worker's requests for chunks to another worker. The other worker may be hostile: an
+// answer that belongs to no request is refused, and no answer takes more memory than the requested
+// chunk.
 //
 //   const uint32_t request = requests.Begin(bytes);
 //   ... requests.Take(request, piece), or requests.TakeNotHere(request) ...
@@ -25,18 +26,19 @@ class ChunkRequests {
   // Begins a request and returns its number, counted from 0. `bytes`: the chunk's length, at least
   // 1.
   uint32_t Begin(uint64_t bytes);
-  // Return the state of a request and the number of bytes that have arrived. Only between Begin and
-  // End.
+  // Return the state of a request, and the number of bytes that have arrived for it. Call them only
+  // between Begin and End.
   State StateOf(uint32_t request) const { return open_.at(request).state; }
   uint64_t BytesOf(uint32_t request) const { return open_.at(request).taken; }
   // Ends a request and returns the bytes that have arrived, even if some are missing. Pieces that
   // arrive later are dropped.
   std::vector<std::byte> End(uint32_t request);
-  // Number of requests that are not answered in full, or not ended.
+  // Number of requests whose answer is incomplete, or for which End was not called yet.
   size_t open() const { return open_.size(); }
 
-  // Take a piece of the chunk, or the answer that the worker does not have it. kInvalidArgument: no
-  // such request waits for an answer, or the answer does not fit the bytes so far.
+  // Take a piece of the chunk, or the answer that the other worker does not have the chunk.
+  // kInvalidArgument: no such request waits for an answer, more bytes came than the chunk has, or
+  // "not here" came after a piece.
   Status Take(uint32_t request, std::span<const std::byte> piece);
   Status TakeNotHere(uint32_t request);
 

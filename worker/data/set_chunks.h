@@ -44,8 +44,8 @@ struct ChunkTally {
   friend bool operator==(const ChunkTally&, const ChunkTally&) = default;
 };
 
-// Fetches a chunk of `file` and verifies its SHA-256. `chunk`: its index in the file. Blocks, but
-// returns soon after `given_up` is true. Several threads call it at once.
+// Fetches a chunk of `file` and verifies its SHA-256. `chunk`: the chunk's index in the file. Must
+// return soon after `given_up` is true. Several threads call it at once.
 using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
     const data::Source& source, const data::HashedFile& file, uint64_t chunk,
     const ChunkGivenUp& given_up)>;
@@ -53,7 +53,7 @@ using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
 struct SetChunksOptions {
   std::shared_ptr<const data::Mixture> mixture;  // has passed CheckMixture
   uint64_t memory_bytes = 0;                     // limit of the chunks in memory
-  // Reads the set's folder, which takes no long time, or asks its web server.
+  // Reads the chunk from the set's folder, which is quick, or asks the set's web server.
   FetchChunk from_place;
   FetchChunk from_coordinator;
 };
@@ -63,21 +63,22 @@ class SetChunks {
   explicit SetChunks(SetChunksOptions options);
 
   const std::shared_ptr<const data::Mixture>& mixture() const { return options_.mixture; }
-  // The file that contains the chunk; null: the list has no such chunk.
+  // Returns the file that contains the chunk; null: the mixture has no such chunk.
   const data::HashedFile* FileOf(const ChunkId& id) const;
 
-  // As in ChunkCache. The chunks must be in the list of the data sets.
+  // As ChunkCache::Get and ChunkCache::Expect. The mixture must have the chunks.
   StatusOr<SharedChunk> Get(const ChunkId& id) { return cache_.Get(id); }
   void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
-  // Gives a chunk to another worker, which may ask for anything. kNotFound: the list has no such
-  // chunk. A chunk of a set on a web server is given only from memory. Other chunks are given from
-  // memory or the set's folder; if `fetches`, also from the other sources, as by Get.
+  // Returns a chunk for another worker, which may be hostile. kNotFound: the mixture has no such
+  // chunk. A chunk of a set on a web server comes only from memory; kNotFound: it is not there.
+  // Other chunks come from memory or the set's folder, and if `fetches` from all sources, as in
+  // Get.
   StatusOr<SharedChunk> Give(const ChunkId& id, bool fetches, const ChunkGivenUp& given_up);
 
   // Sets the other workers that are asked from now on; null: none.
   void SetOthers(std::shared_ptr<OtherReaders> others);
-  // Returns the tally of each source since the last call. Keys: "its folder", "a web server",
+  // Returns what came from each source since the last call. Keys: "its folder", "a web server",
   // "stage 0", "the coordinator".
   std::map<std::string, ChunkTally> TakeTally();
 

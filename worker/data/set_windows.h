@@ -1,4 +1,5 @@
-// A WindowSource over a mixture of data sets. Chunks of the sets are fetched when they are needed.
+// Makes a WindowSource over a mixture of data sets. It fetches chunks of the sets when they are
+// needed.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace longhaul::worker {
 struct SetWindowsOptions {
   std::shared_ptr<SetChunks> chunks;
   uint32_t context = 0;         // tokens of a window
-  double validation_share = 0;  // part of a set to validate with, if it has no validation text
+  double validation_share = 0;  // part of a set without validation text that is for validation
 };
 // The result's Read returns kDataLoss if a token id is not in the vocabulary.
 std::unique_ptr<WindowSource> WindowsOfSets(SetWindowsOptions options);

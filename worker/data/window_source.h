@@ -20,10 +20,12 @@ class SetChunks;
 class WindowSource {
  public:
   virtual ~WindowSource() = default;
+  // Number of windows of the text.
   virtual uint64_t WindowsOf(Text text) const = 0;
-  // Reads a window. `window`: its index. `inputs` and `targets` have room for `context` ids each.
-  // The loss of a target -1 does not count. May block while chunks are fetched. kUnavailable or
-  // kDataLoss: the data cannot be had.
+  // Reads a window. `window`: its index. `inputs` and `targets` have room for `context` ids each. A
+  // target is -1 where the loss does not count. May block while chunks are fetched. kUnavailable: a
+  // source is away. kNotFound, kDataLoss: no source has the data as it was when the run was
+  // submitted.
   virtual Status Read(Text text, uint64_t window, std::span<int32_t> inputs,
                       std::span<int32_t> targets) = 0;
   // Announces the windows that will be read next, in this order. Only a hint.
@@ -33,7 +35,7 @@ class WindowSource {
   virtual std::shared_ptr<SetChunks> chunks() const { return nullptr; }
 };
 
-// Windows of a complete token file.
+// Makes a source for the windows of a complete token file.
 std::unique_ptr<WindowSource> WindowsOfFile(std::shared_ptr<const TokenFile> file,
                                             uint32_t context);
 

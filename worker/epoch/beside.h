@@ -27,7 +27,7 @@ class Beside {
         })) {}
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
-  // Makes GivenUp true, and waits until the function returns.
+  // Makes the function's GivenUp return true, and waits until the function returns.
   ~Beside() { given_up_.store(true, std::memory_order_relaxed); }
 
   // Waits for the function's result and returns it. Call it once.

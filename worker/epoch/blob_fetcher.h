@@ -1,6 +1,6 @@
-// Downloads files, for example token files, from the coordinator. A file is named by its SHA-256.
-// It is downloaded once, verified, and kept in a folder of the worker. A broken transfer is resumed
-// where it broke.
+// Downloads files, for example token files, from the coordinator. A file's name is its SHA-256. It
+// is downloaded once, verified, and kept in a folder of the worker. A broken transfer is resumed
+// where it broke. Only one call of Fetch at a time may name a file.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,15 @@ class BlobFetcher {
  public:
   BlobFetcher(std::shared_ptr<Access> access, std::string folder);
 
-  // Returns the path of the file, which it downloads if needed. Retries while the coordinator is
-  // away. Blocks until `deadline` at most. Polls `cancelled`; kCancelled: it became true.
-  // kDataLoss: the content has another hash, and was deleted.
+  // Downloads the file if the folder does not have it, and returns its path. Retries while the
+  // coordinator is away, until `deadline` at most. Polls `cancelled`; kCancelled: it became true.
+  // kDataLoss: the downloaded bytes have another hash, and were deleted.
   StatusOr<std::string> Fetch(const std::string& sha256, Deadline deadline,
                               const std::function<bool()>& cancelled);
 
   // Deletes the file.
   void Forget(const std::string& sha256);
-  // Deletes every file in the folder, leftovers of interrupted transfers included.
+  // Deletes every file in the folder, also the parts that interrupted transfers left.
   void ForgetAll();
 
  private:

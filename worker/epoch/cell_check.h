@@ -9,8 +9,8 @@
 
 namespace longhaul::worker {
 
-// Returns one sentence for each reason why a worker that offers these devices cannot carry out the
-// cell; empty if it can. A cell takes a device for each of its ranks, all of one kind.
+// Returns one sentence for each reason why a worker with the devices `offered` cannot carry out the
+// cell; empty if it can. A cell needs one device for each of its ranks, all of one kind.
 std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
                                   const std::vector<WorkerDevice>& offered);
 

@@ -1,9 +1,9 @@
 // Decides which cells of a run exchange chunks of data sets. A cell is a stage of one replica. The
 // first and the last stage read text; with `data.mask: document` all stages do. Within a replica
 // these cells need the same chunks at nearly the same time, and the first stage needs each chunk
-// first. So the first stage is paired with each of the others, and fetches the chunks that they
-// request. The plan does not contain these pairs: two cells that cannot reach each other, or only
-// by a relay, exchange nothing. Pure.
+// first. So the first stage forms a pair with each of the other cells, and fetches the chunks that
+// they request. The plan does not contain these pairs, and does not make sure that they can
+// connect. Two cells that cannot reach each other, or only by a relay, exchange nothing. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ struct ChunkPair {
   std::string transport;       // its name in the plan
   double bits_per_second = 0;  // rate of this cell's slowest edge; 0: unknown
 
-  // A possible link between the two cells; one link is enough. The plan says which of two
-  // neighbours dials. If the cells are not neighbours, there is a way for each direction.
+  // A possible link between the two cells; one open link is enough. If the plan has an edge between
+  // them, there is one way, and the plan says which cell dials. Otherwise there is a way for each
+  // direction of dialling, if the dialled cell has an address.
   struct Way {
     EdgeId number;                       // the same at both ends; not an edge of the plan
     bool dials = false;                  // this cell dials
@@ -32,7 +33,7 @@ struct ChunkPair {
   std::vector<Way> ways;
 };
 
-// Returns the pairs of cell `me`; empty if it reads no text. `all_read`: every stage reads text.
+// Returns the pairs of cell `me`; empty if `me` reads no text. `all_read`: every stage reads text.
 std::vector<ChunkPair> ChunkPairsOf(const Assignment& assignment, const CellId& me, bool all_read);
 
 }  // namespace longhaul::worker

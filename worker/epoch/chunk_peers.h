@@ -1,16 +1,16 @@
 // Exchanges chunks of data sets with the workers of a run that read the same text (chunk_pairs.h),
-// for one attempt at the run ("epoch"). Each pair of workers has a separate link for it. If that
-// link is lost, training goes on, and the chunks come from the coordinator.
+// for one attempt at the run ("epoch"). Each pair of workers has a separate link for the chunks. If
+// that link is lost, training goes on, and the chunks come from the coordinator.
 //
 //   asks                              holds
 //     request for a listed chunk  -->
 //                                 <--  pieces of the chunk, paced; or "not here"
 //
 // Only chunks in the run's list of data sets can be requested. An answer must have the size and
-// SHA-256 that the list states. Each side may have at most kMostAsks unanswered requests, which the
-// other side answers one after the other. A peer that sends nothing for `silence` during a request
-// gets no request for kSilentFor. A peer that breaks the protocol or sends wrong bytes gets none
-// again in this attempt.
+// SHA-256 that the list states. Each side may have at most kMostAsks unanswered requests; the other
+// side answers them one after the other. A peer that sends nothing for `silence` during a request
+// gets no request for kSilentFor. A peer that breaks the protocol or sends wrong bytes loses its
+// link, and gets no request again in this attempt.
 //
 // Thread-safe. For each pair one thread answers requests.
 #pragma once
@@ -45,19 +45,19 @@ class ChunkPeers : public OtherReaders {
  public:
   static constexpr size_t kMostAsks = 4;
   static constexpr absl::Duration kSilentFor = absl::Minutes(2);
-  // How long requests wait for links that are still opening, counted from the first request.
+  // How long requests to a peer wait for its link to open, counted from the first request.
   static constexpr absl::Duration kOpenPatience = absl::Seconds(3);
 
   // Begins to open the links. The transports and `traffic` must outlive this object.
   explicit ChunkPeers(ChunkPeersOptions options);
   ~ChunkPeers() override;
 
-  // Answers the peers' requests from `chunks`. Requests that came earlier have waited for this
-  // call. Call it once.
+  // Begins to answer the peers' requests from `chunks`. Requests wait for this call. Call it once.
   void Serve(const std::shared_ptr<SetChunks>& chunks);
+  // Asks one peer after the other.
   StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                         const ChunkGivenUp& given_up) override;
-  // Replaces the addresses at which the peer is dialled.
+  // Replaces the addresses at which this side dials `peer`.
   void Readdress(const CellId& peer, const std::vector<std::string>& addresses);
   // Makes all calls of Fetch fail at once, present and later ones. Idempotent.
   void GiveUp();

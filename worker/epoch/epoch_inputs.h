@@ -28,8 +28,8 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
 
 class EpochInputs {
  public:
-  // The arguments must outlive this object. The methods require that `cell` is a cell of the
-  // assignment.
+  // `resources`, `assignment` and `cell` must outlive this object. Call the methods only if `cell`
+  // is a cell of the assignment.
   EpochInputs(const Resources& resources, const Assignment& assignment, const CellId& cell,
               std::function<bool()> cancelled)
       : resources_(resources),
@@ -44,7 +44,8 @@ class EpochInputs {
   StatusOr<std::shared_ptr<WindowSource>> FetchText(const RunSpec& spec,
                                                     std::shared_ptr<const data::Mixture> mixture,
                                                     const GivenUp& given_up) const;
-  // Checks that the text has as many windows as the coordinator counted. kDataLoss: it has not.
+  // Checks that the text has as many windows as the coordinator counted. kDataLoss: the numbers
+  // differ.
   Status CheckText(const WindowSource& text, uint32_t context) const;
   // Loads the run's initial weights into a newly made model.
   Status LoadWeights(const RunSpec& spec, Stage& model) const;

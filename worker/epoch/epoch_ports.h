@@ -1,7 +1,7 @@
-// The links of one cell (a stage of one replica) during one attempt at the run ("epoch"). A port is
-// this cell's end of an edge. Edges go to the neighbour stages, to the other replicas of the stage,
-// and to the stage with the other copy of a tied matrix. All links open at the same time, while the
-// cell prepares other things.
+// Owns the links of one cell (a stage of one replica) during one attempt at the run ("epoch"). A
+// port is this cell's end of an edge. Edges go to the neighbour stages, to the other replicas of
+// the stage, and to the stage with the other copy of a tied matrix. All links open at the same
+// time, while the cell prepares other things.
 //
 // Threads: the agent's; Readdress and Readings on any thread.
 #pragma once
@@ -34,14 +34,15 @@ namespace longhaul::worker {
 // The secrets that protect the links, one for each edge of the cell.
 using EdgeSecrets = std::map<EdgeId, std::string>;
 EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
-// Addresses at a relay, for edges whose ends meet there (transport/relay/ticket.h).
+// For each edge whose ends meet at a relay: the relays' addresses with tickets
+// (transport/relay/ticket.h).
 using EdgeWays = std::map<EdgeId, std::vector<std::string>>;
 EdgeWays EdgeWaysOf(const v1::Assign& assign);
 
 class EpochPorts {
  public:
-  // `resources` and `assignment` must outlive this object. `cell` must be a cell of the assignment
-  // before the methods are called.
+  // `resources` and `assignment` must outlive this object. Call the methods only if `cell` is a
+  // cell of the assignment.
   EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
              EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
@@ -56,12 +57,13 @@ class EpochPorts {
   bool CompressesActivations() const;
   // Restores token tables from the checkpoint that the attempt begins from. Call it before Await.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
-  // Waits until all links are open, and until the two ends of each have agreed on the state of
-  // their codecs. Polls `cancelled`.
+  // Blocks until all links are open, and until the two ends of each link have compared the state of
+  // their codecs and cleared state that differs. Polls `cancelled`.
   Status Await(const std::function<bool()>& cancelled);
   // Replaces the addresses that this side dials for `edge`. May be called before Begin.
   void Readdress(EdgeId edge, std::vector<std::string> addresses);
-  // Flushes and ends the open links, and gives up the others.
+  // Sends what the open links still hold and closes them, until `deadline` at most. Stops opening
+  // the others.
   void Close(Deadline deadline);
 
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
@@ -70,9 +72,9 @@ class EpochPorts {
   uint64_t frames_received() const;
   // Returns metrics of the open links. Any thread, after Begin.
   std::vector<LinkReading> Readings() const;
-  // Ports with a codec that starts without its state, although the run continues from a checkpoint.
+  // The ports with a codec whose state was cleared, although the run continues from a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
-  // The edge whose broken link made Await return kUnavailable. nullopt: a link never opened.
+  // The edge of the link that opened and then broke during Await. nullopt: no link did that.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
 
  private:

@@ -37,8 +37,8 @@ class EpochRun {
   ~EpochRun();
 
   // Prepares the stage, reports StageReady, waits for Start and trains. When the stage has
-  // finished, the links stay open until Cancel, because neighbours may still need them. Reports
-  // errors itself.
+  // finished, keeps the links open until Cancel, because neighbours may still need them. Reports
+  // errors to the coordinator itself. Blocks until the attempt ends.
   void Run();
   // Returns the stage that the next attempt can reuse, or null. Call it after Run.
   std::unique_ptr<ResidentStage> TakeResident();
@@ -50,9 +50,9 @@ class EpochRun {
   void Readdress(const v1::Readdress& moved);
   // Ends the attempt. `reason`: for the log and for errors. `finished`: all stages have finished.
   void Cancel(std::string reason, bool finished = false);
-  // Reports StageReady if the stage is ready. The coordinator may ask for it again.
+  // Reports StageReady again if the stage is ready, for a coordinator that repeats Assign.
   void SayReady();
-  // Fills in what the stage is working on; nothing before it trains.
+  // Fills in what the stage is working on. Fills in nothing before the stage trains.
   void FillAtHand(v1::Heartbeat* heartbeat) const;
   // Returns the stage's metrics.
   StageReading Reading() const;
@@ -64,8 +64,8 @@ class EpochRun {
 
  private:
   Status Prepare();
-  // `text`: null if the stage reads none. `begun_from`: the checkpoint that the stage was restored
-  // from; null: the run begins.
+  // `text`: null if the stage reads no text. `begun_from`: the checkpoint that the stage was
+  // restored from; null: the run begins.
   Status MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from);
   // Returns null if the stage has no replicas.
   StatusOr<std::unique_ptr<ReplicaExchange>> MakeExchange(const StageSnapshot* begun_from);

@@ -26,25 +26,26 @@ namespace longhaul::worker {
 struct Resources {
   // By name of the transport (run/kinds/transports.h).
   transport::TransportsByName transports;
-  // The devices that the worker offers. A cell (a stage of one replica) names them by index. Layers
-  // are measured on the first device, and for a group on as many devices as it has ranks.
+  // The devices that the worker offers. A cell (a stage of one replica) names them by index. Layer
+  // times are measured on the first device, and for a group of ranks on one device for each rank.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   BlobFetcher* blobs = nullptr;
-  BlobFetcher* shard_copies = nullptr;  // for shards of other workers that a stage resumes from
+  BlobFetcher* shard_copies = nullptr;  // fetches shards of other workers, for a stage that resumes
   ShardCourier* courier = nullptr;
   TrafficWatch* traffic = nullptr;
   ShardTransfers* transfers = nullptr;
   std::optional<BoundaryDumpOptions> dump;
   std::string messages_root;                    // folder of boundary_messages.h
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
-  // A piece of work that takes longer counts as hung (pipeline/watchdog.h).
+  // A piece of work that takes longer than this counts as hung; the limit is longer where steps are
+  // slow (pipeline/watchdog.h).
   absl::Duration progress_timeout = absl::Seconds(60);
-  // Replaces this process by a new one, which learns the cause. Thread-safe. Returns only if the
-  // daemon is already ending. Null: the process goes on.
+  // Replaces this process by a new one, which learns the cause (restart.h). Thread-safe. Returns
+  // only if the daemon is already ending. Null: the worker never restarts itself.
   std::function<void(const RestartCause&)> restart;
-  // How long a stage stays in memory after its attempt, for the next one.
+  // How long a stage stays in memory after its attempt, so that the next attempt can use it.
   absl::Duration resident_limit = absl::Minutes(10);
   MakeStage make_stage = Stage::Create;
 };

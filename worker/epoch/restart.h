@@ -16,8 +16,8 @@ struct RestartCause {
   v1::WorkerFault fault = v1::WORKER_FAULT_NONE;
   std::string text;  // "has made no progress for 61 s in step 118: in the optimizer"
 };
-// Returns why this process was started, and removes that from the environment, so that child
-// processes do not see it. Call it before any thread starts.
+// Reads the cause from the environment, and removes it there, so that child processes do not see
+// it. Call it before any thread starts.
 RestartCause TakeRestartCause();
 
 class Restart {
@@ -26,9 +26,9 @@ class Restart {
   // called before the process is replaced, and must return soon.
   Restart(char** arguments, std::function<void()> say_last_words);
 
-  // Replaces this process. Its open files, sockets and locks end, as if it had been killed. Does
-  // nothing after Disarm; otherwise it does not return. If the process cannot be replaced, it exits
-  // with status 1. Thread-safe.
+  // Replaces this process, and does not return. All open files and sockets are closed and locks are
+  // released, as if the process had been killed. If it cannot be replaced, it exits with status 1.
+  // After Disarm this call does nothing. Thread-safe.
   void operator()(const RestartCause& cause);
   // Prevents later restarts, and waits for one in progress. Call it when the daemon ends.
   void Disarm();

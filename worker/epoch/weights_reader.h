@@ -20,14 +20,15 @@ namespace longhaul::worker {
 
 class WeightsReader {
  public:
-  // Fetches the list of the tensors. `spec` must name weights. `blobs` must outlive the result; a
-  // fetched tensor is deleted from it after it was read. This call and Read fail after `deadline`,
-  // and soon after `cancelled` is true.
+  // Fetches the list of the model's tensors. `spec` must name weights. `blobs` must outlive the
+  // result; each fetched tensor is deleted from `blobs` after reading. This call and Read fail
+  // after `deadline`, and soon after `cancelled` is true.
   static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
                                       std::function<bool()> cancelled);
 
-  // Reads `parameter` into `values`; it is the callback of Stage::Load. kDataLoss or kNotFound:
-  // neither the folder nor the coordinator has the tensor as it was when the run was submitted.
+  // Reads the values of `parameter` into `values`, as the callback of Stage::Load must. kDataLoss
+  // or kNotFound: neither the folder nor the coordinator has the tensor as it was when the run was
+  // submitted.
   Status Read(const model::PlacedParameter& parameter, std::span<float> values);
 
   // Bytes of the tensors read so far, by source.

@@ -1,7 +1,7 @@
 // A worker's metrics for Prometheus, about itself and its stage (docs/guide/metrics.md).
 //
-// Metrics of steps come from the reports to the coordinator, and metrics of links are read only
-// when Prometheus asks. So training does not become slower. Thread-safe.
+// Training does not become slower: metrics of steps come from the reports to the coordinator, and
+// metrics of links are read only when Prometheus asks. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,7 @@ class WorkerMetrics {
   // Counts a report to the coordinator.
   void Note(const v1::WorkerMessage& message);
   // Makes a page of metrics. `stage`: the current stage; nullopt: the worker has none, and the page
-  // shows nothing of earlier runs. `resident_bytes`: memory of the stage that waits for its next
-  // attempt.
+  // has no metrics of runs. `resident_bytes`: memory of a stage that is kept for the next attempt.
   metrics::Page PageOf(const std::optional<StageReading>& stage, uint64_t memory_used_bytes,
                        uint64_t resident_bytes) const;
 

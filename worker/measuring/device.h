@@ -19,16 +19,17 @@ struct WorkerDevice {
   DeviceName name() const;
 };
 
-// Opens a device and checks that it works. `memory_share`: the part of the memory of the device and
-// its host that this worker may plan with; less than 1 if several workers share the device. Some
-// GPU memory is always left free. For a GPU, call this before any use of LibTorch, because it loads
-// the CUDA modules of longhaul and LibTorch. kFailedPrecondition: a part is missing; the message
-// names it.
+// Opens a device and checks that it works. `memory_share`: the part of the device's and the host's
+// memory that the description reports; less than 1 if several workers share the device. 5 % of a
+// GPU's memory is never reported. For a GPU, call this before any use of LibTorch, because it loads
+// the CUDA modules of longhaul and LibTorch. kInvalidArgument: no GPU has this index.
+// kFailedPrecondition: there is no GPU, it or the driver is too old, or a module is missing; the
+// message says which.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
-// Opens all devices of one worker. If `names` has the CPU several times, each reports an equal part
-// of its cores and memory. Each GPU reports the host's memory in full, although the worker has this
-// memory only once.
+// Opens all devices of one worker. If `names` has the CPU several times, each entry reports an
+// equal part of the CPU's cores and memory. Each GPU reports the same host memory, which the worker
+// has only once.
 StatusOr<std::vector<WorkerDevice>> OpenDevices(std::span<const DeviceName> names,
                                                 double memory_share = 1);
 

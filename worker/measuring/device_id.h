@@ -1,5 +1,5 @@
-// Identifies a GPU by its UUID. Processes and containers may number one GPU differently, but if two
-// workers report the same UUID, they share the GPU.
+// Identifies a GPU by its UUID. Processes and containers may number the same GPU differently, so
+// only an equal UUID shows that two workers share a GPU.
 #pragma once
 
 #include <cstdint>

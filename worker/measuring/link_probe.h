@@ -2,7 +2,7 @@
 // the run will use, and measures idle round trips, then goodput in both directions at once. Then it
 // drains the link and closes it.
 //
-// Both ends do the same, except that one dials. They send messages of one byte on the control lane:
+// Both ends do the same, except that one dials. They send words of one byte on the control lane:
 //
 //   ping, pong   each side measures some round trips
 //   ready        the sender has measured its round trips. When both sides have said it, both send
@@ -15,7 +15,8 @@
 // If the command asks only for round trips, no zeros are sent: each side says "enough" as soon as
 // both have said "ready".
 //
-// Little data is kept in flight, so that a slow link is not busy for seconds after the measurement.
+// Little data is in flight at any time, so that a slow link is not busy for seconds after the
+// measurement.
 #pragma once
 
 #include <functional>
@@ -32,8 +33,8 @@ class LinkProbe {
   explicit LinkProbe(const v1::WorkerCommand& command);
   ~LinkProbe();
 
-  // Measures, and returns the answer to the coordinator, which also reports errors. Takes at most
-  // the command's time limit. Call it once.
+  // Measures, and returns the answer for the coordinator; it contains the result or the error.
+  // Takes at most the command's time limit. Call it once.
   v1::WorkerMessage Run(const transport::TransportsByName& transports);
   // Makes Run return soon. Any thread.
   void Cancel();

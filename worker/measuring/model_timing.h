@@ -13,11 +13,11 @@
 
 namespace longhaul::worker {
 
-// Measures on the first of `devices`. If the run file asks for a group, it also measures on as many
-// devices of the same kind as the group has ranks. If the run file leaves the group open
-// (config::GroupsLeftOpen), it measures every possible group. Each measurement takes a second or
-// two, after a wait for the turn on a shared GPU. `make_group` makes the stage of a group.
-// kResourceExhausted: a device has not enough memory for a few layers of the model.
+// Measures on the first of `devices`. If the run file asks for a group of ranks, also measures the
+// group on as many devices of the same kind. If it leaves the group open (config::GroupsLeftOpen),
+// measures every possible group. Each measurement takes a second or two, after a wait for its turn
+// on a shared GPU (device_turn.h). `make_group` makes the stage of a group. kResourceExhausted: a
+// device has too little memory for a few layers of the model.
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                                       std::span<const WorkerDevice> devices,
                                       const MakeStage& make_group);

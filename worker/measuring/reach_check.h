@@ -1,7 +1,8 @@
 // Carries out TryReach commands, which check whether one worker reaches another at each of its
-// addresses. One of the two is told to dial, and the other to wait. The dialler opens a link as for
-// a run, so only an answer of the right worker counts. Both sides close an open link at once. The
-// dialler reports the result; the waiting side gives up at the check's time limit.
+// addresses. The coordinator tells one of the two workers to dial, and the other to wait. The
+// dialler opens a link as for a run, so only an answer of the right worker counts. A link that
+// opens is closed at once. The dialler reports the result; the waiting side stops waiting at the
+// check's time limit.
 //
 // Handle and Shutdown are thread-safe and never block. The work runs on the transports' loops,
 // concurrently with everything else.
@@ -21,13 +22,14 @@ namespace longhaul::worker {
 
 class ReachChecks {
  public:
-  // `send` gets the answers, and must be thread-safe. The transports must live until Shutdown.
+  // `send` gets the answers, on the transports' loops; it must be thread-safe. The transports must
+  // live until Shutdown.
   ReachChecks(transport::TransportsByName transports, std::function<void(v1::WorkerMessage)> send);
 
   // `command` must have try_reach. A command that is repeated during its check has no further
   // effect.
   void Handle(const v1::WorkerCommand& command);
-  // Ignores later commands. Checks in progress end with the transports.
+  // Ignores later commands. Does not end checks in progress; these end with the transports.
   void Shutdown();
 
  private:

@@ -13,12 +13,13 @@
 
 namespace longhaul::worker {
 
-// Returns the GPU that holds the tensors of a run's stages; nullopt: the host. A replay computes
-// nothing, so its tensors are on the host. `gpu`: the cell's device.
+// Returns the GPU that holds the tensors of a cell's stage; nullopt: they are in host memory.
+// `gpu`: the cell's device. The result is `gpu`, except for a replay: it computes nothing, so its
+// tensors are in host memory.
 std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
 
 // Returns the options of a stage with these layers and roles. `threads`: CPU threads of each rank.
-// `ranks`: the devices of a group's ranks, the first equal to `gpu`; empty: one rank.
+// `ranks`: the devices of the ranks of the run file's group, `gpu` first; empty: one rank on `gpu`.
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                              const Roles& roles, uint32_t threads,
                              const std::optional<cuda::Device>& gpu,

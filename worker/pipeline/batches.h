@@ -25,7 +25,7 @@ namespace longhaul::worker {
 struct ReadSoFar {
   uint64_t step = 0, microbatches = 0;
 };
-// What the run had read when the attempt of `assignment` began.
+// Returns what the run had read when the attempt of `assignment` began.
 ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 
 // Maps the sequences of a microbatch to windows of the training text, in the same way on every
@@ -33,14 +33,14 @@ ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
   uint32_t microbatches = 0, microbatch_size = 0;  // per replica and step; sequences each
-  // The replica that reads, and the number of replicas. The windows of a step go first to the
-  // microbatches of replica 0, then to those of replica 1, and so on. One replica with as many
-  // microbatches in total would read the same.
+  // The replica that reads, and the number of replicas. A step's windows go first to the
+  // microbatches of replica 0, then to the microbatches of replica 1, and so on. A single replica
+  // with as many microbatches in total would read the same windows.
   uint32_t replica = 0, replicas = 1;
   ReadSoFar before = {};  // what was read before the attempt began
 
-  // Return the index, counted over the whole run, of the first microbatch of the step, of all
-  // replicas (FirstOfAll) or of this replica.
+  // Return the index, counted over the whole run, of the step's first microbatch: FirstOfAll of all
+  // replicas, FirstMicrobatchOf of this replica.
   uint64_t FirstOfAll(Step step) const {
     return before.microbatches + (step.value() - 1 - before.step) * replicas * microbatches;
   }
@@ -48,7 +48,7 @@ struct SampleOrder {
     return FirstOfAll(step) + uint64_t{replica} * microbatches;
   }
   // Return the window of a sequence. `row`: the sequence's index in its microbatch. `microbatch`:
-  // its index in this replica's part of the step; for WindowOfAll, over all replicas.
+  // the microbatch's index in this replica's part of the step; for WindowOfAll, in the whole step.
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
@@ -56,7 +56,8 @@ struct SampleOrder {
     return windows->WindowOf((FirstOfAll(step) + microbatch) * microbatch_size + row);
   }
 };
-// `mixture`: the run's data sets; null: the text is a token file with `windows` windows.
+// Makes the order of a replica. `mixture`: the run's data sets; null: the text is a token file with
+// `windows` windows.
 SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
                           uint32_t replica, const ReadSoFar& before = {});
 
@@ -73,8 +74,9 @@ class Batches {
     // The number of each token's document, counted from 0 in each row. Empty unless the run file
     // has `data.mask: document`.
     std::span<const int32_t> documents;
-    // Mean number of targets in a microbatch whose loss counts, over all microbatches of the pass
-    // and all replicas. 0 if all targets count: without loss masks and `data.mask: document`.
+    // How many targets of a microbatch count for the loss: the mean over all microbatches of the
+    // pass, for training of all replicas. 0 if the run has neither loss masks nor `data.mask:
+    // document`, so that all targets count.
     double counted = 0;
   };
   // Reads a microbatch of this replica. Blocks while data is fetched. Fails if the data cannot be
@@ -103,17 +105,18 @@ class Batches {
   double counted_ = 0;
 };
 
-// Returns the number of microbatches in a validation: the run file's samples, or as many as the
-// validation text has, in whole microbatches, at least one. 0 if validation is off or has no text.
+// Returns the number of microbatches in a validation. It reads the run file's `validation.samples`,
+// or fewer if the validation text has fewer, in whole microbatches, at least one. 0 if validation
+// is off or has no text.
 uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens);
 uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 
 // Returns true if a validation follows the training of `step`: every `validation.every` steps and
-// after the last step. `step` 0 stands for the time before the first step: true if the run file
-// says so (`validation.at_start`) or has no steps.
+// after the last step. Step 0 means before the first step; a validation comes then if the run file
+// has `validation.at_start` or no steps. Always false if `validation.every` is 0.
 bool ValidatesAfter(const RunSpec& spec, Step step);
 // Returns true if a clean validation, with uncompressed boundaries, follows the validation after
-// `step`. Only for links that compress activations.
+// `step`. Call it only for a run whose links compress activations.
 bool ValidatesCleanAfter(const RunSpec& spec, Step step);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,6 @@
-// Encodes and decodes tensors at one boundary of a stage. Tensors are where the stage has its
-// tensors: in host memory, or on a GPU (cuda_boundary_codec.h). Blobs are in host memory.
+// Encodes and decodes tensors at one boundary of a stage. Tensors are in the memory where the stage
+// computes: the host's, or a GPU's (cuda_boundary_codec.h). Encoded tensors ("blobs") are in host
+// memory.
 //
 // Threads: one at a time, except NewBlob and tables_shape, which any thread may call. Results may
 // outlive the codec.
@@ -39,7 +40,8 @@ struct BoundaryCodecOptions {
 
 // Returns the shape of the token tables of the codec that predicts by token; no rows if none does.
 codec::predict::TablesShape TablesShapeOf(const BoundaryCodecOptions& options);
-// Returns the token ids that a blob of such a codec contains. The blob must have been decoded.
+// Returns the token ids in a blob of a codec that predicts by token. Decode must have accepted the
+// blob before.
 std::shared_ptr<const std::vector<uint32_t>> TokenIdsOf(std::span<const std::byte> blob);
 
 class BoundaryCodec {
@@ -53,17 +55,17 @@ class BoundaryCodec {
   // which are empty at first and learn when the context says so. If the codec predicts, Encode
   // needs the token ids in the context, and Decode returns them with the tensor.
   virtual codec::predict::TablesShape tables_shape() const = 0;
-  // True if a codec predicts by token. The three methods below need that.
+  // True if a codec predicts by token. If false, do not call the next three methods.
   bool predicts() const { return tables_shape().rows() > 0; }
-  // Returns the hash of the tables: of the receiving codec if it predicts, else of the sending one.
+  // Returns the hash of the receiving codec's tables, or of the sending codec's if only that one
+  // predicts.
   virtual StatusOr<uint64_t> TablesCheck() = 0;
   // Returns a copy of the same tables. kResourceExhausted: no memory.
   virtual StatusOr<codec::predict::Tables> SaveTables() = 0;
   // Sets the tables of both codecs to `tables`, which must have the shape tables_shape().
   virtual Status RestoreTables(const codec::predict::Tables& tables) = 0;
 
-  // Encodes `tensor`. It must be complete: no kernel may still write it. It is not read after the
-  // call.
+  // Encodes `tensor`. No kernel may still write it. It is not read after the call.
   virtual StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                        const codec::Context& context) = 0;
   // Decodes `blob`, which must be at the start of a buffer from NewBlob, into a complete fp32
@@ -71,14 +73,13 @@ class BoundaryCodec {
   virtual StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
                                           const codec::Context& context) = 0;
 
-  // Makes a BoundaryCodec that uses `codec` in both directions and shares this object's memory and
-  // stream. Calls of the two must not overlap. It allocates only for blobs larger than this
-  // object's. `codec` must have no state. kInvalidArgument: it needs more memory than this object
-  // has.
+  // Makes a BoundaryCodec that uses `codec` in both directions and shares this object's working
+  // memory and stream. Calls of the two objects must not overlap. `codec` must have no state.
+  // kInvalidArgument: `codec` needs more working memory than this object has.
   virtual StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
       std::shared_ptr<const codec::Codec> codec) = 0;
 
-  // Makes a codec in host memory.
+  // Makes a BoundaryCodec for tensors in host memory.
   static std::unique_ptr<BoundaryCodec> Create(const BoundaryCodecOptions& options);
 };
 

@@ -1,12 +1,13 @@
-// Stores what the codecs at one boundary of a stage remember of each training sample's messages
-// (codec/message_store.h). Each direction has a store of its own if its codec has such state.
+// Stores the state that the codecs at one boundary of a stage keep for each training sample
+// (codec/message_store.h). A direction whose codec has such state has its own store.
 //
 //   <root>/<run>/after-layer-4-forward-send/records, undo-...   (codec/messages/file_store.h)
 //
 // Folders are named by the number of layers before the boundary. So if a resumed run divides its
 // layers into stages differently, unchanged boundaries still find their stores. Both sides of a
 // boundary must have equal stores. So each side rolls its stores back to the checkpoint that the
-// attempt begins from; then the two compare digests (Agree), and both clear a store that differs.
+// attempt begins from. Then the two sides compare digests (Agree), and both clear a store that
+// differs.
 //
 // Threads: Open, state and Agree before the first tensor, on one thread; AddTo and PrefetchAfter on
 // the codec thread; Forget on any thread.
@@ -57,10 +58,11 @@ class BoundaryMessages {
   // has state in a direction whose codec has none.
   StatusOr<bool> Agree(const wire::MessageState& peer);
 
-  // Sets the sample ids and the store of a training tensor in `context`. The ids are valid until
-  // the next call.
+  // Sets the sample ids and the store in `context`, for a tensor of training. Does nothing if the
+  // pass does not train or the codec has no state. The ids are valid until the next call of AddTo
+  // or PrefetchAfter.
   void AddTo(const Pass& pass, Microbatch microbatch, Direction direction, codec::Context* context);
-  // Reads the records of the microbatch after this one in advance.
+  // Begins to read the records of the microbatch after this one.
   void PrefetchAfter(const Pass& pass, Microbatch microbatch, Direction direction);
   // Deletes the undo journals that serve only to roll back to steps before `step`.
   void Forget(Step step) const;

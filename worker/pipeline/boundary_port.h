@@ -1,7 +1,8 @@
 // A stage's end of one edge to a neighbour stage. It sends and receives activations, gradients and
 // step messages over a link. The stage's codec thread encodes and decodes. A port also serves a
-// tied edge, which connects the two stages that hold a tied matrix. There the tensors are pieces of
-// the matrix's gradient, numbered as microbatches, and digests replace step messages.
+// tied edge, which connects the two stages that hold copies of a tied matrix. On a tied edge the
+// tensors are pieces of the matrix's gradient, numbered like microbatches, and digests of the
+// matrix replace step messages.
 //
 // If a codec has state, the two sides must first agree on this state (AgreeOnMessages).
 // - Sending: SendTensor -> the codec thread encodes -> chunks go to the link's bulk lane. On a tied
@@ -61,21 +62,21 @@ struct BoundaryPortOptions {
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs where the stage's tensors are. Null: the port makes one for host memory.
   std::shared_ptr<BoundaryCodec> codec;
-  // The codec of clean validation (pass.h) in both directions, and its BoundaryCodec. Both are null
-  // if activations are not compressed.
+  // The codec of clean validation (pass.h) for both directions, and its BoundaryCodec. Both are
+  // null if activations are not compressed.
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   std::shared_ptr<const BoundaryDump> dump;  // writes sent tensors to files; or null
-  // Set if a codec has state for each sample.
+  // The state for each training sample; null if no codec has such state.
   std::shared_ptr<BoundaryMessages> messages;
   // The model's layers before the boundary; names of tables contain it.
   uint32_t layers_before = 0;
   uint64_t start_step = 0;
   LinkCredits credits{0, absl::ZeroDuration(), 0};
   std::shared_ptr<TraceLog> trace;   // or null
-  TrafficWatch* traffic = nullptr;   // as in EdgePort::End
+  TrafficWatch* traffic = nullptr;   // told when tensors are in flight; or null
   std::shared_ptr<WireTurns> turns;  // learns when sent tensors are in flight; or null
-  std::function<void(const LinkHealth&)> on_health;  // as in EdgePort::End
+  std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
 };
 
 class BoundaryPort : public EdgePort, public std::enable_shared_from_this<BoundaryPort> {
@@ -90,31 +91,35 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
 
   // True if a codec predicts by token. Then activations for SendTensor need their token ids.
   bool predicts() const { return codec_ && codec_->predicts(); }
-  // Restores the token tables from the arrays of a checkpoint. Does nothing if it has none. Call it
-  // before AgreeOnMessages, on any thread, while no tensor is sent or arrives.
+  // Restores the token tables from the arrays of a checkpoint. Does nothing if `arrays` has none
+  // for this boundary. Call it before AgreeOnMessages, on any thread, while no tensor is sent or
+  // arrives.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
   // Returns the token tables as arrays of a checkpoint; empty if no codec predicts by token. Call
   // it between two steps, after SendTensor of the last step. Blocks until the codec thread is done.
   StatusOr<std::vector<NamedArray>> SaveTables();
 
-  // Tells the peer the digests of this side's codec state, and waits for the peer's. Both sides
-  // clear state that differs. Returns false if a run that continues from a checkpoint now has empty
-  // state. Call it before the first tensor. Polls `cancelled`. kUnavailable: the link has ended.
+  // Sends the digests of this side's codec state, and blocks until the peer's digests arrive. Both
+  // sides clear state that differs. Returns false if a run that continues from a checkpoint now has
+  // empty state. Call it before the first tensor. Polls `cancelled`. kUnavailable: the link has
+  // ended.
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
-  // As in EdgePort. After it returns, the codec thread no longer uses `messages`.
+  // Sends the remaining frames and ends the link (EdgePort::Close). After it returns, the codec
+  // thread no longer uses `messages`.
   void Close(Deadline deadline) override;
 
   // Encodes and sends a tensor, in the order of calls. Never blocks.
   void SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor);
-  // From now on sends only the first `count` tensors of a pass. The port encodes and keeps the
-  // others until a later call allows them. Before the first call it sends all tensors.
+  // From now on sends only the first `count` tensors of each pass. Encodes the others too, and
+  // keeps them until a later call allows them. Before the first call all tensors are sent.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
-  // Tells the stage before that its activation of a validation has been used.
+  // Tells the previous stage that this stage has used its activation of a validation.
   void SendTaken(const Pass& pass, Slice slice);
   // Sends the digest of the tied matrix. For tied edges only.
   void SendMatrixDigest(Step step, uint64_t digest);
-  // As BoundaryMessages::Forget. Any thread.
+  // Deletes the undo journals of `messages` that serve only to roll back to steps before `step`.
+  // Any thread.
   void ForgetMessages(Step step);
 
   PortUse TakeUse() override;

@@ -6,7 +6,8 @@
 //   boundary.after_layer_4.check                        the tables' 64-bit hash as 4 numbers of 16
 //                                                       bits, the low bits first
 //
-// The stage before the boundary writes the arrays; both sides read them. Pure.
+// The stage before the boundary saves the arrays in its checkpoint; both sides restore from them.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ namespace longhaul::worker {
 // `layers_before`: number of the model's layers before the boundary.
 std::vector<NamedArray> ArraysOf(const codec::predict::Tables& tables, uint32_t layers_before);
 
-// Returns nullopt if `arrays` has no tables of this boundary. kFailedPrecondition: the arrays have
-// another shape, or values that no tables have.
+// Makes tables from arrays. Returns nullopt if `arrays` has no tables of this boundary.
+// kFailedPrecondition: an array is missing, has another shape, or has impossible values.
 StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
     const std::vector<NamedArray>& arrays, uint32_t layers_before,
     const codec::predict::TablesShape& shape);

@@ -1,6 +1,6 @@
 // A pool of buffers that are expensive to make. A buffer returns to the pool when its last owner
-// releases it. The pool frees no buffer before it is destroyed itself and all buffers have
-// returned. Thread-safe.
+// releases it. Buffers are freed only when the pool is destroyed and all of them have returned.
+// Thread-safe.
 #pragma once
 
 #include <functional>

@@ -27,13 +27,13 @@ class CheckpointWriter {
   // `files`: the files that were written, or the error.
   using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
   CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done);
-  // Finishes the submitted jobs.
+  // Blocks until the submitted jobs are done.
   ~CheckpointWriter();
 
-  // Blocks until no snapshot waits. Call it before taking a snapshot; otherwise a third one may
-  // exist.
+  // Blocks until no snapshot waits. Call it before taking a snapshot; otherwise three snapshots may
+  // be in memory.
   void AwaitRoom();
-  // Blocks until no snapshot waits, and lets `job` wait.
+  // Blocks until no snapshot waits, and then queues `job`.
   void Submit(Job job);
   // Blocks until every submitted snapshot is written or has failed.
   void Flush();

@@ -1,5 +1,6 @@
-// A BoundaryCodec for tensors in GPU memory. Blobs are in pinned host memory. Only a codec made by
-// Sharing may use other memory, for blobs that are larger than those of the object that it shares.
+// A BoundaryCodec for tensors in GPU memory. Blobs are in pinned host memory, with one exception: a
+// codec made by BoundaryCodec::Sharing may have larger blobs than the object whose memory it
+// shares. Such blobs are in pageable memory.
 //
 // Kernels and copies run on a CUDA stream of this object, concurrently with the stage's
 // computation. Encode and Decode wait for their work by a CUDA event: the calling thread sleeps,
@@ -16,13 +17,13 @@
 
 namespace longhaul::worker {
 
-// kInvalidArgument: the codec has no kernels. kResourceExhausted: no memory. Other errors are those
-// of the CUDA runtime. The memory of a tensor from Decode returns to the pool when its owner
-// releases it. At that time no kernel may still read the tensor.
+// Makes the codec for tensors on `device`. kInvalidArgument: a codec of `options` does not run on a
+// GPU. kResourceExhausted: no memory. Other errors are those of the CUDA runtime. Release a tensor
+// that Decode returned only when no kernel reads it any more: its memory goes back to the pool.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
 
-// Makes the codec for tensors on `gpu`; nullopt: in host memory.
+// Makes the codec for tensors on `gpu`, or in host memory if `gpu` is nullopt.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
                                                              const BoundaryCodecOptions& options);
 

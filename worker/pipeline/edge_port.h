@@ -2,8 +2,8 @@
 // stage's end of an edge between two stages. An attempt at a run ("epoch") opens the links, reports
 // their use, and closes them.
 //
-// The port drops frames of another run or attempt. An invalid frame ends the stage by the event
-// Failed.
+// The port drops frames of another run or attempt. An invalid frame causes the event Failed, which
+// ends the stage.
 #pragma once
 
 #include <atomic>
@@ -58,7 +58,8 @@ class EdgePort : public transport::LinkHandler {
     CellId peer;
     uint32_t replica = 0;  // for headers of frames: the replica of this end
     Direction sends = Direction::kForward;
-    uint32_t credits = transport::kDefaultCredits;  // given to the peer when the link opens
+    // Number of frames that the peer may have in flight to this end, when the link opens.
+    uint32_t credits = transport::kDefaultCredits;
     // Told when tensors are in flight. It must outlive the port. May be null.
     TrafficWatch* traffic = nullptr;
     std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
@@ -68,11 +69,12 @@ class EdgePort : public transport::LinkHandler {
 
   EdgeId edge() const { return end_.edge; }
   const CellId& peer() const { return end_.peer; }
-  // Credits given to the peer when the port's link opens.
+  // Returns the peer's credits when the link opens (End::credits).
   uint32_t credits() const { return end_.credits; }
   // Gives the port its open link. Call it before the first message.
   void Attach(std::shared_ptr<transport::Link> link);
-  // Flushes the link until `deadline` at most, and ends it. After Close returns, no callback runs.
+  // Waits until all frames are sent, but at most until `deadline`, then ends the link. No callback
+  // runs after Close has returned.
   virtual void Close(Deadline deadline);
   // Returns the use of the link since the last call. Call it once a step.
   virtual PortUse TakeUse();
@@ -83,7 +85,7 @@ class EdgePort : public transport::LinkHandler {
   std::optional<transport::LinkStats> Stats();
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) final;
-  // The four methods tell `on_health` about the link. They are called on the link's loop.
+  // The next four methods tell `on_health` about the link. They are called on the link's loop.
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
   void OnLost(const Status& why) override;

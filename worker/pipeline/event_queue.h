@@ -1,8 +1,8 @@
-// The events that other threads send to a stage's compute thread: the links' loops, the codec
-// thread and the session with the coordinator.
+// The events that a stage's compute thread gets from other threads, such as the links' loops, the
+// codec thread and the session with the coordinator.
 //
-// Thread-safe. The protocol bounds the size of the queue: a neighbour has at most the tensors of
-// one step in flight.
+// EventQueue is thread-safe. The protocol bounds the size of the queue: a neighbour has at most the
+// tensors of one step in flight.
 #pragma once
 
 #include <condition_variable>
@@ -51,7 +51,7 @@ struct NormArrived {
   wire::StepMessage message;
   MonoTime at;
 };
-// The stage before has sent the final norm and the decisions about the step.
+// The previous stage has sent the final norm and the decisions about the step.
 struct StepControlArrived {
   Step step{0};
   wire::StepMessage message;
@@ -62,8 +62,8 @@ struct ReplicaSaid {
   uint32_t replica = 0;
   std::vector<std::byte> message;
 };
-// Only at the first stage of a replica. `replica` has sent its norm to replica 0, or replica 0 has
-// sent its decision to all.
+// At replica 0: `replica` has sent its gradient norm. At other replicas: replica 0 has sent its
+// decision for all. Only the first stage of a replica gets this event.
 struct ReplicaAgrees {
   uint32_t replica = 0;
   Step step{0};
@@ -88,7 +88,9 @@ struct RetuneRequested {
   uint32_t depth = 1;
   std::optional<uint32_t> activation_lead;  // nullopt: unchanged
 };
+// The run shall stop at the end of a step.
 struct StopRequested {};
+// This attempt shall end at once.
 struct AbortRequested {
   Status reason;
 };

@@ -11,18 +11,19 @@
 //               the last
 //   optimizer   each stage clips its gradients and updates its parameters. With replicas, each
 //               updates its own shard and sends it to the others. If the norm is not finite, all
-//               stages skip the update, if the run file allows that, or fail
+//               stages skip the update or fail, as the run file says
 //   state       the checkpoint writer gets a snapshot, if one is due
-// Replicas that train apart (local-sgd) update all their parameters themselves, and merge after the
-// optimizer (replica_exchange.h).
+// Replicas that train apart (local-sgd) update all their parameters themselves. After the optimizer
+// phase of some steps they merge (replica_exchange.h).
 //
-// If a validation is due, it follows the step. It runs through the codecs. If these compress, a
-// clean validation with fp32 boundaries may follow (ValidatesCleanAfter). Only replica 0 validates.
+// If a validation is due, it follows the step. Its activations pass through the codecs. If the
+// codecs compress, a second, clean validation with fp32 boundaries may follow
+// (ValidatesCleanAfter). Only replica 0 validates.
 //
 // If steps overlap (ScheduleTraits::overlaps_steps), passes of the next step begin before the
 // current step is done. They run when the executor would otherwise wait, in the stage's twin
-// (ResidentStage), whose parameters do not have the current step's update yet. Before a validation
-// all passes end.
+// (ResidentStage). The twin's parameters do not have the current step's update yet. A step that a
+// validation follows does not overlap with the next step.
 //
 // Threads: Run on the compute thread, which does all LibTorch work; RequestStop, RequestRetune and
 // Abort on any thread. The compute thread and the checkpoint writer's thread call `report`.
@@ -72,18 +73,18 @@ struct ExecutorOptions {
   // True if a boundary of the cell's replica compresses activations.
   bool compresses_activations = false;
   uint64_t numerics = 0;              // for v1::StepReport::numerics
-  ResidentStage* resident = nullptr;  // not owned; outlives the executor
+  ResidentStage* resident = nullptr;  // not owned; must outlive the executor
   std::unique_ptr<Batches> batches;   // null if the stage reads no text
-  // The ports to the stage before and to the next stage. Also the port of the tied edge, if another
-  // stage holds a matrix of this one.
+  // The ports to the previous and the next stage, and the port of the tied edge if this stage
+  // shares a tied matrix with another stage.
   std::vector<std::shared_ptr<BoundaryPort>> ports;
-  // The ports to the other replicas of the stage, and the exchange over them; empty without
-  // replicas.
+  // The ports to the other replicas of the stage, and the exchange over these ports. Empty and null
+  // without replicas.
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports;
   std::unique_ptr<ReplicaExchange> exchange;
-  std::shared_ptr<EventQueue> events;  // the queue that the ports push to
-  CodecThread* codec_thread = nullptr;
-  ShardStore* shards = nullptr;
+  std::shared_ptr<EventQueue> events;             // the queue that the ports push to
+  CodecThread* codec_thread = nullptr;            // as for `resident`
+  ShardStore* shards = nullptr;                   // as for `resident`
   std::shared_ptr<TraceLog> trace;                // or null
   std::shared_ptr<WorkAtHand> work;               // for a watchdog; or null
   std::function<void(v1::WorkerMessage)> report;  // must be thread-safe, and set run and epoch
@@ -99,13 +100,15 @@ class Executor {
   // called. kUnavailable: a neighbour is gone (lost_edge()). Any other error: this stage failed.
   Status Run();
 
-  // The stop works at the first stage (of replica 0), which decides for all stages.
+  // Makes all stages stop at the end of the step in which the next decision is made (phase
+  // agreement). Has an effect only at the first stage of replica 0, which decides for all.
   void RequestStop() { events_->Push(StopRequested{}); }
-  // Changes the setting when the next step begins. A Retuned report answers.
+  // Changes the setting when the next step begins, and reports Retuned then.
   void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
+  // Makes Run() return kCancelled soon.
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
 
-  // The edge whose loss made Run() return kUnavailable.
+  // The edge whose loss made Run() return kUnavailable; else nullopt.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
   uint64_t step() const { return step_.value(); }
 
@@ -159,7 +162,7 @@ class Executor {
   // Runs one piece of work of now_ or next_. False: none could run.
   StatusOr<bool> RunWhatCan();
   Status RunWork(PassUnderWay* under_way, const schedule::Work& work);
-  // Tells the port to the stage before how many gradients may leave, if that has changed.
+  // Tells the port to the previous stage how many gradients may leave, if that has changed.
   void LetGradientsLeave();
   Status RunForward(PassUnderWay* under_way, Slice slice);
   Status RunBackward(const Pass& pass, Slice slice);
@@ -215,7 +218,7 @@ class Executor {
   // which replicas agree.
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false;
-  // A neighbour that has finished and left. An error only if this stage still waits for something.
+  // A neighbour that has finished and left. It is an error only if this stage still waits.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;
 

@@ -1,4 +1,4 @@
-// Measures how evenly a stage's experts are loaded. Pure.
+// Measures how evenly a stage's experts are loaded.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace longhaul::worker {
 
-// `tokens`: the result of Stage::TokensOfExperts, for the blocks from `first_layer` on. Returns
-// nullopt if no block has experts that got tokens.
+// Computes the load from the result of Stage::TokensOfExperts. `first_layer`: number of the stage's
+// first block in the model. Returns nullopt if no expert got a token.
 std::optional<v1::ExpertLoad> ExpertLoadOf(const std::vector<std::vector<int64_t>>& tokens,
                                            uint32_t first_layer);
 

@@ -12,16 +12,16 @@
 
 namespace longhaul::worker {
 
-// Begins with credits for the rate in the plan. This rate may have been measured at a bad moment,
-// so that tensors arrive faster. Then the credits grow until they no longer limit the rate, for the
-// round trip in the plan. They never shrink. Pure; one thread at a time.
+// Begins with credits for the rate in the plan. This rate may have been measured at a bad moment.
+// If tensors arrive faster, the credits grow until they no longer limit the rate. They never
+// shrink. The round trip is always that of the plan. One thread at a time.
 class LinkCredits {
  public:
-  // A tensor with fewer chunks does not show the line's rate: even on a slow line the kernel
-  // delivers about 64 KiB at once, and the bytes after the first chunk must be several times as
-  // many. Links whose tensors are smaller get transport::kDefaultCredits.
+  // Minimum number of chunks of a tensor that shows the line's rate. Even on a slow line the kernel
+  // delivers about 64 KiB at once, so the chunks after the first must be several times as large.
+  // Links with smaller tensors get transport::kDefaultCredits.
   static constexpr uint32_t kChunksOfARate = 5;
-  static constexpr size_t kSteps = 8;  // as many steps must be fast before credits grow
+  static constexpr size_t kSteps = 8;  // number of fast steps in a row before credits grow
 
   // The arguments are those of transport::CreditsFor.
   LinkCredits(double planned_bits_per_second, absl::Duration round_trip, uint64_t message_bytes)
@@ -33,8 +33,8 @@ class LinkCredits {
   uint32_t count() const { return count_; }
 
   // Call it once a step with the rate at which tensors arrived. Returns true if count() has grown.
-  // It grows only when each of the last kSteps steps was fast enough. A single step may look fast
-  // because its tensors came out of a queue at once.
+  // The slowest of the last kSteps steps sets the new count, because a single step may look fast:
+  // its tensors may have come out of a queue at once.
   bool OnStep(double bits_per_second) {
     rates_.push_back(bits_per_second);
     if (rates_.size() > kSteps) rates_.pop_front();

@@ -14,7 +14,7 @@
 // Or replicas train apart (local-sgd): each updates all its parameters for some steps, then they
 // merge their parameters. The messages of a merge may travel while the next steps run:
 //
-//   if (exchange->IsDue(step)) exchange->BeginMerge(step);       // the stage has taken the step
+//   if (exchange->IsDue(step)) exchange->BeginMerge(step);       // after the update of the step
 //   ... ReplicaSaid goes to Take() ...
 //   if (exchange->MergeIsDue(step)) ... until exchange->IsMerged() ...
 //
@@ -49,7 +49,8 @@ namespace longhaul::worker {
 
 class ReplicaExchange final : private replicas::Outbox {
  public:
-  // Sends a message to a replica. Must not block.
+  // Sends a message to a replica. Must not block. Called on the compute thread; for merges, on the
+  // thread of merges.
   using SendTo = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
   // Called on the thread of merges: with OK when IsMerged will return true, else with the reason
   // why the merge cannot end.
@@ -63,10 +64,10 @@ class ReplicaExchange final : private replicas::Outbox {
                                                            uint32_t replica, SendTo send, Tell tell,
                                                            const StageSnapshot* begun_from);
 
-  // Returns false if replicas train apart.
+  // Returns true if replicas take steps together, false if they train apart.
   bool steps_together() const { return !merges_; }
-  // Returns true if replicas must agree in this step: in each step, or, if they train apart, in the
-  // steps after which they merge.
+  // Returns true if replicas must agree on the decisions of `step`. They must in every step; if
+  // they train apart, only in the steps after which they merge.
   bool IsDue(Step step) const { return !merges_ || merges_->outer().IsDue(step.value()); }
 
   // --- For replicas that train apart.
@@ -78,8 +79,8 @@ class ReplicaExchange final : private replicas::Outbox {
   bool MergeIsDue(Step step) const {
     return step.value() == options_.train.steps || merges_->outer().MergeIsDue(step.value());
   }
-  // Ends the merge if all its messages have arrived: changes the stage's parameters. Returns true
-  // if no merge is in flight now.
+  // If all messages of the merge have arrived, ends the merge and changes the stage's parameters.
+  // Returns true if no merge is in flight now.
   StatusOr<bool> IsMerged();
   // Returns true if the checkpoint `begun_from` was taken just before a merge. Then BeginMerge must
   // be called before the next step.
@@ -90,8 +91,8 @@ class ReplicaExchange final : private replicas::Outbox {
   // Lets gradients be sent during the step's last backward, as soon as they are final. Does nothing
   // if the stage cannot tell what is final (Stage::TellWhatIsFinal). Call it before that backward.
   Status BeginBeside(Step step);
-  // Returns the time that BeginBeside made this exchange take inside backwards, since the last
-  // call.
+  // Returns how long this exchange worked in BeginBeside and during backwards, since the last call
+  // of TakeTimeBeside.
   absl::Duration TakeTimeBeside() { return std::exchange(time_beside_, absl::ZeroDuration()); }
   // Sends all gradients that were not sent yet. Call it after the step's last backward.
   Status Begin(Step step);
@@ -106,10 +107,12 @@ class ReplicaExchange final : private replicas::Outbox {
   // Updates this replica's shard and sends its parameters. The gradients are multiplied by
   // `gradient_scale` first.
   Status StepOwn(Step step, double learning_rate, double gradient_scale);
-  // Ends the step without an update. All replicas must call it.
+  // Ends the step without an update, in place of StepOwn and End. All replicas must skip the same
+  // steps.
   Status Skip(Step step);
   // Returns true if the parameters of all shards have arrived.
   bool IsDone() const { return reducer_->IsDone(); }
+  // Ends an updated step: the stage takes the new parameters. Call it when IsDone().
   Status End(Step step) { return stage_->EndSharedStep(step); }
 
   // Adds the state of this exchange to a snapshot of the stage. If replicas train apart, the

@@ -1,6 +1,6 @@
 // Merges the parameters of replicas that train apart, by outer steps
-// (transport/replicas/outer_step.h). It encodes and decodes on a thread of its own while the stage
-// computes.
+// (transport/replicas/outer_step.h). Messages are encoded and decoded on the merge thread, which
+// this class owns, while the stage computes.
 //
 //   merges.Begin(round, locals);           // sends this replica's changes since the last merge
 //   merges.Take(said);                     // at any time: another replica may be ahead
@@ -29,7 +29,7 @@ namespace longhaul::worker {
 class ReplicaMerges {
  public:
   // `reducer` and `pool` must outlive this object. `values`: the parameters with which all replicas
-  // begin, one span for each. `tell` is called on the merge thread: with OK when all messages of
+  // begin, one span a parameter. `tell` is called on the merge thread: with OK when all messages of
   // the current merge have arrived, or with an error. After an error no merge is possible.
   ReplicaMerges(const replicas::LocalSgdOptions& options,
                 std::span<const std::span<const float>> values, replicas::Reducer* reducer,
@@ -42,13 +42,15 @@ class ReplicaMerges {
   void Take(ReplicaSaid said);
   // Returns true between Begin and Merge.
   bool under_way() const { return under_way_; }
-  // Returns true if all messages that Merge needs have arrived. The error that `tell` got, if any.
+  // Returns true if all messages that Merge needs have arrived. Fails with the error that `tell`
+  // got, if any.
   StatusOr<bool> IsReady() const;
   // Ends the merge: changes `locals`, this replica's current parameters, which may be some steps
   // newer than those of Begin.
   void Merge(std::span<const std::span<float>> locals);
 
-  // The state for a checkpoint. Call it only while no merge is in flight.
+  // The state of the outer steps. Read or restore it for a checkpoint only while no merge is in
+  // flight.
   replicas::OuterStep& outer() { return outer_; }
   const replicas::OuterStep& outer() const { return outer_; }
 

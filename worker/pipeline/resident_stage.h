@@ -6,7 +6,7 @@
 // checkpoint. The step alone does not prove it: the run may have continued elsewhere from an older
 // checkpoint, so that its parameters of the same step differ.
 //
-// Threads: the compute thread; Keep on any thread.
+// Threads: one at a time, the compute thread during an attempt; Keep on any thread.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,7 @@ struct ParametersOrigin {
   std::set<std::string> sha256;  // hashes of its files, without the files of token tables
   friend bool operator==(const ParametersOrigin&, const ParametersOrigin&) = default;
 };
+// Returns the origin for the checkpoint files of `step`.
 ParametersOrigin OriginOf(uint64_t step, const std::vector<ShardFile>& files);
 
 using SharedSnapshot = std::shared_ptr<const StageSnapshot>;
@@ -70,12 +71,14 @@ class ResidentStage {
   uint64_t memory_bytes() const;
 
   // --- At the beginning of an attempt.
+  //
+  // Where the parameters of a checkpoint `origin` are.
   enum class Source : uint8_t {
     kParameters,  // the model has the parameters of `origin`
     kSnapshot,    // the kept snapshot is of `origin`
     kFiles,       // neither: read the files of `origin`; for step 0, make a new model
   };
-  // Returns where the parameters of `origin` can be had.
+  // Returns where the parameters of `origin` are. Changes nothing.
   Source SourceOf(const ParametersOrigin& origin) const;
   // Frees the kept snapshot. Call it before files are read, so that memory holds only one.
   void ForgetSnapshot();
@@ -87,11 +90,11 @@ class ResidentStage {
   // Returns the kept snapshot: the last one that was written or read. Null: none is kept.
   SharedSnapshot snapshot() const;
 
-  // --- While it trains.
+  // --- While the stage trains.
   //
   // Takes a snapshot for a checkpoint. Drops the kept snapshot first. So memory holds one snapshot,
   // or two while the previous one is still being written. `tables`: for StageSnapshot::tables.
-  // `add`: adds state that other objects hold for the stage (ReplicaExchange::AddState); or null.
+  // `add` adds state of the stage that other objects hold (ReplicaExchange::AddState). May be null.
   StatusOr<SharedSnapshot> TakeSnapshot(
       std::vector<NamedArray> tables = {},
       const std::function<Status(StageSnapshot* snapshot)>& add = nullptr);

@@ -14,14 +14,14 @@ namespace longhaul::worker {
 struct StepTimes {
   absl::Duration forward, backward;
   absl::Duration optimizer;  // includes the norm and the snapshot for a checkpoint
-  // Time in which the stage waited for the input of a forward, or for the stage before to send the
-  // final norm. Without wait_codec.
+  // Time in which the stage waited for the input of a forward, or for the final norm from the
+  // previous stage. Without wait_codec.
   absl::Duration wait_input;
   // Time in which the stage waited for gradients, for the norm of later stages, or for other
   // replicas. Includes the work of the exchange with other replicas. Without wait_codec.
   absl::Duration wait_gradient;
-  // The part of all waits, not counted above, in which the codec thread was busy. It delayed the
-  // stage, directly or because its output had not been sent yet.
+  // The part of all waits in which the codec thread was busy; not counted above. The codec thread
+  // delayed the stage, directly or because its output had not been sent yet.
   absl::Duration wait_codec;
 };
 

@@ -1,7 +1,7 @@
-// Puts the tensors that arrive over one edge together from their chunks. It trusts no header: it
-// accepts only the chunk that must come next. Any other chunk is an error, which ends the stage.
+// Assembles the tensors that arrive over one edge from their chunks. It accepts only the chunk that
+// must come next, whatever a header says. Any other chunk is an error, which ends the stage.
 //
-// Used on the link's loop. Errors: kInvalidArgument for a chunk that must not come now;
+// Threads: the link's loop. Errors: kInvalidArgument for a chunk that must not come now;
 // kResourceExhausted if there is no memory for a tensor.
 #pragma once
 
@@ -24,8 +24,8 @@
 
 namespace longhaul::worker {
 
-// Number of bytes in a chunk, which is the part of a blob in one frame. The last chunk may be
-// smaller.
+// Number of bytes in a chunk, the part of a blob that one frame carries. The last chunk of a blob
+// may be smaller.
 inline constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
 // The slice and the pass that the tensor of a chunk belongs to.
@@ -63,7 +63,8 @@ class TensorAssembler {
  public:
   explicit TensorAssembler(TensorAssemblerOptions options) : options_(std::move(options)) {}
 
-  // Copies `body` of a kChunk frame. Returns the tensor if this was its last chunk, else null.
+  // Copies `body`, the chunk in a frame of kind kChunk. Returns the whole tensor after its last
+  // chunk, else null.
   StatusOr<std::shared_ptr<const EncodedTensor>> Take(const wire::TensorHeader& header,
                                                       std::span<const std::byte> body);
 

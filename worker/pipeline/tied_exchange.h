@@ -1,6 +1,6 @@
 // Sums the gradient of a tied matrix once a step over the two stages that hold the matrix: the
-// first stage as embedding, the last as head. Each of the two stages has such an object as its end;
-// the ends talk over a port.
+// first stage as embedding, the last as head. Each of the two stages has a TiedExchange, its end of
+// the exchange. The ends talk over a port.
 //
 //   exchange.NoteTokens(ids);                     // inputs of each forward of the step
 //   exchange.Begin(step);                         // after the last backward of the step
@@ -42,7 +42,7 @@ struct TiedPieces {
   codec::Shape shape;  // 1 x rows of a piece x channels
   uint32_t pieces = 0;
 };
-// For a matrix of `rows` x `channels`.
+// Returns how a matrix of `rows` x `channels` is cut.
 TiedPieces PiecesOf(uint32_t rows, uint32_t channels);
 
 // Returns a digest of the matrix and its optimizer state in a snapshot.
@@ -50,7 +50,7 @@ uint64_t DigestOf(const StageSnapshot& snapshot, const TiedMatrix& matrix);
 
 class TiedExchange {
  public:
-  static constexpr uint32_t kPiecesUnderWay = 16;
+  static constexpr uint32_t kPiecesUnderWay = 16;  // in each direction
   // Sends to the other end.
   struct Link {
     // The event PieceTaken must follow when the peer has taken the piece.
@@ -62,6 +62,7 @@ class TiedExchange {
   // head's.
   TiedExchange(TiedMatrix* matrix, bool embedding, Link link);
 
+  // Notes the input tokens of a forward.
   void NoteTokens(std::span<const int32_t> ids);
   void Begin(Step step);
   // Sends and adds as many rows as is possible now. Never waits. kInvalidArgument: more pieces have
@@ -69,10 +70,10 @@ class TiedExchange {
   Status Advance();
   bool IsDone() const { return !step_.has_value(); }
 
-  // Sends the other end the digest of the matrix in `snapshot`. The digests must be equal.
+  // Sends the digest of the matrix in `snapshot` to the other end, whose digest must be equal.
   void BeginCheck(const StageSnapshot& snapshot);
-  // Returns true if the digests are equal, false if the other end's has not arrived yet. kInternal:
-  // they differ.
+  // Returns true if the digests are equal, false if the other end's digest has not arrived yet.
+  // kInternal: they differ.
   StatusOr<bool> IsChecked();
 
   // Take a piece or a digest of the other end, even before Begin. `under_way`: the step that this

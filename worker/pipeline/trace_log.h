@@ -1,5 +1,5 @@
 // Records when a stage worked and waited in its last steps, for `longhaul trace`. Always on: an
-// entry costs less than a microsecond and 48 bytes.
+// entry costs less than a microsecond and 56 bytes.
 //
 // Thread-safe. Times are of this machine's monotonic clock.
 #pragma once
@@ -18,15 +18,15 @@ namespace longhaul::worker {
 class TraceLog {
  public:
   static constexpr size_t kSteps = 8;  // number of ended steps that are kept
-  // Maximum number of entries of the ended steps together; older steps are dropped. A step with
-  // more entries keeps its first ones.
+  // Maximum number of entries of all ended steps together. If there are more, the oldest steps are
+  // dropped. A single step with more entries keeps its first ones.
   static constexpr size_t kMostSpans = 16'000;
 
   struct Entry {
     v1::Span::Kind kind = v1::Span::UNKNOWN;
-    // The step that the entry belongs to; 0: the step in which it is added. Links and codecs name
-    // it: a neighbour that is ahead already sends for the next step, and the last tensors of a step
-    // may be coded after its end.
+    // The step that the entry belongs to; 0: the step in which it is added. Entries of links and
+    // codecs name their step: a neighbour that is ahead already sends for the next step, and the
+    // last tensors of a step may be coded after its end.
     Step step{0};
     Slice slice;
     bool up = false;  // as in v1::Span

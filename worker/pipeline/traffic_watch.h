@@ -1,5 +1,5 @@
 // Tells whether tensors are in flight over this worker's links. Less urgent transfers, for example
-// copies of checkpoints, wait until none is. Thread-safe.
+// copies of checkpoints, wait until no tensor is in flight. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,8 @@ namespace longhaul::worker {
 
 class TrafficWatch {
  public:
-  // A port calls Begin when it has tensors in flight in one direction, and End when it has none.
+  // A port calls Begin when the first tensor of a direction (sending or receiving) is in flight,
+  // and End when no tensor of this direction is in flight any more.
   void Begin() {
     const std::lock_guard lock(mutex_);
     ++busy_;

@@ -13,13 +13,15 @@ namespace longhaul::worker {
 
 class WireTurns {
  public:
-  // A port calls Begin when it has tensors in flight to its peer, and End when it has none.
+  // A port calls Begin when its first tensor to the peer is in flight, and End when none is any
+  // more.
   void Begin() { ++busy_; }
   void End() {
     if (--busy_ > 0) return;
     const std::lock_guard lock(mutex_);
     for (const auto& quiet : when_quiet_) quiet();
   }
+  // Returns true if a tensor of at least one port is in flight. Takes no lock.
   bool busy() const { return busy_ > 0; }
   // Registers `quiet`, which is called each time that the last tensor in flight has been taken by
   // its peer. It runs on any thread, under the locks of a port and of this object, so it must call

@@ -2,7 +2,8 @@
 // that the thread cannot leave: a pass of a microbatch, the optimizer, a wait for the disk. A wait
 // for a neighbour is no piece of work.
 //
-// Threads: Begin, End and EndStep on the compute thread; the rest on any thread.
+// Threads: Scope, BeginStep, EndStep and BeginWait on the compute thread; other methods on any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -50,19 +51,19 @@ class WorkAtHand {
     WorkAtHand* const work_;
   };
 
-  // Record what the thread does. `took`: the time of the step. A wait lasts until the next piece of
-  // work.
+  // Record what the thread does. `took`: how long the step lasted. A wait lasts until the next
+  // piece of work.
   void BeginStep(Step step);
   void EndStep(absl::Duration took);
   void BeginWait(Wait wait);
 
-  // Returns the current piece of work; nullopt: none. The thread waits for a neighbour, is between
-  // two pieces, or has not begun.
+  // Returns the current piece of work. nullopt: the thread waits for a neighbour, is between two
+  // pieces, or has not begun.
   std::optional<Piece> piece() const;
   Step step() const;
   // Number of times that a piece of work has begun or ended.
   uint64_t progress() const;
-  // Median time of the last steps; nullopt before the first step has ended.
+  // Median time of the last 32 steps; nullopt before the first step has ended.
   std::optional<absl::Duration> MedianStep() const;
   // Text for people, such as "in the backward pass of microbatch 3" or "waiting for an activation".
   std::string Doing() const;

@@ -1,8 +1,8 @@
 // When the coordinator asks, checks this worker's checkpoint shards by their hashes, and uploads
-// copies of them to the coordinator. This goes on while the agent trains.
+// copies of them to the coordinator. This happens on a thread of its own while the worker trains.
 //
-// Add is thread-safe and never blocks. One thread carries out the commands in order, but commands
-// that only check go before commands that upload.
+// Add is thread-safe and does no work itself. The thread carries out the commands in order, but
+// commands that only check go before commands that upload.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -25,16 +25,17 @@ namespace longhaul::worker {
 
 class ShardCourier {
  public:
-  // `send` gets the answers, and must be thread-safe. `shards` must outlive this object.
+  // `send` gets the answers, on the courier's thread. `shards` must outlive this object.
   ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
 
-  // Cancels the current upload and all waiting commands; later commands do nothing. Idempotent.
+  // Cancels the current upload and all waiting commands, and waits for the thread. Later commands
+  // do nothing. Idempotent.
   void Shutdown();
 
-  // Adds a command, which must have check_shards. Drops it if the same check already waits, or if
-  // too many do.
+  // Adds a command, which must have check_shards. Drops the command if the same check already
+  // waits, or if 256 checks wait.
   void Add(v1::WorkerCommand command);
 
  private:

@@ -1,6 +1,6 @@
-// Transfers files of a checkpoint from one worker's store to another's, over a separate link and
-// while both train. A transfer makes a copy for safety, or brings a stage's state to the worker
-// that will hold the stage.
+// Transfers files of a checkpoint from the store of one worker, the source, to the store of
+// another, the holder. It uses a separate link while both train. A transfer makes a copy for
+// safety, or brings a stage's state to the worker that will hold the stage.
 //
 //   source                                  holder
 //     dials or is dialled, as commanded       does the opposite
@@ -13,8 +13,7 @@
 // While tensors are in flight, it takes only a small share of the line. Other transfers go at full
 // speed.
 //
-// Handle and Shutdown are thread-safe. Handle does not wait for transfers. Each transfer has a
-// thread.
+// Thread-safe. Handle does not wait for transfers. Each transfer has a thread.
 #pragma once
 
 #include <functional>
@@ -34,16 +33,18 @@ namespace longhaul::worker {
 
 class ShardTransfers {
  public:
-  // `send` gets the answers, and must be thread-safe. All arguments must outlive this object.
+  // `send` gets the answers, on the threads of transfers, so it must be thread-safe. What
+  // `transports` refers to, `shards` and `traffic` must outlive this object.
   ShardTransfers(transport::TransportsByName transports, ShardStore* shards, TrafficWatch* traffic,
                  std::function<void(v1::WorkerMessage)> send);
   ~ShardTransfers();
 
-  // Cancels all transfers; later commands do nothing. Idempotent.
+  // Cancels all transfers and waits until they have ended. Later commands do nothing. Idempotent.
   void Shutdown();
 
-  // Begins the transfer of `command`: as source if it has check_shards with `to`, as holder if it
-  // has take_shards. A command that is repeated during its transfer has no effect.
+  // Begins the transfer of `command`: as source if `command` has check_shards with `to`, as holder
+  // if it has take_shards. A command that is repeated during its transfer has no effect. At most 64
+  // transfers run at once; a further command is dropped.
   void Handle(v1::WorkerCommand command);
   // Cancels transfers that began in older epochs of the run, because their files must not replace
   // files that this epoch uses.

@@ -17,7 +17,8 @@
 namespace longhaul::worker {
 
 struct GeneratorOptions {
-  ModelSpec model;  // must have its vocabulary; `context` limits the tokens, with the prompt
+  // Must have its vocabulary. `context`: maximum number of tokens of a text, with the prompt.
+  ModelSpec model;
   ComputeDtype dtype = ComputeDtype::kFp32;
   DeviceName device;  // a GPU needs LoadTorchCuda first (torch_cuda.h)
   uint32_t threads = 1;
@@ -33,7 +34,8 @@ class Generator {
   virtual void Clear() = 0;
   // Appends `ids` to the text and returns the logits of the token that follows, valid until the
   // next call. The first call after Create or Clear gets the whole prompt; each later call must get
-  // one token. kOutOfRange: the text would be longer than the context.
+  // one token. kOutOfRange: the text would be longer than the context. kInvalidArgument: no ids, or
+  // an id outside the vocabulary.
   virtual StatusOr<std::span<const float>> Next(std::span<const int32_t> ids) = 0;
 };
 

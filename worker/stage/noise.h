@@ -6,8 +6,8 @@
 
 namespace longhaul::worker {
 
-// Returns about normal fp32 numbers in host memory, with mean 0 and standard deviation 0.58. They
-// are the same on each machine.
+// Returns fp32 numbers in host memory that are nearly normally distributed, with mean 0 and
+// standard deviation 0.58. They are the same in each call and on each machine.
 BoundaryTensor NoiseTensor(const codec::Shape& shape);
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// A Stage for a replay (`replay` in the run file): instead of computing, it sleeps for the times
-// that the run file says.
+// A Stage for a replay (`replay` in the run file). Instead of computing, it sleeps for the times in
+// the run file.
 //
 // All outputs are the same tensor of noise. A replay trains no parameters: snapshots are empty, the
 // gradient norm is 0, and losses are 0; the executor does not report them. For replicas,

@@ -6,9 +6,9 @@
 // gpt.h, llama.h, moe.h.
 //
 // Initial parameters are random numbers by Philox, keyed by the seed and the parameter's name. So
-// they do not depend on how layers are divided into stages. Names are global, that is, of the whole
-// model: "h.3.attn.qkv.weight" in family gpt; in family llama the names of published checkpoints,
-// "model.layers.3.self_attn.q_proj.weight".
+// they do not depend on how layers are divided into stages. Names are global: they number blocks
+// through the whole model. Family gpt has names like "h.3.attn.qkv.weight", family llama those of
+// published checkpoints, like "model.layers.3.self_attn.q_proj.weight".
 //
 // A microbatch may be cut into sequence chunks, called "slices"; a pass computes one at a time.
 //
@@ -107,9 +107,9 @@ struct SquaredNorm {
   double own = 0;  // of this stage alone
 };
 
-// A parameter that data-parallel replicas update together, in the memory of the host or of the
-// stage's device.
+// The memory in which the numbers of a SharedParameter are: of the host, or of the stage's device.
 enum class SharedIn : uint8_t { kHost, kDevice };
+// A parameter that data-parallel replicas exchange.
 struct SharedParameter {
   std::string name;
   std::vector<int64_t> shape;
@@ -189,31 +189,32 @@ class Stage {
   // --- Once a step, after the last Backward.
   //
   // Adds the squares of this stage's gradients to `sum`. The last stage begins with 0, and each
-  // passes the result to the stage before; the first then has the squared norm of the model.
-  // Parameters are summed from the model's last to its first, each in double in a fixed order. So
-  // the result does not depend on how layers are divided into stages.
+  // stage passes its result to the previous one. The first stage's result is the model's squared
+  // norm. Parameters are summed from the model's last to its first, each in double in a fixed
+  // order. So the result does not depend on how layers are divided into stages.
   virtual StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const = 0;
   // Updates the parameters by the run file's optimizer (AdamW or Muon), with decoupled weight decay
   // on matrices only. Gradients are multiplied by `gradient_scale` (clipping) first, and cleared at
-  // the end. `step` counts from 1. kFailedPrecondition: a scale that is not finite, or a step in a
-  // wrong order.
+  // the end. `step` counts from 1. kFailedPrecondition: a scale that is not finite and positive, or
+  // a step in a wrong order.
   virtual Status OptimizerStep(Step step, double learning_rate, double gradient_scale) = 0;
   // Ends a step without an update, in place of OptimizerStep: clears the gradients and counts the
   // step. Parameters and optimizer state do not change.
   virtual Status SkipStep(Step step) = 0;
 
-  // --- With StageOptions::shares_step, in place of OptimizerStep: data-parallel replicas update
-  // the parameters together.
+  // --- For data-parallel replicas. With StageOptions::shares_step they update the parameters
+  // together, in place of OptimizerStep.
   //
-  // Returns all trained parameters, in the descriptor's order. They are valid until EndSharedStep
-  // or SkipStep. `memory`: kDevice only if shares_on_device(). In the host's memory of a stage on a
-  // GPU they are copies. In a group they are whole, and copies.
+  // Returns all trained parameters, in the descriptor's order, valid until EndSharedStep or
+  // SkipStep. They are copies if `memory` is kHost and the stage computes on a GPU. A group returns
+  // copies of whole parameters. `memory`: kDevice only if shares_on_device().
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory);
   virtual bool shares_on_device() const { return false; }
-  // Call it before the last Backward of a step. While that Backward runs, it calls `final(k)` on
-  // the calling thread when the gradients of the head and of blocks k and later, counted from this
-  // stage's first, are final. k decreases and is never 0: when Backward returns, all gradients are
-  // final. Returns false if `final` will not be called, because this stage cannot tell.
+  // Call it before the last Backward of a step. While that Backward runs, the stage calls
+  // `final(k)` on the calling thread when the gradients of the head and of blocks k and later,
+  // counted from this stage's first, are final. k decreases and is never 0: when Backward returns,
+  // all gradients are final. Returns false if `final` will not be called, because this stage cannot
+  // tell.
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
     static_cast<void>(final);
     return false;
@@ -221,8 +222,8 @@ class Stage {
   // Ends the step: takes the values that the caller wrote to SharedParameters, and clears the
   // gradients.
   virtual Status EndSharedStep(Step step);
-  // Takes the values that the caller wrote to SharedParameters between two steps. For stages that
-  // have their own optimizer.
+  // Between two steps, takes the values that the caller wrote to SharedParameters. For replicas
+  // that train apart, whose stages have their own optimizers.
   virtual Status TakeSharedValues();
 
   // --- When consecutive steps overlap. Passes of the next step compute with older parameters. So a
@@ -261,7 +262,7 @@ class Stage {
   // For each block with experts, the number of tokens of each expert in the last step.
   virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
 
-  // With one rank, the result is empty.
+  // Returns the use of collectives since the stage was made; empty with one rank.
   virtual CollectiveUse collectives() const { return {}; }
 
   // Number of trained parameters, counted in elements.

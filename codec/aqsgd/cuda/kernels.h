@@ -10,7 +10,8 @@ namespace longhaul::codec::cuda {
 
 struct AqsgdArgs {
   TensorArgs tensor;
-  HeaderArgs header;  // encode: the kernels replace its payload size, which is the largest
+  // encode: has the largest payload size of the shape. The kernels replace it by the real size.
+  HeaderArgs header;
   uint32_t bits;
   Divisor tiles_per_token, tokens;
   // From aqsgd::Layout.
@@ -27,7 +28,7 @@ struct AqsgdArgs {
   uint32_t* fault_dev;
 };
 
-// Offsets of arrays in the scratch memory. The encoder zeroes the bytes before `zeroed` first.
+// Byte offsets of arrays in the scratch memory. The encoder first zeroes all bytes before `zeroed`.
 struct AqsgdScratch {
   constexpr AqsgdScratch(uint64_t samples, uint64_t channels)
       : nonfinite(0),
@@ -44,8 +45,8 @@ struct AqsgdScratch {
   static constexpr uint64_t Padded(uint64_t channels) {
     return (channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile;
   }
-  // For each sample: the number of elements that are NaN or infinite, as uint64; the bits of the
-  // largest finite |x| and of the largest |d|, as uint32.
+  // For each sample, `nonfinite` has a uint64, the number of elements that are NaN or infinite. The
+  // others have a uint32, the fp32 bits of the largest finite |x| and of the largest |d|.
   uint64_t nonfinite, largest, largest_difference;
   uint64_t maxima;  // uint32 for each channel of each sample: bits of the largest |d|
   uint64_t zeroed;

@@ -20,9 +20,9 @@ struct FixedArgs {
   uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
 };
 
-// Offsets in the workspace, where the phases of an encoder leave numbers for later phases. The
-// encoder zeroes the bytes before `zeroed` first. The first 8 bytes count the work items that
-// thread blocks have taken.
+// Offsets in the workspace, where the phases of an encoder leave numbers for later phases. At first
+// the encoder zeroes the bytes before offset `zeroed`. The first 8 bytes are a counter of the work
+// items that thread blocks have taken.
 struct FixedScratch {
   constexpr FixedScratch(uint64_t samples, uint64_t tiles)
       : done(8),
@@ -30,9 +30,9 @@ struct FixedScratch {
         zeroed(maxima + MaximaBytes(samples)),
         tile_maxima(zeroed),
         end(tile_maxima + 4 * tiles) {}
-  uint64_t done;  // two uint32 for each sample: work items done, by phase
-  // Bits of the largest finite magnitude of each sample, spread over MaximaBytes. The encoder for
-  // any shape and dtype uses only one uint32 for each sample.
+  uint64_t done;  // two uint32 for each sample: work items done in phase 0 and in phase 1
+  // Bits of the largest magnitude in each sample's finite tiles, spread over MaximaBytes. The
+  // general encoder, for any shape and dtype, uses only one uint32 for each sample.
   uint64_t maxima;
   uint64_t zeroed;
   // Bits of the largest magnitude of each tile of the tensor: uint16 for bf16, uint32 for fp32.

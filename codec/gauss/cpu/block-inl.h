@@ -1,6 +1,6 @@
 // Steps 1 to 5 of format.h for one block, and decoding, in vectors of up to 8 lanes. kernels.cc
-// compiles this file once for each instruction set; all give the same bytes. A block has `size`
-// elements, a power of two from 64 to 512.
+// compiles this file once for each instruction set; all sets give the same bytes. A block has
+// `size` elements, a power of two from 64 to 512.
 #if defined(LONGHAUL_CODEC_GAUSS_CPU_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_GAUSS_CPU_BLOCK_INL_H_
 #undef LONGHAUL_CODEC_GAUSS_CPU_BLOCK_INL_H_
@@ -31,8 +31,8 @@ inline constexpr Words kWords;
 inline constexpr size_t kLanes = hn::MaxLanes(kFloats);
 static_assert(kLanes == 1 || kLanes == 4 || kLanes == 8);
 
-// Returns the largest magnitude as bits of fp32. They are kF32Infinity or more if and only if an
-// element is not finite.
+// Returns the largest magnitude as bits of fp32: kF32Infinity or more if and only if an element is
+// not finite.
 HWY_INLINE uint32_t LargestMagnitude(const float* values, size_t size) {
   const auto magnitude = hn::Set(kWords, 0x7fffffffu);
   auto largest = hn::Zero(kWords);
@@ -43,7 +43,7 @@ HWY_INLINE uint32_t LargestMagnitude(const float* values, size_t size) {
   return hn::GetLane(hn::MaxOfLanes(kWords, largest));
 }
 
-// Step 1, in place. `signs`: kSigns as the sign bits of floats.
+// Step 1, in place: scales the values and changes signs. `signs`: kSigns as sign bits of floats.
 HWY_INLINE void Normalize(const ScaleUp& scale, const float* signs, size_t size, float* values) {
   const auto first = hn::Set(kFloats, scale.first);
   const auto second = hn::Set(kFloats, scale.second);
@@ -162,8 +162,8 @@ HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
 }
 
 // Step 5: writes the b planes of the transformed block. j is the number of thresholds that |u|
-// reaches. Bit p of j is the parity of the comparisons with every 2^p-th threshold, because |u|
-// reaches all thresholds below one that it reaches.
+// reaches, which are the lowest j. So bit p of j is 1 if |u| reaches an odd number of the
+// thresholds 2^p, 2 x 2^p, 3 x 2^p, ...
 template <int kBits>
 HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::byte* planes) {
   const auto factor = hn::Set(kFloats, inverse_root);
@@ -186,8 +186,8 @@ HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::b
   }
 }
 
-// Returns the level of each lane's code: one of the kCount levels from kFirst on. The lowest
-// log2(kCount) planes choose it.
+// Returns in each lane the level of the lane's code: one of the kCount levels from kFirst on. The
+// lowest log2(kCount) planes choose among the levels.
 template <int kBits, int kCount, int kFirst = 0>
 HWY_INLINE Vector Choose(const Mask* planes) {
   if constexpr (kCount == 1) {
@@ -200,7 +200,7 @@ HWY_INLINE Vector Choose(const Mask* planes) {
   }
 }
 
-// Turns codes into levels, and does step 3 for the distances below kLanes.
+// Turns codes into levels with their signs, and does step 3 for the distances below kLanes.
 template <int kBits>
 HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) {
   for (size_t group = 0; group < size; group += 64) {
@@ -219,8 +219,8 @@ HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) 
   }
 }
 
-// Encodes a block whose elements are finite and not all zero. Overwrites `values`. `largest`: the
-// largest magnitude, as bits. Returns the block's q.
+// Encodes a block whose elements are finite and not all zero. Overwrites `values`. `largest`: from
+// LargestMagnitude. Returns the block's q.
 template <int kBits>
 HWY_INLINE int16_t EncodeBlock(uint32_t largest, const float* signs, size_t size, float* values,
                                std::byte* planes) {

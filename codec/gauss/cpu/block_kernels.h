@@ -8,11 +8,13 @@
 
 namespace longhaul::codec::gauss::cpu {
 
-// `values`: `size` elements, aligned to 64 bytes. `signs`: kSigns as the sign bits of floats.
-// `planes`: the block's codes.
+// `values`: the `size` elements of the block, aligned to 64 bytes. `signs`: kSigns (arithmetic.h)
+// as the sign bits of floats. `planes`: the block's codes, as bit planes.
 struct BlockKernels {
-  // Overwrites `values`. Returns the block's q, or kZeroIndex or kNonfiniteIndex (arithmetic.h).
+  // Writes `planes`, and overwrites `values`. Returns the block's q, or kZeroIndex or
+  // kNonfiniteIndex (arithmetic.h).
   int16_t (*encode)(const float* signs, size_t size, float* values, std::byte* planes);
+  // Writes `values`. Only for blocks with a scale.
   void (*decode)(const std::byte* planes, const BlockScale& scale, const float* signs, size_t size,
                  float* values);
 };

@@ -10,10 +10,11 @@
 
 namespace longhaul::codec::gauss::cpu {
 
-// Returns the bytes of Encode's scratch memory, which holds q of the blocks of one sample.
+// Returns the bytes of Encode's scratch memory: an int16, q, for each block of one sample. The
+// memory must be aligned to 2 bytes.
 uint64_t ScratchBytes(const Layout& layout);
 
-// Returns the number of blocks with a NaN or an infinity.
+// Writes the payload. Returns the number of blocks with a NaN or an infinity.
 uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch, std::byte* payload);
 
 // Returns kInvalidArgument if a sample's exponent is out of range.

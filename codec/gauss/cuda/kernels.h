@@ -12,11 +12,12 @@ struct GaussArgs {
   HeaderArgs header;
   uint32_t bits, block;
   uint32_t last_block;  // elements of a token's last block
-  // Number of blocks of `block` elements in the tensor, and of last blocks of tokens if these are
-  // shorter, else 0.
+  // Number of blocks of `block` elements in the tensor, and number of shorter blocks. Only the last
+  // block of a token may be shorter.
   uint64_t whole_blocks, last_blocks;
   Divisor whole_of_token;  // blocks of `block` elements in a token; 1 if there are none
   Divisor blocks_of_token, tokens;
+  // As in gauss::Layout.
   uint64_t token_bytes;
   uint64_t scales, codes, end;
   unsigned char* blob_dev;
@@ -24,12 +25,12 @@ struct GaussArgs {
   uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
 };
 
-// Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first.
+// Offsets in the workspace. At first the encoder zeroes the bytes before offset `zeroed`.
 struct GaussScratch {
   constexpr GaussScratch(uint64_t samples, uint64_t blocks)
       : largest(0), zeroed(MaximaBytes(samples)), indexes(zeroed), end(indexes + 2 * blocks) {}
-  // The largest q of each sample's blocks plus a constant, spread over MaximaBytes. 0: no block of
-  // the sample has a scale.
+  // The largest q of each sample's blocks plus a constant, so that the sum is positive, spread over
+  // MaximaBytes. 0: no block of the sample has a scale.
   uint64_t largest;
   uint64_t zeroed;
   uint64_t indexes;  // int16: q of every block of the tensor

@@ -7,7 +7,8 @@
 
 namespace longhaul::codec::plain {
 
-// Queues the decoding of a payload that consists only of the tensor's elements in the dtype `wire`.
+// Queues on call.queue the decoding of a payload that consists only of the tensor's elements in the
+// dtype `wire`.
 Status DecodeElements(const cuda::DecodeCall& call, Dtype wire);
 
 }  // namespace longhaul::codec::plain

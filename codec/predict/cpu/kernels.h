@@ -1,4 +1,4 @@
-// The arithmetic of predict (format.h) on one row, which has one number for each channel. All
+// The arithmetic of predict (format.h) on rows. A row has one number for each channel. All
 // instruction sets give the same bits.
 //
 // Threads: pure functions. Pointers are aligned to their elements.
@@ -9,7 +9,8 @@
 
 namespace longhaul::codec::predict::cpu {
 
-// The two rows that predict one token: p is their sum. `pairs` is null without a table of pairs.
+// The two rows that predict the values of one token: the prediction p is their sum. `pairs` is null
+// if there is no table of pairs.
 struct RowPair {
   const float* token = nullptr;
   const float* pairs = nullptr;
@@ -17,13 +18,14 @@ struct RowPair {
 
 // values = values - p. Here and in AddBack, a result that is not finite becomes the NaN 0x7fc00000.
 void Subtract(const RowPair& rows, size_t channels, float* values);
-// values = values + p. Returns whether all values are below kTeachable in magnitude, so that the
-// tables may learn from the token.
+// values = values + p. Returns true if the tables may learn from the token: the magnitudes of all
+// new values are below kTeachable.
 bool AddBack(const RowPair& rows, size_t channels, float* values);
-// Adds values - minus to `sum`, or sets `sum` to it if `first`. A null `minus` counts as zeros.
+// Adds values - minus to `sum`. If `first`, sets `sum` to values - minus. A null `minus` counts as
+// zeros.
 void Accumulate(const float* values, const float* minus, bool first, size_t channels, float* sum);
-// row = row + rate (sum inverse - row). Returns the sum of ChannelWeight x the new value's bits
-// over all channels, modulo 2^32.
+// row = row + rate (sum inverse - row). Returns the row's part of the sum of NextCheck
+// (arithmetic.h), without RowWeight: the sum of ChannelWeight x the new value's bits.
 uint32_t Learn(const float* sum, float inverse, float rate, size_t channels, float* row);
 
 }  // namespace longhaul::codec::predict::cpu

@@ -1,6 +1,6 @@
 // Updates the tables with one tensor (format.h).
 //
-// Threads: those of the tables.
+// Threads: calls with the same tables must not overlap.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace longhaul::codec::predict::cpu {
 
-// Returns the row, in the table of pairs, of the pair that ends with token `index` of the tensor.
+// Returns the number of a row in the table of pairs: the row of token `index` of the tensor and the
+// token before it.
 uint32_t PairOf(std::span<const uint32_t> ids, const Shape& shape, const Params& params,
                 uint64_t index);
 
@@ -24,8 +25,8 @@ struct Lesson {
   const float* decoded;              // x'
   std::span<const uint8_t> teaches;  // for each token 1 if the tables learn from it, else 0
 };
-// Updates the tables and their check. Scratch memory: `keys` has a number for each token, `sum` one
-// for each channel.
+// Updates the tables and their check. Scratch memory: `keys` has a number for each token of the
+// tensor, `sum` one for each channel.
 void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sum, Tables* tables);
 
 }  // namespace longhaul::codec::predict::cpu

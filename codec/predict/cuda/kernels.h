@@ -7,21 +7,20 @@
 
 namespace longhaul::codec::cuda {
 
-// What predict's tables on a device have besides the means and counts of their rows
-// (predict/tables.h).
+// The state of predict's tables in device memory, without the means and counts (predict/tables.h).
 struct PredictState {
   static constexpr uint32_t kSums = 64;
   uint64_t check;  // before the updates of the last call
-  // If the last call updated the tables, `learned` is 1 and `sums` add up to the sum of NextCheck,
-  // with which the next call computes the new check.
+  // If the last call updated the tables, `learned` is 1. The next call then computes the new check
+  // from the old check and from the total of `sums`, which is the argument `sum` of NextCheck.
   uint32_t learned;
   uint32_t sums[kSums];
 };
 
 struct PredictArgs {
   TensorArgs tensor;  // encode: read; decode: written
-  HeaderArgs header;  // encode: the kernels replace its payload size, which is the largest
-  // decode: the header that the other codec's blob must have; its count of tiles is not compared
+  HeaderArgs header;  // encode: has the largest payload size; the kernels write the actual one
+  // Decode: the header that the other codec's blob must have. The count of tiles is not compared.
   HeaderArgs within;
   uint32_t log2_pairs, prior;
   float rate;
@@ -30,24 +29,26 @@ struct PredictArgs {
   Divisor tokens;
   uint64_t other;  // predict::OtherOffset
   unsigned char* blob_dev;
-  // Encode: the ids of the tensor's tokens. Decode: the ids that the blob must have; null if any
-  // ids will do.
+  // Encode: the ids of the tensor's tokens. Decode: the ids that the blob must have. Null: the blob
+  // may have any ids below `vocabulary`.
   const uint32_t* ids_dev;
   // The next three are null for Kind::kPlain.
   float* means_dev;
   uint32_t* counts_dev;
   PredictState* state_dev;
-  float* values_dev;           // first r, later r', at last x'
-  float* differences_dev;      // x' - A[t], if there is a table of pairs
+  // r, later r', at last x' of the tokens that `learn` needs. In a decoder to fp32 this is the
+  // output, and at last has x' of all tokens.
+  float* values_dev;
+  float* differences_dev;      // x' - A[t] of the tokens that `learn` needs for the table of pairs
   unsigned char* scratch_dev;  // PredictScratch, aligned to 64 bytes
-  // Begins as 0, and is or-ed with kFaultContents or kFaultTables; the tables then do not change.
-  // Encode: in the scratch memory.
+  // Begins as 0. If a fault is found, the word is or-ed with kFaultContents or kFaultTables, and
+  // the tables do not change. Encode: a word of the scratch memory.
   uint32_t* fault_dev;
   uint32_t decodes;
 };
 
-// Offsets of arrays in the scratch memory. `repeats` and `counts` have two numbers for each token:
-// first all those about the tokens' rows, then all those about the rows of the tokens' pairs.
+// Offsets of arrays in the scratch memory. `repeats` and `counts` have two parts, each with one
+// number for each token: first about the tokens' own rows, then about the rows of their pairs.
 struct PredictScratch {
   constexpr explicit PredictScratch(uint64_t tokens)
       : repeats(64),
@@ -55,8 +56,8 @@ struct PredictScratch {
         teaches(counts + 8 * tokens),
         end(teaches + 4 * tokens) {}
   uint64_t fault = 0;  // uint32
-  // uint32: how many tokens (or pairs) have this row, or-ed with kPredictAgain if an earlier one
-  // has
+  // uint32: how many tokens of the tensor have the same row as this token, itself included. Or-ed
+  // with kPredictAgain if an earlier token has the same row.
   uint64_t repeats;
   uint64_t counts;   // uint32: the row's count before this tensor
   uint64_t teaches;  // uint32 for each token: 1 if the tables learn from it, else 0
@@ -66,16 +67,17 @@ inline constexpr uint32_t kPredictAgain = 1u << 31;
 inline uint64_t PredictScratchBytes(uint64_t tokens) {
   return (PredictScratch(tokens).end + 63) / 64 * 64;
 }
-// Maximum number of tokens of a tensor. The kernels compare every token with every other one, to
-// find those with the same row.
+// Maximum number of tokens of a tensor. The kernels compare every token with all others, to find
+// tokens with the same row.
 inline constexpr uint64_t kMostPredictTokens = 1 << 17;
 
 struct PredictKernels {
   static constexpr const char* kName = "predict";
   // Runs before the other codec's encoder or decoder. Encode: writes the front, the ids and r.
-  // Decode: checks the front and the ids. Both, if the tables learn: find tokens that share a row.
+  // Decode: checks the front and the ids. If the tables learn, also finds tokens that share a row.
   int (*begin)(int device, const PredictArgs* args, void* stream);
-  // Runs after the other codec: computes x', and updates the rows that only one token has.
+  // Runs after the other codec: computes x', and updates the rows that only one token of the tensor
+  // has.
   int (*finish)(int device, const PredictArgs* args, void* stream);
   // Runs last: updates the rows that several tokens of the tensor have.
   int (*learn)(int device, const PredictArgs* args, void* stream);

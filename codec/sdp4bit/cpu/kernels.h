@@ -1,4 +1,5 @@
-// Sections of sdp4bit (format.h) on the CPU, with the same bytes on every instruction set.
+// Encodes and decodes sections of sdp4bit (format.h) on the CPU. All instruction sets give the same
+// bytes.
 //
 // Threads: pure functions. The caller checks the arguments; no function throws or allocates.
 #pragma once
@@ -11,22 +12,22 @@
 
 namespace longhaul::codec::sdp4bit::cpu {
 
-// A part of a section of `of` numbers. It begins with number `first`, a multiple of 2048 and of
-// `group`. `group` divides 2048 or is a multiple of it. Several threads may encode, or decode,
-// different parts of a section at the same time.
+// A part of a section of `of` numbers in groups of `group`. The part begins with number `first`, a
+// multiple of 2048 and of `group`. `group` divides 2048 or is a multiple of 2048. Several threads
+// may encode, or decode, different parts of a section at the same time.
 struct Part {
   uint64_t first = 0, of = 0;
   uint32_t group = 0;
 };
 
-// Encode and decode a part; the number of values says how long the part is. `section` is the whole
+// Encode and decode a part, which has as many numbers as `values` or `out`. `section` is the whole
 // section, SectionBytes(part.of, part.group) bytes. `noise`: null to round to nearest. `number`:
 // index of values[0] in `noise`, a multiple of 64. Encoding the last part also writes the padding.
 void Encode(std::span<const float> values, const Part& part, const RoundingNoise* noise,
             uint64_t number, std::byte* section);
 void Decode(const std::byte* section, const Part& part, std::span<float> out);
 
-// The same for a whole section.
+// Encode and decode a whole section.
 inline void Encode(std::span<const float> values, uint32_t group, const RoundingNoise* noise,
                    uint64_t number, std::byte* section) {
   Encode(values, {.of = values.size(), .group = group}, noise, number, section);

@@ -1,5 +1,6 @@
 // The steps of format.h for one block, and decoding, for one target of Highway. kernels.cc compiles
-// this file once for each instruction set; all give the same bytes.
+// this file once for each instruction set; all sets give the same bytes. EncodeBlock and
+// DecodeBlock are the functions of BlockKernels.
 #if defined(LONGHAUL_CODEC_TACO_CPU_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LONGHAUL_CODEC_TACO_CPU_BLOCK_INL_H_
 #undef LONGHAUL_CODEC_TACO_CPU_BLOCK_INL_H_
@@ -21,7 +22,8 @@ namespace longhaul::codec::taco::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace simd::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace)
 
-// As ToCode of arithmetic.h, for values whose magnitudes exceed Q by a rounding error at most.
+// As ToCode of arithmetic.h. The values' magnitudes must not exceed Q by more than a rounding
+// error.
 template <Format kFormat>
 HWY_INLINE VI ToCodes(VF value) {
   if constexpr (kFormat == Format::kInt8) {

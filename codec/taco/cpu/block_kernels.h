@@ -6,11 +6,13 @@
 
 namespace longhaul::codec::taco::cpu {
 
-// For blocks of one size and format. `values` are a block's elements, aligned to 64 bytes.
+// The functions for blocks of one size and format. `values` are a block's elements, aligned to 64
+// bytes. c is the block's scale of format.h.
 struct BlockKernels {
-  // Writes the codes, and returns c. `scratch` is as large as `values` and aligned in the same way.
+  // Writes the codes, and returns c, which is NaN if the block has a NaN or an infinity. `scratch`
+  // is as large as `values`, and also aligned to 64 bytes.
   float (*encode)(const float* values, float* scratch, std::byte* codes);
-  // Decodes to fp32. Values outside the range of fp32 become its largest number.
+  // Decodes to fp32. Values outside the range of fp32 become its largest number with their sign.
   void (*decode)(const std::byte* codes, float c, float* values);
 };
 

@@ -22,7 +22,8 @@ struct TacoFlatArgs {
 };
 
 struct TacoArgs {
-  // flat.payload_dev points behind the blob's header, flat.nonfinite_dev to its count.
+  // flat.payload_dev points behind the blob's header. In an encoder, flat.nonfinite_dev points to
+  // the count of blocks in the header.
   TacoFlatArgs flat;
   HeaderArgs header;  // encode
   unsigned char* blob_dev;
@@ -30,9 +31,9 @@ struct TacoArgs {
 
 inline constexpr uint32_t kTacoMostParts = 64;
 struct TacoSumArgs {
-  // parts_dev[own] has elements, all other parts are payloads.
+  // The parts to add. parts_dev[own] points to elements, all others point to payloads.
   const void* parts_dev[kTacoMostParts];
-  uint32_t parts, own;  // number of parts; index of the own one, or any other number if none is
+  uint32_t parts, own;  // number of parts; index of the part with elements, or >= parts if none is
   // elements_dev: the output. payload_dev: the payload of the sum; null: the sum is not encoded.
   TacoFlatArgs flat;
 };

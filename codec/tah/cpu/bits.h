@@ -1,6 +1,6 @@
-// The parts of a payload that are addressed bit by bit: pivots, precision bits, and the slots of
-// fourth bits. An allocation tile with 4 bits has a slot, with room for plane 3 of each of its
-// tiles.
+// The parts of a payload (format.h) that are addressed bit by bit, the pivots and precision bits,
+// and the section of fourth bits. This section has a slot for each allocation tile with 4 bits,
+// with room for plane 3 of each of its tiles.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ inline void SetBit(std::byte* bits, uint64_t index) {
   bits[index / 8] |= std::byte{1} << (index % 8);
 }
 
-// Writes `width` <= 8 bits at bit position `first`. These bits must be zero before.
+// Writes the `width` <= 8 bits of `value` at bit position `first`. The written bits must have been
+// zero before.
 inline void PutBits(std::byte* bits, uint64_t first, uint32_t width, uint32_t value) {
   const uint32_t shifted = value << (first % 8);
   bits[first / 8] |= static_cast<std::byte>(shifted & 0xff);
@@ -61,11 +62,12 @@ inline bool PrecisionFits(const Layout& layout, const std::byte* precision) {
          CountBits(precision, layout.precision_bytes * 8) == layout.fours;
 }
 
-// Walks through the tiles of a sample, and finds plane 3 of each. Byte: [const] std::byte.
+// Walks through the tiles of a sample, and finds plane 3 of each tile. Byte: [const] std::byte.
 template <class Byte>
 class FourthBits {
  public:
-  // `first_tile`: the first tile that Next() returns. It must begin an allocation tile.
+  // `first_tile`: the tile, counted in the sample, of the first call of Next(). It must be the
+  // first tile of an allocation tile.
   FourthBits(const Layout& layout, Byte* payload, uint32_t sample, uint64_t first_tile)
       : layout_(layout),
         precision_(payload + layout.precision + sample * layout.precision_bytes),
@@ -77,7 +79,8 @@ class FourthBits {
   uint64_t slot_bytes() const { return layout_.alloc_tiles * layout_.plane_bytes; }
 
   // Returns plane 3 of the next tile; null if the tile has 3 bits. Sets *partial to true if the
-  // plane begins a slot that has room for more tiles than the allocation tile has.
+  // plane is the first of a slot that has room for more tiles than its allocation tile has, else to
+  // false.
   Byte* Next(bool* partial) {
     *partial = false;
     if (left_ == 0) {
@@ -97,7 +100,7 @@ class FourthBits {
   const Layout& layout_;
   const std::byte* precision_;
   uint64_t alloc_;         // index of the next allocation tile
-  Byte* slot_;             // slot of the allocation tile, or the next slot if it has 3 bits
+  Byte* slot_;             // slot of the allocation tile, or the next slot if the tile has 3 bits
   Byte* plane_ = nullptr;  // plane 3 of the tile
   uint64_t left_ = 0;      // tiles left in the allocation tile
   uint64_t token_tile_;    // index of the next tile in its token

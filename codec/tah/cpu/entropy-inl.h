@@ -20,7 +20,7 @@ namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
 using ops::kBatch;
 using ops::kLanes;
 
-// The same operations as cpu::Log2 (entropy.h), so the same bits.
+// As cpu::Log2 (entropy.h), with the same operations and so the same bits.
 HWY_INLINE ops::VF Log2(ops::VF value) {
   const auto bits = ops::AsInt(value);
   const auto exponent = hn::ShiftRight<23>(hn::Sub(bits, ops::Int(kSqrtHalf)));
@@ -60,7 +60,7 @@ HWY_INLINE void SumTiles(const float* x, size_t tiles, const EntropyScales& scal
   for (size_t tile = 0; tile < tiles; ++tile) {
     const auto first = ops::Float(scales.first.at[tile]);
     const auto second = ops::Float(scales.second.at[tile]);
-    // The first fold is done here, so that only half as many vectors are alive.
+    // The first fold is done here, so that only half as many vectors are alive at a time.
     constexpr size_t kHalf = kVecs / 2;
     ops::VF y[kHalf];
     ops::VF terms[kHalf];
@@ -78,7 +78,7 @@ HWY_INLINE void SumTiles(const float* x, size_t tiles, const EntropyScales& scal
   ops::FinishFold(l, ops::Sum(), &sums->l);
 }
 
-// Computes SortKey(Entropy(...)) of each tile, if every tile is an allocation tile.
+// Computes SortKey(Entropy(...)) of each tile. Used if every allocation tile is only one tile.
 HWY_INLINE void FindKeys(const ops::PerTile<int32_t>& largest, const TileSums& sums,
                          ops::PerTile<int32_t>* keys) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -114,8 +114,9 @@ HWY_INLINE uint64_t CountUpTo(const int32_t* keys, uint64_t count, int32_t bound
 }
 
 // Sets the bits of the `fours` lowest keys, 0 < fours < count, and clears the others. Among equal
-// keys the lower index comes first. Does not sort: it finds the highest marked key, `cut`, by
-// halving a range. Writes whole words of 64 bits: `bits` needs room for `count` rounded up.
+// keys the lower index comes first. Does not sort: finds the highest of these keys, `cut`, by
+// binary search over the values of keys. Writes whole words of 64 bits, so `bits` needs room for
+// `count` bits rounded up to words.
 HWY_INLINE void MarkLowest(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits) {
   int64_t low = *std::min_element(keys, keys + count);
   int64_t high = *std::max_element(keys, keys + count);

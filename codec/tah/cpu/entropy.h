@@ -8,18 +8,18 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Constants of Log2, which returns log2 of a normal value > 0. The error is at most 6e-8 in
-// [0.7, 1.4], and at most half an ulp more elsewhere. With y = 2^e (1 + f), f in [sqrt(1/2) - 1,
-// sqrt(2) - 1), the result is e + f P(f). The polynomial P interpolates log2(1 + f) / f at the 9
-// Chebyshev points of the interval. It is computed by Horner's rule, one product and one sum a
-// step. Zero and subnormals give a finite number without a meaning, -127 for zero, but the entropy
-// multiplies it by the value.
+// Constants of Log2, which returns log2(y) of a normal value y > 0. The error is at most 6e-8 in
+// [0.7, 1.4], and at most half an ulp of the result more elsewhere. Let y = 2^e (1 + f) with f in
+// [sqrt(1/2) - 1, sqrt(2) - 1). The result is e + f P(f). The polynomial P interpolates
+// log2(1 + f) / f at the 9 Chebyshev points of this interval, and is computed by Horner's rule, one
+// product and one sum a step. For zero (-127) and subnormals, Log2 returns a finite number without
+// a meaning. This does no harm, because the entropy multiplies it by y.
 inline constexpr int32_t kSqrtHalf = 0x3f3504f3;
 inline constexpr float kLog2Terms[] = {0.123109683f,  -0.205861881f, 0.216078222f,
                                        -0.239169881f, 0.287903249f,  -0.360693276f,
                                        0.480910748f,  -0.721347451f, 1.44269502f};
 
-// The same constants for GPU code, which cannot read a host array.
+// The same constants one by one, for GPU code, which cannot read a host array.
 template <int kIndex>
 inline constexpr float kLog2Term = kLog2Terms[kIndex];
 
@@ -49,7 +49,7 @@ inline constexpr float Entropy(const EntropySums& sums) {
   return sums.n > 0 ? Log2(sums.n) - sums.l / sums.n : 0.0f;
 }
 
-// Returns a key for sorting: the higher the entropy, the lower the key.
+// Returns a key for sorting: a higher entropy gives a lower key.
 inline constexpr int32_t SortKey(float entropy) {
   const auto bits = std::bit_cast<int32_t>(entropy + 0.0f);  // -0 as +0
   return bits < 0 ? bits & 0x7fffffff : ~bits;

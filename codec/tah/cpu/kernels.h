@@ -10,15 +10,16 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Returns the bytes of Encode's scratch memory: a sort key for each allocation tile of a sample.
+// Returns the bytes of Encode's scratch memory: an int32, a sort key, for each allocation tile of a
+// sample. The memory must be aligned to 4 bytes.
 uint64_t ScratchBytes(const Layout& layout);
 
 // Writes the payload. Returns the number of tiles with a NaN or an infinity.
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* scratch, std::byte* payload);
 
-// Returns kInvalidArgument if a sample's exponent is out of range or its precision bits are
-// invalid.
+// Returns kInvalidArgument if a sample's exponent is out of range, or if its precision bits mark a
+// wrong number of allocation tiles.
 Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
               const MutableTensorView& out);
 

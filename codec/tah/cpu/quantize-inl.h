@@ -19,7 +19,7 @@ namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
 using ops::kBatch;
 using ops::kLanes;
 
-constexpr uint16_t kTransformed = 0x8000;  // in a scale
+constexpr uint16_t kTransformed = 0x8000;  // bit of a stored scale: the tile was transformed
 
 // 1 / sqrt(kTile).
 template <size_t kTile>
@@ -27,15 +27,15 @@ constexpr float kInverseRoot = kTile == 32   ? 0.176776695f
                                : kTile == 64 ? 0.125f
                                              : 0.0883883476f;
 
-// Numbers about the tiles of a batch: those stored beside the codes, and those for quantizing.
+// Numbers about the tiles of a batch. scale, zero and pivot are stored; quantizing needs the rest.
 struct BatchMeta {
   ops::PerTile<uint16_t> scale;  // fp16, with kTransformed
   ops::PerTile<uint16_t> zero;   // fp16
   ops::PerTile<uint32_t> pivot;
   ops::PerTile<float> top;              // 2^b - 1; the caller sets it
   ops::PerTile<float> divisor, origin;  // the scale (infinity for 0) and the zero, as stored
-  ops::PerTile<int32_t> finite;         // 0 or -1
-  ops::PerTile<int32_t> transformed;    // 0 or -1
+  ops::PerTile<int32_t> finite;         // -1: yes, 0: no
+  ops::PerTile<int32_t> transformed;    // -1: yes, 0: no
 };
 
 // The ranges of a batch's tiles, folded to four numbers for each tile.
@@ -44,14 +44,15 @@ struct BatchRange {
   ops::FourPerTile low, high;        // the smallest and the largest value
 };
 
-// Merges two pairs, each of a largest and a second largest number, into the first pair.
+// Merges two pairs into the first pair. A pair has the largest and the second largest of some
+// numbers.
 template <class V>
 HWY_INLINE void MergeLargest(V& largest, V& second, V other_largest, V other_second) {
   second = hn::Max(hn::Min(largest, other_largest), hn::Max(second, other_second));
   largest = hn::Max(largest, other_largest);
 }
 
-// Folds `largest` and `second`, kLeft vectors each, to four numbers each, and stores these.
+// Folds `largest` and `second`, kLeft vectors each, to four numbers each, and stores the numbers.
 HWY_INLINE void StoreLargest(const ops::VI* largest, const ops::VI* second, float* largest_out,
                              float* second_out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -120,8 +121,8 @@ HWY_INLINE void ScaleTiles(const float* x, size_t tiles, const ScaleUp& scale_up
   }
 }
 
-// Step 3 for all tiles, without the transform itself: finds which tiles are finite, which are to be
-// transformed, and a1 of each tile, as bits.
+// Step 3 for all tiles of a batch, without the transform itself: finds which tiles are finite,
+// which must be transformed, and a1 of each tile, as bits (`largest`).
 HWY_INLINE void FindOutliers(const BatchRange& range, float tau, BatchMeta* meta,
                              ops::PerTile<int32_t>* largest) {
   for (size_t tile = 0; tile < kBatch; tile += kLanes) {
@@ -155,8 +156,8 @@ HWY_INLINE uint32_t FirstOf(const float* values, int32_t magnitude) {
   return static_cast<uint32_t>(*std::min_element(lanes, lanes + kLanes));
 }
 
-// The rest of step 3: transforms one tile in place. Returns the pivot, and writes the new range,
-// folded to four numbers. `magnitude`: a1, as bits.
+// The rest of step 3: transforms one tile in place. Returns the pivot, and writes the tile's new
+// smallest and largest value, each folded to four numbers. `magnitude`: a1, as bits.
 template <size_t kTile>
 HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_out,
                                   float* high_out) {
@@ -177,8 +178,8 @@ HWY_INLINE uint32_t TransformTile(int32_t magnitude, float* values, float* low_o
   return pivot;
 }
 
-// Step 4: scales and zeros. A tile that is not finite gets the stored scale NaN, and is quantized
-// as a tile of zeros.
+// Step 4: finds the scales and zeros. A tile that is not finite gets the stored scale NaN, and is
+// quantized as a tile of zeros.
 template <bool kStochastic>
 HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   ops::PerTile<float> lows;
@@ -213,7 +214,8 @@ HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
   }
 }
 
-// Step 5 for one tile. `random`: its numbers of rounding.h, only for kStochastic.
+// Step 5 for one tile: writes the codes. `random`: the tile's random numbers (rounding.h), used
+// only if kStochastic.
 template <size_t kTile, bool kStochastic>
 HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, float top,
                              const uint16_t* random, uint8_t* codes) {
@@ -240,7 +242,8 @@ HWY_INLINE void DequantizeTile(const uint8_t* codes, float scale, float zero, fl
   }
 }
 
-// The second step, for a transformed tile: undoes the transform and the swap, in place.
+// The second step of decoding, only for a transformed tile: undoes the transform and the swap, in
+// place.
 template <size_t kTile>
 HWY_INLINE void TransformBack(uint32_t pivot, float* values) {
   ops::Butterflies<kTile>(values);

@@ -1,7 +1,7 @@
 // tah on a range of a sample's tiles, with the best instruction set of this CPU. Several threads
 // may work on different ranges of one sample at the same time. A range must begin where an
-// allocation tile begins, and at a multiple of 8 tiles, so that the pivots of two ranges share no
-// byte.
+// allocation tile begins. Its first tile must also be a multiple of 8, so that the pivots of two
+// ranges share no byte.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,19 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Steps 0 and 1 of format.h. Returns the largest magnitude over the range's finite tiles, as bits
-// of fp32. If `keys` is not null, writes the sort keys (entropy.h) of the range's allocation tiles
-// to their indices in the sample.
+// Steps 0 and 1 of format.h. Returns the largest magnitude in the range's finite tiles, as bits of
+// fp32. If `keys` is not null, it has room for all allocation tiles of the sample: keys[i] gets the
+// sort key (entropy.h) of allocation tile i, for each i in the range.
 uint32_t SurveyRange(const TensorView& in, const Layout& layout, const TileRange& range,
                      int32_t* keys);
 
-// Step 2: sets the bits of the `fours` lowest keys, 0 < fours < count, and clears the others. Among
-// equal keys the lower index comes first. Writes whole words of 64 bits.
+// Step 2: sets the bits of the `fours` lowest keys, and clears the other bits. 0 < fours < count.
+// Among equal keys the lower index comes first. Writes whole words of 64 bits.
 void MarkFours(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits);
 
-// Steps 3 to 5: writes all but the exponents and the precision bits, which must already be there.
-// `exponent`: the sample's c. Returns the number of tiles with a NaN or an infinity.
+// Steps 3 to 5: writes the range's scales, zeros, pivots, codes and fourth bits. Before, the
+// payload must have the sample's precision bits, and zeros as pivots. `exponent`: the sample's c.
+// Returns the number of tiles with a NaN or an infinity.
 uint64_t EncodeRange(const TensorView& in, const Params& params, const Layout& layout,
                      const RoundingNoise& noise, const TileRange& range, int exponent,
                      std::byte* payload);

@@ -14,7 +14,7 @@ struct TahArgs {
   uint32_t noise[4];  // RoundingNoise::block()
   float tau;
   int32_t top_exponent;  // tah::TopExponent
-  // The rest is from tah::Layout.
+  // The next four lines are from tah::Layout.
   Divisor token_allocs, alloc_tiles;
   uint32_t token_tiles, pivot_bits;
   uint64_t tiles, allocs, fours, pivot_bytes, precision_bytes;
@@ -32,7 +32,8 @@ inline constexpr uint32_t kTahRun = 32;
 // Number of bins of a histogram of entropies.
 inline constexpr uint32_t kTahBins = 4096;
 
-// Offsets in the workspace. The encoder first zeroes the bytes before `zeroed` if it needs them.
+// Offsets in the workspace. The encoder first zeroes the bytes before `zeroed`. If all allocation
+// tiles get the same number of bits, it zeroes only those before `histograms`.
 struct TahScratch {
   constexpr TahScratch(uint64_t samples, uint64_t allocs)
       : done(8),
@@ -57,16 +58,16 @@ struct TahScratch {
   // any shape and dtype uses only one uint32 for each sample.
   uint64_t maxima;
   uint64_t candidate_counts;  // uint32 for each sample: number of its candidates
-  // uint32 for each group: first how many of its allocation tiles have 4 bits, then how many of all
-  // earlier groups of the sample have
+  // uint32 for each group: first the number of its allocation tiles with 4 bits, later the number
+  // of those in all earlier groups of the sample
   uint64_t group_counts;
   uint64_t histograms;  // kTahBins uint32 for each sample: number of allocation tiles by entropy
   uint64_t zeroed;
   uint64_t thresholds;  // uint64 for each sample: allocation tiles up to this sort key get 4 bits
   uint64_t bins;        // ThresholdBin for each sample
   uint64_t guesses;     // TahGuess for each sample
-  // uint64, room for all allocation tiles: sort keys of the candidates, which lie in bins near the
-  // threshold
+  // uint64, room for all allocation tiles: sort keys of the candidates, the allocation tiles whose
+  // entropies lie in bins near the threshold
   uint64_t candidates;
   uint64_t guessed;    // GuessedRun for each run
   uint64_t fourths;    // uint64 for each allocation tile: plane 3, if 4 bits were guessed

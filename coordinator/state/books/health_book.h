@@ -1,6 +1,7 @@
 // Counts how often the process of each worker was lost by the worker's own fault, and says for how
-// long runs leave such a worker out. Pure data; not thread-safe. Empty after a restart of the
-// coordinator.
+// long runs leave such a worker out. Losses are consecutive if the worker had no part in a
+// checkpoint that was committed between them. Pure data; not thread-safe. Empty after a restart of
+// the coordinator.
 //
 //   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // it is left out now
 //   if (book.LeftOutUntil(id, now)) ...                                    // choose another worker
@@ -21,8 +22,8 @@ namespace longhaul::coordinator {
 struct HealthOptions {
   // Losses older than this do not count.
   absl::Duration window = absl::Minutes(10);
-  // The second consecutive loss leaves the worker out for `first_pause`, each further one for twice
-  // as long as the loss before, up to `longest_pause`.
+  // The second consecutive loss leaves the worker out for `first_pause`. Each further loss doubles
+  // the pause, up to `longest_pause`.
   absl::Duration first_pause = absl::Seconds(30);
   absl::Duration longest_pause = absl::Minutes(10);
 };
@@ -30,8 +31,8 @@ struct HealthOptions {
 class HealthBook {
  public:
   enum class Fault : uint8_t {
-    kDied,  // or it hung, was stopped, or its machine is gone
-    // Its GPU failed. Already the first loss leaves the worker out, because such errors recur.
+    kDied,  // the process died, hung or was stopped, or its machine is gone
+    // Its GPU failed. The first loss already leaves the worker out, because such errors recur.
     kDeviceLost,
   };
   struct Verdict {
@@ -49,7 +50,7 @@ class HealthBook {
   std::optional<Verdict> Lost(const WorkerId& id, const Incarnation& incarnation, Fault fault,
                               MonoTime now);
   // Call this when a checkpoint is committed in which the worker had a part. The count of its
-  // losses restarts; a current pause stays.
+  // losses restarts at 0; a current pause stays.
   void DidWell(const WorkerId& id);
   void Forget(const WorkerId& id) { workers_.erase(id); }
 

@@ -1,6 +1,6 @@
 // Divides the links that a future plan may use into rounds of measurements. In one round each
 // worker has at most one link, so that its network interface carries no other measurement. If a
-// link cannot be measured, this is no error: the plan is made without its rate.
+// link cannot be measured, this is no error: the plan is made without the link's rate.
 //
 //   ProbeRounds rounds(edges);
 //   while (!rounds.IsWaiting() && !rounds.IsOver()) {
@@ -58,7 +58,7 @@ struct Probe {
   // Returns the result of an answered probe. nullopt: the link could not be measured; Problem() is
   // the reason, in the workers' words.
   std::optional<ProbeResult> Result() const;
-  std::string Problem() const;  // "": no answer came in time
+  std::string Problem() const;  // "": no answer came in time, or an end measured no goodput
 };
 
 class ProbeRounds {
@@ -74,14 +74,14 @@ class ProbeRounds {
   // Begins the next round and returns its edges. Answers count until `until`. Call this only if
   // IsWaiting() and IsOver() are false.
   std::vector<ProbeEdge> Begin(MonoTime until);
-  // Records that both ends of an edge of this round are asked now. The caller leaves out edges that
-  // cannot be asked. The reference is valid until the next call of Add or Begin.
+  // Records that both ends of an edge of this round are asked now. Call it only for edges whose
+  // ends can be asked. The reference is valid until the next call of Add or Begin.
   const Probe& Add(Probe probe, MonoTime now);
   // Takes the first answer of one end, and returns the probe. An answer with impossible rates or
   // times counts as a failed measurement. Null: the worker was not asked, or has already answered,
   // or the probe was given up.
   const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
-  // Measures every edge again, once the probes that are under way have ended.
+  // Measures every edge again: the next Begin begins the first round. Probes under way end before.
   void Restart() { begun_ = 0; }
   // Once the time of the round is over, gives up its unanswered probes and returns them.
   std::vector<Probe> GiveUp(MonoTime now);
@@ -96,8 +96,8 @@ class ProbeRounds {
   std::vector<Probe> AwaitedOf(const WorkerId& worker) const;
   // Returns when the round is given up; MonoTime::max(): no answer is awaited.
   MonoTime NextWake() const;
-  // Returns the time since the first end was asked, but only in the first call after that. Else, or
-  // if no end was asked, nullopt.
+  // Returns the time since the first Add after the last call of TakeDuration. nullopt: Add was not
+  // called since.
   std::optional<absl::Duration> TakeDuration(MonoTime now);
 
  private:

@@ -1,7 +1,8 @@
-// Finds out which workers can open connections to each other. When a worker connects, it and the
-// connected workers near it in the order of names (up to four on each side) dial each other, over
-// each transport. Two workers are cut off over a transport if neither reaches the other. Plans then
-// do not join them over that transport, and the two try again every 30 seconds.
+// Finds out which workers can open connections to each other. The connected workers form a ring in
+// the order of their names. When a worker connects, it and its peers (up to four on each side in
+// the ring) dial each other, over each transport. Two workers are cut off over a transport if
+// neither reaches the other. Plans then do not join the two over this transport, and the two try
+// again every 30 seconds.
 //
 //   ReachBook book(options);
 //   Carry(book.Come(worker, now));       // asks the questions, logs the sentences
@@ -61,11 +62,12 @@ class ReachBook {
 
   // ---- Facts ----------------------------------------------------------------------
 
-  // The worker has a new session. Drops its open questions, and asks what is not yet known about
-  // the worker and those near it. If the worker has a new process or other addresses, call Forget
-  // before.
+  // Call this when a worker has a new session. If it has a new process or other addresses, call
+  // Forget before. Drops open questions in which the worker dials or is dialled, and asks what is
+  // not yet known about the worker and its peers.
   News Come(const Worker& worker, MonoTime now);
-  // The worker has no session any more. Drops its open questions; results stay.
+  // Call this when a worker has no session any more. Drops open questions in which the worker dials
+  // or is dialled. Results stay.
   void Leave(const WorkerId& id);
   // Drops all that is known about the worker.
   void Forget(const WorkerId& id);
@@ -79,9 +81,9 @@ class ReachBook {
 
   // Returns when PassTime is due at the latest; MonoTime::max(): never.
   MonoTime NextWake() const;
-  // `upper` and `lower` are neighbours in a pipeline; `lower` gets the activations. `lower` dials,
-  // unless it is known not to reach `upper`; then `upper` dials. Returns whether an answer is
-  // awaited that decides which of the two dials, or whether they are cut off.
+  // Returns whether an answer is awaited that decides which of two neighbours in a pipeline dials,
+  // or whether they are cut off. `lower` gets the activations from `upper`. `lower` dials; but
+  // `upper` dials if `lower` is known not to reach `upper`.
   bool IsAsking(const WorkerId& upper, const WorkerId& lower, const std::string& transport) const;
   // A worker that `from` does not reach over a transport, and the reason.
   struct Failure {
@@ -89,13 +91,14 @@ class ReachBook {
     std::string transport;
     std::string problem;
   };
+  // Returns what `from` does not reach.
   std::vector<Failure> FailuresOf(const WorkerId& from) const;
   // Another connected worker from which a worker is cut off over a transport.
   struct CutOff {
     std::string name;  // name of the other worker
     std::string transport;
     std::string problem;
-    MonoTime at;  // when this was found, or the two last began to try again
+    MonoTime at;  // when this was found, or when the two last began to try again
   };
   // The relations of a connected worker to the other connected ones.
   struct Standing {

@@ -1,6 +1,6 @@
 // The checks of shards that are under way. A shard is a file of a checkpoint. In a check a worker
-// hashes shards on its disk, or the coordinator its copies of shards. A worker may also be asked to
-// send copies of its shards that are whole.
+// hashes shards on its disk, or the coordinator hashes its copies of shards. The worker may also be
+// asked to send copies of those shards that are whole, that is undamaged.
 //
 //   for (ShardCheck& check : ChecksOf(manifest, about, connected)) {
 //     id = book.Begin(check, now);                                     // and ask
@@ -36,9 +36,9 @@ struct ShardCheck {
     kCopy,    // another worker or the coordinator needs a copy
   };
   Purpose purpose = Purpose::kResume;
-  RequestId request{0};  // the call, for kVerify
+  RequestId request{0};  // kVerify: the call
   RunId run;
-  Epoch epoch;  // the run's epoch when it was asked
+  Epoch epoch;  // the run's epoch when the check began
   uint64_t step = 0;
   std::optional<WorkerId> worker;  // who hashes; nullopt: the coordinator, its copies
   Incarnation incarnation;
@@ -57,7 +57,7 @@ using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId
 
 // Returns the holder with this id; nullptr: it does not hold the file.
 const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder);
-// Returns whether the holder has the file, and no fault of it is known.
+// Returns whether the holder has the file, and no fault of this copy is known.
 bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
 // Returns whether the coordinator has a copy.
 inline bool IsCopied(const v1::CheckpointFile& file) {
@@ -77,16 +77,17 @@ std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
 std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
                                  const ConnectedWorkers& connected);
 // Returns checks in which connected workers hash files and send copies of them. Each file is
-// requested from one worker: its first connected holder without a known fault. The first holder is
-// the worker that wrote the file.
+// requested from its first connected holder without a known fault, which usually is the worker that
+// wrote the file. A file without such a holder is left out.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
 // Returns the number of replicas that wrote the checkpoint.
 uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
-// Returns the files of a checkpoint that `cell` needs: those with tensors of its layers, whichever
-// split of the layers wrote them, and codec tables of its boundaries. `replicas`: the new plan's
-// number. Leaves out tables of other replicas; and other replicas' parts of the state, if as many
-// replicas and a stage with the same layers wrote the checkpoint.
+// Returns the files of a checkpoint that `cell`, a stage of one replica, needs: files with tensors
+// of its layers, even if the stages that wrote them had other layers too, and codec tables of its
+// boundaries. Leaves out codec tables of other replicas. Also leaves out other replicas' parts of
+// the state, if `replicas` replicas and a stage with the same layers wrote the checkpoint.
+// `replicas`: the number of replicas in the new plan.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell, uint32_t replicas = 1);
 // A file that must be sent to the worker of a cell before the cell can begin: neither this worker
@@ -123,9 +124,9 @@ class ShardBook {
   std::optional<ShardCheck> Take(uint64_t id);
   void DropResumeChecks(const RunId& run);
 
-  // Returns the checks whose time is over.
+  // Returns the numbers of the checks whose time is over.
   std::vector<uint64_t> Late(MonoTime now) const;
-  // Returns the checks in which this worker hashes, sends or receives files.
+  // Returns the numbers of the checks in which this worker hashes, sends or receives files.
   std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
   bool IsCheckingToResume(const RunId& run) const {
     return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kResume);
@@ -142,7 +143,7 @@ class ShardBook {
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
   // Returns the checks in which a worker must send the coordinator a file with this hash. `from`:
-  // as above. Valid until the book changes.
+  // as in ExpectsCopy. Valid until the book changes.
   std::vector<const ShardCheck*> ExpectingCopy(const std::string& sha256,
                                                const std::optional<WorkerId>& from) const;
   // Returns the hashes of all files that workers must send the coordinator.
@@ -152,7 +153,7 @@ class ShardBook {
 
   // ---- `longhaul checkpoints --verify` --------------------------------------------
 
-  // Begins to collect what the checks of this request find whole.
+  // Begins to collect the shards that the checks of this request find whole.
   void BeginVerification(RequestId request);
   bool IsVerifying(RequestId request) const { return verifications_.contains(request); }
   // Records that a file of a check is whole. Only checks of kVerify count.

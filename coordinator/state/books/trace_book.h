@@ -34,8 +34,8 @@ struct Trace {
 
   // Returns the cells that have not answered.
   std::vector<CellId> Missing() const;
-  // Returns the answers in the order of their cells. No cell may be missing. If they are too large
-  // for one reply, drops steps, the oldest first; the last step of each cell stays.
+  // Returns the answers in the order of their cells. All cells must have answered. If the answers
+  // are too large for one reply, drops steps, the oldest first; the last step of each cell stays.
   v1::TraceReply Reply(const Plan& plan) &&;
 };
 
@@ -48,11 +48,12 @@ class TraceBook {
                  MonoTime now);
   // Null: there is no such trace under way. Valid until the book changes.
   const Trace* Find(uint64_t id) const;
-  // Takes a cell's answer, in place of an earlier one. True: all cells have answered now.
+  // Takes a cell's answer, in place of an earlier one. True: all cells have answered now. Ignores
+  // answers that fit no trace under way.
   bool Answer(uint64_t id, const CellId& cell, v1::StageTrace trace);
-  // Ends a trace that is under way, and returns it.
+  // Ends a trace and returns it. The trace must be under way.
   Trace Take(uint64_t id);
-  // Returns the traces whose time is over.
+  // Returns the numbers of the traces whose time is over.
   std::vector<uint64_t> Late(MonoTime now) const;
   // Returns when the next trace is late; MonoTime::max(): never.
   MonoTime NextWake() const;

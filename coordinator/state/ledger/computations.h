@@ -24,7 +24,7 @@ class Computations {
     ledger_.Do(std::move(command));
     return id;
   }
-  // Cancels the computation, if there is one, and resets `computation`.
+  // Cancels the computation, if `computation` is set, and resets `computation`.
   void Cancel(std::optional<ComputationId>& computation) {
     if (!computation) return;
     ledger_.Do(command::CancelComputation{*computation});

@@ -13,10 +13,10 @@ enum class FaultKind : uint8_t {
   kStageLost,          // a worker was lost whose stage had not finished
   kWorkerHung,         // a worker replaced its process because a thread was stuck
   kDeviceLost,         // a worker replaced its process because its GPU failed
-  kLinkSuspect,        // one end hears nothing from the other
+  kLinkSuspect,        // one end of a link hears nothing from the other end
   kLinkLost,           // a link's connection broke
   kRunStalled,         // no stage made progress
-  kRunInterrupted,     // an epoch ended early, or for another number of replicas
+  kRunInterrupted,     // a run began to recover: after a loss, or for another number of replicas
   kRunFailed,          // a run failed
   kStepNonFinite,      // a loss or norm was not finite, and the step was skipped
   kCheckpointSkipped,  // a stage could not write its shard

@@ -39,8 +39,8 @@ class Ledger {
   // ---- The tick
   void BeginTick(MonoTime now, int64_t unix_ms);
   // Returns the output of the tick. `wake`: when the components need the next tick even if no event
-  // comes; MonoTime::max(): never. Unless it is max(), the output asks for a tick within a
-  // heartbeat interval.
+  // comes; MonoTime::max(): never. Unless `wake` is max(), the output asks for the next tick within
+  // one heartbeat interval.
   TickResult EndTick(MonoTime wake);
   // The time of the tick, on a clock that leaves out the time for which the process was stopped.
   // All times of the state machine are on this clock.
@@ -50,9 +50,9 @@ class Ledger {
   int64_t unix_ms() const { return unix_ms_; }
   MonoTime created() const { return created_; }
   const StateOptions& options() const { return options_; }
-  // Returns the first number for one kind of question to workers. Another process of the
-  // coordinator gets another number, so that late answers to its questions fit none of this
-  // process.
+  // Returns the first number for one kind of question to workers. The number differs after each
+  // restart of the coordinator, so that late answers to an earlier process match no question of
+  // this one.
   uint64_t FirstNumber(std::string_view of_what) const;
 
   // ---- What goes out
@@ -64,13 +64,14 @@ class Ledger {
   void Write(T write) {
     out_.writes.emplace_back(std::move(write));
   }
-  // Logs an event. Null `run`: it belongs to no run.
+  // Logs an event. `run`: the run of the event; null: the event belongs to no run.
   void Log(const Run* run, std::string_view kind, std::string text);
   template <class Arg, class... Args>
   void Log(const Run* run, std::string_view kind, fmt::format_string<Arg, Args...> format,
            Arg&& arg, Args&&... args) {
     Log(run, kind, fmt::format(format, std::forward<Arg>(arg), std::forward<Args>(args)...));
   }
+  // Returns a command that names the run and the epoch. The caller adds its body.
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
   // The worker must be connected.
   void Send(const Worker& worker, v1::WorkerCommand command);
@@ -80,9 +81,10 @@ class Ledger {
   void Count(FaultKind kind) { faults_.Add(kind); }
   const FaultCounts& faults() const { return faults_; }
 
-  // ---- Changes. The sequence grows with every change that people may see.
-  void Changed(Run& run);  // visible, not stored
-  void Store(Run& run);    // visible and stored
+  // ---- Changes. sequence() grows with every change that people may see.
+  void Changed(Run& run);  // records a change that is not stored
+  void Store(Run& run);    // records a change, and writes the run at the end of the tick
+  // Records a change of the list of runs, or of the list of workers.
   void ListChanged() { ++sequence_; }
   uint64_t sequence() const { return sequence_; }
   // Counts a message that does not fit the run's present epoch or state. Logs only the run's first
@@ -93,7 +95,7 @@ class Ledger {
   // ---- Workers
   std::map<WorkerId, Worker>& workers() { return workers_; }
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
-  // Null: there is none.
+  // Null: there is no such worker.
   const Worker* FindWorker(const WorkerId& id) const;
   Worker* FindWorker(const WorkerId& id);
   // Null: no worker has this session.
@@ -114,8 +116,9 @@ class Ledger {
   const std::map<RunId, Run>& runs() const { return runs_; }
   // Adds a run from the store as the newest run.
   Run& Load(RunRecord record);
+  // Null: there is no such run.
   Run* FindRun(const RunId& id);
-  // Finds a run by id, else the newest run of that name. kNotFound: there is none.
+  // Returns the run with this id, else the newest run with this name. kNotFound: there is none.
   StatusOr<Run*> RunCalled(std::string_view id_or_name);
   StatusOr<const Run*> RunCalled(std::string_view id_or_name) const;
   std::vector<Run*> RunsInOrder();  // oldest first

@@ -9,11 +9,12 @@
 
 namespace longhaul::coordinator {
 
-// Names the workers whose stores have the file: "worker b", "worker b or c".
+// Names the workers that hold the file, also those whose copies are damaged: "worker b", "worker b
+// or c". "": none.
 std::string HoldersText(const v1::CheckpointFile& file);
 
-// Describes the first shard without a whole copy, as far as is known: worker, file, and fault. "":
-// there is no such shard.
+// Describes the first shard of which no whole copy is known: worker, file and fault. "": a whole
+// copy of every shard is known.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
 
 // Returns whether the file holds parameters. Other files hold optimizer state or codec tables.
@@ -24,8 +25,8 @@ inline bool HoldsParameters(const v1::CheckpointFile& file) {
 // Returns the checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// Returns whether the coordinator has a whole copy of the file, or two workers have one each, as
-// far as is known.
+// Returns whether the coordinator or at least two workers have a whole copy of the file, as far as
+// is known.
 bool IsSafe(const v1::CheckpointFile& file);
 // Returns the step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);
@@ -35,7 +36,8 @@ uint64_t NewestSafe(const RunRecord& record);
 const v1::CheckpointManifest* NewestWhole(const RunRecord& record,
                                           uint64_t before = std::numeric_limits<uint64_t>::max());
 
-// Tells users how to resume an ended run: "; longhaul submit run.yaml --resume ...".
+// Returns the end of a sentence that tells users how to resume an ended run: "; longhaul submit
+// run.yaml --resume ...".
 std::string HowToResume(const RunRecord& record);
 
 }  // namespace longhaul::coordinator

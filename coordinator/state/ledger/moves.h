@@ -14,27 +14,30 @@ namespace longhaul::coordinator {
 class MoveListener {
  public:
   virtual ~MoveListener() = default;
-  // The run has just come to the state `row.to`. The move is not logged yet.
+  // Called when the run has just come to the state `row.to`, and before the move is logged. Drops
+  // this component's data of the former state.
   virtual void OnMove(Run& run, const Transition& row) = 0;
-  // Does this component's part of the row's action. The move has been logged.
+  // Called after the move was logged. Does this component's part of the row's action.
   virtual void Act(Run& /*run*/, Action /*action*/) {}
-  // The run is removed: drops its data.
+  // Called when the run is removed. Drops the run's data.
   virtual void OnRemove(const RunId& /*id*/) {}
 };
 
-// Returns whether the run leaves its epoch by this row but may train on, so that reports of the
-// epoch no longer count. False for rows that end the run: its epoch ends when the run is resumed.
+// Returns whether the run's epoch ends by this row: reports of the epoch then no longer count. True
+// for rows after which the run may train in another epoch. False for rows that end the run: its
+// epoch ends only when the run is resumed.
 bool EndsEpoch(const Transition& row);
 
 class Moves {
  public:
   explicit Moves(Ledger& ledger) : ledger_(ledger) {}
-  // The listener outlives this. Listeners are called in the order in which they were added.
+  // Adds a listener, which must outlive this object. Listeners are called in the order in which
+  // they were added.
   void Add(MoveListener* listener) { listeners_.push_back(listener); }
 
-  // Changes a run's state, does the row's action and logs an event. No other code changes the
-  // state. Aborts the process if the table has no row for `trigger` in this state. `reason` is what
-  // `longhaul status` shows from now on. `text` is the event's text; "": `reason`.
+  // Changes a run's state by the table's row for `trigger`, logs an event, and does the row's
+  // action. No other code changes the state. Aborts the process if the table has no such row.
+  // `reason` is what `longhaul status` shows from now on. `text`: the event's text; "": `reason`.
   void Move(Run& run, Trigger trigger, const std::string& reason = "",
             const std::string& text = "");
   // Removes a run, which must have ended.

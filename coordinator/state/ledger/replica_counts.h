@@ -14,8 +14,8 @@ std::string ReplicaText(uint32_t count);
 // Returns how many of the wanted replicas the run's plan lacks; 0: none, or there is no plan.
 uint32_t ReplicasMissing(const Run& run);
 
-// Logs an event if the run's plan has another number of replicas than `before`. `away`: names of
-// the missing workers, or "".
+// Logs an event if the run's plan has another number of replicas than `before`. The run must have a
+// plan. `away`: names of the missing workers, or "".
 void LogReplicas(Ledger& ledger, const Run& run, uint32_t before, const std::string& away);
 
 }  // namespace longhaul::coordinator

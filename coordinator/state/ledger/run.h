@@ -19,17 +19,17 @@ struct Run {
   RunRecord record;
   uint64_t order = 0;        // place in the order of submission
   uint64_t queue_order = 0;  // place in the queue; a resumed run goes to the end
-  bool dirty = false;        // to be written at the end of the tick
+  bool dirty = false;        // the record must be written at the end of the tick
   MonoTime stored_at;        // when it was last marked to be written
-  uint64_t sequence = 0;     // the ledger's sequence at its last change
+  uint64_t sequence = 0;     // the ledger's sequence() after the run's last change
   std::string waiting;       // queued, recovering: a sentence about what the run waits for
-  // While queued or planning: the run resumes only from the checkpoint that the user named.
+  // While queued or planning: the run may resume only from the checkpoint that the user named.
   bool resume_exactly = false;
   std::vector<StageRecord> stages;        // of the newest plan; kept after the run's end
   std::vector<std::string> workers_lost;  // names of workers that the newest epoch lost
   uint64_t dropped = 0;                   // messages dropped by Ledger::DropMessage
 
-  // The run must have a plan. Every run with stages has one.
+  // The run must have a plan. Every run with stages has a plan.
   const Assignment& assignment() const { return record.plan->assignment; }
   StageRecord* Find(const CellId& id) {
     const auto found = std::ranges::find(stages, id, &StageRecord::id);
@@ -38,9 +38,9 @@ struct Run {
   const StageRecord* Find(const CellId& id) const { return const_cast<Run*>(this)->Find(id); }
 };
 
-// Returns how many microbatches all replicas together have read up to the end of `step`. For a
-// record, `step` is that of a checkpoint; for a run, a step of its present epoch. Training
-// continues with the next microbatch, even with another number of replicas.
+// Returns how many microbatches all replicas together have read up to the end of `step`. Training
+// continues with the next microbatch, even with another number of replicas. In the first function
+// `step` is a checkpoint's step. In the second one it is a step of the run's present epoch.
 uint64_t MicrobatchesAt(const RunRecord& record, uint64_t step);
 uint64_t MicrobatchesAt(const Run& run, uint64_t step);
 

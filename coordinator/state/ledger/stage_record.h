@@ -33,7 +33,7 @@ constexpr std::string_view ToString(StagePhase phase) {
 // The contact between a stage's worker and the coordinator.
 enum class Presence : uint8_t {
   kAway,      // no session: the stage has ended or is lost, or its run recovers
-  kAttached,  // has a session
+  kAttached,  // the worker has a session
   // No session, but the stage is not lost yet: it trains on without the coordinator, and keeps its
   // cell for a while (life/detached.cc).
   kDetached,
@@ -60,7 +60,8 @@ constexpr std::string_view ToString(StageTrigger trigger) {
                  "epoch ended", "session began", "session ended", "coordinator restarted", "lost"});
 }
 
-// One row of a table. A trigger without a row is ignored in that state.
+// One row of a table of state changes. If the table has no row for a state and a trigger, the
+// trigger is ignored in this state.
 template <class T>
 struct StageTransition {
   T from, to;

@@ -19,11 +19,11 @@ enum class Trigger : uint8_t {
   kStageFinished,
   kAllFinished,
   kAllStopped,
-  kEndAsked,   // the run has to end after the current step: `stop`, other replicas
+  kEndAsked,   // all stages must stop after the current step: `stop`, other replicas
   kStopAsked,  // `stop --now`, or `stop` of a run that does not train
   kFailure,
   kInterrupted,  // a loss or an error that the run may recover from
-  kResized,      // stopped to change the number of replicas
+  kResized,      // all stages stopped, because the number of replicas changes
   kReplaced,     // every cell has a worker again
   kNobodyThere,  // the run cannot continue in place, and must be planned anew
   kCoordinatorRestarted,
@@ -62,7 +62,7 @@ struct Transition {
 };
 
 std::span<const Transition> Transitions();
-// Returns the row with this state and trigger, at most one; nullptr: there is none.
+// Returns the only row with this state and trigger; nullptr: there is none.
 const Transition* FindTransition(RunState from, Trigger trigger);
 
 // A Mermaid state diagram of the table.

@@ -1,4 +1,4 @@
-// Finds the files of checkpoints that can be had now, from connected workers or from the
+// Finds the files of checkpoints that can be fetched now, from connected workers or from the
 // coordinator. Pure functions of the ledger.
 #pragma once
 
@@ -14,11 +14,13 @@ bool IsConnected(const Ledger& ledger, const v1::ShardHolder& holder);
 // as far as is known; nullptr: there is none.
 const v1::CheckpointFile* UnreachableFile(const Ledger& ledger,
                                           const v1::CheckpointManifest& manifest);
-// Returns the newest whole checkpoint for which UnreachableFile finds none; nullptr: there is none.
+// Returns the newest checkpoint of which all files are whole, as far as is known, and can be
+// fetched now; nullptr: there is none.
 const v1::CheckpointManifest* NewestWithinReach(const Ledger& ledger, const RunRecord& record);
 // Returns how many connected workers have a whole copy of the file, as far as is known.
 size_t HoldersWithinReach(const Ledger& ledger, const v1::CheckpointFile& file);
-// Returns the first connected worker with a whole copy, as far as is known; null: there is none.
+// Returns the first connected worker that has a whole copy of the file, as far as is known; null:
+// there is none.
 Worker* SourceOf(Ledger& ledger, const v1::CheckpointFile& file);
 
 }  // namespace longhaul::coordinator

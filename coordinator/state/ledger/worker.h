@@ -17,12 +17,13 @@ namespace longhaul::coordinator {
 
 // The layer times of a worker's newest measurement.
 struct MeasuredLayers {
-  RunSpec spec;  // the run file that it measured them for
+  RunSpec spec;  // the run file whose layers were timed
   v1::LayerTimes times;
   MonoTime at;
 };
 
-// A worker that has connected since the coordinator started. It is kept for a while after it left.
+// A worker that has connected since the coordinator started. Its record is kept for a while after
+// the worker has left.
 struct Worker {
   WorkerId id;
   Incarnation incarnation;
@@ -32,13 +33,13 @@ struct Worker {
   MonoTime last_heard;
   uint64_t memory_used_bytes = 0;
   v1::Resident resident;  // the stage that it keeps between epochs; no run: none
-  // The run, or the request to plan one, that reserves the worker. A worker serves one at a time.
+  // The one run, or request to plan a run, that reserves the worker. nullopt: it is free.
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // measured by this incarnation
-  // The run that in this session has asked the worker, as its spare, to time layers.
+  // The run that has the worker as a spare, and in this session has asked it to time layers.
   std::optional<RunId> times_for;
-  absl::Duration clock_ahead;        // of the coordinator's clock, when it joined
-  std::deque<Incarnation> replaced;  // older incarnations; such a process is refused
+  absl::Duration clock_ahead;        // its clock minus the coordinator's, when it joined
+  std::deque<Incarnation> replaced;  // older incarnations; their processes are refused
   bool restarts = false;  // it reported that its process ends and another incarnation follows
   v1::AtHand at_hand;     // what its stage does, by its newest heartbeat; no run: nothing
 };
@@ -48,8 +49,8 @@ struct NameLess {
   bool operator()(const Worker* a, const Worker* b) const;
 };
 
-// The workers for the cells of an epoch, replica by replica, stage by stage. Null: the cell has no
-// worker.
+// The workers for the cells of an epoch. A cell is one stage of one replica. Cells are in the order
+// of their replicas, then of their stages. Null: the cell has no worker.
 using Crew = std::vector<Worker*>;
 // Returns whether every cell has a worker.
 bool IsWhole(const Crew& crew);
@@ -58,7 +59,7 @@ bool IsWhole(const Crew& crew);
 struct Candidates {
   std::vector<Worker*> workers;  // in pipeline order, unless `choose` is set
   // Set: `workers` are sorted by name. The plan chooses this many of them, for all replicas
-  // together, and their order. If pipeline.replicas is auto, it may choose fewer.
+  // together, and their order. If pipeline.replicas is auto, the plan may choose fewer.
   std::optional<uint32_t> choose;
 };
 

@@ -45,33 +45,34 @@ class Failures : public MoveListener {
  public:
   Failures(Ledger& ledger, Moves& moves) : ledger_(ledger), moves_(moves) {}
 
-  // Fails the run. `cause` is a sentence without its full stop. If a loss or norm was not finite,
-  // the run's reason names that instead.
+  // Fails the run. `cause` is a sentence without its full stop, for people. If a loss or norm was
+  // not finite, the run's reason names this value and step instead.
   void Fail(Run& run, const std::string& cause);
   // Interrupts the epoch, so that the run begins again. Fails the run instead if its user has asked
   // it to stop, if a loss or norm is not finite, or after too many attempts. `is_error`: a stage
-  // reported `cause`; the run also fails if the interruption before had the same error.
+  // reported `cause`. The run then also fails if its previous interruption had the same error.
   void Interrupt(Run& run, const std::string& cause, bool is_error = false);
-  // As Interrupt, for a run that is being planned: it goes back to the queue.
+  // Sends a run that is being planned back to the queue, or fails it after too many attempts.
   void InterruptPlanning(Run& run, const std::string& cause);
-  // Ends the epoch, so that the run continues with another number of replicas. Every stage has
-  // stopped after `step`, and reported its checkpoint.
+  // Ends the epoch, so that the run continues with another number of replicas. Every stage must
+  // have stopped after `step` and reported its shards of that checkpoint.
   void EndForResize(Run& run, uint64_t step);
 
   // Notes a suspicion, in place of an earlier one. At suspicion.until, Stages interrupts the run.
   void Suspect(const Run& run, Suspicion suspicion);
   const std::optional<Suspicion>& suspicion(const Run& run) const { return of_.Of(run).suspicion; }
-  // Notes a loss or norm that is not finite, for which the run will fail. Only the first in an
-  // epoch counts.
+  // Notes a loss or norm that is not finite. The run fails when all stages have reported the step,
+  // at nonfinite.until at the latest. Only the first note of an epoch counts.
   void NoteNonFinite(const Run& run, NonFinite nonfinite);
-  // Notes a cell in which a value was not finite. The earliest step counts, then the first cell.
+  // Notes that a value was not finite in this cell (one stage of one replica). Of an epoch's notes,
+  // the earliest step counts, and in this step the first cell.
   void NoteNonFiniteValue(const Run& run, uint64_t step, const CellId& cell);
   const std::optional<NonFinite>& nonfinite(const Run& run) const { return of_.Of(run).nonfinite; }
   // Returns whether the run waits for the cause of a failure or interruption.
   bool AwaitsCause(const Run& run) const { return suspicion(run) || nonfinite(run); }
 
   const Pause& PauseOf(const Run& run) const { return of_.Of(run).pause; }
-  // Makes Pause::until at least this late.
+  // Sets Pause::until to `until`, if it was earlier.
   void WaitAtLeastUntil(const Run& run, MonoTime until);
   // Gives the run's workers time to come back after a restart of the coordinator.
   void Restart(const Run& run);

@@ -1,5 +1,5 @@
-// Keeps the links of running epochs whose ends have reported trouble: a lost connection, or a
-// suspect one, over which an end hears nothing.
+// Keeps the links of running epochs of which an end reports trouble. A link is lost if its
+// connection broke. It is suspect if an end hears nothing over it.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class LinkTroubles : public MoveListener {
 
   // Takes a stage's report on one of its links, and logs what is new.
   void OnLink(Run& run, const StageRecord& stage, const v1::LinkEvent& link);
-  // Drops the stage's last reports on its links, because it has a new session: a later report may
-  // have been lost with the old connection.
+  // Drops what the stage has reported of its links. Call this when the stage's worker has a new
+  // session: a later report may have been lost with the old one.
   void ForgetWordOf(const Run& run, const StageRecord& stage);
 
   bool Any(const Run& run) const { return !of_.Of(run).empty(); }

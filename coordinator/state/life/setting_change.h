@@ -1,10 +1,11 @@
-// Changes two settings of a running epoch's cells (stages of a replica) to those of its plan: the
-// depth, which is the number of microbatches in flight, and the lead. A cell with lead n holds back
+// Changes two settings of the cells of a running epoch to those of its plan. A cell is one stage of
+// one replica. Its depth is the number of microbatches in flight. A cell with lead n holds back
 // gradient i until activation i + n - 1 has arrived (run/schedule/policy.h). Pure; not thread-safe.
 //
-// In no step may a cell's lead be larger than the depth of a cell above it: the two would wait for
-// each other. Cells begin a step at different times, so the change has three phases. First depths
-// grow, then leads change, then depths shrink. Cells that are one phase apart are safe together.
+// In no step may a cell's lead be larger than the depth of an earlier stage of its replica: the two
+// would wait for each other. Cells begin a step at different times, so the change has three phases.
+// First depths grow, then leads change, then depths shrink. Cells that are at most one phase apart
+// never wait for each other.
 //
 // A cell applies a requested setting when its next step begins, and then reports it. The next phase
 // begins when all cells have reported. A cell begins no step before all cells of its replica have
@@ -13,7 +14,9 @@
 //
 //   SettingChange change(SettingsOf(plan));
 //   change.Begin(SettingsOf(better), most_depths);
-//   while (change.Advance(id)) { ask every cell for *change.AskedOf(place); Said(...) of each }
+//   while (change.Advance(id)) {
+//     ask every cell for *change.AskedOf(place); call change.Said(...) for the report of each
+//   }
 #pragma once
 
 #include <cstddef>
@@ -45,20 +48,21 @@ class SettingChange {
   // change.
   void Begin(std::vector<AskedSetting> target, std::vector<uint32_t> most_depths);
   bool IsUnderWay() const { return phase_ != Phase::kNone; }
-  // Goes to the next phase that requests a change. Cells repeat its number, `id`, in their reports.
-  // False: the whole change is done.
+  // Goes to the next phase in which some cell changes. This phase gets the number `id`, which cells
+  // repeat in their reports. False: the whole change is done.
   bool Advance(uint64_t id);
-  // Returns what is requested of the cell with this index; null: nothing, or it has confirmed.
+  // Returns what is requested of the cell with this index; null: no change is under way, or the
+  // cell has confirmed.
   const AskedSetting* AskedOf(size_t place) const;
   uint64_t id() const { return id_; }
-  // The cell has applied the settings of phase `id` from `step` on. True: all cells have; call
-  // Advance next.
+  // Takes the report that a cell has applied the settings of phase `id`, from `step` on. True: all
+  // cells have; call Advance next.
   bool Said(size_t place, uint64_t id, uint64_t step);
   // Returns the step since which all cells have the settings of the last phase.
   uint64_t since() const;
 
-  // Returns the first cell whose lead may be larger than the depth of a cell above it, whichever
-  // cells have already changed. Null: there is none, or the settings are unknown.
+  // Returns the first cell whose lead may be larger than the depth of an earlier stage. Counts both
+  // the old and the requested setting of each cell. Null: no such cell, or settings are unknown.
   const Cell* FirstUnsafe(const Assignment& assignment) const;
 
  private:

@@ -43,9 +43,10 @@ class Stages : public MoveListener {
   // The session of the stage's worker has ended. The worker keeps its stage for a while, because
   // training goes on without the coordinator.
   void Detach(Run& run, StageRecord& stage, const std::string& why);
-  // The worker, or its process, is finally gone. Interrupts the run, unless the stage has finished.
+  // The stage's worker, or only its process, is gone for good. Interrupts the run, unless the stage
+  // has finished.
   void OnLost(Run& run, StageRecord& stage, const std::string& why);
-  // The coordinator restarted: no worker of the run has come back yet.
+  // Detaches all stages of a run, because the coordinator has restarted and no worker is back yet.
   void DetachAll(Run& run);
 
   // ---- Time

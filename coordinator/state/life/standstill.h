@@ -17,11 +17,11 @@ class Standstill : public MoveListener {
 
   // Notes that a stage of the run has done a piece of work.
   void NoteProgress(const Run& run) { progressed_at_[run] = ledger_.now(); }
-  // Takes a heartbeat's report of what the worker's stage does. It is progress of the run if the
-  // stage has done more since the last heartbeat.
+  // Takes a heartbeat's report of what the worker's stage does. Notes progress of the run if the
+  // stage has done more work since the previous heartbeat.
   void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
-  // True: the run stood still for too long, and was interrupted. This needs no timer, because
-  // workers' heartbeats cause ticks often enough.
+  // Interrupts the run and returns true, if it stood still for too long. Call this in every tick.
+  // Workers' heartbeats cause ticks often enough, so no timer is needed.
   bool Check(Run& run);
 
   void OnMove(Run& run, const Transition& /*row*/) override { NoteProgress(run); }

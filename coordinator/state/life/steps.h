@@ -1,6 +1,6 @@
 // Collects the steps and validations that the stages of a run report. A step is finished when every
-// stage has reported it. A step that is trained again after a loss must give the same numbers, if
-// devices and software are the same (books/step_book.h).
+// stage has reported it. A step that is trained again after an interruption must give the same
+// numbers as before, if devices and software are the same (books/step_book.h).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Steps : public MoveListener {
   Steps(Ledger& ledger, Failures& failures, Tuning& tuning)
       : ledger_(ledger), failures_(failures), tuning_(tuning) {}
 
-  // Loads the newest steps in the store of a run that has not ended.
+  // Loads the newest stored steps of a run that has not ended.
   void Load(const Run& run, std::span<const v1::StepRecord> rows) { of_[run].book.Load(rows); }
 
   // Takes a stage's report of a step. False: the report does not fit the present state of the run,

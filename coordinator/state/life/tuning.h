@@ -1,5 +1,6 @@
-// Adjusts depths and leads (setting_change.h) while a run trains. Gives the planner the times and
-// rates of the last steps, and brings the cells to the settings that the planner chooses.
+// Adjusts two settings of each stage while a run trains: its depth, the number of microbatches in
+// flight, and its lead (setting_change.h). Gives the planner the times and rates of the last steps,
+// and brings all stages to the settings that the planner chooses.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,11 @@ class Tuning : public MoveListener {
  public:
   Tuning(Ledger& ledger, Computations& computations);
 
-  // Begins anew for a running run after a restart of the coordinator. If the plan's settings were
-  // ever changed, requests them from all cells again.
+  // Begins to tune a run that was running when the coordinator restarted. If the plan's settings
+  // were ever changed, requests them from all cells again, because some may not have them yet.
   void Restart(Run& run);
-  // Takes a step's reports, one of each stage. Starts a search for better settings if the last
-  // steps differ from those of the search before.
+  // Takes a step's reports, one of each stage. Starts a search for better settings when enough
+  // steps were measured and their medians differ from those that the previous search was given.
   void Consider(Run& run, std::span<const std::optional<v1::StepReport>> reports);
   void On(event::RetuneComputed& computed);
   // Takes a stage's report that it has applied requested settings.

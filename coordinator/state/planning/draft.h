@@ -36,21 +36,22 @@ struct Draft {
   std::optional<DataSet> data;
   MonoTime began;
   MonoTime measure_until;  // time limit for all layer times
-  // Everything else is ready, and the draft waits for workers that try to reach each other, until
-  // `reach_until` at the latest.
+  // True: all that is above is ready, and the draft waits for workers that try to reach each other,
+  // until `reach_until` at the latest.
   bool awaits_reach = false;
   MonoTime reach_until;
   // Only for a request to plan: the user's assumptions about the network, instead of measurements.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
-  // Then links are measured. Probes that are not answered in time are given up.
+  // The measurements of links, which come next. Probes without an answer in time are given up.
   std::string link_secret;
   ProbeRounds probes;
   // Only with candidates_for: chooses the links to measure next. After `survey_until` no further
   // round of measurements begins.
   LinkSurvey survey;
   std::optional<MonoTime> survey_until;
-  // Finally the plan is computed. A finished plan waits for shards that are sent to its workers.
+  // The computation of the plan, which comes last. A finished plan waits until its workers have the
+  // shards that are sent to them.
   std::optional<ComputationId> computation;
   std::optional<Plan> plan;
 
@@ -60,8 +61,8 @@ struct Draft {
     }
     return nullptr;
   }
-  // Returns whether the links between its workers are measured. False: the user assumes their rates
-  // and delays, or the run file forbids it.
+  // Returns whether links between the workers are measured. False: the user gave assumptions for
+  // both rates and delays, or the run file forbids measurements.
   bool MeasuresLinks() const {
     const bool all_assumed = assumed_line_bits_per_second && assumed_delay;
     return spec.links.measure && !all_assumed;

@@ -31,11 +31,11 @@ inline constexpr uint32_t kMostSurveyedPlans = 4;
 
 class LinkSurvey {
  public:
-  // Returns the links to measure now. `candidates` have the links that are already measured. Empty:
-  // a plan may be made.
+  // Returns the links to measure now. `candidates` must have all measurements made so far. Empty: a
+  // plan may be made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Takes a plan and returns its edges whose goodput this survey has not requested yet. Empty: the
-  // plan is good, or there were already twice kMostSurveyedPlans plans.
+  // Takes a plan, and returns those of its edges whose goodput this survey has not requested yet.
+  // Empty: the plan may be used. It is always empty after 2 * kMostSurveyedPlans plans.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
   // True: the next plan has to use only requested links, if that is possible.
   bool IsSettled() const { return is_settled_; }

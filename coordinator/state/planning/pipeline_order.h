@@ -1,5 +1,5 @@
-// Workers in pipeline order (replica by replica, in each from the first stage to the last), and the
-// edges between them.
+// Workers in pipeline order, and the edges between them. Pipeline order is replica by replica, in
+// each from the first stage to the last. All `workers` below must be in this order.
 #pragma once
 
 #include <cstdint>

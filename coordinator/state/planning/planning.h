@@ -1,6 +1,6 @@
 // Carries unfinished plans (drafts) to their end. Workers measure layers and links, shards of the
-// checkpoint are checked and moved, the plan is computed, and the run adopts it. The draft of a
-// `longhaul plan` request is called a job; its plan is only the reply.
+// checkpoint are checked and moved, the plan is computed, and the run adopts it. A job is a
+// `longhaul plan` request with its draft; the plan is its reply, and no run adopts it.
 #pragma once
 
 #include <functional>
@@ -58,14 +58,17 @@ class Planning : public MoveListener {
   void OnMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
   // A worker of this draft has a new session: repeats the requests that it may have missed.
   void Attach(Worker& worker, Draft& draft);
-  // As Attach, for all jobs in which the worker has a part. True: one of them has the id `said`.
+  // As Attach, for all jobs in which the worker has a part. True: one of them has the id `said`, on
+  // which the worker says that it works.
   bool AttachToJobs(Worker& worker, const RunId& said);
-  // The worker has a new process or address: drops its draft's plan, and measures links anew.
+  // The worker has a new process or address: drops the plan of the draft that reserves the worker,
+  // and has all links of this draft measured again.
   void ForgetLinksOf(const Worker& worker);
   // A worker of the draft has lost its session: the run goes back to the queue, or the job fails.
-  // `label`: the worker's label before that (Ledger::Label).
+  // `label`: the worker's label (Ledger::Label) from before the loss.
   void Lose(const RunId& id, const std::string& label, const std::string& why);
-  // A check of shards for the run has ended. `failure`: why it failed, or "".
+  // A check of shards for the run has ended: continues its draft. `failure`: why the check failed,
+  // which interrupts the planning; "": it succeeded.
   void OnShards(const RunId& id, const std::string& failure);
 
   // ---- Time

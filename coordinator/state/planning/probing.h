@@ -1,6 +1,6 @@
-// Before a plan is made, the workers of its edges measure the links between them: goodput both
-// ways, and round trips. ProbeRounds orders the edges; Probing asks both ends and keeps their
-// answers.
+// Has workers measure the links between them before a plan is made: the goodput of each direction,
+// and round trips. ProbeRounds says which links are measured at the same time. Probing asks both
+// ends of a link and keeps their answers.
 #pragma once
 
 #include <cstdint>

@@ -24,23 +24,24 @@ class WorkerChoice {
   StatusOr<Candidates> For(const RunSpec& spec, const RunRecord& record,
                            uint64_t resume_step) const;
   // Chooses workers for `*replicas` replicas, else for as many as possible, and sets `*replicas` to
-  // their number. A run that a user has just submitted or resumed needs all. A run that resumes by
-  // itself needs as many as wrote its checkpoint or, if recovery.replicas is continue, one. After
-  // an error `*replicas` has no meaning.
+  // the number of replicas. kUnavailable if there are too few workers. A run that a user has just
+  // submitted or resumed needs workers for all replicas. A run that resumes by itself needs them
+  // for as many as wrote its checkpoint or, if recovery.replicas is continue, for one. After an
+  // error `*replicas` has no meaning.
   StatusOr<Candidates> ForAsManyAs(const RunRecord& record, uint64_t step,
                                    uint32_t* replicas) const;
 
   // Checks that these workers have the devices that the run needs, and can reach each other over
   // the requested transports, as far as is known. OK if `candidates` is an error, because the run
-  // then waits. kUnavailable: it `may_wait`, and some of the workers are trying to reach each
-  // other.
+  // then waits. kUnavailable, only if `may_wait`: some of the workers are still trying to reach
+  // each other. Other errors: those of CheckDevices and EndsOf (planner/planner.h).
   Status CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candidates,
                     bool may_wait) const;
 
  private:
-  // Returns the free workers, first those with a device for each rank of a stage. If the run file
-  // leaves the number of stages open, leaves out the other workers, unless no worker has the
-  // devices: then the planner's error says what is missing.
+  // Returns the free workers, first those with a device for each rank of a stage. Leaves out the
+  // others if the run file leaves the number of stages open. But if no worker has the devices,
+  // returns all, so that the planner's error says what is missing.
   std::vector<Worker*> FreeFor(const RunSpec& spec) const;
   // Returns workers in pipeline order, so that shards stay on their workers.
   StatusOr<Candidates> ForResume(const RunSpec& spec, const RunRecord& record,

@@ -1,5 +1,6 @@
-// `longhaul rm` and `longhaul gc`: removes runs, and data that no run needs any more. Keeps all
-// data of runs that have not ended, and of ended runs all checkpoints that a resume would use.
+// `longhaul rm` removes an ended run with all its data. `longhaul gc` deletes data that no run
+// needs any more. It keeps all data of runs that have not ended, and those checkpoints of ended
+// runs that a resume would use.
 #pragma once
 
 #include <string>

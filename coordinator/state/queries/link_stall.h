@@ -16,25 +16,25 @@ namespace longhaul::coordinator {
 // indexed by these numbers.
 struct DirectionInUse {
   size_t from = 0, to = 0;
-  const v1::StepReport* sender = nullptr;  // report of stage `from`
-  const v1::LinkUse* use = nullptr;        // this direction in that report
+  const v1::StepReport* sender = nullptr;  // report of stage `from`; not null
+  const v1::LinkUse* use = nullptr;        // this direction in the sender's report; not null
 };
 
-// The used shares of the planned rates of a stage's interface. nullopt: the rate is unknown, or
-// there is no report.
+// What a stage sent and received in a step, as shares of the planned rates of its worker's network
+// interface; 1 is all of the rate. nullopt: the rate is unknown, or there is no report.
 struct InterfaceUse {
   std::optional<double> egress, ingress;
   friend bool operator==(const InterfaceUse&, const InterfaceUse&) = default;
 };
 
-// Returns how much all `directions` together use of each stage's interface. The planned rates are
-// in bits a second, by stage; 0 or missing: unknown.
+// Returns how much all `directions` together use of each stage's interface. `egress_rates` and
+// `ingress_rates` are the planned rates in bits a second, by stage; 0 or missing: unknown.
 std::vector<InterfaceUse> UseOfInterfaces(size_t stages, std::span<const DirectionInUse> directions,
                                           std::span<const double> egress_rates,
                                           std::span<const double> ingress_rates);
 
 // Returns what kept the direction from sending more in the step:
-//   "credits"  it waited longer for credits of the receiver than it sent or was idle
+//   "credits"  it waited for credits of the receiver, longer than it sent and than it was idle
 //   "egress"   it was sending, and the sender's interface was no less busy than the receiver's
 //   "ingress"  it was sending, and the receiver's interface was the busier one
 //   "compute"  it was idle, and the sender mostly computed

@@ -1,5 +1,5 @@
 // Finds which runs name a blob, and so who may fetch it. A worker may fetch only blobs of runs in
-// which it has a part, and an owner only blobs of its own runs.
+// which it has a part. An owner, the member that submitted a run, may fetch only blobs of its runs.
 #pragma once
 
 #include <set>
@@ -21,7 +21,7 @@ struct Worker;
 struct Naming {
   bool named = false;   // the runs name the blob, as data
   bool copied = false;  // the blob is a shard of the runs, and the coordinator has a copy
-  std::vector<std::string> lists;  // blobs that the runs name; they may list the blob
+  std::vector<std::string> lists;  // lists of blobs that the runs name; the blob may be in one
   bool connected = true;           // the worker has a session here; true for owners
 };
 
@@ -31,7 +31,7 @@ struct OwnNames {
   std::set<std::string> lists;  // blobs that list other blobs
 };
 
-// Returns whether the worker is reserved for the run, or has a stage of its newest plan.
+// Returns whether the worker is reserved for the run, or has a stage in the run's newest plan.
 bool HoldsCell(const Worker& worker, const Run& run);
 
 // Returns how the active runs in which this worker has a part refer to the blob.

@@ -46,19 +46,20 @@ class Views {
   // Returns the runs without their plans, newest first. Leaves out runs that ended before
   // `ended_since_unix_ms`.
   std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
-  // Returns the run with this id, else the newest one of this name, with its plan. kNotFound.
+  // Returns the run with this id, else the newest one of this name, with its plan. kNotFound: there
+  // is no such run.
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
-  // Returns the newest measurements between connected workers.
+  // Returns the newest measurements of the links between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   // Returns the relays that are available now.
   std::vector<v1::RelayStatus> Relays() const;
 
-  // Returns whether a worker was asked to send the coordinator this shard, and has not finished.
+  // Returns whether a worker was asked to send this shard to the coordinator, and has not finished.
   // `from`: if set, only this worker counts.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
-  // Returns whether a shard that this worker was asked to send has already arrived for its run.
+  // Returns whether this shard, which worker `from` was asked to send, has arrived for its run.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   // The functions of rights.h.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;

@@ -1,7 +1,6 @@
 // Chooses the workers of a run's next epoch, and its number of replicas, from the run's own
 // workers, its spares, and other free workers. If recovery.replicas is continue, a replica that
-// cannot have all its workers is left out, and those that it has replace missing ones of other
-// replicas.
+// lacks a worker is left out. Its remaining workers then replace missing ones of other replicas.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@
 
 namespace longhaul::coordinator {
 
-// A process that died is often restarted at once. Workers that are not reserved for the run take
-// its cell only after this time.
+// A process that died is often restarted at once. So its cell (a stage of one replica) goes to a
+// worker that is not reserved for the run only after this time.
 inline constexpr absl::Duration kReturnPatience = absl::Seconds(5);
 
 class Crews {
@@ -23,9 +22,9 @@ class Crews {
   Crews(Ledger& ledger, const Health& health, const WorkerLinks& links, const Failures& failures)
       : ledger_(ledger), health_(health), links_(links), failures_(failures) {}
 
-  // Chooses workers for the wanted number of replicas, else for as many as can be whole. If these
-  // are fewer than the run may continue with, some cells have no worker. Reserves the run's own
-  // workers that are free.
+  // Chooses workers for the wanted number of replicas, else for as many as can have all workers. If
+  // the run may not continue with so few replicas, some cells of the crew are null. Reserves those
+  // workers of the run's present stages that are free.
   Crew For(Run& run);
   // Returns the plan of the next epoch; the caller sets epoch and first step. `crew` must be whole.
   // Errors: those of ResizePlan.
@@ -37,8 +36,8 @@ class Crews {
   // Takes cells from workers that lack the memory for them, and gives free cells to other workers
   // if possible.
   void Fill(const Run& run, Crew* crew);
-  // Workers that the run has reserved come first. Others replace a worker only after it had time to
-  // come back, unless recovery.replicas is continue. Null: no worker can.
+  // Returns a worker for this cell. Workers that the run has reserved come first. Others replace a
+  // lost worker only after kReturnPatience, unless recovery.replicas is continue. Null: none can.
   Worker* ReplacementFor(const Run& run, const CellId& id, const Crew& crew);
   bool HasMemory(const Run& run, const CellId& id, const Worker& worker, const Crew& crew) const;
   bool CanTake(const Run& run, const CellId& id, const Worker& worker, const Crew& crew) const;

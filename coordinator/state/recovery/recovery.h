@@ -2,7 +2,7 @@
 // of a stage. The first attempt is in place. The run keeps its split of layers, and its next epoch
 // begins from the newest whole checkpoint as soon as every cell has a worker: its old one, a new
 // process of it, or another one (crews.h). Workers that were not affected keep their models. If
-// that fails, or a worker stays away, the run is planned anew with the connected workers.
+// this attempt fails, or a worker stays away, the run is planned anew with the connected workers.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class Recovery : public MoveListener {
   void Restart();
   // Begins the next epoch of recovering runs that have what they need, or plans them anew.
   void Advance();
-  // Notes that shards did not arrive at a new worker of a recovering run.
+  // Notes that shards did not arrive at a new worker of a recovering run, which Advance then plans
+  // anew. `failure`: a sentence for people.
   void OnMoveFailed(const Run& run, const std::string& failure) { move_failure_[run] = failure; }
 
   void OnMove(Run& run, const Transition& /*row*/) override { move_failure_.Forget(run.record.id); }

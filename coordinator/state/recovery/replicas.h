@@ -1,7 +1,7 @@
-// Adds and removes replicas between steps. A loss, a return and a user's request are handled alike:
-// the run stops, and continues from a whole checkpoint with another number of replicas (crews.h,
-// planner/resize.h). After a loss this is its newest checkpoint. Otherwise the run writes one for
-// this purpose after the current step.
+// Adds and removes replicas between steps. A lost worker, a returned one and a user's request are
+// handled alike: the run stops, and continues from a whole checkpoint with another number of
+// replicas (crews.h, planner/resize.h). After a loss this is the run's newest checkpoint. Otherwise
+// the run writes a checkpoint for this purpose after the current step.
 #pragma once
 
 #include "base/status.h"
@@ -21,14 +21,14 @@ class Replicas {
 
   // `longhaul replicas`.
   void On(event::ReplicasAsked& asked);
-  // Makes runs that can train with another number of replicas stop after the current step. All
-  // stages of such a run must be connected, to hear of it, and have finished a step of the epoch.
+  // Makes runs that can train with another number of replicas stop after the current step. Leaves
+  // alone a run until all its stages are connected and have finished a step of the epoch.
   void Advance();
 
  private:
   StatusOr<v1::ReplicasReply> Set(const event::ReplicasAsked& asked);
   // Returns whether the spares in `crew` have timed their layers, and so loaded what a stage needs.
-  // The other workers then need not wait for them.
+  // If they have, the other workers need not wait for the spares.
   bool AreWarm(const Run& run, const Crew& crew) const;
 
   Ledger& ledger_;

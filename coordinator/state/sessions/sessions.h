@@ -1,6 +1,6 @@
-// Handles the sessions of workers, which connect, leave, and come back. A worker that has a part in
-// a run, or in a request to plan, is reserved for it when it connects, and gets again the messages
-// that it may have missed.
+// Handles the sessions of workers, which connect, leave, and come back. A worker that connects may
+// have a part in a run, or in a request to plan. The run or request then reserves the worker, and
+// the worker gets again the messages that it may have missed.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// `longhaul checkpoints`: lists a run's checkpoints, as they are known or after all shards were
-// hashed.
+// `longhaul checkpoints`: lists a run's checkpoints, as the coordinator knows them or after all
+// shards were hashed. On request, first has the parameters of one checkpoint sent to the
+// coordinator.
 #pragma once
 
 #include <cstdint>

@@ -22,17 +22,18 @@ class Copies : public MoveListener {
  public:
   Copies(Ledger& ledger, const WorkerLinks& links, const Spares& spares, Shards& shards);
 
-  // Begins to copy the newest checkpoints of runs with stages, unless copies are under way.
+  // Begins to copy the newest checkpoint of each run with stages, unless a copy of the run is under
+  // way.
   void Advance();
   // Makes workers send the checkpoint to the coordinator, if the run file requests it.
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest);
-  // As above, for the files of a worker that has come back. `copying`: leaves out these
-  // checkpoints, of which the worker already sends or receives files.
+  // As above, for all files of a worker that has come back. `copying`: the checkpoints to leave
+  // out, because the worker already sends or receives files of them.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
-  // Drops old checkpoints. Keeps as many of the newest as the run file says, the newest safe one,
-  // one that is being copied and, until the run trains, the one from which it resumes. Interim
-  // checkpoints, made for recovery alone, do not count as newest ones, but the very newest always
-  // stays.
+  // Drops old checkpoints. Keeps as many of the newest as the run file says (checkpoint.keep), not
+  // counting interim ones, which are made for recovery alone. Also keeps the very newest, the
+  // newest safe one, one that is being copied and, until the run trains, the one from which it
+  // resumes.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;

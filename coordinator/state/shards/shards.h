@@ -1,5 +1,6 @@
 // Has the shards of committed checkpoints hashed, sent to the coordinator or to other workers, and
-// dropped. A run that is planned from a checkpoint first waits until its shards are hashed.
+// dropped. A run that is planned from a checkpoint waits until the checkpoint's shards are hashed.
+// A check is a request to hash or send shards of one checkpoint (books/shard_book.h).
 #pragma once
 
 #include <array>
@@ -23,9 +24,10 @@ class Shards : public MoveListener {
  public:
   Shards(Ledger& ledger, const WorkerLinks& links);
 
-  // Called at the end of each check of one purpose. `failure`: a sentence about why it failed; "":
-  // it succeeded. A damaged shard is no failure; it is noted in the manifest.
+  // Called at the end of each check. `failure`: a sentence about why the check failed; "": it
+  // succeeded. A damaged shard is no failure; the damage is noted in the manifest.
   using Done = std::function<void(Run& run, const ShardCheck& check, const std::string& failure)>;
+  // Sets the one function that is called for checks of this purpose.
   void WhenDone(ShardCheck::Purpose purpose, Done done);
 
   // ---- Asking
@@ -49,7 +51,7 @@ class Shards : public MoveListener {
   void OnChecked(Worker& worker, const v1::WorkerMessage& message);
   void On(event::CopiesChecked& checked);
   void On(event::CopyStored& stored);
-  // Repeats the worker's requests, because it has come back. Returns runs and steps of the
+  // Sends a worker that has come back its open requests again. Returns runs and steps of the
   // checkpoints of which it sends or receives files.
   std::set<std::pair<RunId, uint64_t>> Repeat(const Worker& worker);
   // The session of the worker has ended: gives up its checks.
@@ -59,12 +61,12 @@ class Shards : public MoveListener {
   MonoTime NextWake() const { return book_.NextWake(); }
 
   // ---- Dropping
-  // Drops the run's checkpoints after `step`, from which it resumes.
+  // Drops the run's checkpoints after `step`. The run resumes from `step`.
   void DropAfter(Run& run, uint64_t step);
-  // Has the files of `manifest` deleted, which must no longer belong to the run's record.
+  // Has the files of a checkpoint deleted. `manifest` must no longer be in the run's record.
   void Drop(const Run& run, const v1::CheckpointManifest& manifest);
 
-  // Returns whether a shard that this worker was asked to send has already arrived for its run.
+  // Returns whether this shard, which worker `from` was asked to send, has arrived for its run.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   const ShardBook& book() const { return book_; }
   ShardBook& book() { return book_; }
@@ -81,7 +83,7 @@ class Shards : public MoveListener {
   void End(const ShardCheck& check, const std::string& failure);
   void GiveUp(uint64_t id, const std::string& why);
   double LineBetween(const Run& run, const Worker& source, const Worker& holder) const;
-  // Whether the coordinator holds this content for a checkpoint of some run.
+  // Returns whether a checkpoint of some run names the coordinator's copy of this content.
   bool IsNamedCopy(const std::string& sha256) const;
 
   Ledger& ledger_;

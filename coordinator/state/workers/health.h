@@ -25,7 +25,7 @@ class Health {
   // null).
   void NoteFault(const Run* run, const WorkerId& id, const Incarnation& incarnation,
                  HealthBook::Fault fault);
-  // The worker reports that its process ends by itself.
+  // Takes a worker's report that its process is about to end by itself.
   void OnRestart(Worker& worker, const v1::WorkerMessage& message);
   // A checkpoint was committed in which the worker had a part.
   void DidWell(const WorkerId& id) { book_.DidWell(id); }

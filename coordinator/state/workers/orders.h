@@ -15,10 +15,11 @@ class Orders : public MoveListener {
   void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
   void SendStart(const Worker& worker, const Run& run);
-  // Sends stop to the connected workers of first stages. A worker that is away gets it when it
-  // comes back.
+  // Sends stop-after-step to the connected workers of first stages. A worker that is away gets it
+  // when it comes back.
   void SendStop(const Run& run);
-  // Tells the worker that dials this edge the new addresses of the other end, if it is connected.
+  // Tells the worker that dials this edge the new addresses of the edge's other end. Does nothing
+  // if the dialing worker is not connected.
   void SendReaddress(const Run& run, const Edge& edge);
 
   void OnMove(Run&, const Transition&) override {}

@@ -23,9 +23,10 @@ class Spares {
 
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run) const;
-  // Returns the run file's number, plus the workers of missing replicas.
+  // Returns how many spares the run shall have: the run file's number, plus the workers that the
+  // missing replicas need.
   size_t SparesWanted(const Run& run) const;
-  // Returns a sentence for people; "": all wanted replicas train.
+  // Returns why fewer replicas than wanted train, as a sentence for people; "": none is missing.
   std::string WhyFewerReplicas(const Run& run) const;
 
   // Reserves spares for runs that lack some.

@@ -42,11 +42,11 @@ class WorkerLinks {
   void SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const;
 
   // ---- Paths between two workers
-  // Returns how the two reach each other, or the errors of EndsOf (planner/planner.h).
+  // Returns how the two workers reach each other, or the errors of EndsOf (planner/planner.h).
   StatusOr<LinkEnds> PathBetween(const Run& run, const Worker& from, const Worker& to,
                                  EdgeKind kind = EdgeKind::kState) const;
-  // Returns whether an answer is awaited that decides which of two neighbours dials, or whether
-  // they are cut off.
+  // Returns whether these neighbours are still trying to reach each other, so that it is open which
+  // one dials, or whether they can have a link at all.
   bool IsTrying(const RunSpec& spec, const Worker& upper, const Worker& lower, EdgeKind kind) const;
   // Returns until when a draft or submission that begins to wait now waits for workers that try to
   // reach each other. A worker that keeps coming back does not prolong the wait.
@@ -63,7 +63,7 @@ class WorkerLinks {
 
   // ---- For people
   std::vector<v1::RelayStatus> Relays() const;
-  // Returns the newest measurements between connected workers.
+  // Returns the newest measurements of the links between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   void Render(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
   void CheckInvariants() const { reach_.CheckInvariants(); }

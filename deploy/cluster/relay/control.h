@@ -44,7 +44,7 @@ struct RelayReport {
   absl::Duration cpu_time;
 };
 
-// The address by which the relay knows worker `number`, from 1: "02:6c:68:00:00:01".
+// Returns the Ethernet address of worker `number`, counted from 1: "02:6c:68:00:00:01".
 std::string MacAddress(uint32_t number);
 // Returns the worker's number, or 0 for a broadcast or another address.
 uint32_t NumberOfMac(const uint8_t* address);
@@ -53,14 +53,14 @@ std::string ToJson(const RelayConfig& config);
 // kInvalidArgument: not a configuration.
 StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
 
-// Asks the relay at `socket_path` for its report, and configures it if `config` is set.
-// kUnavailable: no relay listens or answers. If the relay refuses, returns the error of the relay.
+// Asks the relay at `socket_path` for its report. First configures it, if `config` is not null.
+// kUnavailable: no relay listens or answers. If the relay refuses, returns the relay's error.
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline);
 
-// The same for a relay that was just started: asks again until the relay listens or the deadline
-// passes. `check` runs between the attempts, for example to see whether the relay is still alive.
-// An error of `check` ends the wait.
+// As AskRelay, for a relay that was just started: asks again until the relay answers or the
+// deadline passes. `check` runs between the attempts, for example to see whether the relay is still
+// alive. If `check` returns an error, this error is returned.
 StatusOr<RelayReport> AskStartedRelay(
     const std::string& socket_path, const RelayConfig* config, Deadline deadline,
     const std::function<Status()>& check = [] { return absl::OkStatus(); });

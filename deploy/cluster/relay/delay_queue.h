@@ -51,7 +51,7 @@ class HeldBytes {
 
 class DelayQueue {
  public:
-  // `held` must outlive this object. Each frame in flight takes its capacity from there.
+  // `held` must outlive this object. Each frame in flight reserves its capacity in `held`.
   DelayQueue(uint64_t seed, HeldBytes* held) : chance_(seed), seed_(seed), held_(*held) {}
   DelayQueue(const DelayQueue&) = delete;
   DelayQueue& operator=(const DelayQueue&) = delete;

@@ -35,8 +35,8 @@ uint32_t ForwarderThreads();
 
 class Forwarder;
 
-// Not thread-safe. Configure and Counts wait for every thread to answer, between two batches of its
-// frames.
+// Not thread-safe. Configure and Counts block until every thread has answered. A thread answers
+// between two batches of frames.
 class Forwarders {
  public:
   // Starts `threads` threads, at least 1. All together hold at most `most_bytes` of frames.

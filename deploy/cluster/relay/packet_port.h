@@ -38,10 +38,10 @@ struct Unsent {
 class PacketPort {
  public:
   // Opens an interface of this process' network namespace. kFailedPrecondition: this process cannot
-  // have packet sockets; the message names what is missing. Else the system's error, such as for an
-  // interface that does not exist.
+  // have packet sockets; the message names what is missing. Other errors are the system's, such as
+  // for an interface that does not exist.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
-  // For tests: `socket`, nonblocking and with message boundaries, replaces the packet socket.
+  // For Open and tests. `socket` must be nonblocking and keep message boundaries.
   explicit PacketPort(UniqueFd socket, std::string device = "a test's");
   PacketPort(const PacketPort&) = delete;
   PacketPort& operator=(const PacketPort&) = delete;

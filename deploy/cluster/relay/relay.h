@@ -1,6 +1,6 @@
 // The relay of a local cluster, for kernels without netem: a process that takes frames from the
 // senders' ports in the bridges' namespace, holds them for the path's delay, and puts them into the
-// receiver's port. tc shapes rates before and after it.
+// receiver's port. tc limits the rates before and after the relay.
 #pragma once
 
 #include <cstdint>

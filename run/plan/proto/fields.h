@@ -3,9 +3,9 @@
 //   void Fields(auto&& field, MaybeConst<Flow> auto& flow) {
 //     field("codec", flow.codec);  // the name in the message, the member
 //
-// A value without a list is a number, a text, a codec, a Strong, a vector or an optional. An
-// optional without a value is an unset field. Aborts if a message has no field of the given name.
-// Private to this folder.
+// Such a list is a function Fields for a struct. Other values need no list: numbers, texts, enums,
+// CodecSpec, Strong (base/strong.h), vectors and optionals. An empty optional is an unset field.
+// Aborts if a message has no field of the given name. Private to this folder.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -111,7 +111,7 @@ class FromMessage : public FieldsOf {
     Get(field, &value);
     *out = Strong<Tag, Rep>(std::move(value));
   }
-  // A number unknown to this version becomes 0.
+  // An enum value that this version does not know becomes 0.
   template <class Value>
   requires std::is_enum_v<Value>
   void Get(Field* field, Value* out) const {

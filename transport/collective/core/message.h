@@ -3,8 +3,8 @@
 //
 //   u32 bytes of the payload | u8 kind | 3 bytes zero | payload
 //
-// Numbers are little-endian. A member first sends a join; until it has joined, the rendezvous takes
-// nothing else from it. Both sides limit the length of payloads.
+// Numbers are little-endian. The first message of a member must be a join. Both sides limit the
+// length of the payloads that they accept.
 //
 //   kind      from        payload
 //   join      member      32 bytes secret, u32 rank, u32 size
@@ -12,7 +12,7 @@
 //   end       member      why the group is to end, up to kMaxReasonBytes
 //   goodbye   member
 //   refused   rendezvous  the answer to a wrong join: u32 StatusCode, text
-//   came      rendezvous  u64 round (0: join, n: the n-th tell), u64 ranks that have come (bit r)
+//   came      rendezvous  u64 round (0: join, n: n-th tell), u64 ranks that have sent it (bit r)
 //   joined    rendezvous  all ranks have joined
 //   told      rendezvous  all ranks have told: for each rank u32 bytes, its text
 //   ended     rendezvous  why the group has ended, up to kMaxEndedBytes
@@ -54,14 +54,15 @@ struct GroupMessage {
 };
 std::string Encode(MessageKind kind, std::string_view payload);
 
-// Cuts a stream of bytes into messages. Buffers at most one message and the bytes of the last Feed.
+// Cuts a stream of bytes into messages. Call Next until it returns nullopt after every Feed; then
+// at most one incomplete message is buffered.
 class MessageReader {
  public:
   explicit MessageReader(size_t payload_limit) : limit_(payload_limit) {}
   void SetPayloadLimit(size_t limit) { limit_ = limit; }
   void Feed(std::string_view bytes);
-  // Returns the next message, or nullopt if it is incomplete. kInvalidArgument: an unknown kind, or
-  // a payload above the limit.
+  // Returns the next message, or nullopt if it has not arrived in full. kInvalidArgument: an
+  // unknown kind, or a payload above the limit.
   StatusOr<std::optional<GroupMessage>> Next();
 
  private:

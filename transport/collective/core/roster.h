@@ -1,6 +1,6 @@
 // The state of a rendezvous without its sockets: the ranks that have joined, the texts that they
 // told each other, and why the group ended. Pure: the caller passes in the messages that arrive,
-// and sends those that TakeOutput returns.
+// and sends the messages that TakeOutput returns.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,11 @@ class Roster {
 
   // `process`: the sender's process id; 0 if unknown.
   void OnMessage(Connection from, int64_t process, const GroupMessage& message);
-  // Gives up a connection that the caller still has. If it is a rank's, the group ends with "rank 2
-  // failed: <why>".
+  // Gives up a connection that is still open. If it belongs to a rank that has not said goodbye,
+  // the group ends with "rank 2 failed: <why>".
   void Drop(Connection connection, std::string_view why);
-  // Call it when a connection has closed. If its rank has not said goodbye, the group ends.
+  // Call it when a connection has closed. If it belongs to a rank that has not said goodbye, the
+  // group ends.
   void OnClosed(Connection from);
   // Ends the group. Only the first reason counts.
   void End(std::string reason);
@@ -54,7 +55,7 @@ class Roster {
     bool joined = false;
     bool gone = false;              // said goodbye
     uint64_t rounds = 0;            // number of texts told
-    std::deque<std::string> words;  // texts of rounds in which another rank has not told
+    std::deque<std::string> words;  // told in rounds for which another rank's text is missing
   };
 
   const Rank* Find(Connection connection) const;

@@ -1,6 +1,6 @@
-// Unix stream sockets in the abstract namespace: their names are not files and vanish with the
-// socket. Every process on the machine can see and dial them, so the callers check each peer by its
-// user and process (PeerOf), which the kernel reports.
+// Unix stream sockets in the abstract namespace: a name is not a file, and vanishes with its
+// socket. Every process on the machine can see and dial these sockets. So callers check the user
+// and process of each peer, which the kernel reports (PeerOf).
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ StatusOr<UniqueFd> ConnectUnix(std::string_view name, Deadline deadline);
 StatusOr<UniqueFd> AcceptUnix(const UniqueFd& listener);
 
 struct PeerProcess {
-  int64_t process = 0;  // its id; 0: in another process namespace
+  int64_t process = 0;  // process id; 0: unknown, for example in another process namespace
   bool same_user = false;
 };
 PeerProcess PeerOf(const UniqueFd& socket);
 
-// Returns "its process 4711", or "its process" if the number is 0.
+// For messages. Returns "its process 4711", or "its process" if `process` is 0.
 std::string NameProcess(int64_t process);
 
 // Wakes a thread that sleeps in poll(): fd() is readable from Wake until Clear.
@@ -46,8 +46,8 @@ class WakeFd {
 
 // Returns the time until `deadline` for poll(): milliseconds, rounded up, at most one hour.
 int PollTimeout(Deadline deadline);
-// Waits for `events` on `fd`. False: the deadline passed. Also returns true if the descriptor has
-// an error.
+// Waits for `events` of poll() on `fd`. True: one has happened, or the descriptor has an error.
+// False: the deadline passed.
 bool AwaitReady(int fd, short events, Deadline deadline);
 
 }  // namespace longhaul::collective::internal

@@ -59,21 +59,22 @@ class Engine {
   // Sets `bytes` bytes to zero. `to` and `bytes` must be multiples of 4.
   virtual Status Zero(void* to, size_t bytes, Queue queue) = 0;
 
-  // Queues a read of 8-byte words for the host. Each pointer of `from` is aligned to 8. Returns the
-  // read's number for Await.
+  // Queues a copy of 8-byte words, one from each pointer of `from`, to the host. Pointers must be
+  // aligned to 8 bytes; there may be up to 2 * kMaxParts. Returns the read's number for Await.
   virtual StatusOr<uint64_t> Read(std::span<const void* const> from, Queue queue) = 0;
-  // Waits for the words of `read`, and returns them in the order of `from`. While it waits it calls
-  // `ended`, and returns its error. kDeadlineExceeded: the words did not come by `deadline`. Only
-  // the last kReads reads can be awaited, and only their results stay valid.
+  // Waits for the words of `read`, and returns them in the order of `from`. While waiting, calls
+  // `ended` again and again on this thread; if `ended` returns an error, Await returns that error.
+  // kDeadlineExceeded: the words did not come by `deadline`. Only the last kReads reads can be
+  // awaited, and only their results stay valid.
   virtual StatusOr<std::span<const uint64_t>> Await(uint64_t read,
                                                     const std::function<Status()>& ended,
                                                     Deadline deadline) = 0;
   static constexpr uint64_t kReads = 8;
 };
 
-// Runs `work` on a new queue and waits for the queue, at most 1 minute. When a communicator is
-// made, launch each of its kernels in this way: CUDA loads a kernel at its first launch and may
-// then wait for the device. That would deadlock if the device ran a collective that waits for this
+// Calls `work` with a new queue and waits for the queue, at most 1 minute. Launch each kernel in
+// this way when a communicator is made. CUDA loads a kernel at its first launch, and may then wait
+// for the device. Later that could deadlock: the device may run a collective that waits for this
 // rank.
 Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work);
 

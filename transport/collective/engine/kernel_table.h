@@ -27,15 +27,15 @@ struct ReadArgs {
 };
 
 // One rank's side of an exchange with one peer through rings of slots in host memory
-// (mapped/ring.h). A block of threads serves each peer and lane: half of the threads fill this
-// rank's slots, the other half empty the peer's. All addresses are those of the device.
+// (mapped/ring.h). There is a block of threads for each peer and lane: half of its threads fill
+// this rank's slots, the other half empty the peer's slots. All pointers are device addresses.
 struct ExchangePeer {
   const void* send_dev;
-  uint64_t send_most;        // bytes; if size_dev is null, the length
+  uint64_t send_most;        // bytes: the exact length if size_dev is null, else the maximum
   const uint64_t* size_dev;  // not null: the length is size_base + *size_dev, at most send_most
   uint64_t size_base;
   void* receive_dev;
-  uint64_t receive_most;  // bytes; if receive_any is 0, the exact length
+  uint64_t receive_most;  // bytes: the exact length if receive_any is 0, else the maximum
   uint32_t receive_any;
   uint32_t peer;                       // the peer's rank, for `fault`
   uint32_t send_lanes, receive_lanes;  // lanes in use; 0: nothing is sent, or received
@@ -55,7 +55,7 @@ struct ExchangeArgs {
   ExchangePeer peers[kMostExchangePeers];
   uint32_t peer_count;
   uint32_t kind;        // kind of call, below kKindsOfCall
-  uint32_t lanes;       // maximum over the peers
+  uint32_t lanes;       // maximum of the peers' send_lanes and receive_lanes
   uint32_t slots;       // per lane
   uint32_t line_words;  // distance of two flags, in 8-byte words
   uint64_t slot_bytes;

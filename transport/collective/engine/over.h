@@ -1,5 +1,6 @@
 // Base class of compressed communicators, which work over another communicator ("below"). Passes
-// uncompressed calls to the communicator below, and counts the bytes of both kinds of calls.
+// calls that are not compressed to the communicator below. Its Stats count compressed and
+// uncompressed calls.
 #pragma once
 
 #include <memory>
@@ -33,8 +34,8 @@ class CommunicatorOver : public Communicator {
   Stats stats() const override { return stats_; }
 
  protected:
-  // `call_limit`: the longest time that a call on a device may block its caller; then the group
-  // ends. The limit does not apply to host memory, where the communicator below has its own.
+  // `call_limit`: the longest time that a call may block its caller (see Limited); then the group
+  // ends. Used only for devices: in host memory the limit of the communicator below applies.
   CommunicatorOver(std::string name, std::shared_ptr<Communicator> below, absl::Duration call_limit)
       : name_(std::move(name)), below_(std::move(below)), call_limit_(call_limit) {
     if (below_->device() >= 0) watchdog_.emplace([this] { below_->Abort(Late()); });
@@ -42,7 +43,8 @@ class CommunicatorOver : public Communicator {
 
   Communicator& below() { return *below_; }
   Stats& counted() { return stats_; }
-  // Makes a call of the communicator below, and counts it as this communicator's.
+  // Runs `call`, which calls the communicator below, and adds what that communicator counted for it
+  // to this communicator's Stats.
   template <class Call>
   Status Pass(const Call& call) {
     const Stats before = below_->stats();
@@ -54,7 +56,8 @@ class CommunicatorOver : public Communicator {
     return status;
   }
 
-  // Runs `call`. If it takes longer than the limit, aborts the group and returns kDeadlineExceeded.
+  // Runs `call`. On a device: if `call` takes longer than the limit, aborts the group and returns
+  // kDeadlineExceeded.
   template <class Call>
   Status Limited(const Call& call) {
     if (!watchdog_.has_value()) return call();

@@ -5,10 +5,11 @@
 //                         {.lag = 0, .wire = true, .run = exchange},
 //                         {.lag = 1, .wire = false, .run = decode}}, queue);
 //
-// Time goes in ticks. At tick t every step runs for piece t - lag, in the given order. A step of a
-// piece starts when the piece's previous step has ended. So piece p + 1 travels while piece p is
-// decoded. Two buffers are enough if the largest lag is 1 or 2 and every step with this lag is on
-// the caller's queue: steps of pieces p and p + 2 then never overlap.
+// Time goes in ticks. At tick t every step is queued for piece t - lag, in the given order. A step
+// of a piece starts when the piece's previous step has ended. So piece p + 1 travels while piece p
+// is decoded. Two buffers, used by pieces in turn, are enough if the largest lag is 1 or 2 and
+// every step with this lag is on the caller's queue: steps of pieces p and p + 2 then never
+// overlap.
 //
 // With one piece, or in host memory, everything runs on the caller's queue. A CUDA graph can record
 // a run: the wire's work starts after earlier work of the caller's queue, and the queue waits for
@@ -28,8 +29,8 @@
 namespace longhaul::collective {
 
 struct Step {
-  uint64_t lag = 0;
-  bool wire = false;
+  uint64_t lag = 0;   // ticks
+  bool wire = false;  // true: runs on the wire; false: on the caller's queue
   std::function<Status(uint64_t piece, Queue queue)> run;
 };
 
@@ -40,10 +41,10 @@ class Pipeline {
 
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
-  // Fork, Beside and Join are for work that the collective itself does not wait for; on the
-  // caller's queue it would delay the exchanges, for which all ranks wait. Beside runs `work` on a
-  // third queue, after everything that `queue` had at Fork. Join makes `queue` wait for the third
-  // queue; call it before the collective ends. In host memory `work` runs at once.
+  // Fork, Beside and Join are for work that no step needs. On the caller's queue such work would
+  // delay the exchanges, for which all ranks wait. Beside runs `work` on a third queue, after
+  // everything that `queue` had at Fork. Join makes `queue` wait for the third queue; call it
+  // before the collective ends. In host memory `work` runs at once.
   Status Fork(Queue queue);
   Status Beside(Queue queue, const std::function<Status(Queue queue)>& work);
   Status Join(Queue queue);

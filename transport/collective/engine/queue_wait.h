@@ -14,14 +14,14 @@ namespace longhaul::collective {
 struct QueueWait {
   const cuda::Device& device;
   const cuda::Event& event;    // nothing else uses it during the wait
-  Communicator& communicator;  // aborted at the deadline; see AwaitQueue
+  Communicator& communicator;  // its group ends if the deadline passes
   std::string_view what;       // for messages: "a collective over NCCL"
-  std::function<void()> look;  // called again and again; may abort the communicator
+  std::function<void()> look;  // called again and again on this thread; may abort the communicator
 };
 
-// Waits until `queue` is done. If the communicator's group ends meanwhile, waits up to 5 s more for
-// its work to leave the device. Returns an error if the group has ended, or ends now because
-// `deadline` passed (kDeadlineExceeded).
+// Waits until `queue` is done. If `deadline` passes, aborts the communicator and returns
+// kDeadlineExceeded. If the group has ended for another reason, returns that reason. After the end
+// of the group waits at most 5 s for the queue.
 Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline);
 
 }  // namespace longhaul::collective

@@ -4,8 +4,8 @@
 //   Watchdog watchdog([&] { communicator.Abort(...); });
 //   watchdog.Arm(limit); ... watchdog.Disarm();
 //
-// Arm and Disarm are called by one thread and cost one store. If the limit passes before Disarm,
-// `expired` runs on the watchdog's thread, once for each Arm, up to 50 ms late.
+// Arm and Disarm must be called by one thread; each costs one store. If the limit passes before
+// Disarm, `expired` runs on the watchdog's thread, once for each Arm, up to 50 ms late.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   void Arm(absl::Duration limit);
-  // Returns true if the limit passed since Arm, so that `expired` runs or has run.
+  // Ends the limit set by Arm. Returns true if it is too late: `expired` has run or runs now.
   bool Disarm();
 
  private:

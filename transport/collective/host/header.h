@@ -3,8 +3,8 @@
 // The hello of the rank that dialled, once:
 //   32 bytes: the listener's secret | u32 rank | u32 zero
 //
-// Before the bytes of every exchange, in both directions. "Step" counts the exchanges of one call,
-// from 0; "number" counts the calls of the communicator, from 1:
+// The header, before the bytes of every exchange, in both directions. "Step" counts the exchanges
+// of one call, from 0; "number" counts the calls of the communicator, from 1:
 //   u32 "LHX1" | u8 op | u8 dtype | u8 reduction | u8 step | u64 number | u64 count
 //   | u64 bytes that follow | u32 root | u32 zero
 #pragma once
@@ -36,7 +36,7 @@ struct Header {
 };
 inline constexpr size_t kHeaderBytes = 40;
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header);
-// kInvalidArgument: not a header. The caller checks whether the header fits its own call.
+// kInvalidArgument: not a header. Does not check that the header matches the receiver's own call.
 StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace longhaul::collective::host

@@ -2,8 +2,8 @@
 // made of: send bytes to every other rank while receiving from each.
 //
 // Used by one thread at a time; any thread may end the group. If a rank is lost, the other ranks
-// end as well and close their sockets. So after a closed socket Exchange first asks the rendezvous
-// for the reason, and errors name the rank that was lost first.
+// end, too, and close their sockets. So after a closed socket Exchange first waits for the
+// rendezvous to tell which rank was lost first, and errors name that rank.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ class Mesh {
   Mesh& operator=(const Mesh&) = delete;
 
   // Makes all `transfers` at once and returns when they are done. There is one entry for each rank;
-  // this rank's own is ignored. `header` names the call; Exchange fills in its `bytes`. An error
-  // means that the group has ended, or ends now.
+  // this rank's own is ignored. `header` names the call; Exchange fills in its `bytes`. After an
+  // error the group has ended.
   Status Exchange(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
 
  private:
@@ -67,7 +67,7 @@ class Mesh {
   Status AcceptHigher(const UniqueFd& listener, std::string_view secret, Deadline deadline);
   void Take(uint32_t rank, UniqueFd fd);
 
-  // Each of these two makes one system call. False: the socket is closed.
+  // SendSome and ReceiveSome make one system call each. They return false if the socket is closed.
   static bool SendSome(Peer& peer, const Transfer& transfer);
   static bool ReceiveSome(Peer& peer, const Transfer& transfer);
   Status CheckHeader(uint32_t rank, const Header& mine, const Transfer& transfer) const;

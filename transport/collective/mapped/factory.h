@@ -18,11 +18,11 @@ namespace longhaul::collective::mapped {
 
 inline constexpr uint32_t kMostRanks = 16;
 
-// All ranks call it, each with another device. If a call uses another queue than the previous call,
-// the caller must make it wait for the previous call. A rank allocates about 16 MiB of host memory
-// for each other rank, and every rank pins the memory of all. kResourceExhausted: the host cannot
-// pin so much. kFailedPrecondition: ranks cannot open each other's memory, for example in two
-// containers. kUnimplemented: more than kMostRanks.
+// All ranks call it, each with another device. If a call of the communicator uses another queue
+// than the call before, the caller must make that queue wait for the call before. A rank allocates
+// about 16 MiB of host memory for each other rank, and every rank pins the memory of all.
+// kResourceExhausted: the host cannot pin so much. kFailedPrecondition: ranks cannot open each
+// other's memory, for example in two containers. kUnimplemented: more than kMostRanks.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);
 

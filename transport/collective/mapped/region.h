@@ -38,8 +38,8 @@ struct Region {
   std::byte* dev(uint64_t at) const { return mapped.data_dev() + at; }
 };
 
-// Makes this rank's region and maps all. Returns the regions, zeroed, by rank. All ranks call it
-// with the same `bytes`, which are whole pages.
+// Makes this rank's region, zeroed, and maps the regions of all ranks. Returns them by rank. All
+// ranks call it with the same `bytes`, which must be a multiple of the page size.
 StatusOr<std::vector<Region>> ShareRegions(Member& member, const cuda::Device& device, size_t bytes,
                                            Deadline deadline);
 

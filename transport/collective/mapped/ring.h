@@ -6,8 +6,8 @@
 //             rank writes
 //     slots   [lane][slot], for messages to that rank
 //
-// A message is cut into chunks of at most a slot. A lane is a ring of kSlots slots with its own
-// threads; the lanes take the chunks in turn.
+// A message is cut into chunks, each at most as large as a slot. A lane is a ring of kSlots slots
+// with threads of its own. The lanes take a message's chunks in turn.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 namespace longhaul::collective::mapped {
 
 // Number of lanes of a message above 16 MiB in a group of two ranks. A smaller message uses at most
-// half of them and arrives sooner. More lanes would take more of the GPU from concurrent work and
-// gain nothing.
+// half of the lanes, because it then arrives sooner. More than kLanes would take more of the GPU
+// from concurrent work and gain nothing.
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kSlots = 4;  // per lane
 inline constexpr uint64_t kSlotBytes = uint64_t{128} << 10;
-// Distance of two words, in bytes, so that two writers never share a cache line.
+// Distance in bytes between two words, so that two writers never share a cache line.
 inline constexpr uint64_t kLineBytes = 128;
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kKinds = 6;  // kinds of calls
@@ -46,12 +46,13 @@ constexpr uint64_t ChannelAt(uint32_t rank, uint32_t peer) {
   return kPageBytes + (peer - itself) * kChannelBytes;
 }
 
-// How a message of at most `most_bytes` is cut in a group of `ranks`. Sender and receiver compute
-// the same. Messages to all other ranks share the lanes, because they share one bus.
 struct Cut {
   uint32_t lanes = 0;  // lanes in use
   uint64_t chunk_bytes = 0;
 };
+// Returns how a message of at most `most_bytes` is cut in a group of `ranks` ranks. Sender and
+// receiver compute the same. The messages to all other ranks share kLanes lanes, because they share
+// one bus.
 Cut CutOf(uint64_t most_bytes, uint32_t ranks);
 
 }  // namespace longhaul::collective::mapped

@@ -47,9 +47,9 @@ struct Api {
 // Returns "2.28.9" for 22809.
 std::string VersionText(int version);
 
-// Loads the first of `libraries` that is there, has all functions and is 2.18 or newer. The library
-// stays loaded until the process ends. kFailedPrecondition: there is none; the message has the
-// error of each.
+// Loads the first of `libraries` that can be loaded, has all functions and is version 2.18 or
+// newer. The library and the result stay valid until the process ends. kFailedPrecondition: there
+// is no such library; the message has the error of each.
 StatusOr<const Api*> Load(const std::vector<std::string>& libraries);
 
 // Returns OK for kSuccess, else kInternal with `what` and NCCL's text.

@@ -2,7 +2,7 @@
 // or processes.
 //
 // Uses the libnccl.so.2 that the process has loaded (LibTorch brings one), else one beside LibTorch
-// or in the system's library path. NCCL chooses the order of sums.
+// or in the system's library path. NCCL chooses the order in which it adds the ranks' values.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,8 @@
 //   {"format": 1, "key": "...", "probes": [{"op": 0, "dtype": 3, "ratios": [1, 1.41],
 //    "points": [{"bytes": 16384, "seconds": [1.1e-5, 2.3e-5]}]}]}
 //
-// Files may be damaged or belong to another key: kInvalidArgument says what is wrong.
+// `op` and `dtype` are the numbers of the enums in communicator.h. ParseCache accepts any text; if
+// it is damaged or belongs to another key, kInvalidArgument says what is wrong.
 #pragma once
 
 #include <span>

@@ -10,8 +10,8 @@
 
 namespace longhaul::collective::switcher {
 
-// Times of one call by all communicators, the native one first. 0 seconds: the communicator cannot
-// make the call.
+// Measured times of calls of one size, by communicator, the native one first. 0 seconds: the
+// communicator cannot make the call.
 struct Point {
   uint64_t bytes = 0;
   std::vector<double> seconds;
@@ -20,7 +20,7 @@ struct Probe {
   Op op = Op::kAllReduce;
   Dtype dtype = Dtype::kBf16;
   std::vector<Point> points;   // ascending bytes
-  std::vector<double> ratios;  // of all communicators, at the largest size
+  std::vector<double> ratios;  // uncompressed / sent bytes, by communicator, at the largest size
 };
 
 // T(d) = start + per_byte x d.
@@ -28,8 +28,8 @@ struct Fit {
   double start = 0, per_byte = 0;
   double At(double bytes) const { return start + per_byte * bytes; }
 };
-// Fits the times of one communicator by least squares of relative errors. Neither number is
-// negative. With one point `start` is 0.
+// Fits the times of one communicator by least squares of relative errors. Neither number of the
+// result is negative. With one point `start` is 0.
 Fit FitOf(std::span<const Point> points, size_t communicator);
 
 // Seconds per byte of a compressing communicator: code + wire / ratio.
@@ -37,14 +37,15 @@ struct Slope {
   double code = 0, wire = 0;
   double At(double ratio) const { return code + wire / ratio; }
 };
-// Splits `per_byte`, which was measured at `ratio`. `wire`: the time to send an uncompressed byte.
+// Splits `per_byte`, seconds measured at `ratio`, into its two parts. `wire`: the seconds to send a
+// byte without compression.
 Slope SlopeOf(double per_byte, double wire, double ratio);
 
 // Returns the smallest size from which on the alternative was faster than the native one by
 // `margin` in the probe, interpolated between sizes. nullopt: it lost at the largest size.
 std::optional<double> WinsFrom(std::span<const Point> points, size_t communicator, double margin);
 
-// A communicator as RangesOf sees it.
+// A communicator that RangesOf may choose.
 struct Candidate {
   Fit fit;
   double from = 0;  // bytes; never chosen for smaller calls
@@ -53,7 +54,7 @@ struct Candidate {
 // Divides all sizes into ranges, each for the fastest candidate. The first candidate is the native
 // one; the others must be faster than it by `margin`.
 std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin);
-// Returns the line of the range that contains `bytes`.
+// Returns the `line` of the range that contains `bytes`: the index of the chosen communicator.
 size_t Choose(std::span<const Range> ranges, uint64_t bytes);
 
 }  // namespace longhaul::collective::switcher

@@ -14,8 +14,8 @@ namespace longhaul::collective::switcher {
 inline constexpr std::array kOperations = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather,
                                            Op::kAllToAll};
 
-// All ranks call it and get the same numbers: the slowest rank's times. The native communicator is
-// the first. `device` null: host memory.
+// All ranks call it and get the same numbers: for each call the time of the slowest rank.
+// `communicators`: the native one first. `device` null: host memory.
 StatusOr<std::vector<Probe>> RunProbe(Member* member,
                                       std::span<const std::shared_ptr<Communicator>> communicators,
                                       const cuda::Device* device, const Options& options,

@@ -23,14 +23,15 @@ class Coder {
 
   // Returns the bytes of a payload of `elements` numbers: a multiple of 16; 0 for no elements.
   virtual uint64_t Bytes(uint64_t elements) const = 0;
-  // Payloads must begin at multiples of 16.
+  // Payloads must begin at multiples of 16 bytes.
   virtual Status Encode(const void* in, uint64_t elements, Dtype dtype, std::byte* payload,
                         Queue queue) = 0;
   virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
                         Queue queue) = 0;
-  // Sums the parts. Each part is a payload, except parts[own], which holds the numbers themselves
-  // (kNoneIsOwn: all parts are payloads). If `payload` is not null, encodes the sum there, and
-  // writes the decoded sum to `out`. If it is null, writes the sum, rounded to `dtype`, to `out`.
+  // Sums the parts. Each part is a payload, except parts[own], which holds numbers of `dtype`; if
+  // `own` is kNoneIsOwn, all parts are payloads. If `payload` is null, writes the sum, rounded to
+  // `dtype`, to `out`. Otherwise encodes the sum in `payload`, and writes what Decode would return
+  // for this payload to `out`.
   virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
                         Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;
 };

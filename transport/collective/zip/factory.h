@@ -11,21 +11,22 @@
 //   reduce-scatter  all-to-all, then sums in fp32 in the order of ranks, rounded once
 //   all-reduce      reduce-scatter, then all-gather; the same bits on all ranks
 //
-// A blob's size is known on the device, once it is encoded. But NCCL needs sizes on the host:
+// The size of a blob is known only on the device, after encoding. But NCCL needs sizes on the host.
+// Options::exchange says how blobs travel:
 //
 //   kSizesFirst   (design 1) sizes travel first; the host waits for them, then sends blobs
-//   kStaticFirst  (design 2) first travels the part of the blob whose size is known, with the size
-//                 of the blob and room for usual escapes (`escape_share`; the paper has no such
-//                 room). Meanwhile the host waits for the sizes, then sends what did not fit. So
-//                 ranks that are ready early start to move data. If a blob of an all-gather did
-//                 not fit, the gather is repeated with enough room, and the next all-gather sends
-//                 sizes first.
-//   kBounded      a fixed share of each blob travels, and the host never waits: for CUDA graphs.
-//                 A blob with more escapes is cut. On ranks that needed it Wait then returns
-//                 kOutOfRange; repeat all calls since the last Wait in another way.
+//   kStaticFirst  (design 2) the first message has a fixed size: the part of the blob without
+//                 escapes, the blob's size, and room for usual escapes (`escape_share`; the paper
+//                 has no such room). Meanwhile the host waits for the sizes, then sends what did
+//                 not fit. So ranks that are ready early start to move data. If a blob of an
+//                 all-gather did not fit, the gather is repeated with enough room, and the next
+//                 all-gather sends sizes first.
+//   kBounded      only that first message travels, and the host waits for no sizes: for CUDA
+//                 graphs. A blob with more escapes is cut. On ranks that received a cut blob Wait
+//                 then returns kOutOfRange; repeat all calls since the last Wait in another way.
 //
 // If the communicator below takes lengths from the device (Communicator::blobs), it carries whole
-// blobs: the host never waits, nothing is cut, and `exchange` and `escape_share` are ignored.
+// blobs: the host waits for no sizes, nothing is cut, `exchange` and `escape_share` are ignored.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +42,14 @@ enum class Exchange : uint8_t { kSizesFirst, kStaticFirst, kBounded };
 
 struct Options {
   Exchange exchange = Exchange::kStaticFirst;
-  // Elements of each peer's part in one piece: one piece is coded while another travels. 0: one
-  // piece.
+  // A large call is cut into pieces, so that one is coded while another travels. A piece has up to
+  // this many elements of each peer's part. 0: the call is one piece.
   uint64_t piece_elements = 0;
   // For kStaticFirst and kBounded: room for escapes, as a share of the elements. In normally
   // distributed numbers 2.5 % are escapes.
   double escape_share = 0.05;
-  // Longest time that a call may block its caller; then the group ends.
+  // Longest time that a call may block its caller, for example to wait for sizes or to get more
+  // memory; then the group ends.
   absl::Duration call_limit = absl::Minutes(5);
 };
 

@@ -12,8 +12,8 @@
 
 namespace longhaul::collective::zip {
 
-// A part that goes to a peer. If the same part goes to several peers, their `blob` is equal: the
-// index of the peer in whose place the blob lies.
+// A part that goes to a peer. `blob`: the index of the peer in whose place (Layout::offsets) the
+// part's blob lies. It is equal for all peers that get the same part.
 struct Sending {
   const std::byte* data = nullptr;
   uint64_t count = 0;
@@ -24,7 +24,8 @@ struct Receiving {
   uint64_t count = 0;
 };
 
-// Offsets in bytes and element counts of the blobs of one piece, by peer. `bytes`: the size of all.
+// The blobs of one piece, by peer: offsets in bytes, and counts of elements. `bytes`: the size of
+// all blobs together.
 struct Layout {
   std::vector<uint64_t> offsets, counts;
   uint64_t bytes = 0;
@@ -36,8 +37,8 @@ inline uint64_t CountAt(uint64_t count, uint64_t piece_elements, uint64_t piece)
   const uint64_t begin = std::min(piece * piece_elements, count);
   return std::min(begin + piece_elements, count) - begin;
 }
-// Returns the counts of piece `piece`. Offsets are those of the first, largest piece for all
-// pieces.
+// Returns the layout of piece `piece`. The offsets are the same for all pieces: each blob gets the
+// room that it needs in the first piece, which is the largest.
 template <class Peer>
 Layout LayoutOf(std::span<const Peer> peers, uint64_t piece_elements, uint64_t piece) {
   Layout layout;

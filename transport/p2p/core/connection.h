@@ -1,6 +1,6 @@
 // The interface between links and backends (ucx, grpc, relay, loopback). A backend carries whole
 // messages in order over connections. Links do everything else, in the same way for every backend:
-// they admit peers, check frames, grant credits, send heartbeats and end in order.
+// they admit peers, check frames, grant credits, send heartbeats, and say goodbye at the end.
 //
 // Threads: all calls and all callbacks are on one EventLoop.
 #pragma once
@@ -25,8 +25,8 @@ inline constexpr size_t kLanes = 2;
 class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;
-  // Gets a whole message that the peer passed to Send. The spans are valid during the call. Never
-  // runs inside a method of Connection.
+  // Gets a whole message that the peer passed to Send. The spans are valid only during the call.
+  // Never runs inside a method of Connection.
   virtual void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
   // The last event; runs once, after every `done`. The reason is kCancelled after Close. Otherwise
   // it is kUnavailable with the cause, also if connecting failed.
@@ -43,9 +43,9 @@ class Connection {
   // after Connect. A later call replaces the receiver. The connection releases `events` after
   // OnClosed.
   virtual void SetEvents(std::shared_ptr<ConnectionEvents> events) = 0;
-  // Sends `header` and `payload` as one message. Their bytes must not change until `done`, which
-  // runs once, after this call. It gets kCancelled after Close. OK does not mean that the peer has
-  // the message.
+  // Sends `header` and `payload` as one message. Their bytes must not change until `done` has run.
+  // `done` runs once, never inside Send. It gets kCancelled after Close. OK does not mean that the
+  // peer has the message.
   virtual void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) = 0;
   // Drops the connection and all bytes under way. No message arrives after this call. If a
   // handshake is under way, OnClosed may come only when it ends. Idempotent.
@@ -54,7 +54,7 @@ class Connection {
   virtual std::string Describe() const = 0;
 };
 
-// The connections of a backend. Each connection stays in the set until its last event.
+// The connections of a backend. The backend removes each connection at its last event.
 template <class Kind>
 class ConnectionSet {
  public:
@@ -95,9 +95,10 @@ class Backend {
   // Dials `address`. Returns at once; the connection's events tell whether the peer is there.
   // kInvalidArgument: not an address.
   virtual StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) = 0;
-  // For a side that peers cannot dial: waits at `address`, a meeting place such as a relay, and
-  // gives each peer that dials there to `accept`. Waits until the result is destroyed.
-  // kInvalidArgument: not an address, or this backend listens instead.
+  // For a side that peers cannot dial. Starts to wait at `address`, a meeting place such as a
+  // relay, and gives each peer that dials there to Start's `accept`. Returns at once; the waiting
+  // ends when the result is destroyed. kInvalidArgument: not an address, or this backend listens
+  // instead.
   virtual StatusOr<std::shared_ptr<void>> WaitAt(const std::string& /*address*/) {
     return absl::InvalidArgumentError(name() + " listens, and waits nowhere else");
   }

@@ -1,6 +1,6 @@
 // Sequence numbers, acknowledgements and credits of one lane, and the watch over a peer's silence.
-// With n credits a peer may send n frames after the last one that this side has handled. Pure: no
-// I/O, no clock.
+// With n credits a peer may send n frames beyond the last frame that this side has handled. Pure:
+// no I/O, no clock.
 #pragma once
 
 #include <algorithm>
@@ -15,26 +15,26 @@ namespace longhaul::transport::internal {
 
 // Largest number of credits for one lane.
 inline constexpr uint32_t kMaxCredits = 1 << 16;
-// Credits of the control lane, on every link. Its messages are few and small. This bounds the
-// frames that are kept until they are acknowledged.
+// Number of credits of the control lane, on every link. It only bounds the number of frames that
+// are kept until they are acknowledged; messages on this lane are few and small.
 inline constexpr uint32_t kControlCredits = 256;
 
-// A side tells its peer of new credits after at most this many handled frames.
+// A side tells its peer of new credits at the latest when it has handled this many frames.
 inline constexpr uint32_t kMostUntold = 8;
 
 // Decides which frames this side may send on a lane.
 class SendWindow {
  public:
-  // Sequences up to `limit` may be sent.
+  // Frames with sequence numbers up to `limit` may be sent.
   explicit SendWindow(uint64_t limit) : limit_(limit) {}
   bool MaySend() const { return last_sent_ < limit_; }
-  // The next frame's sequence, from 1.
+  // Returns the sequence number of the next frame to send; the first is 1.
   uint64_t Take() { return ++last_sent_; }
   uint64_t last_sent() const { return last_sent_; }
   uint64_t acknowledged() const { return acknowledged_; }
-  // Takes the peer's acknowledgement (the last frame that it handled) and its credits. Ignores
-  // older numbers: a link's two connections may deliver them out of order. kInvalidArgument for a
-  // frame that was never sent, or too many credits.
+  // Takes the peer's acknowledgement (the last frame that the peer handled) and its credits.
+  // Ignores numbers that are older than earlier ones: a link's two connections may deliver them out
+  // of order. kInvalidArgument for a frame that was never sent, or too many credits.
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits);
 
  private:
@@ -47,8 +47,8 @@ class SendWindow {
 class ReceiveWindow {
  public:
   explicit ReceiveWindow(uint32_t credits) : opened_with_(credits), credits_(credits) {}
-  // Returns true for a new frame, and false for one that was received before a break and is
-  // repeated after it. kDataLoss if a frame is missing or out of order.
+  // Returns true for a new frame, and false for a frame that was received before the connection
+  // broke and is now repeated. kDataLoss if a frame is missing or out of order.
   StatusOr<bool> Accept(uint64_t sequence);
   // Marks the last accepted frame as handled.
   void Handled() { handled_ = accepted_; }
@@ -56,9 +56,9 @@ class ReceiveWindow {
   uint32_t credits() const { return credits_; }
   // Raises the number of credits. A smaller number changes nothing.
   void Grow(uint32_t credits);
-  // Returns true if the peer should be told of new credits now: a quarter of the window or
-  // kMostUntold frames were handled since the last time, or the number of credits grew. So the peer
-  // does not run out of credits, and keeps few frames for acknowledgement.
+  // Returns true if the peer should be told of new credits now: min(a quarter of the credits,
+  // kMostUntold) frames were handled since Told, or the number of credits grew. So the peer does
+  // not run out of credits, and keeps few frames that are not acknowledged.
   bool TellDue() const {
     return grown_ || handled_ - told_ >= std::min((credits_ + 3) / 4, kMostUntold);
   }
@@ -69,8 +69,8 @@ class ReceiveWindow {
     told_ = handled_;
     grown_ = false;
   }
-  // Goes on over a new connection. In its handshake the peer was told that frames up to `told` were
-  // handled. The peer's first frame may be any that it has to send again.
+  // Goes on over a new connection. In the handshake of this connection the peer was told that
+  // frames up to `told` were handled. The peer's first frame may be any from 1 to the next new one.
   void Resume(uint64_t told);
 
  private:
@@ -94,8 +94,9 @@ class PeerWatch {
 
   // Records a sign of life. Returns true if the peer was suspect.
   bool Heard(MonoTime now);
-  // Call it regularly. Returns kSuspect once for each silence, and kGone from peer_timeout on.
-  // `stalled`: how long this side itself did not run; this time does not count against the peer.
+  // Call it regularly. Returns kSuspect once for each silence of suspect_after, and kGone if the
+  // silence is peer_timeout or longer. `stalled`: how long this side itself did not run since the
+  // last call; this time does not count as silence.
   Verdict Tick(MonoTime now, absl::Duration stalled);
   MonoTime last_heard() const { return last_heard_; }
   absl::Duration Silence(MonoTime now) const { return now - last_heard_; }

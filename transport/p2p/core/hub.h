@@ -1,7 +1,7 @@
 // The part of a transport that runs on its loop: the links that are opening, and the open links.
 //
-// Threads: all on the loop. Callbacks run after the call that caused them. Exception: a `done` that
-// gets an error of the arguments, or kCancelled, runs inside the call.
+// Threads: all on the loop. Callbacks run after the call that caused them has returned. Exception:
+// a `done` that gets kCancelled, or an error of the arguments, runs inside the call.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   // Starts the backend. Returns where it listens.
   StatusOr<std::string> Start();
 
-  // As the methods of Transport (link.h). `why` is for the message of kCancelled.
+  // As the methods of the same names in Transport (link.h). `why`: the message of kCancelled.
   void Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
               const LinkOptions& options, Deadline deadline, OpenDone done);
   void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,

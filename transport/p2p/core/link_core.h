@@ -8,7 +8,7 @@
 //   state          on                                                        then
 //   open           Close, ~Link                                              closing (kCancelled)
 //   open           the peer's goodbyes on both lanes                         closing (kUnavailable)
-//   closing        the peer's goodbyes on both lanes, our frames taken       ending
+//   closing        the peer's two goodbyes, and all our frames acknowledged  ending
 //   closing        the deadline                                              ending
 //   closing        a connection is gone after the peer's goodbyes            ending
 //   open, closing  a bad frame, the peer's refusal, a refused redial,
@@ -24,15 +24,16 @@
 //
 // Only the side that dialled redials. The listening side takes a new pair that passes the handshake
 // even while its own connections look healthy. It drops the old pair before it reads the first
-// frame of the new one, and events name their pair, so nothing of an old pair reaches the link. On
-// a new pair each side first sends the frames that the other side had not received by the handshake
-// (hello.h). If a frame was received meanwhile, it is recognised by its sequence and dropped.
+// frame of the new one. Every event names its pair, so events of an old pair are ignored. On a new
+// pair each side first sends again the frames that the other side had not received by the time of
+// the handshake (hello.h). A frame that was received meanwhile is recognised by its sequence number
+// and dropped.
 //
 // Frames of a lane go over its connection. Credits of the bulk lane go over the control connection:
-// on the bulk connection they would wait behind tensors, and arrive a window late.
+// on the bulk connection they would wait behind tensors, and arrive too late.
 //
-// A link that ends tells its peer on the control connection: it acknowledges the peer's goodbyes,
-// or sends a refusal with the reason. Otherwise the peer would wait for the link to come back.
+// A link that ends tells this to its peer on the control connection: it acknowledges the peer's
+// goodbyes, or sends a refusal with the reason. Otherwise the peer would wait for new connections.
 //
 // Threads: the first group of methods may be called from any thread, the rest on the loop.
 #pragma once
@@ -56,8 +57,8 @@
 
 namespace longhaul::transport::internal {
 
-// How long an orderly end waits for the peer if no caller gave a deadline. Also how long the last
-// message of a link may take.
+// How long a link that ends waits for the peer's goodbyes if no caller gave a deadline. Also how
+// long the last message of a link may take.
 inline constexpr absl::Duration kLinkLinger = absl::Milliseconds(200);
 
 class LinkCore : public std::enable_shared_from_this<LinkCore> {
@@ -78,8 +79,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   LinkCore(std::shared_ptr<EventLoop> loop, Init init);
 
   void Send(Lane lane, const FrameView& frame, Link::SendDone done);
-  // Starts the link's end. With `drop_waiting`, frames that were never sent are dropped, also if a
-  // Close is already under way; its new deadline counts.
+  // Starts the link's end. With `drop_waiting`, also drops frames that were never sent. If the link
+  // is closing already: with `drop_waiting` the new deadline counts, else the call does nothing.
   void Close(Deadline deadline, bool drop_waiting);
   void GrowCredits(uint32_t credits);
   LinkStats stats() const;

@@ -1,6 +1,6 @@
 // Outgoing frames of one lane. A frame waits for a credit, is handed to a connection, and is kept
-// until the peer acknowledges it, because a new connection may have to send it again. Pure: the
-// caller runs the `done` of returned frames.
+// until the peer acknowledges it, because it may have to be sent again on a new connection. Pure:
+// the caller runs the `done` of the frames that these methods return.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +27,22 @@ class Outbox {
   };
   using FramePtr = std::shared_ptr<Frame>;
 
-  // The peer grants `credits` before its first frame.
+  // `credits`: the credits that the peer granted in the handshake.
   explicit Outbox(uint64_t credits) : window_(credits) {}
 
   void Push(const FrameView& view, Link::SendDone done);
   // Queues the last frame, which needs no credit. Call it once.
   void PushGoodbye();
+  // Returns true after PushGoodbye.
   bool ends() const { return ends_; }
 
-  // Returns the next frame to hand to the connection, or null if there is none or no credit. Frames
-  // to send again come first.
+  // Returns the next frame to hand to the connection; frames to send again come first. Null: there
+  // is no frame, or no credit for it.
   FramePtr Take();
   // Returns true if the connection has frames that the peer has not acknowledged.
   bool under_way() const { return resent_ > 0; }
   uint64_t acknowledged() const { return window_.acknowledged(); }
-  // Returns how many frames of an earlier connection Take has yet to return again.
+  // Returns how many frames that were sent on an earlier connection Take has still to return.
   size_t to_send_again() const { return sent_.size() - resent_; }
 
   // Takes the peer's acknowledgement and credits. Appends the acknowledged frames to `finished`,

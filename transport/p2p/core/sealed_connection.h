@@ -7,7 +7,7 @@
 // Both ends count messages. So a lost, repeated, reordered, changed or inserted message ends the
 // connection before its payload is used; the link then opens another connection.
 //
-// Threads: the loop, as all connections.
+// Threads: all calls on the loop, as for every Connection.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,9 @@
 
 namespace longhaul::transport::internal {
 
-// `connection` must have carried its handshake and nothing else. The keys have kSealKeyBytes; each
-// end's sending key is the other end's receiving key.
+// Returns a connection that seals the messages of `connection`, which must have carried its
+// handshake and nothing else. The keys have kSealKeyBytes; each end's sending key is the other
+// end's receiving key.
 std::shared_ptr<Connection> SealConnection(std::shared_ptr<Connection> connection,
                                            std::string_view sending_key,
                                            std::string_view receiving_key);

@@ -9,8 +9,8 @@
 
 namespace longhaul::transport::internal {
 
-// Starts a loop thread and, on it, the backend. The transport owns the backend, which is used and
-// destroyed on the loop. Errors are those of the backend's Start.
+// Starts a loop thread, and starts the backend on it. The transport owns the backend, and uses and
+// destroys it on the loop. Errors are those of Backend::Start.
 StatusOr<std::unique_ptr<Transport>> NewTransport(std::unique_ptr<Backend> backend);
 
 }  // namespace longhaul::transport::internal

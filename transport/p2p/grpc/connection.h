@@ -1,8 +1,9 @@
 // A gRPC stream as a Connection. A message of the stream is the link header followed by the
 // payload.
 //
-// Messages are copied into gRPC's own memory, once on each side: gRPC may keep a message for as
-// long as a dead peer's stream lingers, but a connection that closes must run its `done`s soon.
+// Each message is copied once on each side, into gRPC's own memory. Otherwise a connection that
+// closes could not run its `done`s soon: gRPC may keep a message as long as a dead peer's stream
+// lingers.
 #pragma once
 
 #include <deque>
@@ -36,8 +37,8 @@ class GrpcConnection : public internal::Connection,
                                                std::string description,
                                                ConnectionEvents connection_events);
 
-  // The first call sets the receiver of the handshake's events. The second call comes after the
-  // handshake, so it also runs ConnectionEvents::admitted.
+  // The first call sets the receiver of the handshake's events. The second call means that the
+  // handshake succeeded, so it also runs ConnectionEvents::admitted.
   void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
   void Close() override { CloseWith(absl::CancelledError("closed on this side")); }

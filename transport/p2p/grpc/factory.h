@@ -1,6 +1,6 @@
 // Links over gRPC, for open networks and machines behind port mapping: one listening port, HTTP/2,
-// and the credentials of proto/rpc. Bytes from strangers, who know no link's secret, do no harm
-// (docs/gotchas/transport.md).
+// and the credentials of proto/rpc. The listener withstands hostile bytes from peers that know no
+// link's secret (docs/gotchas/transport.md).
 #pragma once
 
 #include <memory>

@@ -21,21 +21,21 @@ namespace longhaul::transport::grpc {
 class StreamEvents {
  public:
   virtual ~StreamEvents() = default;
-  // Read's answer: a whole message. If not `ok`, no more messages follow.
+  // Answers Read. If `ok`, `message` is a whole message; else no more messages follow.
   virtual void OnRead(bool ok, const ::grpc::Slice& message) = 0;
-  // Write's answer. If `ok`, the operating system has the bytes; else the stream is broken.
+  // Answers Write. If `ok`, the operating system has the bytes; else the stream is broken.
   virtual void OnWritten(bool ok) = 0;
-  // The last event, after End. `status` says why the stream ended, as far as this side knows. The
-  // Stream may be destroyed from now on, and not before.
+  // The last event, after End. `status` says why the stream ended, as far as this side knows. Do
+  // not destroy the Stream before this event.
   virtual void OnEnded(const Status& status) = 0;
 };
 
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Starts the events. Keeps `events` until OnEnded.
+  // Sets the receiver of the events, and lets them begin. Keeps `events` until OnEnded.
   virtual void Start(std::shared_ptr<StreamEvents> events) = 0;
-  // Read and Write start a read or a write. At most one of each may be in progress.
+  // Read starts a read, Write starts a write. At most one of each may be in progress.
   virtual void Read() = 0;
   virtual void Write(::grpc::ByteBuffer message) = 0;
   // Breaks the stream: reads and writes in progress fail soon.
@@ -44,8 +44,8 @@ class Stream {
   virtual void End() = 0;
 };
 
-// Dials: opens the only stream of `connection`, a channel for this stream alone. The events tell
-// whether the peer is there.
+// Dials the peer of `connection` and opens a stream on it. `connection` must be a new channel that
+// nothing else uses. Returns at once; the events tell whether the peer is there.
 std::unique_ptr<Stream> DialStream(const std::shared_ptr<EventLoop>& loop,
                                    std::shared_ptr<::grpc::Channel> connection);
 

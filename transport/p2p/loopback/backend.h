@@ -1,5 +1,5 @@
-// Makes the loopback backend of core/connection.h's interface; private to this folder and its
-// tests. The backend copies each message and posts it to the peer's loop.
+// Makes the loopback implementation of internal::Backend (core/connection.h). Private to this
+// folder and its tests. This backend copies each message and posts the copy to the peer's loop.
 #pragma once
 
 #include <memory>

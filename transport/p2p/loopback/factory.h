@@ -1,5 +1,5 @@
-// Links within one process, for tests. A transport's address is its name. Each transport has its
-// own loop thread.
+// Makes transports whose links stay within one process, for tests. A transport's address is its
+// name. Each transport has its own loop thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ struct LoopbackOptions {
   std::string name;  // the address; empty: the transport makes a new name
 };
 
-// kAlreadyExists if the name is taken.
+// kAlreadyExists: another transport in this process has the name.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const LoopbackOptions& options);
 
 }  // namespace longhaul::transport::loopback

@@ -1,6 +1,6 @@
-// One connection of a link through a relay: TCP to the relay, then the relay's greeting
-// (transport/relay/ticket.h), then frames one after another. A frame is a link header and its
-// payload.
+// One connection of a link through a relay. It dials the relay by TCP, answers the relay's greeting
+// (transport/relay/ticket.h), and waits until the relay joins it to a connection of the peer. Then
+// frames follow one after another. A frame is a link header and its payload.
 //
 // Threads: all on the loop.
 #pragma once
@@ -35,9 +35,9 @@ class RelayedConnection : public internal::Connection,
                           public std::enable_shared_from_this<RelayedConnection> {
  public:
   using Joined = std::function<void(const std::shared_ptr<RelayedConnection>&)>;
-  // Dials the relay at once. `joined` runs once, when the relay has joined this connection to one
-  // of the other side; it may be empty. The connection adds itself to the table, and removes itself
-  // at its end.
+  // Dials the relay at `address` at once. `joined` may be empty; it runs once, when the relay has
+  // joined this connection to the peer's. The connection adds itself to `table`, and removes itself
+  // when it has closed.
   static std::shared_ptr<RelayedConnection> Start(std::shared_ptr<EventLoop> loop,
                                                   std::shared_ptr<ConnectionTable> table,
                                                   const HostPort& address, longhaul::relay::Way way,
@@ -68,7 +68,7 @@ class RelayedConnection : public internal::Connection,
   void TakeWord();
   void TakeFrames();
   // Delivers the frames in the buffer that have arrived whole. False: the connection is closed, or
-  // cannot go on.
+  // is_garbled_.
   bool Deliver();
   void Flush();
   void FlushSoon();

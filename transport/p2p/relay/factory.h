@@ -1,7 +1,8 @@
-// Links between two sides that cannot reach each other: both dial a relay (transport/relay), which
-// joins them. An address is a way: a relay's address with a ticket (transport/relay/ticket.h). This
-// transport does not listen: a side that expects a link waits at LinkOptions::wait_at. The relay is
-// not trusted, so links must be sealed.
+// Makes the transport for two sides that cannot reach each other: both dial a relay
+// (transport/relay), which joins the two connections. The addresses of this transport are ways: a
+// way is a relay's address with a ticket (transport/relay/ticket.h). This transport does not
+// listen. Instead, a side that expects a link waits at the relays in LinkOptions::wait_at. The
+// relay is not trusted, so links must be sealed (encrypted).
 #pragma once
 
 #include <functional>
@@ -14,8 +15,8 @@
 namespace longhaul::transport::relay {
 
 struct RelayedOptions {
-  // Returns host:port of the current coordinator. Used for a way that names no host: its relay is
-  // at the coordinator's host. Called on the transport's loop; must be thread-safe.
+  // Returns host:port of the current coordinator. Needed for ways that name only a port: their
+  // relay is at the coordinator's host. Called on the transport's loop; must be thread-safe.
   std::function<std::string()> coordinator;
 };
 

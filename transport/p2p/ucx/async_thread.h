@@ -1,11 +1,11 @@
-// UCX has one thread in a process that waits for the sockets of handshakes. If this thread finds an
-// event while a UCX worker is busy, it puts the event into the worker's queue. A later event of the
-// same socket may be handled before the worker looks into its queue; then the queued event is out
-// of date. UCX aborts the process on such an event if the endpoint has been disconnected meanwhile,
-// or if the socket's descriptor now belongs to another endpoint.
+// UCX has one thread in each process that waits for events of the sockets of handshakes. If this
+// thread finds an event while a UCX worker is busy, it puts the event into the worker's queue. A
+// later event of the same socket may be handled before the worker looks into its queue; then the
+// queued event is out of date. UCX aborts the process on such an event if the endpoint has been
+// disconnected meanwhile, or if the socket's descriptor now belongs to another endpoint.
 //
-// So this class lets a caller accept an endpoint while UCX's thread is held, and close one only
-// after this thread has handled its pending events.
+// So with this class a caller accepts an endpoint while UCX's thread is held, and closes an
+// endpoint only after UCX's thread has handled its pending events.
 #pragma once
 
 #include <ucs/sys/event_set.h>
@@ -22,8 +22,9 @@
 
 namespace longhaul::transport::ucx {
 
-// All calls are on one thread. Each waits until UCX's thread has run: microseconds if a core is
-// idle, and at most 1 s for each wait.
+// All calls are on one thread. They wait until UCX's thread has run: Flush once, MakeWhileHeld
+// three times. A wait takes microseconds if a core is idle. After 1 s it ends even if UCX's thread
+// has not run.
 class AsyncThread {
  public:
   static StatusOr<std::unique_ptr<AsyncThread>> Create();

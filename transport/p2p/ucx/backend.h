@@ -1,4 +1,5 @@
-// Makes the UCX backend of core/connection.h's interface; private to this folder and its tests.
+// Makes the UCX implementation of internal::Backend (core/connection.h). Private to this folder and
+// its tests.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A UCX endpoint as a Connection: a message is an Active Message with the link header as its header
-// and the payload, uncopied, as a list of up to two pieces.
+// Implements Connection by a UCX endpoint. Each message is sent as one UCX Active Message. The link
+// header is its header. The payload is not copied: UCX gets a list of its pieces, at most two.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -28,7 +28,7 @@ struct ConnectionTable {
   std::unique_ptr<AsyncThread> async_thread;
   internal::ConnectionSet<UcxConnection> connections;
   std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint;
-  // True while UCX's functions run, which may call this code back. If a send inside such a callback
+  // True while UCX's functions run; they may call this code back. If a send inside such a callback
   // found a dead socket, it would mark the endpoint closed while UCX still holds an event for it,
   // and UCX would abort. So sends wait in `to_flush` until UCX has returned.
   bool inside_ucx = false;
@@ -39,15 +39,15 @@ struct ConnectionTable {
 class UcxConnection : public internal::Connection,
                       public std::enable_shared_from_this<UcxConnection> {
  public:
-  // The texts name both ends for people. The connection adds itself to the table, and removes
-  // itself at its end.
+  // `own_text` and `peer_text` name the two ends in Describe. The connection adds itself to
+  // `table`, and removes itself when it has closed.
   static std::shared_ptr<UcxConnection> Create(std::shared_ptr<EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
                                                const std::shared_ptr<ConnectionTable>& table,
                                                const std::string& own_text,
                                                const std::string& peer_text);
 
-  // Call exactly one of these three, once. Sends wait until then.
+  // Call exactly one of Connect, Accept and FailToStart, once. Sends wait until then.
   void Connect(const SocketAddress& peer);
   void Accept(ucp_conn_request_h request);
   // Ends the connection because its address could not be found.
@@ -85,8 +85,9 @@ class UcxConnection : public internal::Connection,
   void Submit(Waiting waiting);
   static void OnSent(void* request, ucs_status_t status, void* user_data);
   void DropOnLoop();
-  // Drops the endpoint, but not before its handshake has ended, which the peer's first message
-  // shows. Earlier UCX may abort (async_thread.h). After 10 s it does not wait longer.
+  // Drops the endpoint once its handshake has ended, because UCX may abort if it is dropped earlier
+  // (async_thread.h). The peer's first message or an error shows that the handshake has ended.
+  // Without either, drops it after 10 s, or after 1 s when the backend shuts down.
   void Drop();
   void DropEndpoint();
   void FinishIfDone();
@@ -99,7 +100,7 @@ class UcxConnection : public internal::Connection,
   std::shared_ptr<internal::ConnectionEvents> events_;
   std::unique_ptr<Endpoint> endpoint_;
   std::deque<Waiting> waiting_;  // sends that wait for the endpoint, or for UCX to return
-  SocketAddress dialled_;        // size 0: this side did not dial
+  SocketAddress dialled_;        // its size is 0: this side did not dial
   bool heard_ = false;           // a message has arrived
   bool failed_ = false;          // UCX reported an error
   std::optional<EventLoop::TimerId> drop_timer_;

@@ -1,5 +1,5 @@
-// Each class owns one UCX handle, and keeps alive the handles that this handle needs. Threads: all
-// on the loop.
+// Each class owns one UCX handle, and keeps alive the other handles that its handle needs. Threads:
+// all on the loop.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -81,8 +81,8 @@ class Endpoint {
                                                     std::function<void(Status)> on_error);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  // Drops the connection if Close was not called. UCX then ends its work in progress with the
-  // worker.
+  // Drops the connection if Close was not called. UCX then finishes the drop later, in the worker's
+  // progress or destruction.
   ~Endpoint();
   ucp_ep_h get() const { return endpoint_; }
   // Drops the connection; pending sends are cancelled. `done` runs once, inside this call or later

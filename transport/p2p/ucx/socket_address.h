@@ -1,6 +1,6 @@
-// Socket addresses, the network interface of an address, and the cause of a failed connect. UCX's
-// own status for a failed connect is "Endpoint timeout" whatever the cause; people need to read the
-// cause.
+// Parses socket addresses, and finds the network interface of an address and the cause of a failed
+// connect. UCX says "Endpoint timeout" for every failed connect, so this code finds the cause
+// itself.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,7 +27,8 @@ std::string ToString(const SocketAddress& address);
 
 // Returns the network interface that has this address, such as "eth0". kFailedPrecondition: none
 // has it; the message names the existing interfaces and their addresses. kInvalidArgument: the
-// wildcard address. kUnavailable: the interface is down (a new one may need a moment).
+// wildcard address. kUnavailable: the interface is down or has no carrier; a new interface may need
+// a moment.
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
 // Returns OK if a listener could bind here now. kAlreadyExists: the port is in use.

@@ -1,5 +1,5 @@
-// The stage of a fuzz target and of its seeds: two buckets with two parameters, one of which may be
-// sparse.
+// A small stage whose reducer the fuzz target feeds with messages; the program that makes the seeds
+// uses it too. It has two buckets and two parameters. One parameter may be sparse.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class FuzzedStage {
     for (uint32_t bucket = 0; bucket < buckets(); ++bucket) Must(reducer_->GiveGradients(bucket));
   }
 
-  // Takes a message, then gives the parameters of the buckets that it completed.
+  // Takes a message, then gives the parameters of each bucket that is now reduced.
   Status Take(uint32_t from, std::vector<std::byte> message) {
     const Status status = reducer_->Take(from, std::move(message));
     published_.resize(buckets());

@@ -8,7 +8,8 @@
 
 namespace longhaul::worker {
 
-// Path of liblonghaul_torch_cuda.so in ../lib beside the running program's folder.
+// Returns the path of liblonghaul_torch_cuda.so in the folder ../lib, seen from the running
+// program's folder.
 std::string DefaultTorchCudaPath();
 
 // Opens the module at `path` and keeps it open until the process ends. Call it before the first use

@@ -18,17 +18,18 @@ c10::Device TorchDevice(const DeviceName& name);
 // for other streams. Does nothing on the CPU.
 void AwaitTorch(const c10::Device& device);
 
-// Most bytes of the device that LibTorch held at a time since ForgetPeakMemory, its cache included.
-// 0 on the CPU, where LibTorch does not count.
+// Returns the most bytes of the device's memory that LibTorch held at one time since
+// ForgetPeakMemory, with its cache. 0 on the CPU, where LibTorch does not count.
 uint64_t PeakMemoryBytes(const c10::Device& device);
 void ForgetPeakMemory(const c10::Device& device);
-// Bytes of the device that LibTorch holds now, its cache included. 0 on the CPU.
+// Returns the bytes of the device's memory that LibTorch holds now, with its cache. 0 on the CPU.
 uint64_t MemoryBytes(const c10::Device& device);
-// Frees the unused part of LibTorch's cache.
+// Frees the unused part of LibTorch's cache. Does nothing on the CPU.
 void TrimMemory(const c10::Device& device);
 
-// Gives the calling thread, which computes on another GPU, a stream of its own on `device`. Its
-// reads there then wait for no other work. It may read only data that is complete.
+// For a thread that computes on another GPU and reads data on `device`. Gives the thread a separate
+// stream on `device`, so that its reads do not wait for other work. The data must be complete
+// already. Does nothing on the CPU.
 void ReadApartFrom(const c10::Device& device);
 
 }  // namespace longhaul::worker

@@ -1,6 +1,6 @@
 // CUDA graphs: GPU work that is recorded once and then replayed with one launch. Forward and
-// backward of a stage are hundreds of short kernels. To launch them one by one takes the CPU as
-// long as the GPU needs to run them.
+// backward of a stage are hundreds of short kernels. To launch them one by one would take the CPU
+// as long as it takes the GPU to run them.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -33,8 +33,8 @@ class TorchGraphRecorder {
 
   virtual ~TorchGraphRecorder() = default;
   virtual Memory NewMemory() = 0;
-  // Calls `work` and records its kernels, which do not run. `work` must not wait for the device.
-  // Work of the same kind must have run before without a recording, so that libraries are
+  // Calls `work` and records its kernels, which do not run now. `work` must not wait for the
+  // device. Work of the same kind must have run before without a recording, so that libraries are
   // initialised.
   virtual std::unique_ptr<TorchGraph> Record(const Memory& memory,
                                              const std::function<void()>& work) = 0;

@@ -19,7 +19,7 @@ struct RankCommunicators {
   std::shared_ptr<collective::Communicator> exact;     // for losses and gradients of parameters
   std::shared_ptr<collective::Communicator> forward;   // for hidden states
   std::shared_ptr<collective::Communicator> backward;  // for gradients of hidden states
-  bool recordable = true;  // CUDA graphs can record their calls: none waits on the host
+  bool recordable = true;  // CUDA graphs can record all calls: no call waits on the host
   // Counts the bytes of compressed blobs, which `use` does not count; null: no blobs are sent.
   collective::Blobs* blobs = nullptr;
   // Counts all other bytes of the three communicators (counted.h); null: not counted.

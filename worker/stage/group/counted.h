@@ -20,7 +20,7 @@ struct RankUse {
   RankUse operator-(const RankUse& before) const;
 };
 
-// Wraps `below`: the result passes calls on to it and counts them in `use`.
+// Returns a communicator that passes calls on to `below` and counts them in `use`.
 std::shared_ptr<collective::Communicator> Counted(std::shared_ptr<collective::Communicator> below,
                                                   std::shared_ptr<RankUse> use);
 

@@ -1,5 +1,5 @@
 // A stage that a tensor-parallel group computes: ranks share its matrices, split as in Megatron-LM.
-// Its user sees one Stage. Behind it each rank has a thread and a device.
+// The user sees one Stage. Behind this Stage each rank has a thread and a device.
 //
 //   options.ranks = {{.cuda_index = 0}, {.cuda_index = 1}};
 //   LH_ASSIGN_OR_RETURN(auto stage, MakeGroupStage(options, make_communicators));
@@ -11,14 +11,14 @@
 // - Snapshots have whole tensors under global names, so a checkpoint fits any number of ranks.
 // - Replicas exchange whole parameters, and the gradient norm counts each number once.
 //
-// Groups of different sizes give the same losses up to rounding, except with
-// GroupSpec::shared_channels, where they are different models. Losses repeat to the bit if the
-// collectives do.
+// Groups of different sizes give the same losses up to rounding. The exception is
+// GroupSpec::shared_channels below 1: then each size is a different model. Losses repeat to the bit
+// if the results of collectives do.
 //
 // Threads: as for a Stage; the ranks' threads belong to the group. Errors: as for a Stage, and
-// kInvalidArgument for a model that cannot be split over this number of ranks. A rank that fails
-// ends the group. The call then returns an error "rank 1: ..." within 2 s, when all ranks have
-// stopped, and all later calls fail: make a new stage.
+// kInvalidArgument for options that a group does not support or a model that cannot be split over
+// this number of ranks. A rank that fails ends the group. The call then returns an error "rank 1:
+// ..." within 2 s, when all ranks have stopped, and all later calls fail: make a new stage.
 #pragma once
 
 #include <memory>

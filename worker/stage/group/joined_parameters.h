@@ -20,8 +20,8 @@ namespace longhaul::worker {
 
 class JoinedParameters {
  public:
-  // `shares` must outlive this object. `threads`: number of threads that Join uses, with the
-  // calling one.
+  // `shares` must outlive this object. `threads`: number of threads that Join uses, including the
+  // calling thread.
   JoinedParameters(const Shares& shares, size_t threads) : shares_(shares), threads_(threads) {}
 
   // Joins the ranks' shares into whole parameters, in the stage's order. `of_ranks`: the result of
@@ -32,7 +32,7 @@ class JoinedParameters {
   // to Join. Ranks may call it concurrently.
   void Cut(uint32_t rank) const;
 
-  // Host memory of the whole parameters and gradients.
+  // Bytes of host memory that the whole parameters and gradients take.
   uint64_t memory_bytes() const;
 
  private:

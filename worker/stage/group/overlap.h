@@ -12,7 +12,7 @@
 // depend on the overlap.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
-// exceptions. After one the group has ended, and the Overlap must not be used.
+// exceptions. After an exception the group has ended; do not use the Overlap any more.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,12 +34,13 @@ class Overlap {
   Overlap& operator=(const Overlap&) = delete;
 
   // Keeps `work` for the next Exchange or RunDeferred. Deferred work runs in order, on the stream
-  // that is current at that time. It must not exchange anything.
+  // that is current when it runs. It must not call Exchange.
   void Defer(std::function<void()> work);
-  // Runs `exchange` and the deferred work, and returns the result of `exchange`, which work on this
-  // thread's current stream of `device` may use. `exchange` may read tensors that were queued on
-  // that stream. What it allocates belongs to the stream of the exchange.
+  // Runs `exchange` and the deferred work. Returns the result of `exchange`; work that is queued
+  // later on this thread's current stream of `device` may use it. `exchange` may read tensors that
+  // were queued on this stream before. What it allocates belongs to the stream of the exchange.
   at::Tensor Exchange(const c10::Device& device, const std::function<at::Tensor()>& exchange);
+  // Runs the deferred work without an exchange.
   void RunDeferred();
 
  private:

@@ -15,7 +15,7 @@
 //   partial   first some shared channels, which are the same on all ranks, then channels of its
 //             own (CAAT-Net, Sections 3 and 4). Only shared channels are exchanged
 //
-// The functions do this, in forward and in backward:
+// The functions do this. For a kind that is not named they do nothing:
 //
 //              forward                                   backward
 //   Begin      sequence: own tokens                      gathers tokens
@@ -58,7 +58,7 @@ class RankGroup {
  public:
   // Hidden states are (rows, tokens, channels).
   struct Kind {
-    bool sequence = false;        // the number of tokens must be a multiple of the ranks
+    bool sequence = false;        // number of tokens must be a multiple of the number of ranks
     int64_t hidden = 0;           // channels that a rank holds
     int64_t shared_channels = 0;  // fewer than `hidden`: kind partial; else equal
     // Number of parts into which the experts of a block are divided. Each part is on `size /
@@ -83,12 +83,13 @@ class RankGroup {
   const RankCommunicators& communicators() const { return ranks_; }
   // Ends the group: exchanges in progress and later ones fail on all ranks.
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
-  // A barrier: waits for all ranks. For work that must not run while other ranks compute.
+  // A barrier: waits until all ranks have called it, at most 5 minutes. It separates work that must
+  // not run while other ranks compute.
   void Meet() const;
-  // For this rank's backward.
+  // Overlaps the exchanges of this rank's backward with weight gradients.
   Overlap& overlap() const { return *overlap_; }
 
-  // --- As described above, with their backward.
+  // --- The functions of the file comment, each with its backward.
   at::Tensor Begin(const at::Tensor& boundary) const;
   at::Tensor EnterNorm(const at::Tensor& x) const;
   at::Tensor Enter(const at::Tensor& normed) const;

@@ -25,16 +25,16 @@ class Shares {
 
   // Joins the snapshots of all ranks, ordered by rank, into a snapshot with whole arrays.
   StageSnapshot Join(std::span<const StageSnapshot> parts) const;
-  // Returns the share of rank `rank` of a snapshot. Leaves out arrays that belong to no parameter
-  // of this stage. kFailedPrecondition: an array does not have the shape of its parameter; the
-  // message names it.
+  // Returns the share of rank `rank` of the snapshot `whole`. Leaves out arrays that belong to no
+  // parameter of this stage. kFailedPrecondition: an array does not have the shape of its
+  // parameter; the message names it.
   StatusOr<StageSnapshot> Cut(const StageSnapshot& whole, uint32_t rank) const;
   // Cut copies the share of rank `rank` out of one whole parameter; Join copies it into the whole.
   void Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
            std::span<float> share) const;
   void Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
             std::span<float> whole) const;
-  // Return the shape of a whole parameter, and its position in the stage's order, for sorting.
+  // WholeShape returns the shape of a whole parameter; PlaceOf its position in the stage's order.
   std::vector<int64_t> WholeShape(std::string_view parameter) const;
   size_t PlaceOf(std::string_view parameter) const;
 

@@ -1,5 +1,5 @@
 // Cross-entropy when ranks share the vocabulary, so that no rank has all logits of a token. Instead
-// of logits, ranks exchange 4 bytes for each token and then 8 bytes.
+// of logits, ranks exchange 12 bytes for each token: 4 for the largest logit, then 8 for two sums.
 //
 // Internal to worker/stage (it shows LibTorch). Errors: as rank_group.h.
 #pragma once

@@ -20,8 +20,8 @@
 
 namespace longhaul::worker {
 
-// Numbers of rows in the all-to-all in which tokens go to their experts and come back. It runs in a
-// set of ranks that hold each expert once.
+// Numbers of rows in the all-to-all in which tokens go to their experts and come back. The
+// all-to-all runs in a set of ranks that together hold each expert once.
 struct SlotExchange {
   std::vector<int64_t> send, receive;  // rows to and from each rank of the group; 0 outside the set
   // Rows received from each rank of the set for each expert of this rank: [rank of the
@@ -32,8 +32,8 @@ struct SlotExchange {
 class Dispatch {
  public:
   // `chosen`: for each token of this rank the numbers of its experts, (tokens, slots of a token)
-  // int64, below `experts`. `group`: null without a group; else it must outlive each tensor
-  // computed here. On a GPU the host waits here until it knows the counts.
+  // int64, below `experts`. `group`: null without a group; else it must outlive each tensor that
+  // Send or Combine returns. On a GPU the constructor blocks the host until it knows the counts.
   Dispatch(const at::Tensor& chosen, int64_t experts, const RankGroup* group);
 
   // Number of tokens of each expert of the block, over all ranks.

@@ -2,7 +2,7 @@
 // sent to its expert.
 //
 // On a GPU in bf16, one grouped product covers all experts; their weights are contiguous in memory.
-// The gradient of the weights is then rounded to bf16 once for each microbatch, before it is added
+// So the gradient of the weights is rounded to bf16 once for each microbatch, before it is added
 // to the fp32 sum. No library writes grouped products to fp32, and a product for each expert would
 // cost the host more time than the GPU.
 //

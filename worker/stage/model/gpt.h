@@ -1,6 +1,6 @@
 // The layers of family gpt (GPT-2), over the parameters that run/model/gpt.cc describes.
 //
-// Internal to worker/stage, as model.h.
+// Internal to worker/stage. Threads and errors: as in model.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

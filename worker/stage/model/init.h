@@ -1,5 +1,5 @@
-// Initial values of parameters: the same bits on each machine, and however layers are divided into
-// stages.
+// Initial values of parameters. They have the same bits on each machine, however layers are divided
+// into stages.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace longhaul::worker {
 
 // Fills `values`, a whole parameter, with normal numbers of mean 0. A number depends only on the
-// seed, the parameter's name, the deviation and its position. Pure. Starts up to 15 threads for a
-// large array.
+// seed, the parameter's name, the deviation and its position. Thread-safe. Starts up to 15 threads
+// for a large array.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
 // As above, but makes only the numbers at the positions in `stretches`. `values` must have one

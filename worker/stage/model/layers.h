@@ -80,7 +80,7 @@ struct Head {
 };
 
 // The product that makes the scores of a router: (rows, channels) to (rows, outputs), computed in
-// fp32. Saves `x` for backward in its own type; otherwise as a Linear without bias.
+// fp32. Keeps `x` for backward without conversion. Otherwise a Scorer is as a Linear without bias.
 struct Scorer {
   at::Tensor weight;  // (outputs, channels)
   at::Tensor operator()(const at::Tensor& x) const;
@@ -142,8 +142,8 @@ class LayerMaker {
   // is on another rank.
   Linear MakeLinear(const std::string& name);
   // Moves the operands of `linears`, which must have one shape, into one contiguous tensor
-  // (matrices, outputs, inputs) and returns it. Undefined, and nothing is moved, if no grouped
-  // product can use them.
+  // (matrices, outputs, inputs) and returns it. If no grouped product can use them, returns an
+  // undefined tensor and moves nothing.
   at::Tensor Stack(std::vector<Linear>& linears);
   // Uses "<name>.weight" if the descriptor has it. Else the model is tied, and the head uses the
   // matrix of `embedding`. If another stage has the embedding, the head gets a copy of its matrix,
@@ -159,7 +159,7 @@ class LayerMaker {
   bool done() const { return made_.size() == wanted_.size(); }
   size_t made() const { return made_.size(); }
 
-  // The parameters that training changes, with the biases that balance experts.
+  // The parameters that training changes, including the biases that balance experts.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Bytes of the frozen parameters.
   uint64_t frozen_bytes() const;

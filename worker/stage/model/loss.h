@@ -30,7 +30,7 @@ class Loss {
   // Computes the loss of one slice. Both arguments must outlive this object.
   Loss(const StageOptions& options, const Model& network);
 
-  // Sets the targets and the divisor for Model::Loss.
+  // Sets the arguments `targets` and `counted` of Model::Loss. Call it before Forward.
   void SetTargets(at::Tensor targets, at::Tensor counted);
   // Returns the loss, an fp32 scalar. `hidden`: the output of the blocks, (samples of the
   // microbatch, tokens, channels) fp32.
@@ -39,7 +39,8 @@ class Loss {
   // the argument of Forward. `start`: the gradient of the loss. `keep`: keeps the tensors that
   // Forward saved, for another Backward.
   at::Tensor Backward(const at::Tensor& hidden, const at::Tensor& start, bool keep);
-  // True if Forward saves logits for Backward, unless gradients are off. False: it saves nothing.
+  // Returns true if Forward saves the logits for Backward; with gradients off it does not. False:
+  // Backward computes the logits again.
   bool keeps_logits() const { return keeps_logits_; }
 
  private:

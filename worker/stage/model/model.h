@@ -1,5 +1,5 @@
-// The layers of one stage, for any model family: the common part, and virtual functions for what
-// differs (gpt.h, llama.h).
+// The layers of one stage, for any model family. Contains the part that all families share; virtual
+// functions are for what differs (gpt.h, llama.h).
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -88,9 +88,9 @@ class Model {
   // Runs the whole stage. Returns its hidden state; on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
   // Runs the stage for generation, without gradients. `input`: the ids or hidden states of the
-  // tokens that follow those in `seen`, shaped as for RunBlocks. After the first call it must have
-  // one token. Returns the hidden state; on the last stage the logits of the last token, (rows, 1,
-  // vocabulary).
+  // tokens that follow those in `seen`, shaped as for RunBlocks. After the first call `input` must
+  // have one token a row. Returns the hidden state; on the last stage the logits of the last token,
+  // (rows, 1, vocabulary).
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
   // True if a CUDA graph can record the passes: the GPU does the same work for any input, and the
   // host reads no result.
@@ -98,12 +98,12 @@ class Model {
   // Call it after parameters have changed and before the next forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
   // Returns the cross-entropy of `logits`, the result of Logits, as an fp32 scalar. `targets`:
-  // int64, one for each row of `logits`. If `counted` is undefined, it is the mean over all
-  // targets. Else it is the sum over targets that are not kNoTarget, divided by `counted`, an fp32
-  // scalar.
+  // int64, one for each row of `logits`. If `counted` is undefined, returns the mean over all
+  // targets. Otherwise returns the sum over targets that are not kNoTarget, divided by `counted`,
+  // an fp32 scalar.
   at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
                   const at::Tensor& counted = {}) const;
-  // Returns the sum over targets that are not kNoTarget, without division.
+  // Returns the sum of cross-entropies over targets that are not kNoTarget, without division.
   at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
   // As LayerMaker::Load, in the descriptor's order.

@@ -1,13 +1,14 @@
 // A mixture of experts, with the parameters that run/model/moe.cc describes. It replaces the MLP of
 // a block by many small MLPs, the experts. A router chooses a few experts for each token.
 //
-// Balance::kLoss keeps experts equally busy by an auxiliary loss. It acts only in backward. It is
-// balance_loss times the mean over the model's blocks of
+// Balance::kLoss keeps experts equally busy by an auxiliary loss. This loss acts only in backward:
+// the loss that a stage reports does not include it. It is balance_loss times the mean over the
+// model's blocks of
 //   experts x sum over experts of (the expert's share of tokens x its mean score),
-// computed for each microbatch and divided by the number of microbatches. The loss that a stage
-// reports does not include it. Balance::kBias has no auxiliary loss. Each expert has a bias, which
-// is added to its score only when experts are chosen. EndStep moves a bias by balance_rate: up if
-// the expert got fewer tokens in the step than the mean, down if it got more.
+// computed for each microbatch and divided by the number of microbatches. Balance::kBias has no
+// auxiliary loss. Each expert has a bias, which is added to its score only when experts are chosen.
+// EndStep moves a bias by balance_rate: up if the expert got fewer tokens in the step than the
+// mean, down if it got more.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -35,8 +36,8 @@ class Mixture {
   // (RankGroup::ToExperts). Returns fp32 of the same shape.
   at::Tensor operator()(const at::Tensor& x) const;
 
-  // End a step; EndStep also moves the biases. A step's tokens are those of all forwards with
-  // gradients.
+  // Both end a step; only EndStep moves the biases. The tokens of a step are those of all forwards
+  // with gradients.
   void EndStep() const;
   void ForgetStep() const;
   // Number of tokens of each expert, over all ranks, in the last step that EndStep ended.

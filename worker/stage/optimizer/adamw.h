@@ -1,7 +1,7 @@
 // AdamW with decoupled weight decay, for all parameters of a stage or for some of them.
 //
-// The optimizer state is fp32 or bf16. A step turns bf16 state into fp32, one piece of a parameter
-// at a time, and computes with that. Then it rounds the state to bf16, up or down at random
+// The optimizer state is fp32 or bf16. A step converts bf16 state to fp32, one piece of a parameter
+// at a time, and updates the fp32 numbers. Then it rounds them to bf16, up or down at random
 // (stochastic_rounding.h). Rounding to the nearest would lose each change that is smaller than
 // 1/512 of the value.
 //

@@ -17,7 +17,7 @@ namespace longhaul::worker {
 // repeats to the bit. Leaves out parameters that another stage or rank counts.
 SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
 
-// In a group, sums over ranks those gradients of which each rank has only a part
+// Sums over the ranks of `group` the gradients of which each rank has only a part
 // (Parameter::summed). Call it once a step, before anything else reads the gradients.
 void SumPartsOfGradients(const std::vector<Parameter>& parameters, const RankGroup& group);
 

@@ -1,11 +1,11 @@
 // Muon (Jordan et al., 2024) for the matrices of blocks. All other parameters (embedding,
 // positions, head, norms and biases) are updated by AdamW.
 //
-// A matrix has a momentum (Nesterov's), to which its gradient is added. The update is this momentum
-// with its singular values set to about 1, times 0.2 sqrt(max(rows, columns)). The factor makes
-// updates as large as those of AdamW (Liu et al., 2025, Moonshot), so one learning rate and weight
-// decay serve both. Matrices that are stacked in one parameter (queries, keys and values) are
-// updated separately.
+// Each step adds the gradient of a matrix to its momentum. The update is Nesterov's sum of gradient
+// and momentum, with singular values set to about 1, times 0.2 sqrt(max(rows, columns)). The factor
+// 0.2 sqrt(max(rows, columns)) makes updates as large as those of AdamW (Liu et al., 2025,
+// Moonshot), so one learning rate and weight decay serve both. Matrices that are stacked in one
+// parameter (queries, keys and values) are updated separately.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -25,9 +25,9 @@
 namespace longhaul::worker {
 
 // Returns matrices with the same singular vectors, but with singular values of 0.68 to 1.14, by
-// five Newton-Schulz iterations. Values that are tiny beside the largest one stay smaller; zeros
-// stay zeros. `matrices`: (matrices, rows, columns) fp32. `compute_type`: the type of the products;
-// Muon uses kBFloat16 on a GPU, else kFloat.
+// five Newton-Schulz iterations. Singular values that are tiny beside the largest one stay below
+// 0.68; zeros stay zeros. `matrices`: (matrices, rows, columns) fp32. `compute_type`: the type of
+// the products; Muon uses kBFloat16 on a GPU, else kFloat.
 at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_type);
 
 class Muon final : public Optimizer {

@@ -1,9 +1,9 @@
 // The interface of the optimizers, AdamW (adamw.h) and Muon (muon.h). An optimizer updates the
 // parameters of a stage once a step.
 //
-// An update depends only on the run file's train section, the step and the parameter: not on how
-// layers are divided into stages, nor on a resume. On a CPU it repeats to the bit; on a GPU it does
-// if the rest of the stage does.
+// An update depends only on the run file's train section, the step, the parameter and its gradient.
+// It does not depend on how layers are divided into stages, nor on a resume. It repeats to the bit
+// on a CPU, and on a GPU if gradients do.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -36,8 +36,8 @@ class Optimizer {
 
   // Returns the parameters that an optimizer updates: all except the biases that balance experts.
   static std::vector<Parameter> SteppedOf(const std::vector<Parameter>& all);
-  // Makes the optimizer that `train` names, for the parameters SteppedOf(parameters). It keeps
-  // references to their values.
+  // Makes the optimizer that `train` names, for the parameters SteppedOf(parameters). The optimizer
+  // keeps references to their values.
   static std::unique_ptr<Optimizer> Create(const TrainSpec& train,
                                            const std::vector<Parameter>& parameters);
   virtual ~Optimizer() = default;

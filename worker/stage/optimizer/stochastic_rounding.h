@@ -1,12 +1,12 @@
-// Rounds fp32 to bf16, up or down at random, with probabilities that keep the mean. So a sum that
-// is rounded after each small addition grows as it should. Rounding to the nearest would lose the
-// additions.
+// Rounds fp32 to bf16, up or down at random, so that the expected result is the fp32 number. A sum
+// that is rounded so after each small addition grows as it should. Rounding to the nearest would
+// lose the additions.
 //
 // Random numbers are Philox4x32-10, keyed by the seed, the step and the parameter's name. The
 // counter is the index of the element. So the numbers are the same on each device and after a
 // resume.
 //
-// Internal to worker/stage (it shows LibTorch). Pure. Errors: LibTorch's exceptions.
+// Internal to worker/stage (it shows LibTorch). Thread-safe. Errors: LibTorch's exceptions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -11,7 +11,8 @@
 namespace longhaul::worker {
 
 at::ScalarType ToTorch(codec::Dtype dtype);
-// Returns `tensor`, (samples, tokens, channels), as fp32 on its device. Waits until it is computed.
+// Returns `tensor`, (samples, tokens, channels), as fp32 on its device. Waits until `tensor` is
+// computed.
 BoundaryTensor ToBoundary(const at::Tensor& tensor);
 
 }  // namespace longhaul::worker

@@ -1,6 +1,6 @@
 // Forward and backward of one sequence chunk ("slice") of a microbatch through a stage's model. A
-// pass keeps the activations between the two. It hides whether kernels are launched one by one or
-// as CUDA graphs ("recorded passes").
+// pass keeps the activations from forward to backward. Its interface is the same whether kernels
+// are launched one by one or as CUDA graphs ("recorded passes").
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.

@@ -1,6 +1,6 @@
-// The state that the sequence chunks ("slices") of one microbatch share. Later slices attend to the
-// keys and values of earlier slices, and in backward give them gradients. The state is empty if a
-// microbatch has one slice.
+// The state that the sequence chunks ("slices") of one microbatch share. In forward, later slices
+// attend to the keys and values of earlier slices. In backward, they give gradients to these keys
+// and values. The state is empty if a microbatch has one slice.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.

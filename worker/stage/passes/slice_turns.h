@@ -1,5 +1,5 @@
 // Checks that the slices (sequence chunks) of microbatches go through a Stage in an allowed order.
-// Pure. One thread at a time.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SliceTurns {
   explicit SliceTurns(uint32_t slices) : order_(slices) {}
 
   // Return OK if the slice may run now. kInvalidArgument: it may not; the message names the slice
-  // that must, or must not, have run before. Change nothing.
+  // that must, or must not, have run before. They change nothing.
   Status CheckForward(Slice slice) const;
   Status CheckBackward(Slice slice) const;
   Status CheckEvaluation(Slice slice) const;

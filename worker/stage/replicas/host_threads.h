@@ -10,9 +10,9 @@
 
 namespace longhaul::worker {
 
-// Returns the number of threads of all ranks of the stage, because these are idle meanwhile. If the
-// stage computes on GPUs or replays, returns at least half the machine's cores, up to 8: other
-// workers may use the rest.
+// Returns the sum of the threads of all ranks of the stage, which are idle during this work. If the
+// stage computes on GPUs or replays, returns max(this sum, min(half the machine's cores, 8)),
+// because other workers may use the rest.
 inline uint32_t HostThreads(const StageOptions& options) {
   constexpr uint32_t kMost = 8;
   const auto ranks = static_cast<uint32_t>(std::max<size_t>(options.ranks.size(), 1));

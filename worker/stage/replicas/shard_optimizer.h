@@ -1,8 +1,8 @@
 // The optimizer for a replica's shard of a stage's parameters: the pieces that this replica updates
-// for all data-parallel replicas. They are in host memory or on a GPU.
+// for all data-parallel replicas. The pieces are in host memory or on a GPU.
 //
-// A piece is updated exactly as if the whole parameter were, except for the random bits that round
-// bf16 state. With Muon, a piece of a block's matrix must be a whole parameter.
+// A piece gets exactly the update that it would get with the whole parameter, except for the random
+// bits that round bf16 state. With Muon, a piece of a block's matrix must be a whole parameter.
 //
 // Threads: one at a time. Errors: those of a Stage for LibTorch's exceptions (stage.h).
 #pragma once
@@ -40,7 +40,7 @@ class ShardOptimizer {
                                                           const DeviceName& device,
                                                           uint32_t threads,
                                                           std::vector<ParameterShard> shards);
-  // Makes an optimizer for a replay: it sleeps for the time `step` instead of computing.
+  // Makes an optimizer for a replay. Its Step sleeps for the time `step` instead of computing.
   static std::unique_ptr<ShardOptimizer> OfReplay(absl::Duration step);
   virtual ~ShardOptimizer() = default;
 

@@ -1,7 +1,7 @@
 // The arithmetic of the exchange between data-parallel replicas, computed by LibTorch in GPU
 // memory. Work is queued on the calling thread's current stream.
 //
-// It also runs on the CPU. So a machine without a GPU tests all but the GPU's own kernels.
+// It also runs on the CPU, so a test without a GPU covers all except the GPU's kernels.
 #pragma once
 
 #include <cstdint>

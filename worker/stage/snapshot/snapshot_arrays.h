@@ -34,8 +34,8 @@ struct Restored {
 // Finds the array for the tensor `to`. kFailedPrecondition: there is none of this name, or its
 // shape is not that of `to`.
 StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to);
-// kFailedPrecondition: instead of `moment`, the checkpoint has the state of an optimizer of another
-// kind. OK if it has neither.
+// Returns OK if `index` has `moment` ("<parameter>.exp_avg"), or no optimizer state of the
+// parameter. kFailedPrecondition: it has the state of an optimizer of another kind than `own`.
 Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own);
 
 }  // namespace longhaul::worker

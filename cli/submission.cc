@@ -151,7 +151,7 @@ Status Send(Client& client, const Upload& upload, const std::function<void(uint6
       });
   if (!reading.ok()) return reading;
   return Annotate(sending,
-                  "uploading " + (upload.text != nullptr ? "the list of weights" : upload.path));
+                  "uploading " + (upload.text != nullptr ? "a list of files" : upload.path));
 }
 
 // Adds the data that `spec` names to the submission, and says how many bytes of text they have.

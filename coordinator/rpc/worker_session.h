@@ -27,8 +27,6 @@ namespace longhaul::coordinator {
 class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>,
                       public SessionSink {
  public:
-  // How long a worker may take to say hello.
-  static constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
   // While this many commands wait to be read by the worker, another one ends the session.
   static constexpr size_t kMaxOutgoing = 1024;
   // The session stops reading while this many messages wait for the loop.

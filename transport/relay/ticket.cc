@@ -58,10 +58,14 @@ StatusOr<Way> ParseWay(std::string_view text) {
   const std::string_view hex = hash == std::string_view::npos ? "" : text.substr(hash + 1);
   const bool is_hex = hex.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   if (hash == std::string_view::npos || hash > 300 || !is_hex || hex.size() != 2 * kTicketBytes) {
+    // Without '#' all of the text may be a ticket, which is a secret.
     return InvalidArgument(
-        "expected the address of a relay, '#' and a ticket of {} hexadecimal digits, "
-        "got '{}' and {} digits",
-        2 * kTicketBytes, text.substr(0, std::min<size_t>(hash, 300)), hex.size());
+        "expected the address of a relay, '#' and a ticket of {} hexadecimal digits, got {}",
+        2 * kTicketBytes,
+        hash == std::string_view::npos
+            ? fmt::format("{} bytes without '#'", text.size())
+            : fmt::format("'{}' and {} digits", text.substr(0, std::min<size_t>(hash, 300)),
+                          hex.size()));
   }
   const std::string bytes = absl::HexStringToBytes(std::string(hex));
   return Way{.address = std::string(text.substr(0, hash)),

@@ -57,7 +57,7 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
   add("threads", options.threads);
   if (options.chat) arguments.push_back("--chat");
   if (is_run) arguments.push_back("--temporary");
-  const Status status = RunPythonProgram(DataPart(), arguments);  // returns only if it fails
+  Status status = RunPythonProgram(DataPart(), arguments);  // returns only if it fails
   if (is_run) fs::remove_all(folder, error);
   return status;
 }

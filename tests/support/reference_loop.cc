@@ -151,7 +151,7 @@ class Reference {
     const auto found = by_name_.find(name + ".bias");
     if (found == by_name_.end()) return at::linear(x, P(name + ".weight"));
     const Tensor& bias = found->second;
-    const Tensor y = at::linear(x, P(name + ".weight"), bias.detach());
+    Tensor y = at::linear(x, P(name + ".weight"), bias.detach());
     if (!y.requires_grad()) return y;
     y.register_hook([bias](const Tensor& gradient) {
       const Tensor sum = gradient.reshape({-1, gradient.size(-1)}).to(at::kFloat).sum(0);

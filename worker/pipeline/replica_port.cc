@@ -25,7 +25,7 @@ struct ReplicaPort::Outgoing {
 
 std::shared_ptr<ReplicaPort> ReplicaPort::Create(ReplicaPortOptions options,
                                                  std::shared_ptr<EventQueue> events) {
-  const std::shared_ptr<ReplicaPort> port(new ReplicaPort(std::move(options), std::move(events)));
+  std::shared_ptr<ReplicaPort> port(new ReplicaPort(std::move(options), std::move(events)));
   if (port->options_.turns) {
     port->options_.turns->CallWhenQuiet([weak = std::weak_ptr(port)] {
       const auto self = weak.lock();

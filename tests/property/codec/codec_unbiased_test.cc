@@ -65,7 +65,7 @@ class CrookedCodec final : public Codec {
   }
   Status Decode(std::span<const std::byte> blob, const Context& context,
                 std::span<std::byte> workspace, const MutableTensorView& out) const override {
-    const Status status = codec_->Decode(blob, context, workspace, out);
+    Status status = codec_->Decode(blob, context, workspace, out);
     auto* const values = static_cast<float*>(out.data);
     for (size_t k = 0; k < out.shape.elements(); ++k) values[k] = (values[k] + shift_) * factor_;
     return status;

@@ -41,7 +41,7 @@ class FuzzedStage {
 
   // Takes a message, then gives the parameters of each bucket that is now reduced.
   Status Take(uint32_t from, std::vector<std::byte> message) {
-    const Status status = reducer_->Take(from, std::move(message));
+    Status status = reducer_->Take(from, std::move(message));
     published_.resize(buckets());
     for (uint32_t bucket = 0; status.ok() && bucket < buckets(); ++bucket) {
       if (!reducer_->IsReduced(bucket) || published_[bucket]) continue;

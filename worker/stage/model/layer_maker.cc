@@ -196,8 +196,7 @@ at::Tensor LayerMaker::Stack(std::vector<Linear>& linears) {
   if (!aligned || !first.requires_grad()) return {};
   std::vector<int64_t> sizes = first.sizes().vec();
   sizes.insert(sizes.begin(), static_cast<int64_t>(linears.size()));
-  const at::Tensor stack =
-      at::empty(sizes, first.options().dtype(compute_type_).requires_grad(false));
+  at::Tensor stack = at::empty(sizes, first.options().dtype(compute_type_).requires_grad(false));
   for (size_t i = 0; i < linears.size(); ++i) {
     const at::Tensor own = stack.select(0, static_cast<int64_t>(i));
     own.copy_(linears[i].cast_weight);

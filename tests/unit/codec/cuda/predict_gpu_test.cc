@@ -37,7 +37,7 @@ class PredictBoundary {
   std::vector<std::byte> Send(const std::vector<std::byte>& in, Dtype dtype,
                               const std::vector<uint32_t>& ids, bool learns) {
     const TensorView view{in.data(), dtype, shape_};
-    const std::vector<std::byte> blob = on_cpu_.Send(view, ids, learns);
+    std::vector<std::byte> blob = on_cpu_.Send(view, ids, learns);
     const DeviceBuffer in_dev = Upload(in, &stream_);
     const size_t most = codec_.MaxEncodedBytes(shape_);
     const std::vector<std::byte> poison(most + kGuard, kPoison);

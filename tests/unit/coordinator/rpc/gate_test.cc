@@ -62,7 +62,7 @@ class GateTest : public ::testing::Test {
     v1::RenewRequest request;
     request.set_request_pem(MakeRequest(key).value());
     v1::JoinReply reply;
-    const grpc::Status status = stub->Renew(&context, request, &reply);
+    grpc::Status status = stub->Renew(&context, request, &reply);
     if (status.ok()) credentials->certificate_pem = reply.certificate_pem();
     return status;
   }

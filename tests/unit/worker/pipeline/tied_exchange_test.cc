@@ -229,7 +229,7 @@ TEST_F(TiedExchangeTest, ChecksMatrixAndMomentsAndNothingElse) {
     head_.exchange.BeginCheck(other);
     EXPECT_EQ(head_.exchange.Take(embedding_.digests.back(), Step(4)), absl::OkStatus());
     EXPECT_EQ(embedding_.exchange.Take(head_.digests.back(), Step(4)), absl::OkStatus());
-    const StatusOr<bool> at_head = head_.exchange.IsChecked();
+    StatusOr<bool> at_head = head_.exchange.IsChecked();
     const StatusOr<bool> at_embedding = embedding_.exchange.IsChecked();
     EXPECT_EQ(at_head.ok(), at_embedding.ok());
     return at_head;

@@ -1,9 +1,10 @@
 // The interface of all codecs. A codec encodes a tensor to bytes (a blob), and decodes it.
 //
 //   auto codec = ParseCodec("tah:p=0.8");                       // registry.h
-//   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape)),
-//   scratch(codec->WorkspaceBytes(shape)); EncodeResult result;
-//   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
+//   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape));
+//   AlignedBuffer scratch(codec->WorkspaceBytes(shape));        // base/aligned_buffer.h
+//   EncodeResult result;
+//   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch.span(), blob, &result));
 //   blob.resize(result.bytes);
 //
 // Threads: a Codec is immutable; all methods may run on any thread at once, each call with its own
@@ -120,11 +121,11 @@ class Codec {
   virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
   // Returns whether every Encode writes exactly MaxEncodedBytes.
   virtual bool fixed_size() const = 0;
-  // Returns the size of the smallest blob of this shape. aqsgd usually reaches it if it has a
-  // record of every sample.
+  // Returns the size of the smallest blob of this shape. Blobs of aqsgd usually have this size if
+  // its store has a record of every sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
   // Returns the size that blobs of a network's tensors usually have. Below MaxEncodedBytes only for
-  // codecs whose blobs differ in size (zip, predict).
+  // zip and predict. For aqsgd it is the size of a blob without records, MaxEncodedBytes.
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
   // Returns the size of a sample's record in Context.messages. 0: the codec has no records.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }

@@ -12,20 +12,20 @@
 //   scales           N S n             one byte s for each block: the block's scale is
 //                                      2^(E + (s - 251) / 4). 0: all elements are zero. 255: an
 //                                      element is NaN or infinite
-//   codes            N S P b / 8       b bit planes for each block (planes.h); 0 in blocks without
-//                                      a scale
+//   codes            N S P b / 8       b bit planes for each block (planes.h). 0 if all elements
+//                                      of the block are zero, or one is NaN or infinite
 //
 //   encoded bytes = 64 + Align16(2 N) + Align16(N S n) + Align16(N S P b / 8)
-//                 = b + 8 / B bits for each element if B divides C
+//   about b + 8 / B bits for each element if B divides C
 //
 // Encoding a block of G elements, g = log2(G), in fp32, each operation rounded once:
-//  1. y = +-x 2^(1-e), e the exponent of the block's largest |x|, so that it comes to [2, 4). The
-//     signs are a fixed pattern (arithmetic.h). Without these signs the transform would gather the
-//     mean of a block's elements in one value, which is too large for the quantizer.
+//  1. y = +-x 2^(1-e), e the exponent of the block's largest |x|, so that the largest |y| is in
+//     [2, 4). The signs are a fixed pattern (arithmetic.h). Without these signs the transform would
+//     gather the mean of a block's elements in one value, which is too large for the quantizer.
 //  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then
 //     G/4, ... 1). M is the mean square of the values after step 3, which are sqrt(G) times an
 //     orthonormal transform of y.
-//  3. For h = 1, 2, ..., G/2 every pair (y[i], y[i + h]) with bit h of i clear becomes (sum,
+//  3. For h = 1, 2, ..., G/2 every pair (y[i], y[i + h]) with i & h = 0 becomes (sum,
 //     difference): sqrt(G) times the Sylvester-Hadamard transform.
 //  4. r = 2 log2(M) rounded to the nearest integer, so that 2^(r/4) is sqrt(M) on a grid of quarter
 //     octaves. It follows from M's exponent and from M's significand, compared with 2^(1/4) and
@@ -36,17 +36,19 @@
 //  6. The block's rms is 2^(q/4), q = 4 (e - 1) + r - 2 g.
 // E = floor(Q / 4), Q the largest q of the sample's blocks that are finite and not zero (0 if there
 // is none), and s = q - 4 E + 251, so that the largest s is 251 to 254. A block with s < 1 lies
-// more than 62 octaves below the sample's largest block: it is stored as a block of zeros, and its
-// codes mean nothing. Steps 1 to 5 do not need E, so the encoder reads the sample once. It keeps
-// each block's q in scratch memory until E is known.
+// more than 62 octaves below the sample's largest block: it gets s = 0 and decodes to zeros. Its
+// codes keep the bits of step 5, and decoders ignore them. Steps 1 to 5 do not need E, so the
+// encoder reads the sample once. It keeps each block's q in scratch memory until E is known.
 //
-// Decoding: u = the level of the code; step 3 again; x = +-u (2^(d mod 4 / 4) 2^(p - t)) 2^t, where
-// d = 4 E + s - 251 - 2 g, p = floor(d / 4), t = p / 2 towards zero, the first factor rounded once.
-// A factor 2^k of x adds 4 k to q and k to E: decode(encode(2^k x)) is 2^k decode(encode(x)).
+// Decoding: u = the level of the code; step 3 again; x = +-(u F) 2^t with the signs of step 1,
+// where d = 4 E + s - 251 - 2 g, p = floor(d / 4), t = p / 2 rounded towards zero, and F = 2^((d
+// mod 4) / 4) 2^(p - t), rounded to fp32. A factor 2^k of x adds 4 k to q and k to E:
+// decode(encode(2^k x)) is 2^k decode(encode(x)).
 //
 //   parameters in the header   offset size
 //   bits b (2..6)                   0    1
-//   coding of the codes             1    1   0: as above. Others are room for entropy coding; the
+//   coding of the codes             1    1   0: as above. Others are reserved for entropy coding;
+//   the
 //                                            blob's header says the payload's size
 //   block B (64, 128, 256, 512)     2    2
 //   zero                            4   12

@@ -272,8 +272,8 @@ struct GroupSpec {
   // "tensor: auto", "expert: auto": the first plan chooses the number. Until then it is 1.
   bool tensor_auto = false, expert_auto = false;
   bool sequence = false;  // sequence parallelism between split matrices
-  // Share of the hidden channels that ranks sum and share; each rank has its own other channels
-  // (CAAT-Net).
+  // Fraction of the hidden channels in which the ranks add up their partial results. In the other
+  // channels each rank goes on with its own values (CAAT-Net).
   double shared_channels = 1;
   GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
 
@@ -337,7 +337,8 @@ struct RecoverySpec {
   // run fails at the first loss.
   uint32_t attempts = 5;
   // Steps between copies of every stage's state that go to another worker. 0: checkpoints alone;
-  // nullopt: as often as costs little (planner/copy_interval.h).
+  // nullopt ("auto"): as often as possible while copies cost a step little
+  // (planner/copy_interval.h).
   std::optional<uint32_t> every = 0;
   // Further workers that are reserved for the run. They hold copies of its state, and take the
   // place of a lost worker.
@@ -400,9 +401,9 @@ struct RunSpec {
   RecoverySpec recovery;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
-  // Silence after which another program counts as gone. peer_timeout: for a stage, its neighbour on
-  // a link. session_timeout: for the coordinator, a worker, whose session then ends.
-  // reattach_timeout: for the coordinator, a worker without a session, which may still train.
+  // A stage gives up a neighbour that is silent on their link for peer_timeout. The coordinator
+  // ends the session of a worker that is silent for session_timeout; the worker trains on. If no
+  // new session begins within reattach_timeout, the coordinator counts the worker as lost.
   absl::Duration peer_timeout = absl::Seconds(10);
   absl::Duration session_timeout = absl::Seconds(10);
   absl::Duration reattach_timeout = absl::Seconds(60);

@@ -30,13 +30,14 @@ class ConfigKeys {
   void Fail(std::string_view key, const std::string& problem);
   // Returns the key's value, or null if the key is absent or null. The key then counts as read.
   const Json* Find(const std::string& key);
-  // Returns true if the key has the value null, which transformers may treat differently from an
-  // absent key.
+  // Returns true if the key has the value null. Hugging Face's library transformers may treat null
+  // differently from an absent key.
   bool IsNull(const std::string& key) const;
 
   // Whole (1 to `most`), Real (above 0) and Flag read a key's value; WholeOf and RealOf check a
   // `value` that the caller found. `absent` is returned if the key is absent or null; nullopt: the
-  // key is required. A missing or wrong value is added as a problem, and a valid value is returned.
+  // key is required. A required key that is missing, or a wrong value, adds a problem; the call
+  // then returns a value that is safe to compute with.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }

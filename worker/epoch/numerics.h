@@ -1,10 +1,11 @@
-// Hashes everything that decides the bits of the results of a cell (a stage of one replica). If two
-// attempts at a run have equal fingerprints, their results are equal to the last bit.
+// Computes a fingerprint (a hash) of everything that decides the bits of the results of a cell (a
+// stage of one replica). If two attempts at a run have equal fingerprints, their results are equal
+// to the last bit.
 //
 // The fingerprint includes the run file, the text, the cell's layers, roles, group and threads, the
-// codecs of its edges, its devices, the libraries and the version of this program. It does not
-// include the worker's identity, the transports, or the order of the stage's work, because
-// gradients are summed in microbatch order under any schedule.
+// codecs of its edges, its devices, the libraries and the version of this program. Beyond
+// what the run file says, it does not include the worker's identity, the transports, or the order
+// of the stage's work, because gradients are summed in microbatch order under any schedule.
 #pragma once
 
 #include <cstdint>

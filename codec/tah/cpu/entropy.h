@@ -8,12 +8,12 @@
 
 namespace longhaul::codec::tah::cpu {
 
-// Constants of Log2, which returns log2(y) of a normal value y > 0. The error is at most 6e-8 in
-// [0.7, 1.4], and at most half an ulp of the result more elsewhere. Let y = 2^e (1 + f) with f in
+// Constants of Log2, which returns log2(y) of a normal value y > 0. The error is at most
+// 6e-8 plus half an ulp of the result. Let y = 2^e (1 + f) with f in
 // [sqrt(1/2) - 1, sqrt(2) - 1). The result is e + f P(f). The polynomial P interpolates
 // log2(1 + f) / f at the 9 Chebyshev points of this interval, and is computed by Horner's rule, one
-// product and one sum a step. For zero (-127) and subnormals, Log2 returns a finite number without
-// a meaning. This does no harm, because the entropy multiplies it by y.
+// product and one sum a step. For zero, Log2 returns -127, and for subnormals another finite
+// number that means nothing. This does no harm, because the entropy multiplies it by y.
 inline constexpr int32_t kSqrtHalf = 0x3f3504f3;
 inline constexpr float kLog2Terms[] = {0.123109683f,  -0.205861881f, 0.216078222f,
                                        -0.239169881f, 0.287903249f,  -0.360693276f,

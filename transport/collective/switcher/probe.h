@@ -14,8 +14,10 @@ namespace longhaul::collective::switcher {
 inline constexpr std::array kOperations = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather,
                                            Op::kAllToAll};
 
-// All ranks call it and get the same numbers: for each call the time of the slowest rank.
-// `communicators`: the native one first. `device` null: host memory.
+// All ranks must call RunProbe with the same communicators, and all get the same result: one Probe
+// for each dtype of `options` and each operation. A time is that of the slowest rank. Large sizes
+// are left out if they would exceed options.probe_limit. `communicators`: the native one first.
+// `device` null: host memory.
 StatusOr<std::vector<Probe>> RunProbe(Member* member,
                                       std::span<const std::shared_ptr<Communicator>> communicators,
                                       const cuda::Device* device, const Options& options,

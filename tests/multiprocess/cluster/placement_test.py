@@ -1,5 +1,5 @@
 """Two regions whose workers' names alternate, on a real cluster: the run's order crosses the slow
-links once, replicas cross them with what is less, and steps take what the plan predicts.
+links once, replicas cross them with what is less, and no step is shorter than the plan's bound.
 
 usage: placement_test.py BIN_DIR [--errors]
 

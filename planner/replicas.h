@@ -48,7 +48,8 @@ struct ReplicasStep {
   double passes_seconds = 0;    // passes of the slowest replica alone
   double exchange_seconds = 0;  // how much longer the exchange makes a step
   double step_seconds = 0;
-  // These five are as in Prediction, with the exchange. The floor counts all bytes that an
+  // The five members below have the meaning of Prediction's members of these names, and include the
+  // exchange. The floor counts all bytes that an
   // interface carries, of the passes and of the exchange. The lower bound is at least the floor. It
   // counts only the first stage's exchange, less one backward, and no exchange that is delayed.
   double lower_bound_seconds = 0;

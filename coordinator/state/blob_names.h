@@ -19,7 +19,8 @@ void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
   list(spec.weights.sha256);
   list(spec.data.list_sha256);
   if (!data) return;
-  // With data sets, the token file is a list of their chunks. Otherwise it holds tokens.
+  // If the run has data sets, the token file is a list of their chunks. Otherwise the token file
+  // holds tokens.
   if (spec.data.list_sha256.empty()) {
     name(data->token_file_sha256);
   } else {

@@ -84,12 +84,12 @@ struct ComputeRetune {
 struct CancelComputation {
   ComputationId id;
 };
-// Hashes the coordinator's copies of these shards; the answer is event::CopiesChecked.
+// Hashes the coordinator's copies of the shards `files`. The answer is event::CopiesChecked.
 struct CheckCopies {
   uint64_t check;
   std::vector<v1::CheckpointFile> files;
 };
-// Deletes the coordinator's copies of these shards.
+// Deletes the coordinator's copies of the shards with these hashes.
 struct DropCopies {
   std::vector<std::string> sha256;
 };

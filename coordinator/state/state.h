@@ -1,9 +1,9 @@
 // The coordinator's logic: a pure state machine. Tick(events, now) -> store writes, commands,
 // replies.
 //
-// It has no I/O, no threads, no clock and no randomness of its own; ids and secrets arrive with the
-// events. No message of a worker or user makes it crash: invalid ones are refused, or dropped and
-// counted. Invariants are checked at the end of every tick in all builds. The shell
+// The state machine has no I/O, no threads, no clock and no randomness of its own; ids and secrets
+// arrive with the events. No message of a worker or user makes it crash: invalid ones are refused,
+// or dropped and counted. Invariants are checked at the end of every tick in all builds. The shell
 // (coordinator/rpc) does the I/O and all long work: it writes `writes` in one transaction *before*
 // it carries out `commands`, in order.
 //

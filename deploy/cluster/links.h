@@ -14,7 +14,7 @@ namespace longhaul {
 
 inline constexpr std::string_view kRelayDaemon = "relay";
 
-// These return what follows from the state: the quality of the path between two workers, the shape
+// The functions below derive from the state: the quality of the path between two workers, the shape
 // of what a worker sends and receives, and whether and how the relay delays. Pure. Workers are
 // numbered from 1.
 LinkQuality QualityOf(const ClusterState& state, uint32_t from, uint32_t to);

@@ -37,7 +37,7 @@ struct ScheduleTraits {
   // The schedule with the same passes in one step, but without overlapping steps.
   ScheduleKind without_overlap = kind;
 
-  // These follow from the traits above.
+  // Properties that follow from the traits above.
   constexpr bool searches_depth() const { return depth == DepthRule::kAsLinksNeed; }
   constexpr bool may_hold_whole_step() const {
     return searches_depth() || depth == DepthRule::kWholeStep;

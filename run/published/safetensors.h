@@ -39,7 +39,7 @@ uint32_t BytesOfType(std::string_view type);
 StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint64_t file_bytes);
 
 // Parses the table of tensors. `start`: the file's first bytes, at least SafetensorsHeaderBytes.
-// They may be hostile: every number is checked. kInvalidArgument names the fault.
+// Every number is checked, because the file may be hostile. kInvalidArgument names the fault.
 StatusOr<SafetensorsTable> ParseSafetensorsTable(std::span<const std::byte> start,
                                                  uint64_t file_bytes);
 

@@ -38,8 +38,8 @@ class FluidNetwork {
   void Share(double now);
 
   bool busy(uint32_t link) const { return transfers_[link].busy; }
-  // By link: the time at which its transfer ends if no transfer starts or ends before; kNever if
-  // the link is idle.
+  // Returns the time at which the transfer of each link ends, provided that no other transfer
+  // starts or ends before that time. kNever: the link is idle.
   const std::vector<double>& ends() const { return ends_; }
 
  private:

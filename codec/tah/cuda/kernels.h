@@ -58,8 +58,8 @@ struct TahScratch {
   // any shape and dtype uses only one uint32 for each sample.
   uint64_t maxima;
   uint64_t candidate_counts;  // uint32 for each sample: number of its candidates
-  // uint32 for each group: first the number of its allocation tiles with 4 bits, later the number
-  // of those in all earlier groups of the sample
+  // uint32 for each group: first the number of allocation tiles with 4 bits in this group. A later
+  // kernel replaces this number by the sum over all earlier groups of the sample.
   uint64_t group_counts;
   uint64_t histograms;  // kTahBins uint32 for each sample: number of allocation tiles by entropy
   uint64_t zeroed;

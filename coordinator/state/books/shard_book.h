@@ -1,6 +1,6 @@
 // The checks of shards that are under way. A shard is a file of a checkpoint. In a check a worker
 // hashes shards on its disk, or the coordinator hashes its copies of shards. The worker may also be
-// asked to send copies of those shards that are whole, that is undamaged.
+// asked to send copies of its undamaged shards.
 //
 //   for (ShardCheck& check : ChecksOf(manifest, about, connected)) {
 //     id = book.Begin(check, now);                                     // and ask

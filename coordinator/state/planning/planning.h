@@ -118,7 +118,8 @@ class Planning : public MoveListener {
   // send them.
   bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void Adopt(Run& run, const Draft& draft, Plan plan);
-  // These store the plan's choices for keys that the run file left open.
+  // SettleGroup, SettleReplicas and SettleCodecs store the plan's choices for keys that the run
+  // file left open.
   void SettleGroup(Run& run, const Group& chosen);
   void SettleReplicas(Run& run, uint32_t chosen);
   void SettleCodecs(Run& run, const Assignment& assignment);

@@ -8,9 +8,9 @@
 
 namespace longhaul::collective::host {
 
-// Sets out[i] to in[0][i] + in[1][i] + ..., or to the maximum of these values, for `count`
-// elements. Computes in fp32, in this order, and rounds once to `dtype`, which must not be kBytes.
-// Needs at least one input. `out` may be one of the inputs.
+// Sets each of the `count` elements out[i] to the sum in[0][i] + in[1][i] + ... (kSum) or to the
+// largest of in[0][i], in[1][i], ... (kMax). Computes in fp32, in this order, and rounds once to
+// `dtype`, which must not be kBytes. Needs at least one input. `out` may be one of the inputs.
 void Reduce(std::span<const void* const> in, void* out, uint64_t count, Dtype dtype,
             Reduction reduction);
 

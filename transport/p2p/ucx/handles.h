@@ -52,7 +52,7 @@ class Worker {
 class Listener {
  public:
   // `on_request` gets ownership of each connection request: pass it to Endpoint::Accept or Reject.
-  // It runs inside UCX's progress.
+  // `on_request` runs inside UCX's progress.
   static StatusOr<std::unique_ptr<Listener>> Create(
       std::shared_ptr<Worker> worker, const SocketAddress& address,
       std::function<void(ucp_conn_request_h)> on_request);

@@ -1,6 +1,6 @@
 // The exchanges that the layers of a rank make with the other ranks of a tensor-parallel group.
-// They happen at the borders of regions, that is, of parts of the model in which matrices are split
-// over ranks.
+// The exchanges happen at the borders of regions, that is, of parts of the model in which matrices
+// are split over ranks.
 //
 //   x = group->Begin(x);                                       // before a stage's blocks
 //   y = group->Enter(norm(group->EnterNorm(x)));

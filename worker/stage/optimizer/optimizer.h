@@ -2,8 +2,8 @@
 // parameters of a stage once a step.
 //
 // An update depends only on the run file's train section, the step, the parameter and its gradient.
-// It does not depend on how layers are divided into stages, nor on a resume. It repeats to the bit
-// on a CPU, and on a GPU if gradients do.
+// An update does not depend on how layers are divided into stages, nor on a resume. Updates repeat
+// to the bit on a CPU, and on a GPU if gradients do.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.

@@ -23,9 +23,9 @@ class TiedMatrix {
 
   // Read some rows of the gradient, or add to them. Call them between the last Backward of a step
   // and the optimizer. `rows`: ascending, at least one. `values`: rows.size() x channels() numbers
-  // in host memory, row-major. At the head, ReadGradient first turns each -0 of these rows into 0:
-  // the embedding's stage adds the rows to zeros, which also turns -0 into 0, and both stages must
-  // have the same bits.
+  // in host memory, row-major. In the stage with the head, ReadGradient first turns each -0 in
+  // these rows into 0. The stage with the embedding adds the rows to zeros, and a sum of 0 and -0
+  // is 0. So both stages have the same bits.
   virtual Status ReadGradient(std::span<const int32_t> rows, std::span<float> values) = 0;
   virtual Status AddToGradient(std::span<const int32_t> rows, std::span<const float> values) = 0;
 };

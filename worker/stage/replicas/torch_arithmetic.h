@@ -1,7 +1,7 @@
-// The arithmetic of the exchange between data-parallel replicas, computed by LibTorch in GPU
-// memory. Work is queued on the calling thread's current stream.
+// The arithmetic of the exchange between data-parallel replicas, computed by LibTorch in the
+// memory of a GPU. Work is queued on the calling thread's current stream.
 //
-// It also runs on the CPU, so a test without a GPU covers all except the GPU's kernels.
+// The arithmetic also runs on the CPU, so a test without a GPU covers all except the GPU's kernels.
 #pragma once
 
 #include <cstdint>

@@ -14,6 +14,7 @@
 
 namespace longhaul::codec {
 
+// Alignment of workspaces in bytes. AlignWorkspace rounds a size up to a multiple of 64.
 inline constexpr size_t kWorkspaceAlignment = 64;
 constexpr size_t AlignWorkspace(size_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
@@ -29,13 +30,14 @@ Status CheckTensor(const void* data, Dtype dtype, const Shape& shape);
 Status CheckBlob(const BlobHeader& header, CodecId codec, const CodecParameters& parameters,
                  std::string_view name, const Shape& shape);
 
-// The first step of an Encode of `codec`: checks the arguments. Returns the blob's header, in which
-// the codec still has to set payload_bytes and nonfinite_tiles.
+// The first step of an Encode of `codec`: checks the arguments, also that `result` is not null.
+// Returns the blob's header, in which the codec still has to set payload_bytes and nonfinite_tiles.
+// `workspace` may be empty if codec.WorkspaceBytes is 0.
 StatusOr<BlobHeader> BeginEncode(const Codec& codec, const TensorView& in,
                                  std::span<std::byte> workspace, std::span<const std::byte> out,
                                  const EncodeResult* result);
 // The last step of an Encode: writes the header to the start of `out`, and fills *result. The
-// payload is already in `out`, from byte kBlobHeaderBytes on.
+// payload is already in `out`, from byte kBlobHeaderBytes on. Cannot fail.
 void FinishEncode(const BlobHeader& header, std::span<std::byte> out, EncodeResult* result);
 // The first step of a Decode of `codec`: checks the arguments and the header. Returns the header.
 StatusOr<BlobHeader> BeginDecode(const Codec& codec, std::span<const std::byte> blob,

@@ -14,8 +14,10 @@
 //       32   16  parameters of the codec (its format.h), zero-padded
 //       48    8  number of tiles (or blocks) that had a NaN or an infinity. The codecs none, bf16,
 //                  fp16, aqsgd and zip count elements instead (zip after rounding to bf16).
-//                  predict has the number of the codec that it wraps
+//                  predict stores what its inner codec counts
 //       56    8  zero
+//
+// A tile, or block, is a group of neighbouring elements that a codec encodes with one scale.
 //
 // Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version. The
 // bytes to parse may be hostile.
@@ -35,7 +37,7 @@ inline constexpr size_t kBlobHeaderBytes = 64;
 // header is in device memory.
 inline constexpr size_t kPayloadBytesOffset = 24;
 inline constexpr uint16_t kBlobVersion = 2;
-// Maximum number of elements of a tensor: 16 GiB of fp32, far more than any boundary tensor has.
+// Maximum number of elements of a tensor: 16 GiB of fp32, far more than stage activations have.
 // Up to this limit, sizes computed from a shape do not overflow, and a tile's index fits 32 bits.
 inline constexpr uint64_t kMaxElements = uint64_t{1} << 32;
 
@@ -51,7 +53,7 @@ struct BlobHeader {
 // Returns kInvalidArgument if the tensor has more than kMaxElements elements.
 Status CheckShape(const Shape& shape);
 
-// Writes the header to the first kBlobHeaderBytes of `out`.
+// Writes the header to the first kBlobHeaderBytes of `out`, which must not be shorter. Cannot fail.
 void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out);
 
 // Parses the header of a whole blob. Checks every field that does not depend on the codec, and that
@@ -61,8 +63,8 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
 // contain at least the header.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
-// Returns the size of the blob with this header. Checks nothing: the header must come from an
-// encoder of this program.
+// Returns the size in bytes of the blob with this header. Checks nothing: `header` must have
+// kBlobHeaderBytes bytes from an encoder of this program.
 uint64_t BlobBytes(std::span<const std::byte> header);
 
 }  // namespace longhaul::codec

@@ -1,6 +1,6 @@
 // The interface of all codecs. A codec encodes a tensor to bytes (a blob), and decodes it.
 //
-//   auto codec = ParseCodec("tah:p=0.8");                       // registry.h
+//   LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec("tah:p=0.8"));  // registry.h
 //   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape));
 //   AlignedBuffer scratch(codec->WorkspaceBytes(shape));        // base/aligned_buffer.h
 //   EncodeResult result;
@@ -12,6 +12,7 @@
 // a message store. Errors: kInvalidArgument for wrong sizes, null or misaligned pointers and bytes
 // that are not a blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given
 // to Decode may be hostile. A codec with a message store also returns the errors of the store.
+// After an error the output may be partly written.
 //
 // Codecs with state are immutable too: the caller owns the state. The state of aqsgd (records of
 // training samples) is in Context.messages, that of predict (means by token) in Context.tables. Two
@@ -75,13 +76,13 @@ struct MutableTensorView {
 };
 
 // What a call needs besides the tensor. The first six fields together identify the tensor. Two
-// tensors of a run must differ in at least one of them, because they are the key of stochastic
-// rounding (tah, fixed).
+// tensors of a run must differ in at least one of the six, because the six are the key of the
+// random numbers that tah, fixed and dither use.
 struct Context {
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // of the run
   Step step{0};
-  uint32_t replica = 0;
-  EdgeId edge{0};
+  uint32_t replica = 0;  // data-parallel replica, from 0
+  EdgeId edge{0};        // pair of stages that exchange the tensor (base/ids.h)
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
   // For aqsgd: the global number of each sample of the tensor. Without numbers aqsgd sends every
@@ -94,7 +95,7 @@ struct Context {
   // With tables: the ids of the tensor's tokens, sample by sample. Empty is allowed in Decode,
   // because the blob has the ids. Ids that Decode gets must equal those of the blob. Not owned.
   std::span<const uint32_t> token_ids;
-  // True: the tables learn from this tensor. Must be the same on both sides.
+  // True: the tables learn from this tensor. Must be the same on both sides. Unused without tables.
   bool learns = false;
   // Threads that may help with this call; they do not change the result. Null: the calling thread
   // works alone. Not owned.
@@ -122,22 +123,25 @@ class Codec {
   // Returns whether every Encode writes exactly MaxEncodedBytes.
   virtual bool fixed_size() const = 0;
   // Returns the size of the smallest blob of this shape. Blobs of aqsgd usually have this size if
-  // its store has a record of every sample.
+  // the store has a record of every sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Returns the size that blobs of a network's tensors usually have. Below MaxEncodedBytes only for
-  // zip and predict. For aqsgd it is the size of a blob without records, MaxEncodedBytes.
+  // Returns the size that blobs of activations and gradients usually have. Below MaxEncodedBytes
+  // only for dither, zip and predict. For aqsgd: MaxEncodedBytes, the size without records.
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
-  // Returns the size of a sample's record in Context.messages. 0: the codec has no records.
+  // Returns the bytes of a sample's record in Context.messages. 0: the codec has no records, or the
+  // shape has no elements.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
   // Returns the number of rows that Context.tables needs for ids below `vocabulary`
   // (predict/tables.h). 0: the codec does not predict by tokens.
   virtual uint64_t TableRows(uint32_t /*vocabulary*/) const { return 0; }
   bool remembers_samples() const { return MessageBytes({1, 1, 1}) > 0; }
   bool predicts_by_tokens() const { return TableRows(1) > 0; }
-  // Returns the bytes of scratch memory that Encode and Decode need, aligned to 64 bytes.
+  // Returns the bytes of scratch memory that Encode and Decode need, aligned to 64 bytes. 0: the
+  // workspace may be empty.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 
-  // Writes a blob (blob.h) to the start of `out`, and its size to *result.
+  // Writes a blob (blob.h) to the start of `out`, and the blob's size to *result, which must not be
+  // null. `out` must have MaxEncodedBytes.
   virtual Status Encode(const TensorView& in, const Context& context,
                         std::span<std::byte> workspace, std::span<std::byte> out,
                         EncodeResult* result) const = 0;

@@ -1,4 +1,6 @@
-// Splits a codec string such as "tah:p=0.8,tile=64" into the codec's name and its parameters.
+// Splits a codec string, for example "tah:p=0.8,tile=64", into the codec's name and parameters.
+//
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,7 @@
 namespace longhaul::codec {
 
 struct CodecText {
-  std::string text;  // all that was split
+  std::string text;  // the whole text that was split
   std::string name;
   std::vector<std::pair<std::string, std::string>> parameters;  // keys and values
   // For a family that uses another codec (family.h): the codec string behind the '/'. ParseCodec
@@ -24,7 +26,8 @@ struct CodecText {
 // comes twice. A '/' has no special meaning here.
 StatusOr<CodecText> SplitCodecString(std::string_view text);
 
-// Parse the whole text as one number. Return false for any other text; *value is then unspecified.
+// Parse the whole text as one decimal number. Return false for any other text, also for a number
+// out of range; *value is then unspecified. ParseReal also takes "inf" and "nan".
 bool ParseUnsigned(std::string_view text, uint32_t* value);
 bool ParseReal(std::string_view text, double* value);
 

@@ -1,5 +1,5 @@
 // Conversions to and from fp16 and bf16 (base/half.h), fp16 rounded up or down, and powers of two.
-// Results have the same bits on every machine. No code branches on values, so that loops vectorise.
+// Results have the same bits on every machine.
 #pragma once
 
 #include <bit>
@@ -35,8 +35,8 @@ inline constexpr float Pow2(int exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once. A factor above 2^127 is
-// no fp32 number. Then the value is multiplied by two powers of two, one after the other.
+// Multiplies by 2^exponent, -126 <= exponent <= 254, and rounds at most once. fp32 has no factor
+// above 2^127, so larger factors are applied as two powers of two, one after the other.
 struct ScaleUp {
   constexpr explicit ScaleUp(int exponent)
       : first(Pow2(exponent < 127 ? exponent : 127)),
@@ -45,7 +45,8 @@ struct ScaleUp {
   float first, second;
 };
 
-// Returns floor(log2(value)) of a finite value > 0, which may be subnormal, from its bits.
+// Returns floor(log2(value)). `magnitude_bits`: the bits of value, which must be finite and > 0. It
+// may be subnormal.
 inline constexpr int FloorLog2(uint32_t magnitude_bits) {
   const int exponent = static_cast<int>(magnitude_bits >> 23);
   if (exponent != 0) return exponent - 127;

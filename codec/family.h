@@ -1,8 +1,9 @@
 // A family is all codecs of one kind, such as `gauss:...`. The struct Family describes a family to
 // the rest of the program. registry.cc lists the families; no other file names all of them.
 //
-//   Family gauss::Row();  // codec/gauss/factory.h
+//   Family gauss::Row();  // makes the Family of gauss; declared in codec/gauss/factory.h
 //
+// Each string_view in these structs points to a string literal.
 // Threads: a Family is constant.
 #pragma once
 
@@ -39,8 +40,9 @@ struct Section {
   uint64_t offset = 0;  // from the start of the payload
 };
 
-// A codec that a plan may choose, and its loss: the relative error |x' - x| / |x| (Euclidean norms)
-// of a decoded tensor x', for a tensor x of normally distributed values.
+// A codec that the planner (planner/codec_choice.h) may choose, and the codec's relative error:
+// |x' - x| / |x| (Euclidean norms) of a decoded tensor x', for a tensor x of normally distributed
+// values.
 struct Choice {
   std::string_view codec;  // canonical codec string
   double error = 0;
@@ -52,9 +54,10 @@ struct Family {
   std::string_view what;  // a line for --help
   std::vector<Parameter> parameters;
   // Makes a codec from a codec string whose keys are all among `parameters`. Returns the error
-  // OutOfRange() for a wrong value.
+  // OutOfRange() for a wrong value. Never null.
   StatusOr<CodecPtr> (*parse)(const CodecText& text) = nullptr;
-  // Makes the codec that wrote a blob with this header. The header may be hostile.
+  // Makes the codec that wrote a blob with this header. The header may be hostile: kInvalidArgument
+  // for parameters that no encoder writes. Null only if `from_payload` is set.
   StatusOr<CodecPtr> (*from_header)(const BlobHeader& header) = nullptr;
   // Returns the sections of a payload whose size is valid for the codec. Null: tools show the
   // payload as one section.
@@ -62,8 +65,8 @@ struct Family {
                                    std::span<const std::byte> payload) = nullptr;
   // Makes the GPU part of a codec of this family. Null: the family does not run on GPUs.
   StatusOr<std::unique_ptr<const cuda::DeviceCodec>> (*device)(const Codec& codec) = nullptr;
-  // The codecs of this family among which a plan may choose for activations and for gradients, if
-  // the run file leaves the choice to the plan.
+  // The codecs of this family that the planner may choose for activations and for gradients, if the
+  // run file leaves the choice to the planner. Empty: the planner never chooses this family.
   std::vector<Choice> for_activations = {}, for_gradients = {};
 
   // If codecs of this family use another codec, which a codec string names behind a '/': the codec
@@ -84,7 +87,7 @@ StatusOr<CodecPtr> FromParameters(const BlobHeader& header) {
 }
 
 // Returns the error kInvalidArgument that says that the value of `key` is out of range. The message
-// lists the family's parameters with their ranges.
+// lists the family's parameters with their ranges. text.name must be the name of a family.
 Status OutOfRange(const CodecText& text, std::string_view key);
 
 }  // namespace longhaul::codec

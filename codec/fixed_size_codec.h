@@ -1,6 +1,8 @@
 // Base class of codecs whose encoded size depends on the shape alone. This class checks all
 // arguments, writes the header, and checks that a blob's header fits the codec. A derived class
 // only encodes and decodes the payload.
+//
+// Threads and errors: as for Codec (codec.h).
 #pragma once
 
 #include <string>
@@ -31,8 +33,8 @@ class FixedSizeCodec : public Codec {
   // In all calls of the functions below, the shape has passed CheckShape and has elements.
   virtual uint64_t PayloadBytes(const Shape& shape) const = 0;
   virtual uint64_t ScratchBytes(const Shape& /*shape*/) const { return 0; }
-  // Writes all PayloadBytes of `payload`. `scratch` has ScratchBytes, aligned to 64 bytes. Returns
-  // the number of non-finite tiles.
+  // Writes all PayloadBytes of `payload`. `scratch` has ScratchBytes, aligned to 64 bytes; it may
+  // be null if ScratchBytes is 0. Returns the number of non-finite tiles. Cannot fail.
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;
   // `payload` has PayloadBytes bytes, which may be hostile. Returns kInvalidArgument for bytes that

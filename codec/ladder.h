@@ -1,10 +1,10 @@
-// The ladders: lists of codecs in ascending order of their error. A plan chooses from a ladder if
-// the run file says auto. A codec's error is its relative error on normally distributed values
-// (family.h), so it is known without a run. The training losses of runs with these codecs have the
-// same order (docs/results/codecs.md). Codecs with state are left out, because their error depends
-// on earlier tensors.
+// The ladders: lists of codecs in ascending order of their error. If the run file says `auto`, the
+// planner (planner/codec_choice.h) chooses from a ladder. A codec's error is its relative error on
+// normally distributed values (family.h), so the error is known without a run. The training losses
+// of runs with these codecs have the same order (docs/results/codecs.md). Codecs with state are
+// left out, because their error depends on earlier tensors.
 //
-// Threads: pure functions.
+// Threads: any. The functions cannot fail. The ladders stay valid until the program ends.
 #pragma once
 
 #include <span>
@@ -24,7 +24,8 @@ std::span<const Rung> LadderOfActivations();
 // Returns the ladder for gradients, in the same order. Gradients are sums over many tokens, so the
 // mean of a codec's rounding errors must be 0. Therefore all rungs after bf16 round stochastically.
 std::span<const Rung> LadderOfGradients();
-// Returns the rungs whose error is at most `error`. They are the first ones of the ladder.
+// Returns the first part of the ladder: the rungs whose error is at most `error`. Empty if `error`
+// is negative.
 std::span<const Rung> RungsWithin(std::span<const Rung> ladder, double error);
 
 }  // namespace longhaul::codec

@@ -1,5 +1,5 @@
-// Spreads a difference in a few bits of a number over all its bits, on CPU and GPU alike. Stored
-// data depends on its values: never change them.
+// A hash of 64-bit numbers, the same on CPU and GPU: a change of a few bits of the input changes
+// about half of the output's bits. Stored data depends on the results: never change the function.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,8 @@
 //   class Pool final : public Parallel { ... };   // uses the threads that the program has
 //   context.parallel = &pool;
 //   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
+//
+// Threads: a codec calls For on the thread of its Encode or Decode, and never inside a body.
 #pragma once
 
 #include <absl/functional/function_ref.h>
@@ -22,14 +24,14 @@ class Parallel {
   // Returns the maximum number of calls of `body` that For runs at the same time, at least 1.
   virtual size_t threads() const = 0;
   // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, including the
-  // calling one. Returns when all calls have returned. A body must not throw, must not wait for
-  // another call of the body, and takes milliseconds at most.
+  // calling one. Returns when all calls have returned. Cannot fail. A body must not throw, must not
+  // wait for another call of the body, and takes milliseconds at most.
   virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
 };
 
 // Calls body(first, end) for disjoint ranges that together are [0, count), on threads of
 // `parallel`. There is only one range, on the calling thread, if `parallel` is null or `count` is
-// at most `small`. Every range but the last ends at a multiple of `grain`.
+// at most `small`. Every range but the last ends at a multiple of `grain`, which must not be 0.
 template <class Body>
 void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
                const Body& body) {

@@ -1,6 +1,7 @@
-// Codes of a tile as bit planes: plane j holds bit j of every code. The bit of element k is bit
-// k % 8 of byte k / 8 of the plane. So codes of any number of bits are packed without gaps, and a
-// GPU makes 32 bits of a plane with one warp vote (ballot).
+// Stores the codes of a tile as bit planes. A code is the small integer to which a codec quantizes
+// an element. Plane j holds bit j of every code: the bit of element k is bit k % 8 of byte k / 8 of
+// the plane. So codes of any number of bits are packed without gaps, and a GPU makes 32 bits of a
+// plane with one warp vote (ballot). kTile is the number of elements, a multiple of 8.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 #include "codec/aqsgd/factory.h"
 #include "codec/blob.h"
 #include "codec/codec_string.h"
+#include "codec/dither/factory.h"
 #include "codec/fixed/factory.h"
 #include "codec/gauss/factory.h"
 #include "codec/plain/factory.h"
@@ -58,6 +59,7 @@ std::span<const Family> Families() {
       fixed::Row(),
       tah::Row(),
       gauss::Row(),
+      dither::Row(),
       aqsgd::Row(),
       zip::Row(),
       taco::Row(),

@@ -3,6 +3,7 @@
 // the same strings.
 //
 // Threads: pure functions. Errors: kInvalidArgument; kUnimplemented for a blob of another version.
+// Families, names and descriptions stay valid until the program ends.
 #pragma once
 
 #include <memory>
@@ -33,8 +34,8 @@ StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
 
 // Makes the codec that wrote `blob`. The blob may be hostile.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
-// Makes the codec that wrote a blob with this header. Refuses predict, whose headers do not
-// identify the codec (Family::from_payload).
+// Makes the codec that wrote a blob with this header. kInvalidArgument for predict, whose headers
+// do not identify the codec (Family::from_payload). kInternal if no family has header.codec.
 StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header);
 
 // Returns the names of all families, with which codec strings begin: "none", "bf16", ...

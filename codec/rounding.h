@@ -1,9 +1,9 @@
 // The two kinds of rounding: to nearest (ties to even) and stochastic. Stochastic rounding uses one
 // random number for each element. The number depends only on the tensor (its Context) and on the
-// element's index. Decoders do not need the numbers.
+// element's index. Decoders do not need the numbers, except the decoder of dither.
 //
-// Element k of tile t has the index t * (elements of a tile) + k. Tiles are counted over the whole
-// tensor in memory order; every token is padded to whole tiles. A random number has 16 bits. It is
+// The index counts the tensor's elements in memory order, padding included: codecs pad every token
+// to whole tiles or blocks (the codec's format.h). A random number has 16 bits. It is
 // half of a word of Philox4x32-7, whose blocks have four words of 32 bits. The number of the
 // element with index i is in word i / 2 % 4: the lower 16 bits if i is even, else the upper ones.
 // The block has the counter (i / 8 low, i / 8 high, a, b) and the key (c, d), where
@@ -23,10 +23,10 @@ namespace longhaul::codec {
 
 enum class Rounding : uint8_t { kNearest = 0, kStochastic = 1 };
 std::string_view ToString(Rounding rounding);
-// Returns false for a text other than "nearest" and "stochastic".
+// Returns false for a text other than "nearest" and "stochastic"; *rounding then stays as it is.
 bool ParseRounding(std::string_view text, Rounding* rounding);
 
-// The random numbers for one tensor.
+// The random numbers for one tensor. Copies what it needs from the context. Any thread may use it.
 class RoundingNoise {
  public:
   explicit RoundingNoise(const Context& context) {

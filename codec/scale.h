@@ -1,4 +1,4 @@
-// A sample's exponent, by which codecs scale the sample to a fixed range, and constants for
+// The exponent by which codecs scale one sample of a tensor to a fixed range, and constants for
 // rounding. Arithmetic only: CPU and GPU kernels share this file.
 #pragma once
 

@@ -21,18 +21,18 @@ class CodecSpec {
  public:
   CodecSpec() = default;  // the text is ""; Get() returns an error
   // Takes any text, because a run file may have another word instead of a codec string: `auto`
-  // (run/file/run_spec.h) or a form of gradients between replicas (run/replicas/options.h). Get()
-  // then returns an error.
+  // (run/file/run_spec.h), or a way to send gradients between data-parallel replicas
+  // (run/replicas/options.h). Get() then returns an error.
   explicit CodecSpec(std::string_view text);
   CodecSpec(const char* literal) : CodecSpec(std::string_view(literal)) {}
-  // The text is the canonical codec string.
+  // `codec` must not be null. The text is the canonical codec string.
   explicit CodecSpec(std::shared_ptr<const Codec> codec)
       : text_(codec->name()), codec_(std::move(codec)) {}
 
   // Returns the codec, or the error of ParseCodec (registry.h) if the text is not a codec string.
   const StatusOr<std::shared_ptr<const Codec>>& Get() const { return codec_; }
   // Returns the name of the codec's family: "tah" for "tah:p=0.8", "predict" for
-  // "predict:pairs=0/gauss". If there is no codec, returns the text.
+  // "predict:pairs=0/gauss". If there is no codec, returns the text, valid as long as this object.
   std::string_view family() const;
   // As the methods of Codec; false if there is no codec.
   bool remembers_samples() const { return codec_.ok() && (*codec_)->remembers_samples(); }

@@ -1,4 +1,5 @@
-// A fixed number of threads that help with codec calls. Only one For runs at a time.
+// A fixed number of threads that help with codec calls. Only one For runs at a time. The destructor
+// joins the threads; it must not run during a For.
 #pragma once
 
 #include <atomic>

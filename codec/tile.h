@@ -1,4 +1,5 @@
-// Helpers that several codecs share: sections of payloads, tiles, and 16-bit numbers.
+// Helpers that several codecs share: sections of payloads, tiles, and 16-bit numbers. A section is
+// one array of a payload, and a tile is a group of elements with one scale (a codec's format.h).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace longhaul::codec {
 
-// Returns the size of a section with its padding: sections start at multiples of 16 bytes.
+// Returns the size in bytes of a section with its padding: sections start at multiples of 16 bytes.
 constexpr uint64_t AlignSection(uint64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
@@ -21,7 +22,7 @@ constexpr bool PossibleTile(uint32_t elements) {
   return elements == 32 || elements == 64 || elements == 128;
 }
 
-// Tiles [first, end) of a sample.
+// Tiles [first, end) of a sample. Tile numbers count from the start of the sample.
 struct TileRange {
   uint32_t sample = 0;
   uint64_t first = 0, end = 0;

@@ -43,8 +43,9 @@ inline constexpr bool Suits(int exponent, uint32_t largest_bits) {
   return top >= kLeastSuitable && top < kFirstUnsuitable;
 }
 
-// Returns the kind of a sample. `remembers`: the sample has an id. `exponent`: c of its record, if
-// any. `largest_bits`: its largest finite magnitude, as bits of fp32.
+// Returns the kind of a sample. `remembers`: the sample has an id. `finite`: the sample has no NaN
+// and no infinity. `exponent`: c of the record, unused if there is none. `largest_bits`: the
+// largest finite magnitude of the sample, as bits of fp32.
 inline constexpr Kind KindOf(bool remembers, bool finite, bool has_record, int exponent,
                              uint32_t largest_bits) {
   if (!remembers || !finite) return Kind::kTransient;

@@ -1,5 +1,5 @@
-// aqsgd: quantized differences of activations (AQ-SGD). For every training sample, both sides of a
-// boundary keep a message m: the activation as the receiver last had it. When a sample x comes
+// aqsgd: quantized differences of activations (AQ-SGD). For every training sample, sender and
+// receiver both keep a message m: the activation as the receiver last had it. When a sample x comes
 // again, the sender sends only Q(x - m), the quantized difference. Both sides then replace m by
 // m + Q(x - m), which is also the activation that the receiver uses.
 //
@@ -25,7 +25,7 @@
 //                                tile of a token is padded
 //
 // All samples of a tensor are coded against the records from before the tensor. If a tensor has the
-// same sample twice, the record of the later one stays. The first rule that applies gives the kind:
+// same sample twice, the later one's record is kept. The first rule that applies gives the kind:
 //   - kTransient, sent whole and not stored: the sample has no id (in validation and in files), or
 //     has a NaN or an infinity, which becomes fp16's NaN. Its record, if any, does not change.
 //   - kStored, sent whole and stored: the sample has no record, or c of the record no longer suits

@@ -17,7 +17,8 @@
 namespace longhaul::codec::aqsgd {
 
 // The records of a tensor's samples; none if the context has no ids. `index` is a sample's place in
-// the tensor.
+// the tensor, below the number of samples. The ids and the store of the context must outlive this
+// object. Call Check before any other method.
 class Messages {
  public:
   explicit Messages(const Context& context)
@@ -36,7 +37,7 @@ class Messages {
   // Returns what a payload says about the sample: its id, and the checksum of its record.
   Entry EntryOf(uint64_t index) const;
   // Returns the record to overwrite (MessageStore::Write). Null if a later sample of the tensor has
-  // the same id, because the later one's record stays.
+  // the same id, because the later one's record is kept. remembers() must be true.
   StatusOr<std::byte*> Write(uint64_t index) const;
 
  private:

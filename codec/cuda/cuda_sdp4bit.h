@@ -1,7 +1,9 @@
-// codec/sdp4bit on a GPU, with the same bytes as on the CPU. Every pointer is to memory of the
-// stream's device.
+// Runs the codec sdp4bit (codec/sdp4bit/format.h) on a GPU, with the same bytes as on the CPU.
+// Pointers with the suffix _dev are to memory of the stream's device, which must stay valid until
+// the queued work is done. `noise` and the array `parts` are read during the call only.
 //
-// Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
+// Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph. If
+// `count` is 0, they do nothing.
 // Threads: pure functions. Errors: kInvalidArgument for null or misaligned memory and invalid
 // sizes; kInternal if the CUDA runtime refuses. After an error nothing is queued.
 #pragma once
@@ -28,10 +30,10 @@ Status Sdp4bitDecode(const void* section_dev, uint32_t group, float* out_dev, ui
 // `count` is a multiple of kHadamard.
 Status Sdp4bitTransform(float* values_dev, uint64_t count, bool back,
                         const longhaul::cuda::Stream& stream);
-// Writes the mean of the gradients of all replicas to `out_dev`, `count` numbers. `parts` has one
-// pointer for each replica, at most 64, and the parts are added in this order. parts[own] has
-// `count` fp32 numbers that are not transformed; every other part is a section of
-// Transformed(count) numbers in groups of kGradientGroup. The array `parts` is in host memory.
+// Writes the mean of the gradients of all data-parallel replicas to `out_dev`, `count` numbers.
+// `parts`, an array in host memory, has one device pointer for each replica, 1 to 64. The parts are
+// added in this order. parts[own] has `count` fp32 numbers that are not transformed; every other
+// part is a section of Transformed(count) numbers in groups of kGradientGroup.
 Status Sdp4bitMean(std::span<const void* const> parts, uint32_t own, uint64_t count, float* out_dev,
                    const longhaul::cuda::Stream& stream);
 

@@ -1,5 +1,6 @@
-// The functions of codec/taco/flat.h on a GPU, with the same bytes. Every pointer, also inside
-// TacoReduceArgs, is to memory of the stream's device. Each call queues one kernel.
+// Runs the functions of codec/taco/flat.h on a GPU, with the same bytes. Every pointer, also inside
+// TacoReduceArgs, is to memory of the stream's device. Each call queues one kernel, or no kernel if
+// there are no elements.
 //
 // Calls only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph.
 // The structs of the arguments may be destroyed when a call returns. The memory that they point to
@@ -18,16 +19,18 @@
 
 namespace longhaul::codec::cuda {
 
-// As TacoEncodeFlat of flat.h, but the number of blocks with a NaN or an infinity is added to
-// *nonfinite_dev. Null: these blocks are not counted.
+// As TacoEncodeFlat of flat.h, but adds the number of blocks with a NaN or an infinity to
+// *nonfinite_dev, which the caller must have set. Null: these blocks are not counted.
 Status TacoEncodeFlat(const void* in_dev, Dtype dtype, uint64_t elements,
                       const taco::Params& params, DeviceSpan payload,
                       const longhaul::cuda::Stream& stream, uint64_t* nonfinite_dev = nullptr);
 
+// As TacoDecodeFlat of flat.h.
 Status TacoDecodeFlat(DeviceSpan payload, const taco::Params& params, void* out_dev, Dtype dtype,
                       uint64_t elements, const longhaul::cuda::Stream& stream);
 
-// The array args.parts itself is in host memory; its pointers are to device memory.
+// As TacoReduce of flat.h. The array args.parts itself is in host memory; its pointers are to
+// device memory.
 Status TacoReduce(const TacoReduceArgs& args, const longhaul::cuda::Stream& stream);
 
 }  // namespace longhaul::codec::cuda

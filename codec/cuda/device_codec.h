@@ -2,7 +2,7 @@
 // codec family X defines its DeviceCodec in codec/X/cuda/device.cc. CudaCodec (cuda_codec.h) checks
 // arguments and blobs first.
 //
-// Threads: immutable; any thread. Errors: as in cuda_codec.h.
+// Threads: a DeviceCodec is immutable, and any thread may call it. Errors: as in cuda_codec.h.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace longhaul::codec::cuda {
 
-// Device memory. Does not own it.
+// A range of device memory that another object owns. Null with 0 bytes: no memory.
 struct DeviceSpan {
   void* data_dev = nullptr;
   size_t bytes = 0;
@@ -36,7 +36,8 @@ struct DeviceMessages {
 
 class DeviceTables;  // device_tables.h
 
-// What a codec needs of DeviceTables, for one tensor. Does not own the tables.
+// What a codec needs of DeviceTables, for one tensor. The tables must outlive the queued work. The
+// addresses are those of the methods of DeviceTables with the same names; null without tables.
 struct TablesOnDevice {
   TablesOnDevice() = default;
   // Null: no tables.
@@ -44,7 +45,9 @@ struct TablesOnDevice {
   explicit operator bool() const { return state_dev != nullptr; }
 
   predict::TablesShape shape;
-  uint64_t ids = 0;  // number of ids at ids_dev: one for each token of the tensor, or 0
+  // Number of ids at ids_dev: one for each token of the tensor. 0: a decoder reads the ids from the
+  // blob.
+  uint64_t ids = 0;
   bool learns = false;
   float* means_dev = nullptr;
   uint32_t* counts_dev = nullptr;
@@ -52,6 +55,8 @@ struct TablesOnDevice {
   const uint32_t* ids_dev = nullptr;
 };
 
+// The arguments of one call. CudaCodec has checked them. A DeviceCodec uses the references during
+// the call only.
 struct EncodeCall {
   const TensorView& in;  // in device memory, not empty
   const Context& context;
@@ -66,7 +71,7 @@ struct DecodeCall {
   const BlobHeader* header;
   DeviceSpan blob, workspace;
   const MutableTensorView& out;  // in device memory, not empty
-  uint32_t* fault_dev;
+  uint32_t* fault_dev;           // a word that gets the bits kFault... of kernel_args.h
   DeviceMessages messages;
   TablesOnDevice tables;
   const KernelQueue& queue;
@@ -80,15 +85,17 @@ class DeviceCodec {
   virtual uint64_t WorkspaceBytes(const Shape& /*shape*/) const { return 0; }
   // Returns whether Decode takes a blob whose header the host has not seen.
   virtual bool decodes_unseen() const { return false; }
-  // Checks that the tables fit this codec and a tensor of this shape.
+  // Checks that the tables fit this codec and a tensor of this shape; kInvalidArgument if not.
   virtual Status CheckTables(const TablesOnDevice& /*tables*/, const Shape& /*shape*/) const {
     return absl::OkStatus();
   }
+  // Encode and Decode queue the kernels, and do not wait.
   virtual Status Encode(const EncodeCall& call) const = 0;
   virtual Status Decode(const DecodeCall& call) const = 0;
 };
 
 // Make a kernel's tensor argument. Encoders get a `void*`, too, but only read the tensor.
+// `view.data` is a device address.
 inline TensorArgs MakeTensorArgs(const TensorView& view) {
   const Shape& shape = view.shape;
   return {const_cast<void*>(view.data), static_cast<uint32_t>(view.dtype), shape.samples,

@@ -1,14 +1,14 @@
-// Tables of predict (codec/predict/tables.h) in a GPU's memory, and the token ids of the next
-// tensor there.
+// Keeps tables of predict (codec/predict/tables.h) in a GPU's memory, together with the token ids
+// of the next tensor.
 //
 //   LH_RETURN_IF_ERROR(tables.Load(context, &stream));
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, {}, &tables));
 //
 // Encode and Decode also queue the updates of the tables, so all calls with the same tables must be
-// on one stream.
+// on one stream. No stream may be null, and none is kept after the call.
 //
-// Threads: one at a time. Errors: kInvalidArgument, as for the codec on a CPU; errors of the
-// device.
+// Threads: any thread, one call at a time. Errors: kInvalidArgument, as for the codec on a CPU;
+// errors of the device; kDeadlineExceeded if a call waits for more than 60 s.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ namespace longhaul::codec::cuda {
 
 class DeviceTables {
  public:
-  // Makes untrained tables for tensors of at most `tokens` tokens. Waits until they are zeroed.
+  // Makes untrained tables for tensors of at most `tokens` tokens. Waits until the tables are
+  // zeroed. kResourceExhausted: too little memory.
   static StatusOr<DeviceTables> Create(longhaul::cuda::Stream* stream,
                                        const predict::TablesShape& shape, uint64_t tokens);
   // Returns the bytes of device memory that such tables take.
@@ -33,12 +34,13 @@ class DeviceTables {
 
   // Takes `learns` and the token ids of the next tensor from the context, and queues the copy of
   // the ids to the device. The context of a decoder may lack ids. Does not wait; the copy of an
-  // earlier Load must be done.
+  // earlier Load must be done. The context's ids may be freed when Load returns.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
   // The same for ids in device memory. Every id must be below the vocabulary; this is not checked.
   // `ids_dev` must not change until the copy is done.
   Status LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
                         longhaul::cuda::Stream* stream);
+  // The number of ids and the flag of the last Load or LoadFromDevice.
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
@@ -49,7 +51,8 @@ class DeviceTables {
   Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
 
-  // Addresses for kernels. Kernels change all of this memory except the ids.
+  // Addresses for kernels, valid as long as this object. Kernels change all of this memory except
+  // the ids. state_dev: the hash of all updates (PredictState of predict/cuda/kernels.h).
   float* means_dev() const { return static_cast<float*>(Address(means_)); }
   uint32_t* counts_dev() const;
   void* state_dev() const { return Address(state_); }

@@ -19,8 +19,8 @@ struct HeaderArgs {
   uint64_t words[8];
 };
 
-// A divisor for 32-bit numbers. `reciprocal` is 2^64 / value, rounded up, or 0 if value is 1. With
-// it kernels divide by two multiplications.
+// A divisor for 32-bit numbers, from 1 to 2^32 - 1. `reciprocal` is 2^64 / value, rounded up, or 0
+// if value is 1. By `reciprocal`, kernels replace a division by two multiplications.
 struct Divisor {
   uint32_t value;
   uint64_t reciprocal;
@@ -29,14 +29,14 @@ inline Divisor MakeDivisor(uint64_t value) {
   return {static_cast<uint32_t>(value), value == 1 ? 0 : ~uint64_t{0} / value + 1};
 }
 
-// Bits that a decoder sets in the caller's word for faults. kFaultContents: the payload is invalid,
-// or does not fit this side's state. kFaultCut: the blob is longer than its memory. kFaultTables:
-// the tables of predict differ between the two sides.
+// Bits that a decoder sets in the caller's word for faults (`fault_dev`). kFaultContents: the
+// payload is invalid, or does not fit this side's state. kFaultCut: the blob is longer than its
+// memory. kFaultTables: the tables of predict differ between sender and receiver.
 inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2, kFaultTables = 4;
 
-// Warps collect the largest magnitude of a sample in this many words; each word has the maximum of
-// some warps. With only one word, all warps would wait for each other. The words are kMaximumStride
-// words apart, so that each lies in a cache sector of its own.
+// Warps collect the largest magnitude of a sample in kMaximumPlaces words; each word has the
+// maximum of some warps. With only one word, all warps would wait for each other. The words are
+// kMaximumStride words apart, so that each lies in a cache sector of its own.
 inline constexpr uint32_t kMaximumPlaces = 16;
 inline constexpr uint64_t kMaximumStride = 8;  // uint32
 // Returns the bytes of these words for all samples.

@@ -4,7 +4,7 @@
 //   const KernelQueue queue(stream);
 //   return queue.Run(queue.kernels<FixedKernels>().encode, args, "queueing the encoder of fixed");
 //
-// Threads: any. The stream must outlive the queue.
+// Threads: any. The stream must outlive the queue. The work of a stream runs in the order of calls.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ class Stream;
 
 namespace longhaul::codec::cuda {
 
-// Returns the kernels of a family. `Kernels` is the struct of the family's kernels.h.
+// Returns the kernels of a family. `Kernels` is the struct of the family's kernels.h. Ends the
+// program if the table lacks the family.
 template <class Kernels>
 const Kernels& KernelsOf(const KernelTable& table) {
   const std::span families(table.families, table.family_count);
@@ -43,13 +44,14 @@ class KernelQueue {
     return KernelsOf<Kernels>(*table_);
   }
   // Calls `kernel`, a function of the kernel table, which queues its work on the stream. Returns
-  // kInternal if the CUDA runtime refuses. `doing` says in the message what failed.
+  // kInternal if the CUDA runtime refuses. `doing` says in the message what failed. `args` may be
+  // destroyed when Run returns.
   template <class Args>
   Status Run(int (*kernel)(int device, const Args* args, void* stream), const Args& args,
              std::string_view doing) const {
     return Check(kernel(index_, &args, stream_), doing);
   }
-  // Queues the write of an empty tensor's blob.
+  // Queues the write of an empty tensor's blob, which is only a header. Errors: as for Run.
   Status WriteHeader(const HeaderArgs& header, void* blob_dev) const {
     return Check(
         table_->write_header(index_, &header, static_cast<unsigned char*>(blob_dev), stream_),

@@ -2,8 +2,9 @@
 // types, because both sides compile them (base/cuda/table.h). Programs use cuda_codec.h, which
 // checks the arguments.
 //
-// Every function queues work on `stream`, a cudaStream_t of `device`. No function allocates or
-// waits; all may be captured in a CUDA graph, and return a code of the CUDA runtime, 0 for success.
+// Every function queues work on `stream`, a cudaStream_t of the device with index `device`. Any
+// thread may call it. No function allocates or waits; all may be captured in a CUDA graph, and
+// return a code of the CUDA runtime, 0 for success. `args` is read during the call only.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@ namespace longhaul::codec::cuda {
 // A section of codec/sdp4bit, aligned to 16 bytes, and the numbers that it encodes.
 struct Sdp4bitArgs {
   float* values_dev;
-  uint64_t count;  // more than 0
-  uint32_t group;  // 128 or 2048
-  uint32_t stochastic;
-  uint32_t noise[4];  // RoundingNoise::block()
-  uint64_t first;     // index of values_dev[0] in the noise, a multiple of 64
+  uint64_t count;       // more than 0
+  uint32_t group;       // 128 or 2048
+  uint32_t stochastic;  // encode: 1 to round stochastically, 0 to nearest
+  uint32_t noise[4];    // RoundingNoise::block(); unused if not stochastic
+  uint64_t first;       // index of values_dev[0] in the noise, a multiple of 64
   unsigned char* section_dev;
 };
 // The mean of gradients, summed in the order of the parts (Sdp4bitMean of cuda_sdp4bit.h).
@@ -32,7 +33,8 @@ struct Sdp4bitSumArgs {
   float* out_dev;
 };
 
-// Select of codec/tagc/select.h. The scratch memory is a TagcSelectScratch, aligned to 16 bytes.
+// Select of codec/tagc/select.h. The scratch memory has the arrays of TagcSelectScratch, aligned to
+// 16 bytes.
 struct TagcSelectArgs {
   const float* values_dev;
   uint64_t count, keep;  // more than 0
@@ -46,11 +48,12 @@ struct FamilyKernels {
 };
 
 struct KernelTable {
-  // Writes the blob of an empty tensor.
+  // Writes the blob of an empty tensor, which is only a header.
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   const FamilyKernels* families;
   uint32_t family_count;
-  // cuda_sdp4bit.h and cuda_tagc.h check the arguments.
+  // cuda_sdp4bit.h and cuda_tagc.h check the arguments of the next five functions. With `back`,
+  // sdp4bit_transform undoes the transform.
   int (*sdp4bit_encode)(int device, const Sdp4bitArgs* args, void* stream);
   int (*sdp4bit_decode)(int device, const Sdp4bitArgs* args, void* stream);
   int (*sdp4bit_transform)(int device, float* values_dev, uint64_t count, bool back, void* stream);
@@ -58,18 +61,20 @@ struct KernelTable {
   int (*tagc_select)(int device, const TagcSelectArgs* args, void* stream);
 };
 
-// A run: the elements that one thread block of the selecting kernels handles.
+// kTagcRun: elements of a run, which one thread block of the selecting kernels handles. kTagcBins:
+// bins of the histogram by which the kernels find the smallest magnitude to select (threshold).
 inline constexpr uint64_t kTagcRun = 2048;
 inline constexpr uint32_t kTagcBins = 2048;
+// Byte offsets of arrays in the scratch memory for `count` values.
 struct TagcSelectScratch {
   constexpr explicit TagcSelectScratch(uint64_t count)
       : histogram(16),
         equal(histogram + 4 * kTagcBins),
         end(equal + 4 * ((count + kTagcRun - 1) / kTagcRun)) {}
-  // The first 16 bytes are a TagcChoice.
-  uint64_t histogram;
-  // uint32 for each run. At first it is the number of the run's elements that equal the threshold
-  // in magnitude. A later kernel replaces it by the number of such elements in all earlier runs.
+  // The first 16 bytes are a TagcChoice, the state of the search (module/tagc_select.cu).
+  uint64_t histogram;  // kTagcBins uint32
+  // uint32 for each run: first the number of the run's elements that equal the threshold in
+  // magnitude. A later kernel replaces this number by the sum over all earlier runs.
   uint64_t equal;
   uint64_t end;
 };

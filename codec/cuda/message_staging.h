@@ -10,9 +10,10 @@
 // A receiver calls Check between Load and Decode, and Remember only if the device found no fault.
 // Without sample ids in the context no record changes, and nothing is copied.
 //
-// Threads: one at a time, as for the store. Load does not wait; the copies of an earlier Load or
-// Fetch must be done. Errors: kInvalidArgument, as for the codec on a CPU, and those of the device.
-// Remember also returns errors of the store.
+// Threads: any thread, one call at a time, as for the store. Load and Fetch do not wait; the copies
+// of an earlier Load or Fetch must be done. Streams must not be null, and are not kept. Errors:
+// kInvalidArgument, as for the codec on a CPU, and errors of the device. Remember also returns
+// errors of the store.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,8 @@ class MessageStaging {
 
   // Reads the records of the context's samples from its store, and queues copies to the device.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // Returns the copies on the device for the tensor of the last Load.
+  // Returns the copies on the device for the tensor of the last Load. The memory belongs to this
+  // object. Empty if the last Load had no sample ids.
   DeviceMessages messages();
   // Checks a blob's header, and its samples against the last Load, as the decoder on the CPU does.
   Status Check(std::span<const std::byte> blob) const;

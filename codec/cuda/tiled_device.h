@@ -16,8 +16,8 @@ namespace longhaul::codec::cuda {
 template <class Kernels, class Params, class Args>
 class TiledDevice final : public DeviceCodec {
  public:
-  // `args_of` makes the arguments, all but memory, header and noise. `scratch_of` returns the bytes
-  // of device memory that the encoder needs.
+  // `args_of` makes the kernels' arguments; Encode and Decode then set memory, header and noise.
+  // `scratch_of` returns the bytes of device memory that the encoder needs, a multiple of 64.
   TiledDevice(const Params& params, Args (*args_of)(const Params& params, const Shape& shape),
               uint64_t (*scratch_of)(const Params& params, const Shape& shape))
       : params_(params), args_of_(args_of), scratch_of_(scratch_of) {}

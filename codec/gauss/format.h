@@ -47,9 +47,8 @@
 //
 //   parameters in the header   offset size
 //   bits b (2..6)                   0    1
-//   coding of the codes             1    1   0: as above. Others are reserved for entropy coding;
-//   the
-//                                            blob's header says the payload's size
+//   coding of the codes             1    1   0: as above. Others are reserved for entropy coding,
+//                                            with the payload's size in the blob's header
 //   block B (64, 128, 256, 512)     2    2
 //   zero                            4   12
 #pragma once
@@ -73,24 +72,24 @@ struct Params {
 struct Layout {
   uint64_t token_blocks = 0;  // n
   uint32_t last_block = 0;    // elements of a token's last block, with padding
-  uint64_t token_bytes = 0;   // of a token's codes
-  uint64_t block_bytes = 0;   // of a whole block's codes
-  uint64_t blocks = 0;        // of a sample
-  // From the start of the payload.
+  uint64_t token_bytes = 0;   // bytes of a token's codes
+  uint64_t block_bytes = 0;   // bytes of the codes of a block of full size
+  uint64_t blocks = 0;        // number of a sample's blocks
+  // Offsets from the start of the payload.
   uint64_t exponents = 0, scales = 0, codes = 0, end = 0;
 };
 
-// The shape has passed CheckShape and has elements.
+// The shape must have passed CheckShape and have elements.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Bytes of header and payload; 64 for an empty tensor.
+// Returns the size of header and payload in bytes; 64 for an empty tensor.
 uint64_t EncodedBytes(const Shape& shape, const Params& params);
 
-// "gauss:bits=4,block=128"
+// Returns the codec string: "gauss:bits=4,block=128".
 std::string CodecString(const Params& params);
 CodecParameters ToHeader(const Params& params);
-// kInvalidArgument for values that no encoder writes.
+// Returns kInvalidArgument for values that no encoder writes.
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
-// Whether codec strings and headers may have these values.
+// Returns whether codec strings and headers may have these values.
 bool Possible(const Params& params);
 
 }  // namespace longhaul::codec::gauss

@@ -1,5 +1,5 @@
-// A message store in a memory-mapped file, with a journal to undo changes. Workers have one store
-// for each direction of a boundary.
+// A message store in a memory-mapped file, with a journal to undo changes. A worker has one store
+// for each direction of each boundary between its stage and a neighbouring stage.
 //
 //   <folder>/records           the table below
 //   <folder>/undo-<step>       undo_journal.h
@@ -18,13 +18,14 @@
 //
 // The operating system keeps the mapped pages, and writes them to the disk in its own time. So the
 // writes of a killed process (kill -9) survive. After a power loss the records may have any
-// contents; the two sides of a boundary detect this by comparing Digest().
+// contents; sender and receiver detect this by comparing Digest().
 //
 // Disk space for `records` is allocated when the store is made, because access to a mapped page
 // without disk space would end the process.
 //
-// Threads: one at a time, except Forget, which any thread may call. Errors: the code fits errno; a
-// full disk is kResourceExhausted. Write returns kInvalidArgument for a step before the last one.
+// Threads: any thread, one call at a time, except Forget, which may run during other calls. Errors:
+// the code fits errno; a full disk is kResourceExhausted. Write returns kInvalidArgument for a step
+// before the last one. Read and Write end the program for a sample that is not below samples().
 #pragma once
 
 #include <functional>
@@ -40,9 +41,10 @@ struct FileStoreOptions {
   std::string folder;  // for this store only; created if missing
   // Identifies the run and the data. Open drops the records of another identity.
   std::string identity;
-  uint64_t samples = 0;
-  size_t record_bytes = 0;
-  // For tests: called between any two changes of the files; a test may kill the process then.
+  uint64_t samples = 0;     // Open returns kInvalidArgument for 0
+  size_t record_bytes = 0;  // Open returns kInvalidArgument for 0
+  // For tests: called between any two changes of the files; a test may kill the process then. May
+  // be empty.
   std::function<void()> at_kill_point = {};
 };
 
@@ -70,13 +72,14 @@ class FileStore final : public MessageStore {
   // not known, or the last change was before `step`, drops all records and returns false. For step
   // 0, drops all records and returns true. A process must call it before its first Write.
   StatusOr<bool> RollBack(Step step);
-  // Drops all records and the journal. Later calls take this for a change in step `step`.
+  // Drops all records and the journal. Counts as a change in step `step`: Write then refuses
+  // earlier steps.
   Status Clear(Step step);
-  // Drops the journal of the steps up to `step`. The caller knows that the store will not be rolled
-  // back to a step before `step`.
+  // Drops the journal of the steps up to `step`, to free disk space. The store can then not be
+  // rolled back to a step before `step`. Ignores errors: files that cannot be removed stay.
   void Forget(Step step) const { journal_.Forget(step); }
-  // Reads all records. Returns a hash of the records with their samples' numbers; 0 if there are no
-  // records.
+  // Reads all records, which may take long. Returns a hash of the records with their samples'
+  // numbers; 0 if there are no records.
   uint64_t Digest() const;
 
  private:

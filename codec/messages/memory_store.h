@@ -8,7 +8,7 @@
 
 namespace longhaul::codec {
 
-// Allocates a sample's memory at its first Write.
+// Allocates a sample's memory at its first Write. Does not check samples or steps, and cannot fail.
 class MemoryStore final : public MessageStore {
  public:
   MemoryStore(uint64_t samples, size_t record_bytes)

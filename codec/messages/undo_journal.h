@@ -15,9 +15,10 @@
 // An entry is written before its record changes, and the system keeps what a killed process has
 // written. So only the last entry can be cut short, and then its record has not changed yet.
 //
-// Threads: one call of Add or Replay at a time; Forget at any time, for steps that have ended.
-// Errors: the code fits errno, the text names the file; a full disk is kResourceExhausted. After a
-// failed Add the file may end in a torn entry: do not add to that step again.
+// Threads: any thread, one call at a time. Only Forget may run during other calls, for steps that
+// have ended. Errors: the code fits errno, the text names the file; a full disk is
+// kResourceExhausted. After a failed Add the file may end in a torn entry: do not add to that step
+// again.
 #pragma once
 
 #include <cstddef>
@@ -41,18 +42,20 @@ class UndoJournal {
   UndoJournal(const UndoJournal&) = delete;
   UndoJournal& operator=(const UndoJournal&) = delete;
 
-  // Bytes of disk that one entry takes with its record.
+  // Returns the bytes of disk that one entry takes with its record.
   static uint64_t EntryBytes(size_t record_bytes) { return 24 + uint64_t{record_bytes}; }
 
   // Writes the old record of a sample. `before` is empty if the sample had no record. Steps must
-  // not decrease from call to call.
+  // not decrease from call to call. kAlreadyExists: an earlier process left a file of this step.
   Status Add(Step step, uint64_t sample, std::span<const std::byte> before);
-  // Calls `restore` for the entries of a step, newest first. kNotFound if the step has no file,
-  // kDataLoss if the file is damaged; then `restore` was not called.
+  // Calls `restore` for the entries of a step, newest first. `before` is empty if the sample had no
+  // record, and is valid only during the call. kNotFound if the step has no file, kDataLoss if the
+  // file is damaged; then `restore` was not called.
   using Restore = std::function<void(uint64_t sample, std::span<const std::byte> before)>;
   Status Replay(Step step, const Restore& restore) const;
   // Returns the steps that have files, in ascending order.
   StatusOr<std::vector<Step>> Steps() const;
+  // Removes the file of a step. Succeeds if there is none.
   Status Remove(Step step);
   // Removes all files up to `last`. A file that cannot be removed is tried again at the next call.
   void Forget(Step last) const;

@@ -1,6 +1,6 @@
-// sdp4bit: numbers of 4 bits, with an fp32 step for each group of numbers. The method of the paper
-// SDP4Bit sends gradients and differences of weights between replicas in this form. A *section* is
-// the encoded form of n numbers, without a blob's header:
+// sdp4bit: numbers of 4 bits, with an fp32 step for each group of numbers. Data-parallel replicas
+// send each other gradients and differences of weights in this form, by the method of the paper
+// SDP4Bit. A *section* is the encoded form of n numbers, without a blob's header:
 //
 //   bytes                     contents
 //   4 x ceil(n / group)       fp32 step of each group; NaN: the group has a NaN or an infinity

@@ -17,8 +17,8 @@ namespace longhaul::codec {
 std::vector<std::string> KernelTargets();
 // Returns the set in use.
 std::string KernelTarget();
-// Uses the set `name` from now on; "": the best one. Returns kInvalidArgument if the set is not in
-// KernelTargets().
+// Uses the set `name` from now on in the whole program; "": the best one. Returns kInvalidArgument
+// if the set is not in KernelTargets().
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec

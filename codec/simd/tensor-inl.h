@@ -67,7 +67,7 @@ struct TileGrid {
   bool whole;  // no tile is shorter than kTile, so the tiles of a sample are contiguous
 };
 
-// Reads batches of tiles as fp32.
+// Reads batches of tiles as fp32. `in` and its data must outlive the reader. One thread at a time.
 template <size_t kTile>
 class TileReader {
  public:
@@ -105,7 +105,8 @@ class TileReader {
   alignas(64) float buffer_[kBatch * kTile];
 };
 
-// Writes batches of tiles: fill the memory that At() returns, then call Write().
+// Writes batches of tiles: fill the memory that At() returns, then call Write(). `out` and its data
+// must outlive the writer. One thread at a time.
 template <size_t kTile>
 class TileWriter {
  public:

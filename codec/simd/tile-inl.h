@@ -66,8 +66,8 @@ struct LargestBits {
   }
 };
 
-// Number of vectors to which FoldToFour folds a tile before StoreFour: those of four numbers, or
-// one vector if a vector has more than four.
+// Number of vectors to which FoldToFour folds a tile before StoreFour: as many vectors as have four
+// numbers, or one vector if a vector has four or more.
 inline constexpr size_t kLeft = kLanes < 4 ? 4 / kLanes : 1;
 
 // Folds the kLeft vectors at `v` to four numbers, and stores the numbers to out[0..3].

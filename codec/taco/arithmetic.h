@@ -40,7 +40,7 @@ struct Float8<Format::kE5m2> {
 inline constexpr float LargestNumber(Format format) {
   return format == Format::kE4m3 ? 448.0f : format == Format::kE5m2 ? 57344.0f : 127.0f;
 }
-// Returns the fp32 number nearest to 1 / (Q B).
+// Returns the fp32 number nearest to 1 / (Q * B). `block`: B.
 inline constexpr float UnitOf(Format format, uint32_t block) {
   return 1.0f / (LargestNumber(format) * static_cast<float>(block));
 }
@@ -91,7 +91,7 @@ constexpr float FromCode(uint8_t code) {
   }
 }
 
-// The factors of steps 2 and 4, and the limit of step 4.
+// The factors of steps 2 and 4, the limit of step 4, and the NaN of step 2.
 inline constexpr float kLowered = 0x1p-16f, kRaised = 0x1p64f;
 inline constexpr float kTiny = 0x1p-100f;
 inline constexpr uint32_t kNanBits = 0x7fc00000;
@@ -112,7 +112,7 @@ struct Scaling {
   float to_codes = 0;  // Q / M; 0 if M is 0
 };
 
-// The decoder's factors for the stored c: x = v first second.
+// The decoder's factors for the stored c: x = v * first * second.
 struct ScaleOf {
   constexpr explicit ScaleOf(float c) : first(c < 0 ? -c : c), second(c < 0 ? 1 / kRaised : 1.0f) {}
   float first, second;

@@ -11,7 +11,7 @@
 namespace longhaul::codec::taco {
 
 // Checks `params`, elements and their payload: ranges, sizes, null pointers and alignment. Error
-// messages call the elements `what`.
+// messages call the elements `what`. `payload_bytes` may be more than the payload needs.
 Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, uint64_t elements,
                  const Params& params, const void* payload, uint64_t payload_bytes);
 // Checks all arguments of TacoReduce in the same way.

@@ -1,9 +1,10 @@
-// Selects the gradients to send: exactly `keep` elements, those with the largest magnitudes. Among
-// equal magnitudes the earlier elements are selected. NaNs count as larger than all numbers. In a
-// bitmap of elements, element k has bit k % 64 of word k / 64; bits behind the last element are
-// zeros.
+// tagc sends only the largest gradients between data-parallel replicas. This file selects them:
+// exactly `keep` elements, those with the largest magnitudes. Among equal magnitudes the earlier
+// elements are selected. NaNs count as larger than all numbers. In a bitmap of elements, element k
+// has bit k % 64 of word k / 64; bits behind the last element are zeros.
 //
-// Threads: pure functions. Only FindThreshold and Select allocate, for a histogram of 16 KiB.
+// Threads: pure functions. They cannot fail, and do not check arguments. Only FindThreshold and
+// Select allocate, for a histogram of 16 KiB.
 #pragma once
 
 #include <bit>

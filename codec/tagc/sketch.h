@@ -17,7 +17,8 @@
 // therefore compute, before sketches are sent, how many rows are enough and which positions cannot
 // be peeled. These positions are left out of the sketches and sent separately.
 //
-// Threads: pure functions.
+// Threads: pure functions. They do not check arguments; only Peel can fail. In bitmaps, position p
+// has bit p % 64 of word p / 64 (select.h).
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ inline constexpr uint64_t kMostPositions = uint64_t{1} << 29;
 
 struct Sketch {
   uint32_t rows = 0;  // of each table. 0: the sketch has no cells and takes no positions
-  uint32_t seed = 0;  // of the hash
+  uint32_t seed = 0;  // of the hash. The same on all replicas
   constexpr uint64_t cells() const { return uint64_t{kTables} * rows * kBlock; }
   bool operator==(const Sketch&) const = default;
 };
@@ -69,13 +70,15 @@ struct SketchPlan {
 };
 // Tries larger and larger sketches, in steps of about 3 %, until at most a thousandth of the
 // positions of `bitmap`, the union, cannot be peeled. If this does not succeed, as may be with few
-// positions, the result has about five cells for each position, but at least two rows.
+// positions, the result has about five cells for each position, but at least two rows. Without
+// positions, the sketch has 0 rows.
 SketchPlan PlanSketch(std::span<const uint64_t> bitmap, uint32_t seed);
 // Returns the positions of `bitmap`, in order, that cannot be peeled from a sketch that has all
 // positions of `bitmap`.
 std::vector<uint32_t> Unpeelable(const Sketch& sketch, std::span<const uint64_t> bitmap);
 
-// Adds numbers[k] to the cells of the k-th position of `bitmap`. `cells` are sketch.cells() words.
+// Adds numbers[k] to the cells of the k-th position of `bitmap`, modulo 2^32. `cells` has
+// sketch.cells() words. If sketch.rows is 0, `bitmap` must have no positions.
 void AddToSketch(const Sketch& sketch, std::span<const uint64_t> bitmap,
                  std::span<const uint32_t> numbers, std::span<uint32_t> cells);
 

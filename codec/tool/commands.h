@@ -1,7 +1,8 @@
 // The commands of the program longhaul-codec (programs/longhaul_codec.cc parses its flags). Each
 // command returns the text for standard output.
 //
-// Errors: a Status for bad files and blobs. The caller must check the codec strings before.
+// Errors: those of reading and writing files, of ParseNpy (npy.h) and of Codec (codec.h). The
+// caller must check the codec strings before. Threads: one command at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace longhaul::codec {
 
-// The flags of all commands.
+// The flags of all commands. Each command uses only some of them.
 struct ToolOptions {
   std::string codec = "tah";
   std::string input, output;
@@ -22,6 +23,7 @@ struct ToolOptions {
   std::string previous;                     // file of the array that was sent before; empty: none
   std::optional<Dtype> dtype;               // of the input array or, to decode, of the output
   uint64_t seed = 0;                        // of stochastic rounding and generated tensors
+  // To bench: the size of the tensor, how often each call is timed, and where the codec runs.
   uint64_t elements = uint64_t{1} << 24;
   uint32_t channels = 1024;
   uint32_t repeats = 9;
@@ -29,10 +31,10 @@ struct ToolOptions {
   uint32_t samples = 1;
   std::string data = "outliers";  // or "normal"
   std::string ids = "random";     // or "equal": the token ids for the codec predict
-  uint32_t vocabulary = 50257;
-  uint32_t threads = 1;
-  std::string kernels;   // instruction set for UseKernelTarget; empty: the best one
-  bool summary = false;  // one table over all tensors
+  uint32_t vocabulary = 50257;    // number of different token ids
+  uint32_t threads = 1;           // to bench on a CPU
+  std::string kernels;            // instruction set for UseKernelTarget; empty: the best one
+  bool summary = false;           // one table over all tensors
   bool json = false;
 };
 

@@ -1,4 +1,7 @@
 // Reads array files, and encodes and decodes whole arrays in newly allocated buffers.
+//
+// Threads: pure functions. Errors: those of the file, kInvalidArgument for a bad file, and those of
+// Codec (codec.h).
 #pragma once
 
 #include <memory>

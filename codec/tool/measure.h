@@ -14,12 +14,13 @@ namespace longhaul::codec {
 struct Errors {
   double bits_per_element = 0;
   // mse: the mean of (x' - x)^2. relative_l2: |x' - x| / |x| in L2 norms, or |x' - x| if x is 0.
-  // cosine: of the angle between x and x'.
+  // cosine: of the angle between x and x'; 1 if both are 0, and 0 if only one is 0.
   double mse = 0, relative_l2 = 0, cosine = 0;
   uint64_t compared = 0;  // elements that are finite in x and x'; others are ignored
   uint64_t nonfinite_tiles = 0;
 };
 
+// Returns the bits per element of a blob of `bytes` bytes; 0 if the shape has no elements.
 double BitsPerElement(size_t bytes, const Shape& shape);
 
 // Compares two arrays of the same size. Does not set bits_per_element and nonfinite_tiles.
@@ -32,7 +33,7 @@ StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const C
 
 // Converts any array to fp32, exactly.
 StatusOr<NpyArray> Widen(const NpyArray& array);
-// Returns the values of an fp32 array.
+// Returns the values of an fp32 array, valid as long as the array.
 std::span<const float> Floats(const NpyArray& array);
 
 }  // namespace longhaul::codec

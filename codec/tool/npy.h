@@ -21,6 +21,7 @@ struct NpyArray {
   Shape shape;  // of 3 dimensions; leading ones that the file lacks have size 1
   AlignedBuffer data;
 
+  // Views of the elements, valid as long as the array.
   TensorView view() const { return {data.span().data(), dtype, shape}; }
   MutableTensorView mutable_view() { return {data.span().data(), dtype, shape}; }
 };
@@ -28,7 +29,7 @@ struct NpyArray {
 // `bf16`: true accepts only '<u2', as bf16; false accepts only '<f4' and '<f2'.
 StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16);
 
-// Returns the bytes of a .npy file with the tensor, in three dimensions.
+// Returns the bytes of a .npy file with the tensor, in three dimensions. Cannot fail.
 std::string FormatNpy(const TensorView& tensor);
 
 // Allocates an array without setting its elements. kInvalidArgument for more than 2^32 elements.

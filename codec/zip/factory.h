@@ -10,9 +10,9 @@ namespace longhaul::codec::zip {
 
 std::unique_ptr<const Codec> Create();
 
-// The entry in registry.cc.
+// Returns the entry for registry.cc.
 Family Row();
-// Makes the part of the codec that runs on a GPU.
+// Makes the GPU part of `codec`, which must be of this family.
 StatusOr<std::unique_ptr<const cuda::DeviceCodec>> MakeDevice(const Codec& codec);
 
 }  // namespace longhaul::codec::zip

@@ -1,7 +1,11 @@
 // The arithmetic of aqsgd (format.h), a sample at a time, in portable C++ without fused
 // multiply-add.
 //
-// Threads: pure functions. Pointers to records and bodies are aligned to 16 bytes.
+// `exponent` is c of format.h, `difference_exponent` is g, and `body` is the sample's part of the
+// section of bodies. `message` and `updated` point to the elements of a record, behind its header.
+//
+// Threads: pure functions. Pointers to records and bodies are aligned to 16 bytes. No function can
+// fail.
 #pragma once
 
 #include <cstddef>
@@ -33,16 +37,17 @@ bool AllFinite(const std::byte* halves, uint64_t count);
 // the end of its tile. Returns the bits of the largest of all.
 uint32_t MeasureDifference(const Sample& sample, int exponent, const std::byte* message,
                            float* largest);
-// Writes codes of d to `body` and m' to `updated`, which may be `message` itself, or null. `scales`
-// has a float for each channel, and zeros up to the end of the last tile.
+// Writes codes of d to `body` and m' to `updated`, which may be `message` itself. Null: m' is not
+// stored. `scales` has a float for each channel, and zeros up to the end of the last tile.
 void EncodeDifference(const Sample& sample, int exponent, int difference_exponent,
                       const Params& params, const float* scales, const std::byte* message,
                       std::byte* updated, std::byte* body);
-// Writes m' of the codes in `body` to `updated` (as above) and, as the activation, to sample
-// `index` of `out`.
+// Computes m' from the codes in `body`. Writes m' to `updated` (as above), and m' 2^-c, the decoded
+// activation, to sample `index` of `out`.
 void DecodeDifference(const std::byte* body, int exponent, int difference_exponent,
                       const Params& params, const float* scales, const std::byte* message,
                       std::byte* updated, uint64_t index, const MutableTensorView& out);
+// Decodes a whole sample to sample `index` of `out`.
 void DecodeWhole(const std::byte* body, int exponent, uint64_t index, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::aqsgd::cpu

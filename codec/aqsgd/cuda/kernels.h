@@ -22,9 +22,9 @@ struct AqsgdArgs {
   // One entry for each sample, in the order of the tensor. Null: the tensor has no ids, so no
   // sample has a record.
   const aqsgd::Entry* entries_dev;
-  unsigned char* records_dev;
+  unsigned char* records_dev;  // as DeviceMessages::records (codec/cuda/device_codec.h)
   unsigned char* scratch_dev;  // AqsgdScratch, aligned to 64 bytes
-  // decode: or-ed with 1 if the payload is invalid or does not fit this side's records
+  // decode: or-ed with kFaultContents if the payload is invalid or does not fit this side's records
   uint32_t* fault_dev;
 };
 

@@ -1,5 +1,6 @@
-// What encoder and decoder of aqsgd share: what is known of each sample, and tiles of codes and of
-// halves. A tile of 64 belongs to four lanes, each with 16 elements in a row.
+// Shared by the encoder and the decoder of aqsgd: access to the numbers that kernels keep for each
+// sample, and to tiles. Four lanes share a tile of 64 elements, and each lane has 16 consecutive
+// elements. The symbols are those of aqsgd/format.h. A half is an fp16 number.
 #pragma once
 
 #include "codec/aqsgd/arithmetic.h"
@@ -10,10 +11,11 @@ namespace longhaul::codec::cuda {
 using aqsgd::Kind;
 
 inline constexpr int kAqsgdLanes = aqsgd::kTile / kPerLane;
-// Nothing is to be believed of the sample: it decodes to NaN.
+// The kind of a sample in an invalid blob: the sample decodes to NaN.
 inline constexpr uint32_t kNoKind = 0;
 
-// The scratch memory and what the caller gives of the samples.
+// Pointers to the arrays of the scratch memory, and access to the caller's entries and records.
+// `args` must outlive this object.
 struct AqsgdSamples {
   __device__ explicit AqsgdSamples(const AqsgdArgs& args) : args_(args) {
     const AqsgdScratch scratch(args.tensor.samples, args.tensor.channels);
@@ -29,6 +31,7 @@ struct AqsgdSamples {
     reciprocals = reinterpret_cast<float*>(at + scratch.reciprocals);
   }
 
+  // Returns whether the tensor's samples have ids.
   __device__ bool Remembers() const { return args_.entries_dev != nullptr; }
   __device__ aqsgd::Entry EntryOf(uint32_t sample) const {
     return Remembers() ? args_.entries_dev[sample] : aqsgd::Entry{};
@@ -36,38 +39,42 @@ struct AqsgdSamples {
   __device__ unsigned char* RecordOf(uint32_t sample) const {
     return args_.records_dev + sample * args_.record_bytes;
   }
-  // c of a sample that has a record.
+  // Returns c of the sample's record, which must exist.
   __device__ int RecordExponent(uint32_t sample) const {
     return *reinterpret_cast<const int16_t*>(RecordOf(sample));
   }
-  // Its elements, which lie in the record as halves.
+  // Returns the elements of the sample's record.
   __device__ uint16_t* ElementsOf(uint32_t sample) const {
     return reinterpret_cast<uint16_t*>(RecordOf(sample) + aqsgd::kRecordHeaderBytes);
   }
   __device__ unsigned char* Payload() const { return args_.blob_dev + kHeaderBytes; }
 
-  // One a sample; maxima: of |d|, one a channel of each.
+  // As in AqsgdScratch (kernels.h): one number for each sample. `maxima` has one number for each
+  // channel of each sample.
   unsigned long long* nonfinite;
   uint32_t *largest, *largest_difference, *maxima;
-  uint64_t* bodies;  // where the sample's body begins in the payload
+  uint64_t* bodies;  // offset of the sample's body in the payload
   uint32_t* kinds;
   int32_t* exponents;
-  // One a channel, for zeros up to whole tiles.
+  // One number for each channel, and zeros up to the end of the last tile.
   float *scales, *reciprocals;
 
  private:
   const AqsgdArgs& args_;
 };
 
-// Where all bodies begin, for so many differences before this one, and so many in all.
+// Returns the offset in the payload of a sample's body. `before`: number of differences among the
+// earlier samples. `differences`: number of differences in the tensor. For `sample` equal to the
+// number of samples, returns the size of the payload.
 __device__ inline uint64_t BodyBegin(const AqsgdArgs& args, uint32_t sample, uint32_t before,
                                      uint32_t differences) {
   return args.variable + (differences > 0 ? args.scales_bytes : 0) +
          before * args.difference_bytes + (sample - before) * args.whole_bytes;
 }
 
-// Calls function(sample, whether it is a difference, differences before it) for all samples, by a
-// whole block whose threads take them in turn; is_difference(sample) says which they are.
+// Calls function(sample, is it a difference, differences before it) once for each sample, each call
+// on one thread of the block. is_difference(sample) returns whether a sample is a difference. All
+// threads of the block must call ForSamplesInOrder.
 template <class IsDifference, class Function>
 __device__ void ForSamplesInOrder(uint32_t samples, IsDifference&& is_difference,
                                   Function&& function) {
@@ -92,12 +99,13 @@ __device__ void ForSamplesInOrder(uint32_t samples, IsDifference&& is_difference
 // A tile's place in the tensor and in its sample.
 struct AqsgdTile {
   uint32_t sample;
-  TilePlace place;
-  uint64_t in_sample;  // its first element
-  uint64_t tile_of_sample;
-  uint32_t tile_of_token;
-  bool last;  // of the sample
+  TilePlace place;          // in the tensor
+  uint64_t in_sample;       // index of the tile's first element in the sample
+  uint64_t tile_of_sample;  // number of the tile in the sample
+  uint32_t tile_of_token;   // number of the tile in the token
+  bool last;                // the last tile of the sample
 };
+// `index`: number of the tile in the tensor.
 __device__ inline AqsgdTile TileOf(const AqsgdArgs& args, uint32_t index) {
   AqsgdTile tile;
   const uint32_t token = index / args.tiles_per_token;
@@ -116,7 +124,8 @@ __device__ inline uint64_t SampleElements(const AqsgdArgs& args) {
   return uint64_t{args.tensor.tokens} * args.tensor.channels;
 }
 
-// A lane's 16 halves from `halves` on, a tile's; zeros where padded.
+// Loads halves[first], ..., halves[first + 15]; those from `count` on become 0. `halves`: a tile's
+// elements. StoreHalves is the inverse, and does not store from `count` on.
 __device__ inline void LoadHalves(const uint16_t* halves, uint32_t first, uint32_t count,
                                   uint16_t (&out)[kPerLane]) {
   if (first + kPerLane <= count && reinterpret_cast<uintptr_t>(halves) % 16 == 0) {
@@ -134,7 +143,7 @@ __device__ inline void LoadHalves(const uint16_t* halves, uint32_t first, uint32
   for (int k = 0; k < kPerLane; ++k) out[k] = first + k < count ? halves[first + k] : 0;
 }
 
-// 16 numbers at a multiple of 16 bytes.
+// Loads 16 numbers. `from` must be aligned to 16 bytes.
 __device__ inline void LoadFloats(const float* from, float (&out)[kPerLane]) {
 #pragma unroll
   for (int k = 0; k < kPerLane; k += 4) {
@@ -163,7 +172,7 @@ __device__ inline void StoreHalves(const uint16_t (&values)[kPerLane], uint32_t 
   }
 }
 
-// What a record begins with, and the padding at its end.
+// Writes the first 16 bytes of a record, with the exponent c, and the padding at the end.
 __device__ inline void FinishRecord(const AqsgdArgs& args, int exponent, unsigned char* record) {
   auto* const words = reinterpret_cast<uint32_t*>(record);
   words[0] = static_cast<uint16_t>(exponent);
@@ -173,7 +182,7 @@ __device__ inline void FinishRecord(const AqsgdArgs& args, int exponent, unsigne
   }
 }
 
-// Step by step as the CPU's: fp16(m + change), clamped.
+// Returns m' = fp16(m + change), clamped to +-65504, with the same operations as on the CPU.
 __device__ inline uint16_t UpdatedHalf(uint16_t message, float change) {
   const float value = FromHalf(message) + change;
   return ToHalf(fminf(fmaxf(value, -65504.0f), 65504.0f));

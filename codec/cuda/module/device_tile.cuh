@@ -1,6 +1,6 @@
-// What the kernels of the tiled codecs share. A tile belongs to neighbouring lanes of a warp, each
-// with 16 elements in a row: most of a fold or of a butterfly then happens within a lane, and a
-// lane has whole bytes of every bit plane.
+// Helpers for the kernels of codecs that work on tiles. kTileLanes neighbouring lanes of a warp
+// share a tile, and each lane has 16 of its elements. So most steps of a sum or of a Hadamard
+// transform stay within a lane, and a lane has whole bytes of every bit plane (codec/planes.h).
 #pragma once
 
 #include <cuda_fp16.h>
@@ -16,18 +16,20 @@
 namespace longhaul::codec::cuda {
 
 inline constexpr unsigned kWarp = 32;
-inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kThreads = 256;  // of a thread block
 inline constexpr unsigned kAllLanes = 0xffffffff;
-inline constexpr int kPerLane = 16;
+inline constexpr int kPerLane = 16;  // elements of a tile in each lane
+// The size of a blob's header, and the offsets of two of its fields (codec/blob.h).
 inline constexpr uint64_t kHeaderBytes = 64;
 inline constexpr uint64_t kNonfiniteOffset = 48;
-inline constexpr uint64_t kPayloadBytesOffset = 24;  // codec/blob.h
-inline constexpr uint32_t kF32 = 1, kF16 = 2, kBf16 = 3;
+inline constexpr uint64_t kPayloadBytesOffset = 24;
+inline constexpr uint32_t kF32 = 1, kF16 = 2, kBf16 = 3;  // Dtype of codec/codec.h
 
 template <int kTile>
 inline constexpr int kTileLanes = kTile / kPerLane;
 
-// A failed call must not show up in a later cudaGetLastError.
+// Returns the error of the last launch or CUDA call, 0 for success. Clears the error, so that a
+// later cudaGetLastError does not report it again.
 inline int Launched() {
   return cudaGetLastError();
 }
@@ -38,11 +40,11 @@ __host__ __device__ inline uint64_t SampleBytes(const TensorArgs& tensor) {
 
 // The place of a tile in the tensor.
 struct TilePlace {
-  uint64_t offset;  // of its first element
+  uint64_t offset;  // index of the tile's first element
   uint32_t count;   // elements that are not padding
 };
 
-// `tile` of token `token`, which counts over the tensor.
+// Returns the place of tile number `tile` of a token. `token` counts over all samples.
 __device__ inline TilePlace Place(const TensorArgs& tensor, uint32_t token, uint32_t tile,
                                   uint32_t tile_size) {
   const uint32_t channel = tile * tile_size;
@@ -55,7 +57,7 @@ __device__ inline uint32_t operator/(uint32_t number, const Divisor& divisor) {
   return static_cast<uint32_t>(((divisor.reciprocal >> 32) * number + low) >> 32);
 }
 
-// Whether every whole tile begins at a multiple of 16 bytes.
+// Returns whether the memory of every token begins at a multiple of 16 bytes.
 __device__ inline bool Vectorised(const TensorArgs& tensor) {
   const uint32_t bytes = tensor.dtype == kF32 ? 4 : 2;
   return (reinterpret_cast<uintptr_t>(tensor.data_dev) | (uint64_t{tensor.channels} * bytes)) %
@@ -69,7 +71,7 @@ __device__ inline float LoadElement(const void* data, uint32_t dtype, uint64_t i
   return dtype == kBf16 ? Bf16ToF32(raw) : F16ToF32(raw);
 }
 
-// As it is: what is too large becomes an infinity.
+// Rounds to nearest even. A value too large for the dtype becomes an infinity.
 __device__ inline void StoreElement(float value, void* data, uint32_t dtype, uint64_t index) {
   if (dtype == kF32) {
     static_cast<float*>(data)[index] = value;
@@ -78,7 +80,7 @@ __device__ inline void StoreElement(float value, void* data, uint32_t dtype, uin
   }
 }
 
-// What a lane has of a tile.
+// The elements of a tile that one lane has, as fp32.
 struct Lane {
   float values[kPerLane];
   // Bits of the largest magnitude; at least kF32Infinity iff an element is not finite.
@@ -94,21 +96,21 @@ __device__ inline uint32_t MagnitudeOf(const float (&values)[kPerLane]) {
   return largest;
 }
 
-// Which elements of a tile a lane has: eight in a row at each of two places.
+// The elements of a tile that a lane has: eight from `first` on, and eight from `second` on.
 struct LanePlace {
   uint32_t first, second;
 };
-// Sixteen in a row.
+// Sixteen consecutive elements. `lane`: the lane's number in its tile.
 __device__ inline LanePlace InARow(uint32_t lane) {
   return {lane * kPerLane, lane * kPerLane + kPerLane / 2};
 }
-// Eight of each half of the tile.
+// Eight consecutive elements in each half of the tile.
 template <int kTile>
 __device__ inline LanePlace OfBothHalves(uint32_t lane) {
   return {lane * kPerLane / 2, kTile / 2 + lane * kPerLane / 2};
 }
 
-// A lane's elements of a tile, zeros where padded.
+// Loads a lane's elements of a tile; padding becomes 0. `vectorised`: Vectorised(tensor).
 __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
                                 const LanePlace& lane, Lane* out) {
   float(&values)[kPerLane] = out->values;
@@ -164,19 +166,19 @@ __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const
   }
 }
 
-// The largest finite number of the dtype.
+// Returns the largest finite number of the dtype.
 __device__ inline float LargestFinite(uint32_t dtype) {
   return __uint_as_float(dtype == kF32 ? 0x7f7fffff : dtype == kBf16 ? 0x7f7f0000 : 0x477fe000);
 }
 
-// Back, as StoreElements of simd/elements.h: scaled by 2^-exponent, and what then lies outside of
-// the dtype's range becomes its largest number. Values are at most 2^26, those above 0 at least
-// 2^-40.
+// Stores a lane's elements (InARow) times 2^-exponent, as StoreElements of simd/elements.h: a
+// product outside the dtype's range becomes the dtype's largest number. If not `finite`, stores
+// NaNs. Magnitudes must be 0 or from 2^-40 to 2^26. Overwrites `values`.
 __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
                                  uint32_t lane, bool finite, int exponent,
                                  float (&values)[kPerLane]) {
   const uint32_t first = lane * kPerLane;
-  // One exact multiplication where nothing can leave the normal range, as nearly always.
+  // Nearly always no product leaves the normal range. Then one multiplication is exact.
   constexpr int kMost = 80;
   if (exponent <= kMost && exponent >= (tensor.dtype == kF16 ? 11 : -kMost)) {
     const float scale = Pow2(-exponent);
@@ -216,7 +218,7 @@ __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, cons
   if (tensor.dtype == kBf16) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-      // Rounds to nearest even as F32ToBf16 does; only its NaN is another.
+      // Rounds to nearest even as F32ToBf16 does, but makes another NaN.
       asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
           : "=r"(words[k])
           : "f"(values[2 * k + 1]), "f"(values[2 * k]));
@@ -238,7 +240,8 @@ __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, cons
   to[1] = make_uint4(words[4], words[5], words[6], words[7]);
 }
 
-// fp16 of a finite number below 65504, and back: the hardware's are those of convert.h.
+// Convert to fp16 and back, with the same bits as convert.h: ToHalf and FromHalf in hardware.
+// `value` must be finite and below 65504 in magnitude.
 __device__ inline uint16_t ToHalf(float value) {
   return __half_as_ushort(__float2half_rn(value));
 }
@@ -252,7 +255,8 @@ __device__ inline uint16_t ToHalfDown(float value) {
   return F32ToF16Down(value);
 }
 
-// Over the lanes of a tile, in every one of them.
+// Returns the maximum over the kLanes lanes of a tile, in each of these lanes. All lanes of the
+// warp must call it.
 template <int kLanes>
 __device__ inline uint32_t TileMax(uint32_t value) {
 #pragma unroll
@@ -269,18 +273,19 @@ __device__ inline float TileMax(float value) {
   }
   return value;
 }
-// a / b, correctly rounded, for a b of fp16's precision above 0 and `reciprocal` = 1 / b correctly
-// rounded: the first quotient is wrong by two units of its last place at most, its remainder is
-// exact, and no quotient by a number of 11 bits lies close enough to the middle of two floats for
-// the second to round wrongly. A remainder below the normal range loses bits only where the
-// quotient is below 2^-60.
+// Returns a / b, correctly rounded. b must be above 0 and have at most 11 significant bits, as fp16
+// has. `reciprocal`: 1 / b, correctly rounded. The first quotient is wrong by at most two units in
+// the last place, and the remainder is exact. A quotient by a number of 11 bits is never so close
+// to the middle of two floats that the second quotient rounds wrongly. A remainder below the normal
+// range loses bits only if the quotient is below 2^-60.
 __device__ inline float Divide(float a, float b, float reciprocal) {
   const float quotient = __fmul_rn(a, reciprocal);
   const float remainder = __fmaf_rn(-quotient, b, a);
   return __fmaf_rn(remainder, reciprocal, quotient);
 }
 
-// The numbers of rounding.h for the elements from 8 * `index` on, two a word.
+// Returns the random numbers (rounding.h) of elements 8 * index to 8 * index + 7, two in each word.
+// `block`: RoundingNoise::block(). NoiseOf returns the number of element 8 * index + k.
 __device__ inline Philox::Counter EightNoises(const uint32_t* block, uint64_t index) {
   return Philox::Generate<kNoiseRounds>(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), block[0], block[1]},
@@ -289,27 +294,27 @@ __device__ inline Philox::Counter EightNoises(const uint32_t* block, uint64_t in
 __device__ inline uint32_t NoiseOf(const Philox::Counter& eight, int k) {
   return eight[k / 2] >> k % 2 * 16 & 0xffff;
 }
-// RoundingNoise::Middle: k / 2^16 and half of one above. Both steps are exact.
+// Returns RoundingNoise::Middle of number k: (number + 1/2) 2^-16. Both steps are exact.
 __device__ inline float MiddleOf(const Philox::Counter& eight, int k) {
   return (__uint_as_float(0x4b000000 | NoiseOf(eight, k)) - 8388607.5f) * 0x1p-16f;
 }
 
-// Swaps the bits at `mask` with those `shift` above them.
+// Swaps the bits of `word` at `mask` with the bits that are `shift` places above.
 __device__ inline uint32_t SwapBits(uint32_t word, int shift, uint32_t mask) {
   const uint32_t differing = (word ^ (word >> shift)) & mask;
   return word ^ differing ^ (differing << shift);
 }
 
-// Eight codes of 4 bits, code k at bit 8 (k % 4) + 4 (k / 4), to bytes of the planes 0 to 3, code k
-// at bit k of each; and back, for it is its own inverse: the index of a bit is (k1 k0 k2 p1 p0), to
-// become (p1 p0 k2 k1 k0).
+// Turns eight codes of 4 bits into one byte for each of the bit planes 0 to 3, and back: the
+// function is its own inverse. In a word of codes, bit p of code k is at index 8 (k % 4) +
+// 4 (k / 4) + p, in binary (k1 k0 k2 p1 p0). In a word of planes it is at (p1 p0 k2 k1 k0).
 __device__ inline uint32_t TransposeNibbles(uint32_t word) {
-  // Bit 4 of the index with bit 1, bit 3 with bit 0.
+  // Swaps bit 4 of the index with bit 1, then bit 3 with bit 0.
   word = SwapBits(word, 16 - 2, 0x0000cccc);
   return SwapBits(word, 8 - 1, 0x00aa00aa);
 }
 
-// Where code k of eight lies in that word.
+// Returns the index of the lowest bit of code k in a word of eight codes (TransposeNibbles).
 __host__ __device__ constexpr int NibbleShift(int k) {
   return 8 * (k % 4) + 4 * (k / 4);
 }

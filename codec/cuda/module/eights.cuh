@@ -1,4 +1,5 @@
-// Eight elements of a tensor at a time, as bits.
+// Loads, converts and stores eight elements of a tensor at a time, as bits. In `bits`, an element
+// of a 16-bit dtype is in the low half of its word.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -7,11 +8,13 @@ namespace longhaul::codec::cuda {
 
 inline constexpr int kAtATime = 8;
 
+// Returns whether elements have 4 bytes instead of 2.
 __device__ inline bool Wide(uint32_t dtype) {
   return dtype == kF32;
 }
 
-// The bits of elements [first, first + kAtATime), or of `count` of them.
+// Loads `count` elements, at most kAtATime, from element `first` on; the other words become 0.
+// `first` must be a multiple of kAtATime, also for StoreBits.
 __device__ inline void LoadBits(const void* data, uint32_t dtype, uint64_t first, int count,
                                 uint32_t (&bits)[kAtATime]) {
   const bool vectorised = count == kAtATime && reinterpret_cast<uintptr_t>(data) % 16 == 0;
@@ -66,7 +69,8 @@ __device__ inline void StoreBits(void* data, uint32_t dtype, uint64_t first, int
   }
 }
 
-// Keeps bits where the formats agree, so that every NaN stays the NaN it is.
+// Converts between dtypes, rounding to nearest even. If both dtypes are equal, all bits stay as
+// they are, also those of NaNs.
 __device__ inline void Convert(uint32_t from, uint32_t to, uint32_t (&bits)[kAtATime]) {
   if (from == to) return;
 #pragma unroll

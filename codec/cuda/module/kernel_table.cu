@@ -6,6 +6,7 @@
 #include "codec/cuda/kernel_table.h"
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
+#include "codec/dither/cuda/kernels.h"
 #include "codec/fixed/cuda/kernels.h"
 #include "codec/gauss/cuda/kernels.h"
 #include "codec/plain/cuda/kernels.h"
@@ -81,8 +82,9 @@ constexpr FamilyKernels Row(const Kernels& kernels) {
 }
 
 constexpr FamilyKernels kFamilies[] = {
-    Row(kPlainKernels), Row(kFixedKernels), Row(kTahKernels),  Row(kGaussKernels),
-    Row(kAqsgdKernels), Row(kZipKernels),   Row(kTacoKernels), Row(kPredictKernels),
+    Row(kPlainKernels), Row(kFixedKernels),  Row(kTahKernels),
+    Row(kGaussKernels), Row(kDitherKernels), Row(kAqsgdKernels),
+    Row(kZipKernels),   Row(kTacoKernels),   Row(kPredictKernels),
 };
 
 }  // namespace

@@ -1,4 +1,6 @@
-// The entries of KernelTable (kernel_table.h), and how encoders begin.
+// Host functions of the CUDA module: the functions of KernelTable (kernel_table.h), and helpers to
+// launch kernels. They return a code of the CUDA runtime, 0 for success, and work on the calling
+// thread's current device if they have no argument `device`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,21 +18,23 @@ int TransformSdp4bit(int device, float* values_dev, uint64_t count, bool back, v
 int MeanSdp4bit(int device, const Sdp4bitSumArgs* args, void* stream);
 int SelectTagc(int device, const TagcSelectArgs* args, void* stream);
 
-// What is written before the rest: the header, the zeros of the payload (paddings, sections that
-// are or-ed into), the zeros of the scratch memory.
+// What an encoder writes first: the blob's header, zeros in ranges of the payload (paddings, and
+// sections in which kernels set single bits), and zeros in scratch_bytes of the scratch memory.
 struct Beginning {
   static constexpr int kRanges = 8;
   HeaderArgs header;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;
-  uint64_t scratch_bytes;
+  uint64_t scratch_bytes;  // a multiple of 4
   struct Range {
-    uint64_t first, end;  // in the payload, multiples of 8; unused ones are empty
+    uint64_t first, end;  // offsets in the payload, multiples of 8; equal: the range is unused
   } ranges[kRanges];
 };
-// Queues it on a stream of the current device.
+// Queues a kernel that writes the beginning.
 int Begin(const Beginning& beginning, cudaStream_t stream);
-// Or a kernel has as many blocks of kThreads do it beside its own.
+// Instead of Begin, an encoder's first kernel may write the beginning in thread blocks of its own:
+// BeginningBlocks returns a good number of such blocks of kThreads threads. Block number `block` of
+// these `blocks` calls WriteBeginning.
 unsigned BeginningBlocks(const Beginning& beginning);
 __device__ inline void WriteBeginning(const Beginning& beginning, uint32_t block, uint32_t blocks) {
   const uint64_t first = uint64_t{block} * blockDim.x + threadIdx.x;
@@ -48,16 +52,18 @@ __device__ inline void WriteBeginning(const Beginning& beginning, uint32_t block
   }
 }
 
-// A launch's blocks, their threads, and the bytes of shared memory that it adds to each.
+// The shape of a launch.
 struct LaunchShape {
-  dim3 blocks;
-  unsigned threads;
-  size_t shared_bytes;
+  dim3 blocks;          // the grid
+  unsigned threads;     // of a block
+  size_t shared_bytes;  // dynamic shared memory of a block
 };
-// Whether the current device begins a kernel while the one before it ends.
+// Sets *early to whether the current device can start a kernel while the previous kernel of the
+// stream still runs (programmatic dependent launch, from compute capability 9.0 on).
 int BeginsKernelsEarly(bool* early);
-// Queues a kernel that may begin while the one before it on the stream, which is one of the same
-// call, ends: it says AwaitKernelBefore() before it touches anything but the call's input.
+// Queues a kernel that may start while the previous kernel of the stream still runs. Both kernels
+// must belong to the same call. `kernel` must call AwaitKernelBefore() before it touches anything
+// but the call's input.
 template <class... Parameters, class... Arguments>
 int LaunchNext(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream,
                const Arguments&... arguments) {
@@ -76,21 +82,23 @@ int LaunchNext(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStre
   cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   return cudaGetLastError();
 }
-// Until all that kernels before this one wrote is there.
+// Waits until all previous kernels of the stream have ended, and their writes are visible.
 __device__ inline void AwaitKernelBefore() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// The next kernel may take what this one's blocks leave of a processor.
+// Allows the next kernel of the stream (LaunchNext) to start on multiprocessors that have room,
+// when all blocks of this kernel have called this function or have ended.
 __device__ inline void LetNextKernelBegin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// Blocks of kThreads of this kernel that the current device runs at once, at most `most`;
-// `shared_bytes` that a launch adds.
+// Sets *blocks to how many thread blocks of kThreads threads of this kernel the device can run at
+// the same time, but at most `most`, and at least 1. `shared_bytes`: dynamic shared memory of a
+// block.
 int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks, size_t shared_bytes = 0);
 
 }  // namespace longhaul::codec::cuda

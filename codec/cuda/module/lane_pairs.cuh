@@ -1,4 +1,5 @@
-// The butterflies of a Hadamard transform among the numbers that one lane of a warp holds.
+// One stage of a Hadamard transform, within the numbers of one lane of a warp: every pair of
+// numbers at distance kDistance becomes (sum, difference).
 #pragma once
 
 namespace longhaul::codec::cuda {

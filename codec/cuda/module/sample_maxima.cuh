@@ -1,4 +1,6 @@
-// The largest of what a kernel's warps have seen of each sample, in zeroed memory of MaximaBytes.
+// Collects one maximum for each sample from all warps of a kernel. The memory has MaximaBytes
+// (kernel_args.h), and must be zeroed before the kernel. A sample has several words with partial
+// maxima, so that warps seldom wait for the same word.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -10,18 +12,20 @@ class SampleMaxima {
   __device__ explicit SampleMaxima(unsigned char* memory_dev)
       : words_(reinterpret_cast<uint32_t*>(memory_dev)) {}
 
-  // `place`: any number, not the same for all blocks.
+  // Raises the sample's maximum to `value` if `value` is larger. `place` chooses the word: a number
+  // that differs between thread blocks, for example blockIdx.x.
   __device__ void Raise(uint32_t sample, uint32_t place, uint32_t value) const {
     atomicMax(Word(sample, place % kMaximumPlaces), value);
   }
 
-  // When all is raised, by kernels before this one: of what this lane knows, for the largest over a
-  // warp's lanes.
+  // Returns this lane's part of the sample's maximum: the largest part over the lanes of a warp is
+  // the maximum. Part and Of are for kernels after the kernel that calls Raise.
   __device__ uint32_t Part(uint32_t sample) const {
     const uint32_t lane = threadIdx.x % kWarp;
     return lane < kMaximumPlaces ? *Word(sample, lane) : 0;
   }
-  // By a warp, for each lane's sample.
+  // Returns the maximum of `sample`, which may differ between lanes. All lanes of the warp must
+  // call it.
   __device__ uint32_t Of(uint32_t sample) const {
     const uint32_t first = __shfl_sync(kAllLanes, sample, 0);
     if (__all_sync(kAllLanes, sample == first)) return __reduce_max_sync(kAllLanes, Part(first));

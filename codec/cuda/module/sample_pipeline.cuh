@@ -1,34 +1,37 @@
-// One kernel for encoders that need all of a sample before they can write any of it: blocks take
-// items of work in one order, in which the phases of a sample follow each other at some distance,
-// so that no block waits long and a sample is still in the L2 cache when it is read again.
+// Runs an encoder in one kernel although the encoder must read a whole sample before it can write
+// any part of the sample. The work on a sample has phases, and a phase has items. Thread blocks
+// take items in one order for the whole tensor. In this order the phases of a sample are several
+// samples apart (Lag), so that blocks seldom wait, but the sample is still in the L2 cache when a
+// later phase reads the sample again.
 //
-// Work gives
+// A class Work has
 //   static constexpr int kPhases;
-//   uint32_t Lag(int phase);                    samples between phase 0 and this one
-//   uint32_t Items(int phase);                  of every sample, above 0
-//   void Run(int phase, uint32_t sample, uint32_t item);       by a whole block
-//   void Finish(int phase, uint32_t sample);    by the block that ended the phase's last item
-// A phase begins when the one before it has finished. What other blocks wrote in this kernel is
-// read with __ldcg or atomics: the first-level caches do not see it.
+//   uint32_t Lag(int phase);    samples between phase 0 and this phase in the order of items
+//   uint32_t Items(int phase);  items of each sample in this phase, more than 0
+//   void Run(int phase, uint32_t sample, uint32_t item);  does an item; all threads of a block call
+//   void Finish(int phase, uint32_t sample);  ends a phase, except the last phase; all threads of
+//                                             the block that did the phase's last open item call
+// A phase of a sample begins when Finish of the phase before has returned. Read what other blocks
+// of this kernel wrote with __ldcg or atomics, because first-level caches are not coherent.
 //
-// No deadlock: an item depends on items before it alone, and of those that are not done the first
-// is with a block that is running it.
+// There is no deadlock: an item waits only for items that come before it in the order. So the first
+// item that is not done never waits, and a block has already taken this item.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::codec::cuda {
 
-// In zeroed memory: the number of items taken, and of those done for every sample and phase, plus
-// one when the phase has finished.
+// Counters in device memory, zeroed before the kernel.
 struct PipelineCounters {
-  unsigned long long* taken_dev;
+  unsigned long long* taken_dev;  // number of items that blocks have taken
+  // kPhases words for each sample: the phase's items that are done, plus 1 after Finish.
   uint32_t* done_dev;
 };
 
-// Samples between the first phase and the last one: enough items between them that no block waits
-// (`items` of every sample, taken by `blocks` at once), as far as what lies between stays in the
-// cache.
+// Returns a Lag for the last phase: so many samples that no block waits, but no more than fit into
+// the cache. `items`: items of a sample, in all phases before the last one. `blocks`: thread blocks
+// that run at the same time. `sample_bytes`: size of a sample's elements.
 inline uint32_t PipelineLag(uint64_t items, unsigned blocks, uint64_t sample_bytes) {
   constexpr uint64_t kRounds = 4;
   constexpr uint64_t kCacheBytes = 24 << 20;
@@ -45,7 +48,7 @@ __device__ void RunPipeline(Work& work, uint32_t samples, const PipelineCounters
   uint32_t items_of_step = 0;
   for (int phase = 0; phase < kPhases; ++phase) items_of_step += work.Items(phase);
   const uint64_t steps = uint64_t{samples} + work.Lag(kPhases - 1);
-  // The next item is asked for before this one is worked on.
+  // A block takes its next item before it works on the current one, so that it need not wait.
   unsigned long long next = 0;
   if (threadIdx.x == 0) next = atomicAdd(counters.taken_dev, 1ull);
   while (true) {

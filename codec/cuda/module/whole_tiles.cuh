@@ -1,6 +1,6 @@
-// For kernels in which a thread has a whole tile of 64 numbers that follow the tile before: no
-// fold, no transposition of bits crosses lanes. The tiles of a warp come through shared memory, so
-// that loads are of whole lines.
+// Helpers for kernels in which each thread handles a whole tile of 64 elements, for tensors without
+// padding (HasWholeTiles). No sum and no transposition of bits crosses lanes. A warp loads its
+// tiles through shared memory, so that loads from global memory are whole cache lines.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,20 +10,22 @@
 namespace longhaul::codec::cuda {
 
 inline constexpr uint32_t kWholeTile = 64;
-// Units of 16 bytes of a tile.
+// A unit is 16 bytes. The number of units of a tile in bf16, and in fp32.
 inline constexpr uint32_t kTileUnits = kWholeTile * 2 / 16, kTileUnitsOfF32 = kWholeTile * 4 / 16;
 
-// Whether a tensor consists of such tiles.
+// Returns whether a tensor has this dtype, consists of tiles of kWholeTile elements without
+// padding, and is aligned to 16 bytes. `tile`: the codec's tile size.
 inline bool HasWholeTiles(const TensorArgs& tensor, uint32_t tile, uint32_t dtype = kBf16) {
   return tensor.dtype == dtype && tile == kWholeTile && tensor.channels % kWholeTile == 0 &&
          reinterpret_cast<uintptr_t>(tensor.data_dev) % 16 == 0;
 }
 
-// Runs of up to 32 tiles of one sample, counted over the tensor.
+// A run is up to 32 consecutive tiles of one sample, one for each lane of a warp. Runs have numbers
+// over the whole tensor.
 struct Runs {
-  uint64_t sample_tiles;
-  Divisor of_sample;
-  uint32_t all;
+  uint64_t sample_tiles;  // tiles of a sample
+  Divisor of_sample;      // runs of a sample
+  uint32_t all;           // runs of the tensor
 };
 inline Runs MakeRuns(uint32_t samples, uint64_t sample_tiles) {
   const uint64_t of_sample = (sample_tiles + kWarp - 1) / kWarp;
@@ -39,24 +41,25 @@ class Run {
         tensor_tile(sample * runs.sample_tiles + first),
         count(static_cast<uint32_t>(min(runs.sample_tiles - first, uint64_t{kWarp}))) {}
 
-  uint32_t sample, of_sample;
-  uint32_t first;        // tile of the sample
-  uint64_t tensor_tile;  // the same
-  uint32_t count;
+  uint32_t sample, of_sample;  // number of the sample, and of the run in the sample
+  uint32_t first;              // index of the run's first tile in the sample
+  uint64_t tensor_tile;        // index of the same tile in the tensor
+  uint32_t count;              // tiles of the run
 };
 
-// 32 tiles of kUnits units in shared memory, one for each lane. Unit u of tile t lies at u ^ t % 8:
-// eight lanes that read or write the same unit of theirs meet all banks.
+// 32 tiles of kUnits units in shared memory, one for each lane. Unit u of tile t is at place
+// u ^ (t % 8) of the tile, so that eight lanes that access the same unit number use all banks.
 template <uint32_t kUnits>
 class TilesOf {
  public:
   __device__ explicit TilesOf(uint4* units) : units_(units) {}
 
-  // Begins to load `count` tiles; what was read before has been read by all lanes.
+  // Starts to load `count` tiles, from tile `first_tile` of the tensor on, and does not wait. All
+  // lanes of the warp must call it, and must no longer read the tiles that were here before.
   __device__ void Load(const void* tensor, uint64_t first_tile, uint32_t count) const {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint4* const from = static_cast<const uint4*>(tensor) + first_tile * kUnits + lane;
-    // A few tiles at a time: places that are eight tiles apart differ by their bytes alone.
+    // Only kPeriod addresses: places that are eight tiles apart differ by a constant.
     const uint32_t tile = lane / kUnits;
     uint32_t to[kPeriod];
 #pragma unroll
@@ -69,11 +72,11 @@ class TilesOf {
       LoadSome<0>(from, to, count - min(count, tile));
     }
   }
-  // What was loaded since the last call is one group of loads.
+  // Makes one group of all loads since the last call.
   __device__ static void Commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
-  // Until all groups of this warp's lanes but the last kPending are there.
+  // Waits until all groups of this warp's lanes have arrived, except the last kPending groups.
   template <int kPending>
   __device__ static void Await() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -82,16 +85,17 @@ class TilesOf {
   __device__ uint4* At(uint32_t tile, uint32_t unit) const {
     return units_ + tile * kUnits + (unit ^ tile % 8);
   }
-  // A unit of this lane's tile.
+  // Returns a unit of this lane's tile.
   __device__ uint4 Unit(uint32_t unit) const {
     return *At(threadIdx.x % kWarp, unit);
   }
 
  private:
-  // Tiles that the warp loads units of at once, and after how many such loads eight tiles are done.
+  // kAtOnce: tiles that the warp loads in one step. kPeriod: steps that load eight tiles.
   static constexpr uint32_t kAtOnce = kWarp / kUnits, kPeriod = 8 / kAtOnce;
 
-  // The tiles 0, kAtOnce, 2 kAtOnce, ... from this lane's on, of those that are below `count`.
+  // Loads this lane's unit of the tiles 0, kAtOnce, 2 kAtOnce, ... that are below `count`. Tile 0
+  // is the lane's tile in the first step.
   template <uint32_t kIndex>
   __device__ static void LoadSome(const uint4* from, const uint32_t (&to)[kPeriod],
                                   uint32_t count) {
@@ -111,6 +115,7 @@ class TilesOf {
 };
 using WarpTiles = TilesOf<kTileUnits>;
 
+// LowOf and HighOf return the lower and the upper bf16 number of a word, as fp32.
 __device__ inline float LowOf(uint32_t two) {
   return __uint_as_float(two << 16);
 }
@@ -122,15 +127,15 @@ __device__ inline __nv_bfloat162 AsBf16s(uint32_t two) {
   return *reinterpret_cast<const __nv_bfloat162*>(&two);
 }
 
-// To nearest even; `low` in the lower half.
+// Rounds two numbers to bf16, to nearest even. `low` becomes the lower half of the word.
 __device__ inline uint32_t ToBf16s(float low, float high) {
   uint32_t two;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
   return two;
 }
 
-// Takes the first tiles from a mask over a warp's, one for every kLanes lanes: the lane's, or kWarp
-// where none is left for it.
+// Removes the lowest kWarp / kLanes tiles from *mask, a mask of the warp's 32 tiles. Each group of
+// kLanes lanes gets the number of one removed tile, or kWarp if no tile was left for the group.
 template <uint32_t kLanes>
 __device__ inline uint32_t TakeTile(uint32_t* mask) {
   uint32_t mine = kWarp;
@@ -144,7 +149,7 @@ __device__ inline uint32_t TakeTile(uint32_t* mask) {
   return mine;
 }
 
-// Exchanges the bits of `high` at kMask with those of `low` kShift above them.
+// Exchanges the bits of `high` at kMask with the bits of `low` that are kShift places above kMask.
 template <int kShift, uint32_t kMask>
 __device__ inline void ExchangeBits(uint32_t& low, uint32_t& high) {
   const uint32_t of_low = low >> kShift;
@@ -153,8 +158,8 @@ __device__ inline void ExchangeBits(uint32_t& low, uint32_t& high) {
   high = (of_low & kMask) | (high & ~kMask);
 }
 
-// Bit 4 n + b of word w becomes bit 4 n + w of word b: with code 4 n + w of 32 codes at nibble n of
-// word w, words become bit planes. Its own inverse.
+// Bit 4 n + b of word w becomes bit 4 n + w of word b. If nibble n of word w has code 4 n + w of 32
+// codes, the words become bit planes. The function is its own inverse.
 __device__ inline void TransposeFour(uint32_t (&words)[4]) {
   ExchangeBits<1, 0x55555555>(words[0], words[1]);
   ExchangeBits<1, 0x55555555>(words[2], words[3]);

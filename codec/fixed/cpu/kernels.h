@@ -1,5 +1,6 @@
-// fixed on the CPU, for whole tensors: payloads in the format of format.h. The caller has checked
-// the arguments. `payload` has Layout::end bytes and needs no alignment.
+// Encodes and decodes whole tensors on the CPU: payloads of fixed in the format of format.h. The
+// caller has checked the arguments. `payload` has Layout::end bytes and needs no alignment.
+// `parallel` may be null.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// fixed on a range of a sample's tiles, with the instruction set in use (codec/simd/targets.h).
-// Several threads may work on different ranges of one tensor at the same time. `payload` is the
-// start of the tensor's payload, `exponent` the sample's c (format.h).
+// Encodes and decodes a range of a sample's tiles in the format of fixed, with the instruction set
+// in use (codec/simd/targets.h). Several threads may work on different ranges of one tensor at the
+// same time. `payload` is the start of the tensor's payload, `exponent` the sample's c (format.h).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What the kernels of fixed share.
+// Shared by the kernels of fixed (codec/fixed/format.h). The host functions return a code of the
+// CUDA runtime, 0 for success.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -8,13 +9,13 @@
 
 namespace longhaul::codec::cuda {
 
-inline constexpr int kFixedTopExponent = 12;
+inline constexpr int kFixedTopExponent = 12;  // `top` of SampleExponent (scale.h)
 
 __host__ __device__ inline uint64_t SampleTiles(const FixedArgs& args) {
   return uint64_t{args.tensor.tokens} * args.tiles_per_token.value;
 }
 
-// Queues the zeros and the header that encoders write into.
+// Queues a kernel that writes the blob's header and all zeros that encoders expect.
 inline int BeginFixedEncoder(const FixedArgs& args, const FixedScratch& scratch,
                              cudaStream_t stream) {
   Beginning beginning{};
@@ -28,7 +29,7 @@ inline int BeginFixedEncoder(const FixedArgs& args, const FixedScratch& scratch,
   return Begin(beginning, stream);
 }
 
-// Stochastic rounding to codes of `bits` bits, as codec/fixed/format.h defines it.
+// Stochastic rounding to codes of `bits` bits, as format.h defines it.
 class AtRandom {
  public:
   __device__ explicit AtRandom(uint32_t bits)
@@ -36,10 +37,12 @@ class AtRandom {
         origin_(fixed::RandomOrigin(bits)),
         limit_(static_cast<float>((1 << (bits - 1)) - 1) * Pow2(static_cast<int>(fraction_))) {}
 
+  // Returns the factor 2^n / scale of a tile; 0 if the scale is 0.
   __device__ float Factor(float scale) const {
     return scale > 0 ? __frcp_rn(scale) * Pow2(static_cast<int>(fraction_)) : 0.0f;
   }
-  // q + 2^(bits - 1) of an element that was multiplied by that factor.
+  // Returns the code q + 2^(bits - 1) of an element. `product`: the element times Factor().
+  // `noise`: the element's random number (rounding.h).
   __device__ uint32_t Code(float product, uint32_t noise) const {
     const float w = fminf(fmaxf(product, -limit_), limit_);
     const float sum = __fadd_rn(w, __uint_as_float(origin_ + (noise >> (16 - fraction_))));
@@ -51,8 +54,8 @@ class AtRandom {
   float limit_;
 };
 
-// For tensors that HasWholeTiles (encode_whole.cu, decode_whole.cu); the encoder that
-// rounds stochastically takes fp32 too.
+// Queue the encoder and the decoder for bf16 tensors with HasWholeTiles (encode_whole.cu,
+// decode_whole.cu). With stochastic rounding, the encoder also takes fp32.
 int EncodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream);
 int DecodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream);
 

@@ -10,19 +10,20 @@ namespace longhaul::codec::cuda {
 // Offsets count from the start of the payload, which follows the header.
 struct FixedArgs {
   TensorArgs tensor;
-  HeaderArgs header;
-  uint32_t bits, tile, stochastic;
-  uint32_t noise[4];  // RoundingNoise::block()
+  HeaderArgs header;                // encode
+  uint32_t bits, tile, stochastic;  // Params; stochastic is 1, or 0 to round to nearest
+  uint32_t noise[4];                // RoundingNoise::block()
   Divisor tiles_per_token, tokens;
   uint64_t scales, codes, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: FixedScratch, aligned to 64 bytes
-  uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
+  // decode: or-ed with kFaultContents if a sample's exponent is out of range
+  uint32_t* fault_dev;
 };
 
-// Offsets in the workspace, where the phases of an encoder leave numbers for later phases. At first
-// the encoder zeroes the bytes before offset `zeroed`. The first 8 bytes are a counter of the work
-// items that thread blocks have taken.
+// Byte offsets in the encoder's scratch memory, where the phases of the encoder leave numbers for
+// later phases. The encoder first zeroes the bytes before offset `zeroed`. The first 8 bytes count
+// the work items that thread blocks have taken.
 struct FixedScratch {
   constexpr FixedScratch(uint64_t samples, uint64_t tiles)
       : done(8),

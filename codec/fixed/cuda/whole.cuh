@@ -1,4 +1,4 @@
-// What the encoder and the decoder of fixed for whole tiles share.
+// Shared by fixed's encoder and decoder for whole tiles (codec/cuda/module/whole_tiles.cuh).
 #pragma once
 
 #include "codec/cuda/module/whole_tiles.cuh"
@@ -6,10 +6,10 @@
 
 namespace longhaul::codec::cuda {
 
-inline constexpr uint32_t kPlaneBytes = kWholeTile / 8;
+inline constexpr uint32_t kPlaneBytes = kWholeTile / 8;  // of one tile
 
-// Bit b of byte i of word j becomes bit 8 i + j of word b: with code 8 i + j of 32 codes at byte i
-// of word j, words become bit planes. Its own inverse.
+// Bit b of byte i of word j becomes bit 8 i + j of word b. If byte i of word j has code 8 i + j of
+// 32 codes, the words become bit planes. The function is its own inverse.
 __device__ inline void TransposeEight(uint32_t (&words)[8]) {
 #pragma unroll
   for (int k = 0; k < 8; k += 2) ExchangeBits<1, 0x55555555>(words[k], words[k + 1]);
@@ -22,7 +22,9 @@ __device__ inline void TransposeEight(uint32_t (&words)[8]) {
   for (int k = 0; k < 4; ++k) ExchangeBits<4, 0x0f0f0f0f>(words[k], words[k + 4]);
 }
 
-// Kernel in which warps go through the runs; `next`: as LaunchNext does.
+// Queues a kernel whose warps take runs, with as many thread blocks as can run at the same time.
+// `shared_bytes`: dynamic shared memory of a block. `next`: queue by LaunchNext (kernels.cuh), so
+// that the kernel may start early. Returns a code of the CUDA runtime, 0 for success.
 template <class Kernel>
 int QueueForRuns(const FixedArgs& args, const Runs& runs, cudaStream_t stream, Kernel kernel,
                  size_t shared_bytes, bool next) {

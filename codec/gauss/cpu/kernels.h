@@ -1,5 +1,5 @@
-// gauss on the CPU: payloads in the format of format.h. The caller has checked the arguments.
-// `payload` has Layout::end bytes and needs no alignment.
+// Encodes and decodes whole tensors on the CPU: payloads of gauss in the format of format.h. The
+// caller has checked the arguments. `payload` has Layout::end bytes and needs no alignment.
 #pragma once
 
 #include <cstddef>

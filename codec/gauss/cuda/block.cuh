@@ -1,6 +1,7 @@
-// What encoder and decoder of gauss share. A warp has 1024 elements, 32 in every lane: blocks of
-// 32 L elements by L neighbouring lanes, L = 2 to 16. A lane has 16 elements in a row of each half
-// of its block, so that the distances up to 8 and the largest one are within a lane.
+// Shared by the encoder and the decoder of gauss (format.h). A warp handles 1024 elements, 32 in
+// each lane. A block has 32 L elements and belongs to L neighbouring lanes, L = 2 to 16. A lane has
+// two runs of 16 consecutive elements, one in each half of its block. So the butterflies of
+// distances 1 to 8 and of the largest distance stay within a lane.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -11,14 +12,14 @@
 
 namespace longhaul::codec::cuda {
 
-inline constexpr int kRun = 16;
-inline constexpr int kRuns = 2;
-inline constexpr int kOfLane = kRuns * kRun;
+inline constexpr int kRun = 16;               // elements of a run
+inline constexpr int kRuns = 2;               // runs of a lane
+inline constexpr int kOfLane = kRuns * kRun;  // elements of a lane
 inline constexpr uint32_t kMostLanes = gauss::kMaxBlock / kOfLane;
 inline constexpr uint32_t kGaussThreads = 128;
 inline constexpr uint32_t kWarps = kGaussThreads / kWarp;
 
-// arithmetic.h's signs for pairs of halves, as they lie in memory.
+// The signs of arithmetic.h as sign bits of 16-bit numbers, two in each word.
 struct PairSigns {
   constexpr PairSigns() {
     for (uint32_t k = 0; k < gauss::kMaxBlock; ++k) {
@@ -30,22 +31,22 @@ struct PairSigns {
 };
 __device__ constexpr PairSigns kPairSigns;
 
-// The blocks that a warp works on, and where the calling lane is among them.
+// The blocks of a warp, the block of the calling lane, and the lane's place in the block.
 struct GaussPlace {
-  uint32_t size;    // of a block
+  uint32_t size;    // elements of a block
   uint32_t lanes;   // L
-  uint32_t lane;    // in the block
-  uint32_t blocks;  // of the warp that are there
-  bool there;       // the lane's block is one of them
-  uint32_t token;   // of the tensor
-  uint32_t block;   // of the token
-  uint64_t offset;  // of the block's first element in the tensor
-  uint32_t count;   // of its elements that are not padding; 0 where it is not there
-  uint64_t planes;  // of its codes, in the payload
+  uint32_t lane;    // number of the lane among the L lanes
+  uint32_t blocks;  // number of blocks that the warp has
+  bool there;       // the lane has a block
+  uint32_t token;   // number of the token in the tensor
+  uint32_t block;   // number of the block in the token
+  uint64_t offset;  // index of the block's first element in the tensor
+  uint32_t count;   // elements of the block that are not padding; 0 if not `there`
+  uint64_t planes;  // offset of the block's codes in the payload
 };
 
-// The thread blocks of a grid: first those of blocks of full size, then those of the tokens' last
-// ones where they are shorter.
+// The thread blocks of a grid. The first `whole` ones handle blocks of full size, the others up to
+// `all` handle the shorter last blocks of tokens.
 struct GaussGrid {
   explicit GaussGrid(const GaussArgs& args)
       : whole(ThreadBlocks(args.whole_blocks, args.block)),
@@ -57,6 +58,7 @@ struct GaussGrid {
   uint32_t whole, all;
 };
 
+// `whole_grid`: GaussGrid::whole.
 __device__ inline GaussPlace PlaceOfLane(const GaussArgs& args, uint32_t whole_grid) {
   const bool whole = blockIdx.x < whole_grid;
   const uint32_t cta = whole ? blockIdx.x : blockIdx.x - whole_grid;
@@ -84,7 +86,7 @@ __device__ inline GaussPlace PlaceOfLane(const GaussArgs& args, uint32_t whole_g
   return place;
 }
 
-// Element of the block at which a lane's run begins.
+// Returns the index in the block of the first element of a run of the lane.
 __device__ inline uint32_t RunBegin(const GaussPlace& place, int run) {
   return (run * place.lanes + place.lane) * kRun;
 }
@@ -96,17 +98,19 @@ __device__ inline void ToArray(const uint4& four, uint32_t* words) {
   words[3] = four.w;
 }
 
-// The signs of 16 elements from `element` on, a multiple of 16.
+// Loads the signs of 16 elements from `element` on, a multiple of 16, to 8 words (PairSigns).
 __device__ inline void LoadSigns(uint32_t element, uint32_t* signs) {
   const auto* const from = reinterpret_cast<const uint4*>(kPairSigns.words + element / 2);
   ToArray(__ldg(from), signs);
   ToArray(__ldg(from + 1), signs + 4);
 }
 
+// Changes the sign if `sign_bit` is 1 << 31; keeps it if `sign_bit` is 0.
 __device__ inline float Signed(float value, uint32_t sign_bit) {
   return __uint_as_float(__float_as_uint(value) ^ sign_bit);
 }
 
+// Step 3 of format.h for the lane's block, in place. `lanes`: L. All lanes of a warp must call it.
 __device__ inline void TransformBlock(uint32_t lanes, float (&values)[kOfLane]) {
   PairsInLane<1>(values);
   PairsInLane<2>(values);

@@ -9,9 +9,9 @@ namespace longhaul::codec::cuda {
 
 struct GaussArgs {
   TensorArgs tensor;
-  HeaderArgs header;
-  uint32_t bits, block;
-  uint32_t last_block;  // elements of a token's last block
+  HeaderArgs header;     // encode
+  uint32_t bits, block;  // Params
+  uint32_t last_block;   // elements of a token's last block
   // Number of blocks of `block` elements in the tensor, and number of shorter blocks. Only the last
   // block of a token may be shorter.
   uint64_t whole_blocks, last_blocks;
@@ -22,10 +22,12 @@ struct GaussArgs {
   uint64_t scales, codes, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: GaussScratch, aligned to 64 bytes
-  uint32_t* fault_dev;         // decode: or-ed with 1 if a sample's exponent is out of range
+  // decode: or-ed with kFaultContents if a sample's exponent is out of range
+  uint32_t* fault_dev;
 };
 
-// Offsets in the workspace. At first the encoder zeroes the bytes before offset `zeroed`.
+// Byte offsets of arrays in the encoder's scratch memory. The encoder first zeroes the bytes before
+// offset `zeroed`.
 struct GaussScratch {
   constexpr GaussScratch(uint64_t samples, uint64_t blocks)
       : largest(0), zeroed(MaximaBytes(samples)), indexes(zeroed), end(indexes + 2 * blocks) {}

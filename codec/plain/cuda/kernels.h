@@ -10,8 +10,8 @@ namespace longhaul::codec::cuda {
 
 struct PlainArgs {
   TensorArgs tensor;
-  HeaderArgs header;
-  uint32_t wire_dtype;
+  HeaderArgs header;    // encode
+  uint32_t wire_dtype;  // dtype of the elements in the payload
   unsigned char* blob_dev;
 };
 

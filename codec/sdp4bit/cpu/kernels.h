@@ -12,12 +12,13 @@
 
 namespace longhaul::codec::sdp4bit::cpu {
 
-// A part of a section of `of` numbers in groups of `group`. The part begins with number `first`, a
-// multiple of 2048 and of `group`. `group` divides 2048 or is a multiple of 2048. Several threads
-// may encode, or decode, different parts of a section at the same time.
+// A part of a section. Several threads may encode, or decode, different parts of a section at the
+// same time.
 struct Part {
+  // The first number of the part, a multiple of 2048 and of `group`; and how many numbers the whole
+  // section has.
   uint64_t first = 0, of = 0;
-  uint32_t group = 0;
+  uint32_t group = 0;  // numbers of a group: divides 2048, or is a multiple of 2048
 };
 
 // Encode and decode a part, which has as many numbers as `values` or `out`. `section` is the whole

@@ -1,4 +1,5 @@
-// Pointers to the functions that encode and decode one block, for the instruction set in use.
+// Pointers to the functions that encode and decode one block (taco/format.h), for the instruction
+// set in use (codec/simd/targets.h).
 #pragma once
 
 #include <cstddef>

@@ -64,7 +64,7 @@ bool EncodeTo(const BlockKernels& kernels, const Layout& layout, uint32_t size, 
 }
 
 void ZeroPadding(const Layout& layout, std::byte* payload) {
-  std::memset(payload + 4 * layout.blocks, 0, layout.codes - 4 * layout.blocks);
+  std::fill(payload + 4 * layout.blocks, payload + layout.codes, std::byte{0});
 }
 
 // Calls body(block, offset of its first element, its elements) for all blocks.

@@ -9,8 +9,8 @@
 
 namespace longhaul::codec::taco::cpu {
 
-// As TacoEncodeFlat, TacoDecodeFlat and TacoReduce of flat.h. `parallel` may be null. Encode
-// returns the number of blocks with a NaN or an infinity.
+// As TacoEncodeFlat, TacoDecodeFlat and TacoReduce of flat.h, but cannot fail. `parallel` may be
+// null. Encode returns the number of blocks with a NaN or an infinity.
 uint64_t Encode(const void* in, Dtype dtype, uint64_t elements, const Params& params,
                 Parallel* parallel, std::byte* payload);
 

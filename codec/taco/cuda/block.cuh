@@ -1,7 +1,8 @@
-// What the kernels of taco share. A warp has 1024 elements, 32 in every lane: blocks of 32 L
-// elements by L neighbouring lanes, L = 1 to 16. A lane has four runs of eight elements in a row,
-// one of each quarter of its block, so that the distances up to 4 and the two largest are within a
-// lane, and L lanes load 16 L bytes in a row of 16-bit elements.
+// Shared by the kernels of taco (format.h). A warp handles 1024 elements, 32 in each lane. A block
+// has 32 L elements and belongs to L neighbouring lanes, L = 1 to 16. A lane has four runs of eight
+// consecutive elements, one in each quarter of its block. So the butterflies of distances 1 to 4
+// and of the two largest distances stay within a lane, and L lanes load 16 L consecutive bytes of
+// 16-bit elements. All 32 lanes of a warp must call each function.
 #pragma once
 
 #include <cfloat>
@@ -13,32 +14,33 @@
 
 namespace longhaul::codec::cuda {
 
-inline constexpr int kTacoRun = 8;
-inline constexpr int kTacoRuns = 4;
-inline constexpr int kTacoOfLane = kTacoRuns * kTacoRun;
+inline constexpr int kTacoRun = 8;                        // elements of a run
+inline constexpr int kTacoRuns = 4;                       // runs of a lane
+inline constexpr int kTacoOfLane = kTacoRuns * kTacoRun;  // elements of a lane
 inline constexpr uint32_t kTacoMostLanes = taco::kMaxBlock / kTacoOfLane;
 inline constexpr uint32_t kTacoThreads = 128;
 
 using taco::Format;
 using TacoValues = float[kTacoOfLane];
-// A lane's codes: a word has four, a run two words.
+// A lane's codes: four in each word, so two words for each run.
 using TacoCodes = uint32_t[kTacoOfLane / 4];
 
+// Returns the number of thread blocks of kTacoThreads threads for all blocks.
 inline unsigned TacoThreadBlocks(const TacoFlatArgs& args) {
   constexpr uint64_t kElements = uint64_t{kTacoThreads} * kTacoOfLane;
   return static_cast<unsigned>((args.blocks * args.block + kElements - 1) / kElements);
 }
 
-// Where the calling lane is.
+// The block of the calling lane, and the lane's place in the block.
 struct TacoPlace {
   uint32_t lanes;   // L
-  uint32_t lane;    // in the block
-  uint32_t block;   // of all; the last one again where it is not there
-  bool there;       // it is one
-  uint64_t offset;  // of its first element
-  uint32_t count;   // of its elements that are not padding; 0 where it is not there
+  uint32_t lane;    // number of the lane among the L lanes
+  uint32_t block;   // number of the block. A lane behind the last block has the last block's number
+  bool there;       // false for lanes behind the last block
+  uint64_t offset;  // index of the block's first element
+  uint32_t count;   // elements of the block that are not padding; 0 if not `there`
 
-  // With `known_lanes`, a constant but 0, addresses are cheaper.
+  // `known_lanes`: L as a constant, which makes addresses cheaper. 0: L follows from args.block.
   __device__ TacoPlace(const TacoFlatArgs& args, uint32_t known_lanes) {
     lanes = known_lanes != 0 ? known_lanes : args.block / kTacoOfLane;
     const uint32_t size = lanes * kTacoOfLane;
@@ -58,8 +60,9 @@ struct TacoPlace {
     while (lanes >> log2 > 1) ++log2;
     return log2;
   }
-  // Element of the block at which a run of the lane begins.
+  // Returns the index in the block of the first element of a run of this lane.
   __device__ uint32_t RunBegin(int run) const { return (run * lanes + lane) * kTacoRun; }
+  // Returns whether the lane has no padding.
   __device__ bool Whole() const { return RunBegin(kTacoRuns - 1) + kTacoRun <= count; }
 };
 
@@ -67,7 +70,7 @@ __device__ inline bool Aligned16(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
-// Elements in fp32, zeros where there are none.
+// Loads the lane's elements as fp32; padding becomes 0.
 template <uint32_t kDtype>
 __device__ inline void LoadTaco(const void* data, const TacoPlace& place, TacoValues& values) {
   if (!place.Whole() || !Aligned16(data)) {
@@ -115,7 +118,7 @@ __device__ inline void LoadTaco(const void* data, const TacoPlace& place, TacoVa
   }
 }
 
-// format.h's step 1.
+// Step 1 of format.h, in place. `lanes`: L.
 __device__ inline void TransformTaco(uint32_t lanes, TacoValues& values) {
   PairsInLane<1>(values);
   PairsInLane<2>(values);
@@ -135,14 +138,15 @@ __device__ inline void TransformTaco(uint32_t lanes, TacoValues& values) {
   PairsInLane<2 * kTacoRun>(values);
 }
 
-// A NaN where one is.
+// Returns the larger number; NaN if one is NaN.
 __device__ inline float LargerOrNan(float a, float b) {
   float larger;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
   return larger;
 }
 
-// M of the lane's block, in all of its lanes; no finite number where an element is none.
+// Returns M of the lane's block, in all lanes of the block. M is NaN or infinite if an element is
+// not finite.
 __device__ inline float LargestOfTaco(uint32_t lanes, const TacoValues& values) {
   float largest[4];
 #pragma unroll
@@ -161,11 +165,11 @@ __device__ inline float LargestOfTaco(uint32_t lanes, const TacoValues& values) 
   return all;
 }
 
-// Four numbers to a word of codes, the first one's lowest; as arithmetic.h's ToCode.
+// Returns a word with the codes (ToCode of arithmetic.h) of four numbers; `a` has the lowest byte.
 template <Format kFormat>
 __device__ inline uint32_t FourCodes(float a, float b, float c, float d) {
   if constexpr (kFormat == Format::kInt8) {
-    // No number is above 127 by more than a rounding.
+    // No number exceeds 127 by more than a rounding error.
     const uint32_t low =
         __byte_perm(__float_as_uint(a + kRoundMagic), __float_as_uint(b + kRoundMagic), 0x0040);
     const uint32_t high =
@@ -191,7 +195,7 @@ __device__ inline uint32_t FourCodes(float a, float b, float c, float d) {
   }
 }
 
-// And back; what is no number becomes an infinity or a NaN.
+// The inverse of FourCodes. A code that is no finite number becomes an infinity or a NaN.
 template <Format kFormat>
 __device__ inline void FourNumbers(uint32_t word, float* values) {
   if constexpr (kFormat == Format::kInt8) {
@@ -234,14 +238,15 @@ struct TacoScale {
   bool nonfinite;
 };
 
-// Steps 1 to 6 of what `load` puts into its argument. It is called again where sums overflow.
+// Steps 1 to 6 of format.h. load(values) loads the lane's elements; the second pass, for sums that
+// overflow, calls it again. Returns the scale of the lane's block in each of the block's lanes.
 template <Format kFormat, class Load>
 __device__ inline TacoScale EncodeTacoBlock(const TacoFlatArgs& args, const TacoPlace& place,
                                             const Load& load, TacoCodes& codes) {
   TacoValues values;
   float largest = 0;
   bool lowered = false;
-  // A loop, so that the code is there once.
+  // A loop, so that the compiler makes the code of a pass only once.
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
     load(values);
@@ -276,7 +281,8 @@ __device__ inline TacoScale EncodeTacoBlock(const TacoFlatArgs& args, const Taco
   return {scaling.c, false};
 }
 
-// A block's codes and scale to their places, and the zeros behind the scales.
+// Writes a block's codes and scale to the payload. The last block also writes the zeros behind the
+// scales.
 __device__ inline void StoreTacoBlock(const TacoFlatArgs& args, const TacoPlace& place, float c,
                                       const TacoCodes& codes) {
   if (!place.there) return;
@@ -305,8 +311,9 @@ __device__ inline void LoadTacoCodes(const unsigned char* payload, uint64_t code
   }
 }
 
-// H of the codes' numbers. False: the block is NaN, for its c or a code of it is no number. One
-// that is none makes all of H so, hence each lane knows by its first value.
+// Sets `values` to H of the codes' numbers. Returns false if the block decodes to NaN, because c or
+// a code is no finite number. Such a code makes every result of H non-finite, so each lane checks
+// only its first value.
 template <Format kFormat>
 __device__ inline bool NumbersOfTaco(const TacoPlace& place, const TacoCodes& codes, float c,
                                      TacoValues& values) {
@@ -316,8 +323,8 @@ __device__ inline bool NumbersOfTaco(const TacoPlace& place, const TacoCodes& co
   return fabsf(values[0]) + fabsf(c) <= FLT_MAX;
 }
 
-// To numbers within +-limit. `unit`: 1 / (Q B), so that no |value| unit is above 1 but by
-// roundings.
+// Multiplies by the block's scale, and clamps to +-limit. `unit`: 1 / (Q B). |value| * unit is at
+// most 1, except for rounding errors.
 __device__ inline void ScaleTaco(float c, float limit, float unit, TacoValues& values) {
   if (c >= 0 && c <= 0.5f * limit * unit) {
 #pragma unroll
@@ -331,7 +338,7 @@ __device__ inline void ScaleTaco(float c, float limit, float unit, TacoValues& v
   }
 }
 
-// The quiet NaN in every element.
+// Stores the quiet NaN to all elements of the lane.
 template <uint32_t kDtype>
 __device__ inline void StoreTacoNan(void* data, const TacoPlace& place) {
 #pragma unroll 1
@@ -343,7 +350,8 @@ __device__ inline void StoreTacoNan(void* data, const TacoPlace& place) {
   }
 }
 
-// Rounded to nearest even; what is too large becomes an infinity. NaNs only with `one_by_one`.
+// Stores the lane's elements, rounded to nearest even. Values too large for the dtype become
+// infinities. NaNs are stored right only with `one_by_one`, which is slower.
 template <uint32_t kDtype>
 __device__ inline void StoreTaco(void* data, const TacoPlace& place, bool one_by_one,
                                  const TacoValues& values) {
@@ -383,7 +391,7 @@ __device__ inline void StoreTaco(void* data, const TacoPlace& place, bool one_by
   }
 }
 
-// A block's values as they come of NumbersOfTaco, which says whether they are `numbers`.
+// Scales and stores the values that NumbersOfTaco computed. `numbers`: its result.
 template <uint32_t kDtype>
 __device__ inline void StoreDecoded(void* data, const TacoPlace& place, bool numbers, float c,
                                     float unit, TacoValues& values) {
@@ -395,11 +403,12 @@ __device__ inline void StoreDecoded(void* data, const TacoPlace& place, bool num
   StoreTaco<kDtype>(data, place, /*one_by_one=*/false, values);
 }
 
-// Lanes that share one of the usual blocks.
+// L of blocks of the default size, for which kernels are compiled separately.
 inline constexpr uint32_t kTacoUsualLanes = 8;
 
-// Calls a functor's operator()<kFormat, kDtype, kLanes>() for what the arguments say; kLanes is 0
-// where a kernel is to ask them.
+// OfTaco returns function.operator()<kFormat, kDtype, kLanes>() for the format, dtype and block of
+// the arguments. kLanes is L for blocks of the default size, and 0 for others: the kernel then
+// computes L from the arguments.
 template <Format kFormat, uint32_t kDtype, class Function>
 int OfTacoLanes(uint32_t block, const Function& function) {
   if (block == kTacoUsualLanes * kTacoOfLane) {

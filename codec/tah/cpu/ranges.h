@@ -1,7 +1,7 @@
-// tah on a range of a sample's tiles, with the best instruction set of this CPU. Several threads
-// may work on different ranges of one sample at the same time. A range must begin where an
-// allocation tile begins. Its first tile must also be a multiple of 8, so that the pivots of two
-// ranges share no byte.
+// The steps of tah (format.h) on a range of a sample's tiles, with the instruction set in use
+// (codec/simd/targets.h). Several threads may work on different ranges of one sample at the same
+// time. A range must begin where an allocation tile begins. The number of the range's first tile
+// must also be a multiple of 8, so that the pivots of two ranges share no byte.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the decoders of tah share.
+// The base class of tah's decoders. Terms and sections are those of tah/format.h.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -9,19 +9,21 @@
 
 namespace longhaul::codec::cuda {
 
-// A block takes groups of allocation tiles that follow each other, so that it counts the precision
-// bits before its first one alone.
+// A thread block decodes consecutive groups of kTahGroup allocation tiles, so that it must count
+// earlier precision bits only before its first group of a sample.
 template <int kTile>
 class TahDecoder {
  protected:
   static constexpr int kLanes = kTileLanes<kTile>;
-  static constexpr uint32_t kWordsOfGroup = kTahGroup / 32;
-  static constexpr uint32_t kNoSlot = 0xffffffff;
+  static constexpr uint32_t kWordsOfGroup = kTahGroup / 32;  // words of a group's precision bits
+  static constexpr uint32_t kNoSlot = 0xffffffff;            // slot of allocation tiles with 3 bits
 
   __device__ explicit TahDecoder(const TahArgs& args)
       : args_(args), payload_(args.blob_dev + kHeaderBytes) {}
 
-  // Calls function(sample, first group, end of the groups) for what is this block's of each sample.
+  // Calls function(sample, first, end) for each sample of which this block decodes groups, the
+  // groups [first, end). Sets fours_before_, exponent_ and possible_ before each call. All threads
+  // of the block must call it.
   template <class Function>
   __device__ void ForSamples(Function&& function) {
     const uint64_t groups = TahScratch::Groups(args_.allocs);
@@ -43,6 +45,10 @@ class TahDecoder {
                                              sample * args_.precision_bytes);
   }
 
+  // Decodes a lane's elements of a tile to `values`, without the factor 2^-c. `there`: false for
+  // lanes without a tile. `slot`: number of the allocation tile among those of the sample with 4
+  // bits, or kNoSlot. `tile`: number of the tile in its allocation tile. *finite: false if the tile
+  // must become NaN. All lanes of the warp must call it.
   __device__ void DecodeTile(uint32_t sample, bool there, uint64_t sample_tile, uint32_t slot,
                              uint32_t tile, bool* finite, float (&values)[kPerLane]) {
     const uint32_t lane = threadIdx.x % kLanes;
@@ -91,12 +97,13 @@ class TahDecoder {
 
   const TahArgs& args_;
   const unsigned char* const payload_;
-  uint32_t fours_before_ = 0;  // the group
-  int exponent_ = 0;           // of the sample
-  bool possible_ = true;
+  uint32_t fours_before_ = 0;  // allocation tiles of the sample with 4 bits before the first group
+  int exponent_ = 0;           // c of the sample
+  bool possible_ = true;       // c and the precision bits of the sample are valid
 
  private:
-  // Counts the sample's precision bits: those before the group, and all.
+  // Counts the sample's precision bits, before the group and in all. Sets the fault if c or the
+  // precision bits are invalid.
   __device__ void EnterSample(uint32_t sample, uint32_t group) {
     __shared__ uint32_t words[kThreads / kWarp];
     const uint32_t* const precision = Precision(sample);
@@ -137,8 +144,8 @@ class TahDecoder {
   }
 };
 
-// The decoder for tensors that HasWholeTiles, where every tile is an allocation tile
-// (decode_whole.cu).
+// Queues the decoder for tensors with HasWholeTiles whose tiles are allocation tiles
+// (decode_whole.cu). Returns a code of the CUDA runtime, 0 for success.
 int DecodeWholeTiles(const TahArgs& args, cudaStream_t stream);
 
 }  // namespace longhaul::codec::cuda

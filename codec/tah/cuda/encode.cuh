@@ -1,4 +1,5 @@
-// What the encoders of tah share: where they find their scratch memory and where they write.
+// The base class of tah's encoders: finds their scratch memory, and writes parts of the payload.
+// Terms and sections are those of tah/format.h.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -12,7 +13,7 @@ namespace longhaul::codec::cuda {
 template <int kTile>
 class TahEncoder {
  protected:
-  static constexpr uint32_t kNoSlot = 0xffffffff;  // 3 bits
+  static constexpr uint32_t kNoSlot = 0xffffffff;  // slot of allocation tiles with 3 bits
 
   __device__ TahEncoder(const TahArgs& args, const TahScratch& scratch)
       : args_(args),
@@ -24,7 +25,8 @@ class TahEncoder {
   __device__ T* Scratch(uint64_t offset) const {
     return reinterpret_cast<T*>(args_.scratch_dev + offset);
   }
-  // Without a margin and groups, of which `group_counts_dev` is the tensor's.
+  // Returns the search for a sample, with margin 0. The caller must set group_size, and add the
+  // sample's offset to group_counts_dev, which points to the counts of the whole tensor.
   __device__ SampleChoice ChoiceOf(uint32_t sample) const {
     return {.allocs = args_.allocs,
             .fours = args_.fours,
@@ -40,15 +42,16 @@ class TahEncoder {
             .threshold_dev = Scratch<uint64_t>(scratch_.thresholds) + sample};
   }
 
-  // Records the largest magnitude that a warp's lanes have seen.
+  // Records the largest `magnitude` of the warp's lanes for the sample. All lanes must call it.
   __device__ void RecordLargest(uint32_t sample, uint32_t magnitude) const {
     const uint32_t largest = __reduce_max_sync(kAllLanes, magnitude);
     uint32_t* const maximum = Scratch<uint32_t>(scratch_.maxima) + sample;
-    // Most are below what was seen already: reading first spares their atomics.
+    // Most magnitudes are below the maximum so far. Reading first avoids their atomics.
     if (threadIdx.x % kWarp == 0 && largest > __ldcg(maximum)) atomicMax(maximum, largest);
   }
 
-  // When all of a sample was seen; the block with its first group writes it.
+  // Returns the exponent c of the sample, when all its magnitudes are recorded. The block with the
+  // sample's group 0 also writes c to the payload.
   __device__ int TakeExponent(uint32_t sample, uint32_t group) const {
     const int exponent =
         SampleExponent(__ldcg(Scratch<uint32_t>(scratch_.maxima) + sample), args_.top_exponent);
@@ -58,13 +61,15 @@ class TahEncoder {
     return exponent;
   }
 
-  // The fourth plane of tile `tile` of the allocation tile in that slot.
+  // Returns the place of a fourth plane. `slot`: number of the allocation tile among the sample's
+  // allocation tiles with 4 bits. `tile`: number of the tile in the allocation tile.
   __device__ unsigned char* FourthPlane(uint32_t sample, uint32_t slot, uint32_t tile) const {
     const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles.value + tile;
     return payload_ + args_.fourth_bits + place * (kTile / 8);
   }
 
-  // All of a tile but its fourth plane, by its lanes. False for one that is not finite.
+  // Writes a tile except its fourth plane. All lanes of the tile must call it. Returns false if the
+  // tile has a NaN or an infinity.
   __device__ bool PutTile(uint32_t sample, uint64_t sample_tile, const CodedTile& coded) const {
     constexpr uint32_t kLanes = kTileLanes<kTile>;
     const uint32_t lane = threadIdx.x % kLanes;
@@ -82,7 +87,8 @@ class TahEncoder {
     return (coded.scale & 0x7c00) != 0x7c00;
   }
 
-  // Tiles that are not finite, each counted by all of its lanes.
+  // Adds a number of tiles with a NaN or an infinity to the blob's header. All lanes of a tile pass
+  // the same number, and only the first lane adds it.
   __device__ void CountNonfinite(unsigned tiles) const {
     if (tiles != 0 && threadIdx.x % kTileLanes<kTile> == 0) {
       atomicAdd(reinterpret_cast<unsigned long long*>(args_.blob_dev + kNonfiniteOffset),
@@ -93,10 +99,10 @@ class TahEncoder {
   const TahArgs& args_;
   const TahScratch& scratch_;
   unsigned char* const payload_;
-  const bool choose_;
+  const bool choose_;  // some allocation tiles get 3 bits and others 4, so entropies decide
 
  private:
-  // Into zeros; neighbours write to the same words.
+  // Writes a pivot. The bits must be zero before. Atomic, because tiles share words.
   __device__ void PutPivot(uint32_t sample, uint64_t tile, uint32_t pivot) const {
     const uint64_t bit = tile * args_.pivot_bits;
     auto* const words =
@@ -108,7 +114,7 @@ class TahEncoder {
   }
 };
 
-// The zeros and the header that encoders write into.
+// Returns the header and the zeroed ranges with which all encoders begin.
 inline Beginning TahBeginning(const TahArgs& args, const TahScratch& scratch) {
   Beginning beginning{};
   beginning.header = args.header;
@@ -125,8 +131,8 @@ inline Beginning TahBeginning(const TahArgs& args, const TahScratch& scratch) {
   return beginning;
 }
 
-// The encoder for tensors that HasWholeTiles, where every tile is an allocation tile and rounding
-// is to nearest (encode_whole.cu).
+// Queues the encoder for rounding to nearest, and for tensors with HasWholeTiles whose tiles are
+// allocation tiles (encode_whole.cu). Returns a code of the CUDA runtime, 0 for success.
 int EncodeWholeTiles(const TahArgs& args, cudaStream_t stream);
 
 }  // namespace longhaul::codec::cuda

@@ -1,18 +1,17 @@
-// What the kernels share that encode the usual tensors: a thread has a whole tile, which is an
-// allocation tile.
+// Shared by the kernels that encode the most common tensors: each thread handles a whole tile, and
+// a tile is an allocation tile (format.h).
 //
-// A sample's choice of bits and its exponent are known only when all of it was seen, but a few of
-// its tiles tell both nearly. So, in four kernels,
-//   1. GuessKernel looks at some tiles of each sample and guesses the threshold of the entropies
-//      and the exponent;
-//   2. CodeKernel reads the tensor once, and writes what the blob has if the guesses are right. A
-//      guessed exponent is wrong by a shift of the scales; fourth planes wait in scratch memory,
-//      for their places follow from all choices;
-//   3. ChooseKernel finds the threshold, counting anew where it is far from the guess;
-//   4. CorrectKernel brings the fourth planes to their places, shifts scales, and codes anew those
-//      tiles that got another number of bits, or that are of the few kinds that CodeKernel leaves
-//      to the way of the general encoder (tile.cuh).
-// What the guesses were makes no difference to the bytes.
+// The number of bits of each tile and the sample's exponent are known only after the whole sample
+// was read. A few tiles are enough to guess both. So four kernels encode a tensor:
+//   1. GuessKernel reads some tiles of each sample, and guesses the threshold of the entropies and
+//      the exponent.
+//   2. CodeKernel reads the tensor once, and writes the blob as if the guesses were right. Fourth
+//      planes go to scratch memory, because their places depend on the whole sample.
+//   3. ChooseKernel finds the threshold. It counts the entropies again if the guess was far off.
+//   4. CorrectKernel moves the fourth planes to their places. If the exponent was guessed wrong, it
+//      shifts the scales. It encodes tiles again that got another number of bits, and the few kinds
+//      of tiles that CodeKernel leaves to the steps of the general encoder (tile.cuh).
+// The bytes of the blob do not depend on the guesses.
 #pragma once
 
 #include "codec/cuda/module/sample_maxima.cuh"
@@ -22,18 +21,20 @@
 
 namespace longhaul::codec::cuda {
 
-// For a sample: 4 bits where the entropy lies in this bin or above, and its exponent. The threshold
-// lies in bins from `lowest` to below `highest`, so that of those outside only the number above is
-// counted, as if all were of the last bin: counting is what the caches do slowest.
+// The guesses for a sample.
 struct alignas(16) TahGuess {
-  uint32_t bin;
-  int32_t exponent;
+  uint32_t bin;      // tiles with entropies in this bin or a higher one get 4 bits
+  int32_t exponent;  // c of format.h
+  // The threshold is very likely in the bins [lowest, highest). CodeKernel counts only these bins
+  // one by one, because counting in memory is slow. Higher entropies count for the last bin.
   uint32_t lowest, highest;
 };
 
-// Masks over a run's tiles: those coded with 4 bits; those whose codes are in the blob, unless the
-// number of bits is another one or a scale or zero shifted below fp16's normal range.
+// Masks of a run's tiles (whole_tiles.cuh); bit k is tile k.
 struct GuessedRun {
+  // fours: tiles that CodeKernel encoded with 4 bits. coded: tiles with codes in the blob.
+  // CorrectKernel must still encode such a tile again if the number of bits was wrong, or if
+  // shifting moves its scale or zero below fp16's normal range.
   uint32_t fours, coded;
 };
 
@@ -56,7 +57,7 @@ class WholeEncoder : public TahEncoder<kWholeTile> {
   __device__ TahGuess& GuessOf(uint32_t sample) const {
     return Scratch<TahGuess>(scratch_.guesses)[sample];
   }
-  // What was guessed of a run of the tensor.
+  // Returns the masks of run `index` of the tensor.
   __device__ GuessedRun& Guessed(uint32_t index) const {
     return Scratch<GuessedRun>(scratch_.guessed)[index];
   }
@@ -64,8 +65,8 @@ class WholeEncoder : public TahEncoder<kWholeTile> {
     return Scratch<uint2>(scratch_.fourths)[tensor_tile];
   }
 
-  // Step 1 of tah/format.h for tiles of the tensor, eight at a time: each by its four lanes, all of
-  // which get it.
+  // Returns the entropy of step 1 of tah/format.h. A warp computes eight tiles at a time: four
+  // lanes pass the same tile, and all four get the entropy. All lanes of the warp must call it.
   __device__ float ExactEntropy(uint64_t tensor_tile) const {
     constexpr uint32_t kLanes = kTileLanes<kTile>;
     Lane mine;
@@ -83,8 +84,8 @@ class WholeEncoder : public TahEncoder<kWholeTile> {
   const SampleMaxima maxima_;
 };
 
-// Queues ChooseKernel, where there is something to choose, and CorrectKernel
-// (correct_whole.cu).
+// Queues ChooseKernel, unless all tiles have the same number of bits, and CorrectKernel
+// (correct_whole.cu). Returns a code of the CUDA runtime, 0 for success.
 int CorrectWholeTiles(const TahArgs& args, const TahScratch& scratch, const Runs& runs,
                       cudaStream_t stream);
 

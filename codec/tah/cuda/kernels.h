@@ -9,9 +9,9 @@ namespace longhaul::codec::cuda {
 
 struct TahArgs {
   TensorArgs tensor;
-  HeaderArgs header;
-  uint32_t tile, stochastic;
-  uint32_t noise[4];  // RoundingNoise::block()
+  HeaderArgs header;          // encode
+  uint32_t tile, stochastic;  // Params::tile; 1: stochastic rounding, 0: to nearest
+  uint32_t noise[4];          // RoundingNoise::block()
   float tau;
   int32_t top_exponent;  // tah::TopExponent
   // The next four lines are from tah::Layout.
@@ -21,19 +21,21 @@ struct TahArgs {
   uint64_t scales, zeros, pivots, precision, codes, fourth_bits, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: TahScratch, aligned to 64 bytes
-  // decode: or-ed with 1 if a sample's exponent is out of range or its precision bits are invalid
+  // decode: or-ed with kFaultContents if a sample's exponent is out of range or its precision bits
+  // are invalid
   uint32_t* fault_dev;
 };
 
-// Number of allocation tiles in a group.
+// Number of allocation tiles in a group, the unit of work of a thread block.
 inline constexpr uint32_t kTahGroup = 256;
 // Number of tiles in a run: one for each lane of a warp.
 inline constexpr uint32_t kTahRun = 32;
 // Number of bins of a histogram of entropies.
 inline constexpr uint32_t kTahBins = 4096;
 
-// Offsets in the workspace. The encoder first zeroes the bytes before `zeroed`. If all allocation
-// tiles get the same number of bits, it zeroes only those before `histograms`.
+// Byte offsets of arrays in the encoder's scratch memory. The encoder first zeroes the bytes before
+// `zeroed`. If all allocation tiles get the same number of bits, the encoder zeroes only the bytes
+// before `histograms`. The steps of the encoder are in select.cuh and encode_whole.cuh.
 struct TahScratch {
   constexpr TahScratch(uint64_t samples, uint64_t allocs)
       : done(8),
@@ -64,12 +66,12 @@ struct TahScratch {
   uint64_t histograms;  // kTahBins uint32 for each sample: number of allocation tiles by entropy
   uint64_t zeroed;
   uint64_t thresholds;  // uint64 for each sample: allocation tiles up to this sort key get 4 bits
-  uint64_t bins;        // ThresholdBin for each sample
-  uint64_t guesses;     // TahGuess for each sample
+  uint64_t bins;        // ThresholdBin (select.cuh) for each sample
+  uint64_t guesses;     // TahGuess (encode_whole.cuh) for each sample
   // uint64, room for all allocation tiles: sort keys of the candidates, the allocation tiles whose
   // entropies lie in bins near the threshold
   uint64_t candidates;
-  uint64_t guessed;    // GuessedRun for each run
+  uint64_t guessed;    // GuessedRun (encode_whole.cuh) for each run
   uint64_t fourths;    // uint64 for each allocation tile: plane 3, if 4 bits were guessed
   uint64_t entropies;  // float for each allocation tile
   uint64_t end;

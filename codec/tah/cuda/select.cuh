@@ -1,9 +1,11 @@
-// Step 2 of tah/format.h: which allocation tiles of a sample get 4 bits, without sorting them.
+// Step 2 of tah/format.h: finds the allocation tiles of a sample that get 4 bits, without sorting.
 //
-// Entropies are counted in bins as they are found. One bin holds the threshold: what is above it
-// and the bins beside it (SampleChoice::margin) gets 4 bits, what is below 3, and the rest is
-// collected as candidates, whose sort keys (entropy, index) then decide (Select). Exact for any
-// entropies; quick where a bin holds few, which those of real tensors do.
+// 1. Record counts each entropy in a histogram. FindBin finds the bin that holds the threshold.
+// 2. Allocation tiles in higher bins get 4 bits, allocation tiles in lower bins get 3. Those in the
+//    bin, and in SampleChoice::margin bins on either side, are collected as candidates.
+// 3. Select compares the candidates' sort keys (entropy, index), and finds the exact threshold.
+// The result is exact for any entropies. The search is fast if each bin has few allocation tiles,
+// as is the case for real tensors.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -11,24 +13,25 @@
 
 namespace longhaul::codec::cuda {
 
-// Allocation tiles that a block collects at a time.
+// Groups and allocation tiles that a block handles in one call of Collect.
 inline constexpr int kCollectedGroups = 2;
 inline constexpr uint64_t kCollected = kCollectedGroups * kTahGroup;
 
-// The bins of an allocation tile's entropies, which are at most log2 of its elements: most are of
-// the last two bits below that, as are most entropies.
+// The bins of the histogram. The entropy of an allocation tile is at most log2 of its elements, and
+// most entropies lie within two bits below this limit. So most bins lie there, too: the bins are
+// narrow above `knee` and wide below.
 struct Bins {
   static constexpr float kCoarse = 600;
   static constexpr float kFinePerBit = 1700;
   float knee, coarse_per_bit;
 
-  // Rises with the entropy.
+  // Returns the bin of an entropy. A higher entropy never has a lower bin.
   __device__ uint32_t BinOf(float entropy) const {
     const float coarse = fmaxf(entropy * coarse_per_bit, 0.0f);
     const float fine = (entropy - knee) * kFinePerBit + kCoarse;
     return min(static_cast<uint32_t>(fmaxf(coarse, fine)), kTahBins - 1);
   }
-  // About where a bin begins.
+  // Returns approximately the lowest entropy of a bin.
   __device__ float BeginningOf(uint32_t bin) const {
     const auto number = static_cast<float>(bin);
     return number < kCoarse ? number / coarse_per_bit : knee + (number - kCoarse) / kFinePerBit;
@@ -44,25 +47,27 @@ struct ThresholdBin {
   uint32_t bin, wanted;
 };
 
+// The search for one sample. The pointers are to the sample's parts of TahScratch.
 struct SampleChoice {
-  uint64_t allocs, fours;  // 0 < fours < allocs
+  uint64_t allocs, fours;  // allocation tiles, and how many get 4 bits; 0 < fours < allocs
   Bins bins;
-  // Bins above and below the threshold's whose allocation tiles are candidates as well, where what
-  // was recorded differs from the entropy by up to half a bin.
+  // Bins on either side of the threshold's bin whose allocation tiles are candidates, too. 0: the
+  // recorded entropies are exact. 1: they are estimates, wrong by up to half a bin.
   uint32_t margin;
-  float* entropies_dev;
-  uint32_t* histogram_dev;
-  ThresholdBin* bin_dev;
-  // Sort keys.
+  float* entropies_dev;     // recorded entropies, by allocation tile
+  uint32_t* histogram_dev;  // indexed by PlaceOfBin
+  ThresholdBin* bin_dev;    // result of FindBin
+  // Sort keys (CandidateKey) of the candidates, in any order, and their number.
   uint64_t* candidates_dev;
   uint32_t* candidate_count_dev;
-  // How many of each group of group_size get 4 bits; in the end how many before the group do.
+  // For each group of group_size allocation tiles: how many get 4 bits. After Select: how many get
+  // 4 bits in all groups before.
   uint32_t group_size;
   uint32_t* group_counts_dev;
-  uint64_t* threshold_dev;
+  uint64_t* threshold_dev;  // result of Select: candidates with keys up to this one get 4 bits
 };
 
-// Rises as the entropy falls.
+// Returns an integer that rises as the entropy falls. EntropyOfFalling is the inverse.
 __device__ inline uint32_t FallingEntropy(float entropy) {
   return static_cast<uint32_t>(tah::cpu::SortKey(entropy)) ^ 0x80000000;
 }
@@ -70,7 +75,7 @@ __device__ inline float EntropyOfFalling(uint32_t falling) {
   const uint32_t sorted = falling ^ 0x80000000;
   return __uint_as_float((sorted & 0x80000000) != 0 ? ~sorted : sorted | 0x80000000);
 }
-// Sorts by falling entropy, then by rising index.
+// Returns the sort key of an allocation tile: by falling entropy, then by rising index.
 __device__ inline uint64_t CandidateKey(float entropy, uint32_t alloc) {
   return uint64_t{FallingEntropy(entropy)} << 32 | alloc;
 }
@@ -78,20 +83,21 @@ __device__ inline float EntropyOfKey(uint64_t key) {
   return EntropyOfFalling(static_cast<uint32_t>(key >> 32));
 }
 
-// Most tiles fall into few bins beside each other. In memory those lie far apart, or a few parts of
-// the cache would do all of the counting.
+// Returns the index of a bin's counter in the histogram. Most tiles fall into a few neighbouring
+// bins. Their counters lie far apart in memory, so that the counting uses all parts of the cache.
 __device__ inline uint32_t PlaceOfBin(uint32_t bin) {
   constexpr uint32_t kRow = 64;
   return bin % kRow * (kTahBins / kRow) + bin / kRow;
 }
 
+// Stores the entropy of an allocation tile, and counts it in the histogram.
 __device__ inline void Record(const SampleChoice& choice, uint32_t alloc, float entropy) {
   choice.entropies_dev[alloc] = entropy;
   atomicAdd(choice.histogram_dev + PlaceOfBin(choice.bins.BinOf(entropy)), 1u);
 }
 
-// Sum over the block's threads before this one; *total of all. `words`: kThreads / kWarp of shared
-// memory.
+// Returns the sum of `value` over all earlier threads of the block. *total: the sum over the block.
+// All threads must call it. `words`: kThreads / kWarp words of shared memory.
 __device__ inline uint32_t BlockScan(uint32_t value, uint32_t* words, uint32_t* total) {
   const unsigned lane = threadIdx.x % kWarp;
   uint32_t sum = value;
@@ -113,7 +119,7 @@ __device__ inline uint32_t BlockScan(uint32_t value, uint32_t* words, uint32_t* 
   return before + sum - value;
 }
 
-// Counts of a histogram in memory.
+// The counts of a histogram in device memory, indexed by bin.
 struct BinCounts {
   __device__ uint32_t operator[](uint32_t bin) const {
     return __ldcg(histogram_dev + PlaceOfBin(bin));
@@ -122,7 +128,8 @@ struct BinCounts {
   const uint32_t* histogram_dev;
 };
 
-// Finds the bins of ranks, of what counts[bin] counts, by a block.
+// Finds the bin of the k-th highest entropy. counts[bin] is the number of entropies in a bin. All
+// threads of the block must call the methods.
 class RankedBins {
  public:
   template <class Counts>
@@ -138,8 +145,8 @@ class RankedBins {
     end_ = above_ + sum;
   }
 
-  // Calls found(bin, number above the bin) where the `rank`th highest lies, the first being 1, in
-  // the thread that knows. In none if there are fewer.
+  // Finds the bin of the entropy with this rank; the highest entropy has rank 1. One thread calls
+  // found(bin, number of entropies in higher bins). No thread does if there are fewer entropies.
   template <class Found>
   __device__ void Find(uint64_t rank, Found&& found) const {
     if (rank <= above_ || rank > end_) return;
@@ -166,7 +173,7 @@ class RankedBins {
   uint32_t above_, end_, total_;
 };
 
-// The threshold's, by a block.
+// Finds the bin of the threshold, and writes it to *result. All threads of the block must call it.
 template <class Counts>
 __device__ inline void FindBin(const Counts& counts, uint64_t fours, uint32_t margin,
                                ThresholdBin* result) {
@@ -176,12 +183,13 @@ __device__ inline void FindBin(const Counts& counts, uint64_t fours, uint32_t ma
   });
 }
 
-// When all entropies are recorded.
+// As above, with the histogram in memory, when all entropies of the sample are recorded.
 __device__ inline void FindBin(const SampleChoice& choice, ThresholdBin* result) {
   FindBin(BinCounts{choice.histogram_dev}, choice.fours, choice.margin, result);
 }
 
-// Whether a recorded entropy's bin is one of the candidates: 0, or -1 below them, 1 above.
+// Returns 0 if a recorded entropy makes its allocation tile a candidate, -1 if the entropy is too
+// low, and 1 if it is higher than those of all candidates.
 __device__ inline int BesideCandidates(const SampleChoice& choice, uint32_t threshold_bin,
                                        float entropy) {
   const auto bin = static_cast<int>(choice.bins.BinOf(entropy));
@@ -190,7 +198,8 @@ __device__ inline int BesideCandidates(const SampleChoice& choice, uint32_t thre
   return distance > margin ? 1 : distance < -margin ? -1 : 0;
 }
 
-// The candidates among a warp's allocation tiles, the first of which is at a multiple of 32.
+// Appends the keys of a warp's candidates. `alloc`: the lane's allocation tile. `candidate`:
+// whether this tile is a candidate. All lanes must call it.
 __device__ inline void PutCandidates(const SampleChoice& choice, uint64_t alloc, float entropy,
                                      bool candidate) {
   const unsigned lane = threadIdx.x % kWarp;
@@ -205,7 +214,8 @@ __device__ inline void PutCandidates(const SampleChoice& choice, uint64_t alloc,
   }
 }
 
-// Item `item` of kCollected allocation tiles: counts and candidates. By a block; without a margin.
+// Collects the candidates of kCollected allocation tiles, from number item * kCollected on, and
+// counts the tiles above the candidates in group_counts_dev. All threads of the block must call it.
 __device__ inline void Collect(const SampleChoice& choice, uint32_t item) {
   static_assert(kThreads == kTahGroup);
   const uint32_t threshold_bin = __ldcg(&choice.bin_dev->bin);
@@ -232,8 +242,8 @@ __device__ inline uint64_t WarpAnd(uint64_t value) {
   return uint64_t{high} << 32 | __reduce_and_sync(kAllLanes, static_cast<uint32_t>(value));
 }
 
-// The threshold: the key of the last candidate that is wanted. One byte of the keys at a time, from
-// the first that differs.
+// Returns the threshold: the `wanted`-th lowest of the candidates' keys. Finds one byte of the key
+// at a time, from the first byte in which keys differ. All threads of the block must call it.
 __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidates,
                                          uint32_t wanted) {
   __shared__ uint32_t counts[256];
@@ -258,7 +268,7 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
   }
   __syncthreads();
   uint64_t prefix = same_ones;
-  // Above `shift` all keys that are still candidates agree with `prefix`.
+  // All keys that may still be the threshold agree with `prefix` in the bits from `shift` on.
   int shift = 64 - __clzll(static_cast<long long>(~(same_ones | same_zeros)));
   uint32_t left = candidates;
   while (shift > 0 && left != wanted) {
@@ -290,7 +300,8 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
     shift = digit_shift;
     __syncthreads();
   }
-  // All that are left are wanted. What is not a candidate may share their prefix.
+  // All keys that are left are wanted. The threshold must be the key of a candidate, because keys
+  // of other allocation tiles may have the same prefix.
   const uint64_t bound = shift >= 64 ? ~0ull : prefix | ((uint64_t{1} << shift) - 1);
   unsigned long long last = 0;
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
@@ -308,16 +319,16 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
   return last_wanted;
 }
 
-// As FindThreshold, for a few keys in shared memory, with room for kFewKeys: the one with as many
-// below it.
+// As FindThreshold, for at most kFewKeys keys in shared memory, which must have room for kFewKeys.
+// Finds the key that has wanted - 1 lower keys, by comparing all pairs.
 inline constexpr uint32_t kFewKeys = 2 * kThreads;
 __device__ inline uint64_t FindThresholdOfFew(uint64_t* shared_keys, uint32_t candidates,
                                               uint32_t wanted) {
   __shared__ uint64_t found;
-  // Lanes that share the comparisons of a key, so many at a time.
+  // kLanes lanes share the comparisons of a key; each lane does kTogether at a time.
   constexpr uint32_t kLanes = 4;
   constexpr uint32_t kTogether = 8;
-  // With keys that are below none, no comparison asks whether it is the last.
+  // Pads with the highest key, which is lower than no key, so that loops need no bounds check.
   constexpr uint32_t kPadding = kLanes * kTogether;
   const uint32_t padded = (candidates + kPadding - 1) / kPadding * kPadding;
   if (candidates + threadIdx.x < padded) shared_keys[candidates + threadIdx.x] = ~uint64_t{0};
@@ -339,10 +350,11 @@ __device__ inline uint64_t FindThresholdOfFew(uint64_t* shared_keys, uint32_t ca
   return found;
 }
 
-// Says that a candidate gets 4 bits.
+// Counts a candidate that gets 4 bits in its group.
 __device__ inline void CountFour(const SampleChoice& choice, uint64_t key) {
   atomicAdd(choice.group_counts_dev + static_cast<uint32_t>(key) / choice.group_size, 1u);
 }
+// Counts all candidates up to the threshold.
 __device__ inline void CountFours(const SampleChoice& choice, const uint64_t* keys,
                                   uint32_t candidates, uint64_t threshold) {
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
@@ -350,9 +362,9 @@ __device__ inline void CountFours(const SampleChoice& choice, const uint64_t* ke
   }
 }
 
-// As FindThreshold, and counts those up to it, for many keys of a few bins around `bin`: they are
-// counted in finer bins, of which the threshold's has few. `shared`: kTahBins uint32 of shared
-// memory.
+// As FindThreshold and CountFours, for many keys of the bins around `bin`. Counts the keys in finer
+// bins, so that few keys are in the threshold's fine bin. `shared`: kTahBins uint32 of shared
+// memory. All threads of the block must call it.
 __device__ inline uint64_t FindThresholdOfMany(const SampleChoice& choice, uint32_t bin,
                                                const uint64_t* keys, uint32_t candidates,
                                                uint32_t wanted, uint64_t* shared) {
@@ -361,7 +373,7 @@ __device__ inline uint64_t FindThresholdOfMany(const SampleChoice& choice, uint3
   const uint32_t last =
       FallingEntropy(choice.bins.BeginningOf(bin > choice.margin ? bin - choice.margin : 0));
   const float per_bin = static_cast<float>(kTahBins) / static_cast<float>(last - first + 1);
-  // The highest entropies in the highest bins; not exact, but in the keys' order.
+  // The highest entropies are in the highest bins. Bins are approximate, but keep the keys' order.
   const auto fine_bin = [&](uint64_t key) {
     const auto falling = static_cast<uint32_t>(key >> 32);
     const float place = static_cast<float>(falling > first ? falling - first : 0) * per_bin;
@@ -400,12 +412,13 @@ __device__ inline uint64_t FindThresholdOfMany(const SampleChoice& choice, uint3
   return threshold;
 }
 
-// When all is collected: the threshold, whose bin is this, and what follows from it. `shared`:
-// kTahBins uint32 of shared memory.
+// When all candidates of a sample are collected: finds the threshold, and turns group_counts_dev
+// into sums over earlier groups. `bin`: from FindBin. `shared`: kTahBins uint32 of shared memory.
+// All threads of the block must call it.
 __device__ inline void Select(const SampleChoice& choice, const ThresholdBin& bin,
                               uint64_t* shared) {
   const uint32_t candidates = __ldcg(choice.candidate_count_dev);
-  const uint64_t* const keys = choice.candidates_dev;  // no cache of this processor has seen them
+  const uint64_t* const keys = choice.candidates_dev;  // not in this processor's L1 cache yet
   uint64_t threshold = 0;
   if (candidates <= kFewKeys) {
     for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) shared[k] = __ldcg(keys + k);

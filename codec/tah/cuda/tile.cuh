@@ -1,4 +1,5 @@
-// Steps 1 and 3 to 5 of tah/format.h for one tile, by the lanes that have it.
+// Steps 1 and 3 to 5 of tah/format.h for one tile. The lanes that share the tile (device_tile.cuh)
+// work together; all 32 lanes of a warp must call each function.
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -6,11 +7,11 @@
 
 namespace longhaul::codec::cuda {
 
-// Log2 of bf16's numbers: what the fraction contributes, by its 7 bits, once for every lane, so
-// that no two lanes of a warp read the same bank.
+// A table in shared memory for Log2 of bf16 numbers: the logarithm of each of the 128 fractions. It
+// has a copy for each lane, so that no two lanes of a warp read the same bank.
 inline constexpr uint32_t kLogTable = 128 * kWarp;
 inline constexpr uint32_t kLogSqrtHalf =
-    0x3f3504f3;  // as Log2's: the fraction's range begins there
+    0x3f3504f3;  // the bits of sqrt(1/2), as kSqrtHalf of entropy.h
 
 __device__ inline void FillLogTable(float* logs) {
   for (uint32_t k = threadIdx.x; k < kLogTable; k += blockDim.x) {
@@ -21,8 +22,8 @@ __device__ inline void FillLogTable(float* logs) {
   }
 }
 
-// As Log2 for a y of 8 significant bits. Subnormals give something else, finite too: their product
-// with y is lost beside the largest term.
+// As Log2 for a y of 8 significant bits. Subnormals get another finite value, which does no harm:
+// the product with y is too small to change the sum.
 __device__ inline float LogOfBf16(float y, const float* logs) {
   const uint32_t bits = __float_as_uint(y);
   // 2^23 + exponent + 127, exact.
@@ -31,9 +32,8 @@ __device__ inline float LogOfBf16(float y, const float* logs) {
   return exponent + logs[(bits >> 16 & 127) * kWarp + threadIdx.x % kWarp];
 }
 
-// One level of a fold over lanes: adds what the lane at kDistance has. While a lane has several
-// values, each of the two lanes keeps the sums of half of them: the highest bit of the values'
-// index becomes the lanes' bit.
+// One level of a fold over lanes: adds the values of the lane at kDistance. While a lane has
+// several values (kCount), each of the two lanes keeps the sums of one half of the values.
 template <int kDistance, int kCount>
 __device__ inline void FoldLevel(float (&values)[kPerLane]) {
   if constexpr (kCount == 1) {
@@ -49,9 +49,8 @@ __device__ inline void FoldLevel(float (&values)[kPerLane]) {
   }
 }
 
-// Folds halves, of values loaded by OfBothHalves: the bits of the element's index from the highest,
-// which is within the lane, over those of the lanes, to the lowest three, which by then have become
-// the lanes'. Every lane of the tile gets the sum.
+// Sums a tile by folding halves in the order of step 1. The values must be loaded by OfBothHalves,
+// so that the first fold is within a lane. Every lane of the tile gets the sum.
 template <int kTile>
 __device__ inline float FoldTile(float (&values)[kPerLane]) {
 #pragma unroll
@@ -78,8 +77,8 @@ __device__ inline float FoldTile(float (&values)[kPerLane]) {
   return values[0];
 }
 
-// Step 1's sums for a tile, of values loaded by OfBothHalves. `logs`: the table for values of bf16,
-// else null.
+// Returns step 1's sums for a tile of values loaded by OfBothHalves. `logs`: the table of
+// FillLogTable if the values are bf16; null: the logarithms are computed.
 template <int kTile>
 __device__ inline tah::cpu::EntropySums TileSums(const float (&values)[kPerLane],
                                                  const ScaleUp& scale, const float* logs) {
@@ -101,6 +100,7 @@ __device__ inline tah::cpu::EntropySums TileSums(const float (&values)[kPerLane]
   return {FoldTile<kTile>(y), FoldTile<kTile>(terms)};
 }
 
+// The butterflies within a lane, of distance kDistance and larger.
 template <int kDistance>
 __device__ inline void Butterflies(float (&values)[kPerLane]) {
 #pragma unroll
@@ -115,6 +115,7 @@ __device__ inline void Butterflies(float (&values)[kPerLane]) {
   if constexpr (2 * kDistance < kPerLane) Butterflies<2 * kDistance>(values);
 }
 
+// The butterflies between lanes, of kDistance lanes and more.
 template <int kDistance, int kLanes>
 __device__ inline void LaneButterflies(float (&values)[kPerLane]) {
   const bool upper = (threadIdx.x & kDistance) != 0;
@@ -126,8 +127,8 @@ __device__ inline void LaneButterflies(float (&values)[kPerLane]) {
   if constexpr (2 * kDistance < kLanes) LaneButterflies<2 * kDistance, kLanes>(values);
 }
 
-// The butterflies of step 3, all of the tile's lanes together. Values of other tiles of the warp go
-// through it as well: the caller keeps what it wants.
+// The transform of step 3. All tiles of the warp are transformed; a caller that does not want the
+// result for a tile keeps a copy of the tile's values.
 template <int kTile>
 __device__ inline void Hadamard(float (&values)[kPerLane]) {
   Butterflies<1>(values);
@@ -137,8 +138,8 @@ __device__ inline void Hadamard(float (&values)[kPerLane]) {
   for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * kInverseRoot;
 }
 
-// values[index] by the bits of the index: an array that is indexed at run time would leave the
-// registers.
+// Returns values[index % kCount]. Selects by the bits of the index, because the compiler moves an
+// array with a run-time index out of the registers.
 template <int kCount>
 __device__ inline float Pick(const float* values, uint32_t index) {
   if constexpr (kCount == 1) {
@@ -150,7 +151,7 @@ __device__ inline float Pick(const float* values, uint32_t index) {
   }
 }
 
-// Swaps slot 0 of the tile with slot `pivot`.
+// Swaps element 0 of the tile with element `pivot`.
 template <int kTile>
 __device__ inline void SwapPivot(uint32_t pivot, float (&values)[kPerLane]) {
   constexpr uint32_t kLanes = kTileLanes<kTile>;
@@ -165,8 +166,8 @@ __device__ inline void SwapPivot(uint32_t pivot, float (&values)[kPerLane]) {
   if (lane == 0) values[0] = of_pivot;
 }
 
-// Step 3 for the tiles of a warp, whose largest magnitudes are `largest`: true where one was
-// transformed.
+// Step 3 for the tiles of a warp. `largest`: a1 of the lane's tile. Returns whether the lane's tile
+// was transformed; if so, sets *pivot.
 template <int kTile>
 __device__ inline bool TransformOutliers(float tau, float largest, bool finite,
                                          float (&values)[kPerLane], uint32_t* pivot) {
@@ -178,7 +179,7 @@ __device__ inline bool TransformOutliers(float tau, float largest, bool finite,
     if (fabsf(values[k]) == largest) equal |= 1u << k;
   }
   uint32_t first = equal != 0 ? lane * kPerLane + __ffs(static_cast<int>(equal)) - 1 : kTile;
-  // The lowest position, as the highest of what is above it.
+  // The lowest position of a1, computed as a maximum of kTile - position.
   first = kTile - TileMax<kLanes>(kTile - first);
   const uint32_t without = equal & ~(first / kPerLane == lane ? 1u << first % kPerLane : 0u);
   float second = without != 0 ? largest : 0.0f;
@@ -201,21 +202,24 @@ __device__ inline bool TransformOutliers(float tau, float largest, bool finite,
   return transformed;
 }
 
-// kRoundMagicBits at the places of eight codes, summed.
+// The sum of kRoundMagicBits at the places of eight codes.
 inline constexpr uint32_t kMagicOfEight = [] {
   uint32_t sum = 0;
   for (int k = 0; k < 8; ++k) sum += kRoundMagicBits << NibbleShift(k);
   return sum;
 }();
 
+// An encoded tile. All lanes of the tile have the same scale, zero and pivot.
 struct CodedTile {
   uint16_t scale = 0;  // with the sign bit of a transformed tile
   uint16_t zero = 0;
   uint32_t pivot = 0;
-  uint32_t planes[2] = {0, 0};  // this lane's two bytes of planes 0 and 1, 2 and 3
+  // This lane's two bytes of each plane: planes 0 and 1 in the first word, 2 and 3 in the second.
+  uint32_t planes[2] = {0, 0};
 };
 
-// Steps 3 to 5. `element`: the first of the tile, for the noise.
+// Steps 3 to 5 for a tile loaded by InARow. `scale_up`: multiplies by 2^c. `four`: the tile has 4
+// bits. `element`: index of the tile's first element for the random numbers. Overwrites *mine.
 template <int kTile, bool kStochastic>
 __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_up, bool four,
                                      uint64_t element, Lane* mine) {
@@ -241,7 +245,7 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
   const bool broken = TileMax<kLanes>(mine->magnitude) >= kF32Infinity;
 
   CodedTile coded;
-  // Where two lanes have a value that is not small beside the largest, there is no outlier.
+  // If two lanes have a value v with tau |v| >= a1, then a1 <= tau a2, and there is no outlier.
   const float largest = fmaxf(high, -low);
   const uint32_t alike = __ballot_sync(kAllLanes, args.tau * lane_largest >= largest);
   const uint32_t of_tile =
@@ -275,7 +279,7 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
   const float scale = FromHalf(coded.scale);
   if (transformed) coded.scale |= 0x8000;
   if (!(scale > 0)) return coded;
-  // In sixteenths, so that the hardware's saturation to [0, 1] clamps below.
+  // u / 16, so that the hardware's saturation to [0, 1] clamps u at 0.
   const float divisor = 16 * scale;
   const float reciprocal = __frcp_rn(divisor);
 #pragma unroll
@@ -284,7 +288,7 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
   }
   uint32_t words[2] = {0, 0};
   if constexpr (!kStochastic) {
-    // The bits above the codes are taken away from the sum.
+    // Sums the codes with the bits of kRoundMagic above them, and subtracts these bits at the end.
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
       const uint32_t code = __float_as_uint(__fmaf_rn(values[k], 16.0f, kRoundMagic));

@@ -1,15 +1,15 @@
-// What the encoder of tah does with a tile that a thread has for itself: an estimate of its
-// entropy, and codes for all but few.
+// The work of tah's encoder for whole tiles (encode_whole.cuh) on one tile, which one thread
+// handles alone: estimates the tile's entropy, and computes the codes of all but a few tiles.
 #pragma once
 
 #include "codec/cuda/module/whole_tiles.cuh"
 
 namespace longhaul::codec::cuda {
 
-// An entropy from the hardware's logarithms, which are good to 2^-22 of their size, is less than
-// 2^-12 beside the one of step 1 where the largest magnitude lies in [2^-30, 2^30): no sum of the
-// 32 terms rounds by more than 2^-24 x 36 N a term. That is less than half a bin of the selection,
-// which is all that it is for.
+// The estimate uses the hardware's logarithms, with a relative error of 2^-22. If the tile's
+// largest magnitude is in [2^-30, 2^30), the estimate differs from the entropy of step 1 by less
+// than 2^-12 (each of the 32 terms of a sum rounds by at most 2^-24 x 36 N). The difference is less
+// than half a bin of the selection (select.cuh), which needs no better accuracy.
 inline constexpr int kEstimatedExponents = 30;
 
 __device__ inline float Log2Estimate(float x) {
@@ -18,17 +18,18 @@ __device__ inline float Log2Estimate(float x) {
   return result;
 }
 
-// The range of a tile, and in what parts of it the largest magnitudes lie.
+// The range of a tile's values; a1 and a2 are those of step 3 of format.h.
 struct Range {
-  float low, high;
-  float largest, second;  // a1; at most a2
+  float low, high;        // the smallest and the largest value
+  float largest, second;  // a1, and a lower bound of a2
 };
 
-// The sums of an estimate of a tile's entropy: of |x| instead of |x| scaled, by the hardware's
-// logarithms.
+// The sums for the estimate of a tile's entropy, of |x| instead of y, which is |x| scaled. Each sum
+// is kept as two partial sums, with `half` 0 and 1.
 struct EntropyEstimate {
   __device__ void Add(float x, int half) { Add(x, half, fabsf(x)); }
-  // Zero and subnormals have no logarithm; 2^-126 more changes no other.
+  // For any x. Zeros and subnormals have no Log2Estimate, so 2^-126 is added before the logarithm.
+  // The addition changes no larger |x|.
   __device__ void AddAny(float x, int half) { Add(x, half, fabsf(x) + 0x1p-126f); }
   __device__ bool Finite() const { return fabsf(l[0] + l[1]) < __uint_as_float(kF32Infinity); }
   __device__ float Bits() const {
@@ -45,10 +46,10 @@ struct EntropyEstimate {
   }
 };
 
-// What one look at a tile tells. Units gives its units of eight numbers, Unit(k).
+// Reads a tile of bf16 once, and keeps what the encoder needs to know about the tile.
 class TileSurvey {
  public:
-  // By a warp.
+  // units.Unit(k) returns unit k of the tile, eight numbers. All lanes of the warp must call it.
   template <class Units>
   __device__ explicit TileSurvey(const Units& units) {
 #pragma unroll
@@ -85,17 +86,18 @@ class TileSurvey {
     }
   }
 
-  // Bits of the largest magnitude; at least kF32Infinity iff a number is not finite.
+  // Returns the bits of the largest magnitude: kF32Infinity or more if and only if a number is not
+  // finite.
   __device__ uint32_t Largest() const {
     return max(__float_as_uint(least_) & 0x7fffffff, __float_as_uint(most_) & 0x7fffffff);
   }
-  // Estimated.
+  // Returns the estimated entropy in bits.
   __device__ float Entropy() const {
     return estimate_.Bits();
   }
-  // The range of v = x `factor`.
+  // Returns the range of v = x * factor.
   __device__ Range Scaled(float factor) const {
-    // Words of even units and of odd ones, lower halves and upper ones: four parts of the tile.
+    // Four parts of the tile: lower and upper halves of words, in even and in odd units.
     float parts[4];
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
@@ -107,7 +109,7 @@ class TileSurvey {
     const float b = fmaxf(parts[2], parts[3]);
     const float second =
         fmaxf(fminf(a, b), a > b ? fminf(parts[0], parts[1]) : fminf(parts[2], parts[3]));
-    // The larger of -least and most; a NaN if they are.
+    // The larger one of -least_ and most_; NaN if both are NaN.
     const float largest = most_ > -least_ ? most_ : -least_;
     return {least_ * factor, most_ * factor, largest * factor, second * factor};
   }
@@ -120,41 +122,43 @@ class TileSurvey {
 
 // Codes without a division for each number: with d = v - zero,
 //   RN_bf16(RN_fp32(d / scale + 144)) = 144 + code,
-// computed with 1 / scale, which is off by less than 2^-20. The inner sum has steps of 2^-16, so
-// what is within 2^-16.8 of the middle of two codes becomes that middle, and goes to the even one,
-// as it should if it was the middle. Nothing else comes as close: v, zero and scale / 2 are
-// multiples of more than 2^-16.8 scale, and so is the distance, unless zero is tiny beside the
-// scale, or v is (less than 2^-8 scale), and then -zero itself is nearly in the middle, by 2^-8 +
-// 2^-16.8 scale.
+// where RN rounds to nearest even. The product with 1 / scale replaces the quotient, with an error
+// below 2^-20. The inner sum has steps of 2^-16, so a quotient within 2^-16.8 of the middle of two
+// codes becomes the middle, and goes to the even code. This is right only for an exact middle, but
+// no other quotient is so close: v, zero and scale / 2 are multiples of more than 2^-16.8 scale,
+// and so is the distance from a middle. There are two exceptions. zero is tiny compared with scale
+// (Fits). Or v is tiny, below 2^-8 scale, and -zero is within 2^-8 + 2^-16.8 scale of a middle
+// (FitsTiny).
 struct Quantizer {
   static constexpr float kMagic = 144;
   static constexpr uint32_t kMagicBits = 0x4310;
 
-  // The magic number's bits in a word of eight codes.
+  // The sum of kMagicBits at the places of a word's eight codes (MakePlanes).
   static constexpr uint32_t kMagicOfEight = 0x1111u * (kMagicBits * 0x10001u);
 
   float zero, scale, reciprocal;
 
-  // 144 + the quotient, of v = x factor.
+  // Returns 144 + (v - zero) / scale for v = x * factor.
   __device__ float Sum(float factor, float x) const {
     // The product is exact, unless it is too small to matter.
     const float distance = __fmaf_rn(x, factor, -zero);
     return __fmaf_rn(distance, reciprocal, kMagic);
   }
-  // Whether zero is not tiny and nothing is to be clamped.
+  // Returns whether the codes are exact unless a v is tiny: zero is not tiny, and no code must be
+  // clamped to [0, top].
   __device__ bool Fits(const Range& range, float top) const {
     return scale >= 0x1p-14f && (zero == 0 || fabsf(zero) >= scale / 16) &&
            (range.low - zero) * reciprocal > -0.49f &&
            (range.high - zero) * reciprocal < top + 0.49f;
   }
-  // Whether it holds for a tiny v as well.
+  // Returns whether the codes are exact for tiny v, too.
   __device__ bool FitsTiny() const {
     const float origin = -zero * reciprocal;
     return fabsf(origin - floorf(origin) - 0.5f) > 0.004f;
   }
 };
 
-// The smallest magnitude of the lane's tile, unscaled.
+// Returns the smallest magnitude of the lane's tile, unscaled.
 __device__ inline float SmallestMagnitude(const WarpTiles& tiles) {
   uint32_t smallest = 0x7fff7fff;
 #pragma unroll
@@ -168,12 +172,12 @@ __device__ inline float SmallestMagnitude(const WarpTiles& tiles) {
   return fminf(LowOf(smallest), HighOf(smallest));
 }
 
-// The four bit planes of the lane's tile.
+// Computes the four bit planes of the lane's tile, two words each.
 __device__ inline void MakePlanes(const WarpTiles& tiles, const Quantizer& quantizer, float factor,
                                   uint32_t (&planes)[4][2]) {
 #pragma unroll
   for (uint32_t half = 0; half < 2; ++half) {
-    // Code 4 n + w of 32 goes to nibble n of word w; two codes at a time, 16 apart.
+    // Code 4 n + w of 32 goes to nibble n of word w. Two codes at a time, 16 elements apart.
     uint32_t words[4];
 #pragma unroll
     for (uint32_t pair = 0; pair < 2; ++pair) {

@@ -1,5 +1,5 @@
-// What both kernels of zip share: a group of 1,024 elements belongs to a warp, which has four rows
-// of it, eight elements of each in every lane (codec/zip/format.h).
+// Shared by the kernels of zip. A warp handles a group of 1,024 elements: four rows of 256, with
+// eight consecutive elements of each row in each lane (codec/zip/format.h).
 #pragma once
 
 #include "codec/cuda/module/device_tile.cuh"
@@ -12,14 +12,14 @@ namespace longhaul::codec::cuda {
 inline constexpr int kZipRows = zip::kGroup / zip::kRow;
 static_assert(kZipGroups * kWarp == kThreads);
 
-// How many elements a lane has in a row that begins at `first`.
+// Returns how many of the eight elements from `first` on exist. `elements`: size of the tensor.
 __device__ inline int CountAt(uint64_t first, uint64_t elements) {
   if (first >= elements) return 0;
   const uint64_t left = elements - first;
   return left < kAtATime ? static_cast<int>(left) : kAtATime;
 }
 
-// The sum over the lanes before this one, and over the warp.
+// The sum of `value` over the earlier lanes of the warp, and over all lanes.
 struct WarpSum {
   uint32_t before, all;
 };
@@ -34,8 +34,9 @@ __device__ inline WarpSum SumOverWarp(uint32_t value) {
   return {sum - value, __shfl_sync(kAllLanes, sum, kWarp - 1)};
 }
 
-// Between lanes' bytes and a plane's words: byte r of a lane is row r's, and afterwards lane 4 q +
-// r has the four bytes of row r of lanes 4 q to 4 q + 3. The other way round it is the same.
+// Exchanges bytes between four lanes. Before, byte r of a lane belongs to row r. The result of lane
+// 4 q + r has the bytes of row r of the lanes 4 q to 4 q + 3, which is a word of the plane. The
+// function is its own inverse. All lanes of the warp must call it.
 __device__ inline uint32_t Transposed(uint32_t bytes) {
   const unsigned lane = threadIdx.x % kWarp;
   const uint32_t next = __shfl_xor_sync(kAllLanes, bytes, 1);
@@ -43,19 +44,21 @@ __device__ inline uint32_t Transposed(uint32_t bytes) {
   const uint32_t other = __shfl_xor_sync(kAllLanes, pair, 2);
   return __byte_perm(pair, other, lane / 2 % 2 == 0 ? 0x5410 : 0x3276);
 }
-// Where such a word stands in the group's part of a plane.
+// Returns the byte offset of a lane's word (Transposed) in the group's part of a plane.
 __device__ inline uint32_t WordOffset(unsigned lane) {
   return (lane % 4 * (zip::kRow / kAtATime / 4) + lane / 4) * 4;
 }
 
-// Swaps two bits of the places of a word's bits: those where one is set and the other is not.
+// Swaps the bits of `word` at mask `from` with the bits that are `distance` places above. PlanesOf
+// uses this to swap two bits of the index of each bit.
 __device__ inline uint32_t SwapPlaces(uint32_t word, uint32_t from, int distance) {
   const uint32_t differs = (word ^ word >> distance) & from;
   return word ^ differs ^ differs << distance;
 }
-// A lane's eight codes in a row: of elements 2 k in bits 4 k and above, of elements 2 k + 1 in bits
-// 16 + 4 k and above. And the same as bit planes, a byte each, the highest byte 0. Bit p of element
-// v stands at (v0 v2 v1 p1 p0) of the one, at (p1 p0 v2 v1 v0) of the other.
+// PlanesOf turns the codes of a lane's eight elements in a row into bit planes; CodesOf is the
+// inverse. In a word of codes, element 2 k is at bit 4 k, and element 2 k + 1 at bit 16 + 4 k. A
+// word of planes has one byte for each plane; the highest byte is 0. The index of bit p of element
+// v in a word of codes is, in binary, (v0 v2 v1 p1 p0); in a word of planes (p1 p0 v2 v1 v0).
 __device__ inline uint32_t PlanesOf(uint32_t codes) {
   codes = SwapPlaces(codes, 0x0000aaaa, 15);  // v0 and p0: (p0 v2 v1 p1 v0)
   codes = SwapPlaces(codes, 0x0000cccc, 14);  // p0 and p1: (p1 v2 v1 p0 v0)
@@ -69,7 +72,8 @@ __device__ inline uint32_t CodesOf(uint32_t planes) {
   return SwapPlaces(planes, 0x0000aaaa, 15);
 }
 
-// The element of a group that bit `bit` of a lane's mask stands for: a byte a row.
+// Returns the index in the group of the element that bit `bit` of a lane's mask stands for. Such a
+// mask has one byte for each row.
 __device__ inline uint32_t PlaceOf(unsigned lane, uint32_t bit) {
   return bit / kAtATime * zip::kRow + lane * kAtATime + bit % kAtATime;
 }

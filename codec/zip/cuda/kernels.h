@@ -9,7 +9,8 @@ namespace longhaul::codec::cuda {
 
 struct ZipArgs {
   TensorArgs tensor;
-  // Encode: its payload size is `raw`. The kernels replace it if the payload is smaller.
+  // Encode: the payload size in the header is `raw`. The kernels replace the size if the payload is
+  // smaller.
   HeaderArgs header;
   // From zip::Layout.
   uint64_t elements, groups;
@@ -31,7 +32,7 @@ inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
 // kZipCounted: number of groups whose escapes are counted in one sum. kZipSlot: maximum number of a
 // group's escapes that the first kernel stores for the last one.
 inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
-// Offsets in the workspace. The encoder zeroes the bytes before `zeroed` first.
+// Byte offsets in the encoder's scratch memory. The encoder first zeroes the bytes before `zeroed`.
 struct ZipScratch {
   constexpr explicit ZipScratch(uint64_t groups)
       : sums(16),

@@ -119,13 +119,12 @@ TEST_P(Unbiased, EveryElementIsItsMean) {
   EXPECT_NEAR(bias / (variance / kRounds), 1.0, 0.25);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
-                         ::testing::Values("fixed:bits=3,rounding=stochastic",
-                                           "fixed:bits=4,rounding=stochastic",
-                                           "fixed:bits=10,rounding=stochastic",
-                                           "tah:rounding=stochastic",
-                                           "tah:rounding=stochastic,p=0,tau=inf"),
-                         TestName);
+INSTANTIATE_TEST_SUITE_P(
+    Stochastic, Unbiased,
+    ::testing::Values("fixed:bits=3,rounding=stochastic", "fixed:bits=4,rounding=stochastic",
+                      "fixed:bits=10,rounding=stochastic", "tah:rounding=stochastic",
+                      "tah:rounding=stochastic,p=0,tau=inf", "dither:bits=1", "dither"),
+    TestName);
 
 // Draws have few bits, and so small a bias as theirs would need billions of draws. These two tests
 // find it: codes are exactly those of the definition, and its mean over all draws is exact.

@@ -38,6 +38,10 @@ inline std::vector<std::string> VariousCodecs() {
   for (uint32_t k = 0; k < 20; ++k) {
     codecs.push_back(fmt::format("gauss:bits={},block={}", 2 + k % 5, 64u << k / 5));
   }
+  constexpr const char* kBits[] = {"1", "1.5", "2", "3"};
+  for (uint32_t k = 0; k < 12; ++k) {
+    codecs.push_back(fmt::format("dither:bits={},block={}", kBits[k % 4], 64u << k / 4));
+  }
   constexpr const char* kFormats[] = {"e4m3", "e5m2", "int8"};
   for (uint32_t k = 0; k < 15; ++k) {
     codecs.push_back(fmt::format("taco:format={},block={}", kFormats[k % 3], 32u << k / 3));

@@ -170,7 +170,8 @@ std::vector<ReferenceCase> ReferenceCases() {
                                       {"large", NormalFloats(kCount, 1e8, 8)},
                                       {"student", StudentT3(kCount, 1, 9)},
                                       {"activations", Activations(kCount, 10)}};
-  std::vector<float>& odd = cases.emplace_back("odd", NormalFloats(kCount, 1, 11)).values;
+  cases.push_back({"odd", NormalFloats(kCount, 1, 11)});
+  std::vector<float>& odd = cases.back().values;
   std::fill_n(odd.begin() + 512, 1024, 0.0f);
   odd[2048] = std::numeric_limits<float>::infinity();
   odd[3000] = std::numeric_limits<float>::quiet_NaN();

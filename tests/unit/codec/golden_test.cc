@@ -97,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "tah:rounding=stochastic", "tah:tile=32,alloc=64,p=0.5",
                       "tah:tile=128,alloc=token,tau=0", "gauss", "gauss:bits=2,block=64",
                       "gauss:bits=3,block=64", "gauss:bits=5,block=256", "gauss:bits=6,block=512",
-                      "aqsgd", "zip", "predict/gauss", "taco", "taco:format=e5m2,block=64",
+                      "dither", "dither:bits=1.5,block=64", "dither:bits=3,block=256", "aqsgd",
+                      "zip", "predict/gauss", "taco", "taco:format=e5m2,block=64",
                       "taco:format=int8,block=512"),
     TestName);
 

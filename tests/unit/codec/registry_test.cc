@@ -28,6 +28,8 @@ TEST(Registry, FillsInDefaults) {
   EXPECT_EQ(NameOf("tah:tau=2.0,p=0.80"), NameOf("tah"));
   EXPECT_EQ(NameOf("gauss"), "gauss:bits=4,block=128");
   EXPECT_EQ(NameOf("gauss:block=512"), "gauss:bits=4,block=512");
+  EXPECT_EQ(NameOf("dither"), "dither:bits=2,block=128");
+  EXPECT_EQ(NameOf("dither:bits=1.50,block=64"), "dither:bits=1.5,block=64");
   EXPECT_EQ(NameOf("taco"), "taco:format=e4m3,block=256");
   EXPECT_EQ(NameOf("taco:block=32,format=int8"), "taco:format=int8,block=32");
 }
@@ -63,9 +65,10 @@ TEST(Registry, CanonicalNamesParseToThemselves) {
 }
 
 TEST(Registry, NamesTheKnownCodecs) {
-  EXPECT_THAT(NameOf("thah"),
-              AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
-                    HasSubstr("none, bf16, fp16, fixed, tah, gauss, aqsgd, zip, taco, predict")));
+  EXPECT_THAT(
+      NameOf("thah"),
+      AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
+            HasSubstr("none, bf16, fp16, fixed, tah, gauss, dither, aqsgd, zip, taco, predict")));
   for (const char* name : {"gaus:bits=4", "taco8", "zap"}) {
     EXPECT_THAT(NameOf(name),
                 AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));
@@ -120,6 +123,15 @@ TEST(Registry, RefusesImpossibleGauss) {
                            "gauss:block=96", "gauss:block=1024", "gauss:block=-64"}) {
     EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(NameOf(text), AllOf(HasSubstr("out of range"), HasSubstr("64|128|256|512")));
+  }
+}
+
+TEST(Registry, RefusesImpossibleDither) {
+  for (const char* text :
+       {"dither:bits=0", "dither:bits=2.5", "dither:bits=1.7", "dither:bits=4", "dither:bits=nan",
+        "dither:bits=-2", "dither:bits=1e9", "dither:block=32", "dither:block=512"}) {
+    EXPECT_EQ(ParseCodec(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(NameOf(text), AllOf(HasSubstr("out of range"), HasSubstr("64|128|256 (128)")));
   }
 }
 

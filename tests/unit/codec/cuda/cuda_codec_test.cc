@@ -19,7 +19,7 @@ TEST(CudaCodec, UnknownCodecsAreRefused) {
 TEST(CudaCodec, SizesAreTheCpus) {
   const Shape shape{2, 30, 200};
   for (const char* text :
-       {"none", "bf16", "fixed:bits=5", "tah", "gauss", "aqsgd", "zip", "taco"}) {
+       {"none", "bf16", "fixed:bits=5", "tah", "gauss", "dither", "aqsgd", "zip", "taco"}) {
     const StatusOr<CudaCodec> codec = CudaCodec::Create(text);
     ASSERT_TRUE(codec.ok()) << codec.status();
     EXPECT_EQ(codec->MaxEncodedBytes(shape), codec->cpu().MaxEncodedBytes(shape));

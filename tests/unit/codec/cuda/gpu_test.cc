@@ -1,4 +1,5 @@
 // The codecs' kernels against the CPU's: the same bytes, whatever the contents.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -49,8 +50,12 @@ std::string AnyCodec(std::mt19937_64* random) {
 }
 
 std::string AnyGauss(std::mt19937_64* random) {
-  return "gauss:bits=" + std::to_string(2 + (*random)() % 5) +
-         ",block=" + std::to_string(64 << ((*random)() % 4));
+  return fmt::format("gauss:bits={},block={}", 2 + (*random)() % 5, 64u << (*random)() % 4);
+}
+
+std::string AnyDither(std::mt19937_64* random) {
+  constexpr const char* kBits[] = {"1", "1.5", "2", "3"};
+  return fmt::format("dither:bits={},block={}", kBits[(*random)() % 4], 64u << (*random)() % 3);
 }
 
 struct OneCase {
@@ -169,13 +174,15 @@ TEST(CodecsOnGpu, StochasticRoundingOfWholeTiles) {
   }
 }
 
-TEST(CodecsOnGpu, GaussWritesAndReadsTheBytesOfTheCpu) {
+TEST(CodecsOnGpu, GaussAndDitherWriteAndReadTheBytesOfTheCpu) {
   std::mt19937_64 random(20261121);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (int k = 0; k < 4000 && !::testing::Test::HasFailure(); ++k) {
+  for (int k = 0; k < 14000 && !::testing::Test::HasFailure(); ++k) {
     Shape shape = AnyShape(&random);
     if (random() % 2 == 0) shape.channels = (shape.channels + 63) / 64 * 64;
-    Compare({AnyGauss(&random), shape, AnyDtype(&random), AnyDtype(&random)}, &random, &stream);
+    if (k % 64 == 0) shape.tokens *= 40;
+    const std::string codec = k < 4000 ? AnyGauss(&random) : AnyDither(&random);
+    Compare({codec, shape, AnyDtype(&random), AnyDtype(&random)}, &random, &stream);
   }
 }
 
@@ -232,10 +239,11 @@ TEST(CodecsOnGpu, AnyPayloadOfGaussIsReadAsByTheCpu) {
 TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
   std::mt19937_64 random(7);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=4,rounding=stochastic",
-                            "fixed:bits=9,rounding=stochastic", "tah", "tah:alloc=token,tile=128",
-                            "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64",
-                            "gauss:bits=6,block=512", "zip", "taco", "taco:format=e5m2,block=64"}) {
+  for (const char* codec :
+       {"bf16", "fixed:bits=6,tile=32", "fixed:bits=4,rounding=stochastic",
+        "fixed:bits=9,rounding=stochastic", "tah", "tah:alloc=token,tile=128",
+        "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64", "gauss:bits=6,block=512",
+        "dither", "zip", "taco", "taco:format=e5m2,block=64"}) {
     for (const uint32_t channels : {1601, 1600}) {
       Compare({codec, {3, 1024, channels}, Dtype::kBf16, Dtype::kBf16}, &random, &stream);
       Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
@@ -332,7 +340,7 @@ TEST(CodecsOnGpu, MoreThan2To31Elements) {
 TEST(CodecsOnGpu, EmptyTensors) {
   std::mt19937_64 random(8);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"none", "fixed", "tah", "gauss", "zip", "taco"}) {
+  for (const char* codec : {"none", "fixed", "tah", "gauss", "dither", "zip", "taco"}) {
     Compare({codec, {0, 5, 7}, Dtype::kF16, Dtype::kF16}, &random, &stream);
   }
 }
@@ -405,6 +413,7 @@ void ExpectGraph(const char* text) {
 TEST(CodecsOnGpu, AGraphEncodesAnew) {
   ExpectGraph("tah");
   ExpectGraph("gauss");
+  ExpectGraph("dither");
   ExpectGraph("zip");
   ExpectGraph("taco");
 }

@@ -128,6 +128,28 @@ TEST(HostilePayloads, OfTahInWholeTilesAreReadAsByTheCpu) {
   AnyPayloadOfTah(/*whole_tiles=*/true, 79);
 }
 
+// Bytes that an encoder wrote, and a few others among them.
+TEST(HostilePayloads, DamagedOnesOfDitherAreRefusedAsByTheCpu) {
+  std::mt19937_64 random(81);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (int k = 0; k < 1000 && !::testing::Test::HasFailure(); ++k) {
+    const CudaCodec codec =
+        Must(CudaCodec::Create(k % 2 == 0 ? "dither" : "dither:bits=1,block=64"));
+    Shape shape = AnyShape(&random);
+    if (k % 4 == 0) shape.tokens *= 10;
+    const std::vector<std::byte> in = Contents(&random, Dtype::kF32, shape.elements());
+    std::vector<std::byte> blob(codec.MaxEncodedBytes(shape));
+    EncodeResult result;
+    ASSERT_TRUE(codec.cpu().Encode({in.data(), Dtype::kF32, shape}, {}, {}, blob, &result).ok());
+    blob.resize(result.bytes);
+    for (uint64_t flips = random() % 4; flips > 0 && blob.size() > kBlobHeaderBytes; --flips) {
+      const size_t place = kBlobHeaderBytes + random() % (blob.size() - kBlobHeaderBytes);
+      blob[place] ^= static_cast<std::byte>(1 << random() % 8);
+    }
+    CompareHostile(codec, blob, shape, AnyDtype(&random), &stream);
+  }
+}
+
 // Kernels read several elements at once where they may: a tensor need only be aligned to its
 // element, whatever lies before it.
 TEST(ShiftedPointers, GiveTheSameBytes) {
@@ -137,7 +159,7 @@ TEST(ShiftedPointers, GiveTheSameBytes) {
        {"none", "bf16", "fp16", "fixed:bits=4", "fixed:bits=4,rounding=stochastic",
         "fixed:bits=9,rounding=stochastic", "fixed:bits=9,tile=32", "tah",
         "tah:tile=32,alloc=token", "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64",
-        "zip", "taco", "taco:format=int8,block=32"}) {
+        "dither", "zip", "taco", "taco:format=int8,block=32"}) {
     const CudaCodec codec = Must(CudaCodec::Create(name));
     for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
       for (const uint32_t channels : {64u * 3, 200u}) {

@@ -39,7 +39,8 @@ class Remembered {
 };
 
 // Answers the dashboard's requests. Every answer is one JSON object on one line. `run` is a run's
-// id or name. kNotFound: there is no such run. Thread-safe.
+// id or name. kNotFound: there is no such run. Other errors are those of the Source. Thread-safe.
+// Answers may be about a second old.
 class Api {
  public:
   static constexpr size_t kEvents = 500;  // maximum in one answer

@@ -45,7 +45,8 @@ Curve Sample(const Curve& curve, const CurveWindow& window);
 class CurveBook {
  public:
   static constexpr size_t kRuns = 8;  // 100,000 steps of a run take about 6 MB
-  // As Source::Steps.
+  // As Source::Steps (source.h): returns at most `limit` records from `step` on, in ascending
+  // order. Called on the thread that calls Of.
   using ReadSteps = std::function<StatusOr<std::vector<v1::StepRecord>>(
       const RunId& run, uint64_t step, size_t limit)>;
   explicit CurveBook(ReadSteps read) : read_(std::move(read)) {}

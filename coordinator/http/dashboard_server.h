@@ -18,8 +18,8 @@ struct DashboardOptions {
   std::string version;  // shown on the page
 };
 
-// Checks that `listen` is an address of a loopback interface. kFailedPrecondition: other machines
-// could reach it.
+// Checks that `listen` (host:port) is an address of a loopback interface. kInvalidArgument: not
+// host:port. kFailedPrecondition: other machines could reach the address.
 Status CheckDashboardAddress(const std::string& listen);
 
 // Thread-safe.
@@ -27,12 +27,12 @@ class DashboardServer {
  public:
   // Number of threads. Each stream of news occupies one of them.
   static constexpr size_t kThreads = 24;
-  static constexpr size_t kStreams = 16;  // maximum, so that some threads can answer requests
+  static constexpr size_t kStreams = 16;  // maximum of streams; other threads answer requests
   static constexpr size_t kWaiting = 32;  // connections without a thread; more wait in the kernel
 
   // Starts a server, which answers requests once this returns. `source` must outlive the server.
-  // Errors: those of CheckDashboardAddress. kUnavailable: the address is in use, or it is not an
-  // address of this machine.
+  // The server's threads call `source`. kUnavailable: the address is in use, or it is not an
+  // address of this machine. Other errors are those of CheckDashboardAddress.
   static StatusOr<std::unique_ptr<DashboardServer>> Start(const DashboardOptions& options,
                                                           Source* source);
   // Stops, and waits for threads that are still busy.

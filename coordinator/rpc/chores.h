@@ -13,11 +13,14 @@ namespace longhaul::coordinator {
 
 class Chores {
  public:
-  // Calls `done` with each result, on one of `threads`. `copies`: the store of copies of shards.
-  // `copies` and `threads` must outlive this object. Stop `threads` before destroying the object.
+  // Calls `done` once with each result, on one of `threads`: event::DataPrepared or
+  // event::CopiesChecked. Failures are part of these events. `copies`: the store of copies of
+  // checkpoint shards. `copies` and `threads` must outlive this object. Stop `threads` before
+  // destroying the object.
   Chores(DataPreparer preparer, const BlobStore* copies, WorkThreads* threads,
          std::function<void(Event)> done);
 
+  // Add a job and return at once. Requests for the same data run one after the other. Thread-safe.
   void Add(command::PrepareData request);
   void Add(command::CheckCopies request);
 

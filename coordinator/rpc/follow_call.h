@@ -56,6 +56,7 @@ class FollowCall {
   // until OnReadDone or OnWriteDone.
   void StartRead(v1::FollowerMessage* message);
   void StartWrite(const v1::FollowedMessage& message);
+  // Ends the call with `status`.
   void Finish(const Status& status);
   // Refuses the call: ends it with `status` after `delay`, or at once while many calls are open.
   // The call must have no handler.
@@ -85,10 +86,11 @@ class FollowCall {
       written_{this, Event::kWritten}, finish_{this, Event::kFinished};
 };
 
+// Takes calls of Follow for a server.
 class FollowPort {
  public:
-  // Begins or refuses a new call. One thread, used for nothing else, makes all calls of Accept. So
-  // Accept may block.
+  // Begins a new call (FollowCall::Begin) or refuses it (Finish, FinishAfter). One thread, used for
+  // nothing else, makes all calls of Accept. So Accept may block.
   using Accept = std::function<void(FollowCall* call)>;
 
   // Construct it before the server is built. `service` must be registered with `builder`, and must

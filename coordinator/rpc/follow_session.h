@@ -43,7 +43,8 @@ struct Followed {
   const BlobStore* copies = nullptr;
   Leadership* leadership = nullptr;
   std::string state_dir;
-  std::string version;
+  std::string version;  // of this program; a standby of another version is refused
+  // A standby that was away for this long will not take over (takeover.h).
   absl::Duration standby_is_stale = kStandbyIsStale;
 };
 
@@ -60,7 +61,7 @@ class FollowSession : public FollowCall::Handler,
   // Maximum size of all messages that wait to be sent; above it the standby is disconnected.
   static constexpr size_t kMaxOutgoingBytes = kMaxChangeBytes;
 
-  // Begins a session on a new call of a caller that was admitted.
+  // Begins a session on a new call of a caller that was admitted. Returns at once.
   static void Start(const Followed& followed, FollowCall* call);
 
   void OnReadDone(bool ok) override;

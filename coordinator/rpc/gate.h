@@ -25,8 +25,9 @@ class Gate {
   Gate(GuardedPort* port, const Members* members, const Shell* shell, BlobLists* lists)
       : port_(port), members_(members), shell_(shell), lists_(lists) {}
 
-  // Returns who makes a call. Call it first in every call. kUnauthenticated: the coordinator does
-  // not know the caller. kPermissionDenied: the caller's role lacks the right.
+  // Returns who makes `call`. Each function that serves a call must call Admit first.
+  // kUnauthenticated: the coordinator does not know the caller. kPermissionDenied: the caller's
+  // role lacks the right.
   StatusOr<Caller> Admit(const grpc::ServerContextBase& context, Call call);
   // Checks an admitted caller again. kUnauthenticated: the caller was revoked meanwhile.
   Status StillMember(const Caller& caller) const;
@@ -41,7 +42,7 @@ class Gate {
   // the runs in which it has a cell (a stage of one replica). kUnavailable: the worker has no
   // session, as after a restart of the coordinator, so its cells are not known yet.
   StatusOr<MayBe> MayFetch(const Caller& caller, const std::string& sha256) const;
-  // Closes every connection of a member.
+  // Closes every connection of a member, given the member's name.
   void Cut(const std::string& member) { port_->Cut(member); }
 
  private:

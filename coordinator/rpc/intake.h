@@ -20,7 +20,7 @@ inline constexpr size_t kMaxHelloTextBytes = 256;
 inline constexpr int kMaxDevices = 64;
 inline constexpr int kMaxEndpoints = 16;      // data transports
 inline constexpr int kMaxDataAddresses = 16;  // addresses of each endpoint
-// Maximum size of log lines and errors, which are for people. Longer ones are cut.
+// Maximum size of log lines and errors, which are for people. AdmitReport cuts longer ones.
 inline constexpr size_t kMaxLineBytes = 4 << 10;
 // Messages that one worker may send in a second on average, and at once in a burst. A burst comes
 // after the coordinator was away: the worker then sends the messages that it kept meanwhile.

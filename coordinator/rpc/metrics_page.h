@@ -31,7 +31,8 @@ struct Reading {
   std::string version;
 };
 
-// Reads all values. `state_dir`: the folder of the store, whose size is on the page.
+// Reads all values. Thread-safe; may wait for a tick of the state machine. `state_dir`: the folder
+// of the store, whose size is on the page.
 Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
              const std::string& version);
 

@@ -9,6 +9,7 @@ namespace longhaul::coordinator {
 
 class Notifier {
  public:
+  // The calls come on any thread, and several may run at once.
   class Subscriber {
    public:
     virtual ~Subscriber() = default;

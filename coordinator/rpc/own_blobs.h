@@ -32,6 +32,7 @@ class RecentUploads {
   explicit RecentUploads(size_t most = kMost) : most_(most) {}
 
   void Add(const std::string& member, const std::string& sha256, MonoTime now);
+  // True if the member uploaded or refreshed the blob within the last day.
   bool Has(const std::string& member, const std::string& sha256, MonoTime now) const;
   // If the blob is in the member's list, its day begins again. Else does nothing.
   void Refresh(const std::string& member, const std::string& sha256, MonoTime now);

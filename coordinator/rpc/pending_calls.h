@@ -18,6 +18,7 @@ class PendingCalls {
  public:
   using Done = std::function<void(StatusOr<Reply>)>;
 
+  // `id` must be new: for an id that already waits, Add drops `done`.
   void Add(RequestId id, Done done) {
     const std::lock_guard lock(mutex_);
     calls_.emplace(id, std::move(done));
@@ -42,6 +43,7 @@ class PendingCalls {
     done(std::move(reply));
   }
 
+  // Answers all waiting calls with `status`, which must be an error. The destructor does not.
   void FailAll(const Status& status) {
     std::map<RequestId, Done> calls;
     {

@@ -16,7 +16,8 @@
 
 namespace longhaul::coordinator {
 
-// The functions that compute plans; tests replace them.
+// The functions that compute plans; tests replace them. They should end soon after a stop is
+// requested.
 struct Planner {
   std::function<StatusOr<Plan>(const PlanRequest&, const std::stop_token&)> plan = MakePlan;
   std::function<StatusOr<std::optional<Plan>>(const RunSpec&, const Plan&, const Seen&,
@@ -34,18 +35,20 @@ struct PlannerUse {
 // Thread-safe.
 class PlannerThread {
  public:
-  // Calls `done` with each result, on the thread that computes. A computation that was cancelled
-  // before its end has no result.
+  // Calls `done` with each result (event::PlanComputed or event::RetuneComputed, with the error if
+  // the computation failed), on the thread that computes. A computation that was cancelled before
+  // its end has no result.
   PlannerThread(Planner planner, std::function<void(Event)> done);
   // Tells the current computation to stop, and waits for it.
   ~PlannerThread();
 
+  // After Stop, does nothing.
   void Add(command::ComputePlan asked);
   void Add(command::ComputeRetune asked);
   // Cancels a computation. If it runs, it stops soon. If it waits, it never begins.
   void Cancel(ComputationId id);
   PlannerUse Use() const;
-  // Cancels all computations, and refuses later ones. Does not wait.
+  // Cancels all computations, and ignores later ones. Does not wait.
   void Stop();
 
  private:

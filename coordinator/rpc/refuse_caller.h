@@ -21,7 +21,7 @@ namespace longhaul::coordinator {
 inline constexpr std::chrono::milliseconds kRefusalDelay{500};
 // Maximum number of delayed refusals; further ones are answered at once.
 inline constexpr size_t kMaxWaitingRefusals = 1024;
-inline std::atomic<size_t> waiting_refusals{0};
+inline std::atomic<size_t> waiting_refusals{0};  // delayed refusals of the whole process
 
 // Owns itself until gRPC is done with it.
 template <class Reactor>
@@ -48,7 +48,8 @@ inline void LogRefusal(const grpc::ServerContextBase& context, const Status& sta
                fmt::format("a call from {} was refused: {}", context.peer(), Message(status)));
 }
 
-// `Reactor`: one of gRPC's reactor types.
+// Logs the refusal, and returns a reactor that ends the call with `status`. `Reactor`: one of
+// gRPC's reactor types. The object deletes itself when gRPC is done with it.
 template <class Reactor>
 Reactor* RefuseCaller(const grpc::ServerContextBase& context, const Status& status) {
   LogRefusal(context, status);

@@ -54,8 +54,8 @@ enum class Owned : uint8_t {
 
 struct Right {
   Call call;
-  std::string_view name;  // as in the service
-  bool worker, user, admin;
+  std::string_view name;     // as in the service
+  bool worker, user, admin;  // the roles that may make the call
   Owned owned;
 };
 

@@ -8,10 +8,10 @@
 
 namespace longhaul::coordinator {
 
-// Sends a blob from `blobs`, or from `copies` if `blobs` lacks it, beginning at request.offset().
-// A store to which the caller has no right is null; at most one may be null. kNotFound: there is no
-// such blob. kOutOfRange: the blob is shorter than the offset. The reactor deletes itself when the
-// call is done.
+// Sends a blob from `blobs`, or from `copies` if `blobs` lacks it, from byte request.offset() on. A
+// store to which the caller has no right is null; at most one may be null. The stores must outlive
+// the call. The call ends with kNotFound if there is no such blob, and with kOutOfRange if the blob
+// is shorter than the offset. The reactor deletes itself when the call is done.
 grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const BlobStore* copies,
                                                   const v1::FetchBlobRequest& request);
 

@@ -29,8 +29,9 @@ struct ServerOptions {
   std::string reports;          // folder of sweep reports for the dashboard; empty: none
   std::string relay;            // host:port that relays links between workers; empty: no relay
   std::string relay_advertise;  // address of the relay for workers; empty: the coordinator's host
-  absl::Duration hello_timeout = absl::Seconds(10);
-  absl::Duration standby_is_stale = kStandbyIsStale;  // a standby away so long may not take over
+  absl::Duration hello_timeout = absl::Seconds(10);  // time for a new worker's first message
+  // A standby that was away for this long will not take over.
+  absl::Duration standby_is_stale = kStandbyIsStale;
   std::string metrics;        // numeric host:port for Prometheus; empty: none
   Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
   StateOptions state;
@@ -45,9 +46,10 @@ StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
 class CoordinatorServer {
  public:
   // Starts a coordinator, which answers calls once this returns. Writes its address to
-  // <state_dir>/address. kFailedPrecondition: the address needs a token, the directory is in use,
-  // the store cannot be used, or another coordinator has taken over. kUnavailable: the standby may
-  // have taken over and cannot be asked. Other errors are those of GuardedPort::Open.
+  // <state_dir>/address. kFailedPrecondition: the address needs a token or is not one of this
+  // machine, the directory is in use, the store cannot be used, or another coordinator has taken
+  // over. kDataLoss: the store is damaged. kUnavailable: the standby may have taken over and cannot
+  // be asked. kAlreadyExists: the port is in use. kInvalidArgument: an option is malformed.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
   // Stops, and waits for threads that were still busy after Stop.
   ~CoordinatorServer();
@@ -58,9 +60,9 @@ class CoordinatorServer {
   std::string http_address() const;
   // Not OK when the coordinator can no longer work; the process should end.
   Status failure() const;
-  // Ends every stream, every call and the loop within `limit`. False: a thread is still busy with
-  // data or uploads, or with a viewer of the dashboard. The process may exit anyway: unfinished
-  // work is repeated after the next start.
+  // Ends every stream, every call and the loop of the state machine within `limit`. False: a thread
+  // is still busy with data or uploads, or with a viewer of the dashboard. The process may exit
+  // anyway: unfinished work is repeated after the next start.
   bool Stop(absl::Duration limit);
 
  private:

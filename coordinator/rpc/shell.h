@@ -3,8 +3,8 @@
 // longer than a tick has threads of its own: for data, shards and garbage; for uploads; and for
 // plans.
 //
-// Every method may be called on any thread. Stop waits until its deadline; the others block for one
-// tick at most. The shell calls other
+// Every method may be called on any thread, except Stop and the destructor: one thread at a time.
+// Stop waits until its deadline; the others block for one tick at most. The shell calls other
 // objects without holding its locks. See docs/design/threading.md.
 #pragma once
 
@@ -43,15 +43,15 @@ struct ShellUse {
   PlannerUse planner;
 };
 
-// The shell's view of a worker's stream. Calls return at once, and do nothing after the stream's
-// end.
+// The shell's view of a worker's stream. The shell calls the methods on its loop, and Close also in
+// Stop. Calls return at once, and do nothing after the stream's end.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
   virtual void Send(v1::WorkerCommand command) = 0;
   // Ends the stream once everything sent before has left. `retry`: the worker should dial again.
   virtual void Close(const std::string& why, bool retry) = 0;
-  // The loop has taken this many more of the messages passed to Say.
+  // The loop has taken this many more of the messages passed to Shell::Say.
   virtual void Taken(size_t messages) = 0;
 };
 
@@ -62,22 +62,25 @@ class Shell {
   static constexpr size_t kMaxPendingCalls = 1024;
 
   // Reads the store and starts the loop. `store`, `blobs` and `copies` (of checkpoint shards) must
-  // outlive this object.
+  // outlive this object. Errors: those of the store. A run that cannot be read is no error; it is
+  // logged and left out.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
                                                  const BlobStore* blobs, const BlobStore* copies,
                                                  DataPreparer preparer, Planner planner = {});
   ~Shell();
   // Ends the loop, then every stream and waiting call. The state machine hears nothing of it, so
   // after a restart its workers are just not connected yet. False: a thread was still busy with
-  // disks at the deadline; the destructor waits for it.
+  // disks at the deadline; the destructor waits for it. The destructor calls Stop if nobody did.
   bool Stop(Deadline deadline);
   // OK unless the loop ended by itself, because the store refused a write. After that no event is
   // processed.
   Status failure() const;
 
   // ---- Workers
-  // Begins a session. kResourceExhausted: too many sessions. kUnavailable: the shell is stopping.
+  // Begins a session; keeps `sink` until the session ends. kResourceExhausted: too many sessions.
+  // kUnavailable: the shell is stopping.
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
+  // Passes on a worker's message. Say, CopyStored and Leave do nothing once the shell is stopping.
   void Say(SessionId session, v1::WorkerMessage message);
   // Tells the state that a copy of a shard was uploaded. `from`: the uploader, if known. Call it
   // before the worker gets its answer, so that the state knows the shard before the worker reports
@@ -90,7 +93,9 @@ class Shell {
   // if the call is refused at once, inside Ask.
   template <class Asked>
   using Done = typename PendingCalls<typename Asked::Reply>::Done;
-  // Passes a call to the state. `asked`: one of the events of calls (coordinator/state/events.h).
+  // Passes a call to the state, and returns the call's id for Drop. `asked`: one of the events of
+  // calls (coordinator/state/events.h). `done` gets kResourceExhausted if too many calls wait, and
+  // kUnavailable if the shell is stopping.
   template <class Asked>
   RequestId Ask(Asked asked, Done<Asked> done) {
     auto& calls = std::get<PendingCalls<typename Asked::Reply>>(calls_);
@@ -107,7 +112,8 @@ class Shell {
     if (!Post(std::move(asked))) calls.Answer(id, Stopping());
     return id;
   }
-  // As Ask, with a new id and a new link secret for the run.
+  // As Ask, with a new id and a new link secret for the run. `spec`: the run file of `request`,
+  // which the caller has parsed and checked (submit_check.h).
   RequestId Submit(RunSpec spec, v1::SubmitRequest request, Submitter by,
                    Done<event::Submitted> done);
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, Done<event::PlanAsked> done);

@@ -1,4 +1,4 @@
-// Reads the shell and its store for the dashboard.
+// Reads the shell and its store for the dashboard. Thread-safe. Functions are documented at Source.
 #pragma once
 
 #include <memory>

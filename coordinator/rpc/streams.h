@@ -34,6 +34,7 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
   };
   using Next = std::function<Step()>;
 
+  // Returns the reactor for gRPC. `notifier` tells the stream when there is news.
   static FollowStream* Start(Notifier* notifier, Next next) {
     std::shared_ptr<FollowStream> stream(new FollowStream(std::move(next)));
     FollowStream* raw = stream.get();

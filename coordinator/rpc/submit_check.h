@@ -19,9 +19,10 @@ struct Nameable {
   BlobLists& lists;
 };
 
-// Checks a submission and returns its run file, parsed. Claims its blobs, so garbage collection
-// keeps them for a day. kInvalidArgument names every error of the run file. kFailedPrecondition
-// names the data files that the coordinator lacks, or that have another size here.
+// Checks a submission and returns its run file, parsed. Claims the blobs that the submission names,
+// so garbage collection keeps them for a day. kInvalidArgument names every error of the run file,
+// or the limit (intake.h) that the submission exceeds. kFailedPrecondition names the data files
+// that the coordinator lacks, or that have another size here.
 StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs,
                               const Nameable& nameable);
 // As CheckSubmit, for a run that is only planned and so needs no weights.

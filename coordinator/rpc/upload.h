@@ -14,8 +14,10 @@
 
 namespace longhaul::coordinator {
 
+// Any thread may run these functions. They must be callable until the call has ended.
 struct UploadRules {
-  // Checks whether a blob of this hash and size may be uploaded. Empty: every blob may.
+  // Checks whether a blob of this hash and size may be uploaded; an error ends the call with this
+  // error. Empty: every blob may.
   std::function<Status(const std::string& sha256, uint64_t bytes)> may_come = {};
   // Tells whether the sender may skip the bytes of a blob that is stored already. Empty: it may. If
   // the bytes are sent anyway, they are hashed and replace the stored blob.

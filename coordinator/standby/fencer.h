@@ -1,6 +1,7 @@
-// Settles which of two coordinators commands when neither follows the other. After a takeover the
-// new coordinator fences its predecessor: as soon as the predecessor is back, it is told that its
-// term is over. A coordinator that had a standby asks the standby whether it has taken over.
+// Ensures that only one of two coordinators commands the workers after a takeover. Each takeover
+// begins a new term (leadership.h). The new coordinator fences its predecessor: it calls the
+// predecessor until the predecessor has heard that its term is over. A coordinator that had a
+// standby asks the standby whether the standby has taken over, and stops commanding if so.
 #pragma once
 
 #include <condition_variable>
@@ -15,16 +16,18 @@
 
 namespace longhaul::coordinator {
 
-// Asks the coordinator at `address` for its term. `authority`: the certificate authority of both.
-// kFailedPrecondition: the address belongs to a standby that has not taken over. Other errors: the
-// call failed, so the term is unknown.
+// Asks the coordinator at `address` (host:port) for its term. Blocks for at most `limit`.
+// `authority`: the certificate authority of both. kFailedPrecondition: the address belongs to a
+// standby that has not taken over. Other errors: the call failed, so the term is unknown.
 StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
                            absl::Duration limit);
 
 class Fencer {
  public:
-  // Works on a thread of its own, until it is destroyed or leadership->failure() is not OK.
-  // `address`: where this coordinator serves. `leadership` must outlive this object.
+  // Starts a thread, which works until the object is destroyed or leadership->failure() is not OK.
+  // The thread reads predecessor and standby from `leadership`, and reports a newer term to it
+  // (Yield). `address`: host:port at which this coordinator serves. `leadership` must outlive this
+  // object. The destructor waits for a call in progress, which takes at most a few seconds.
   Fencer(std::string state_dir, std::string address, Authority authority, Leadership* leadership);
   ~Fencer();
 

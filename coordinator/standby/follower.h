@@ -2,7 +2,7 @@
 // coordinator, until the standby has to take over (takeover.h). It dials again whenever the
 // connection is lost.
 //
-// Threads: four of its own. Thread-safe.
+// Threads: the object has four of its own. due() may be called on any thread.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -32,21 +32,24 @@ namespace longhaul::coordinator {
 
 struct FollowerOptions {
   std::string predecessor;  // host:port of the coordinator
-  std::string listen;       // where this standby will serve
-  std::string state_dir;
-  std::string token_file;  // a join token for admins; needed until there is a certificate
-  std::string version;
+  std::string listen;       // host:port where this standby will serve after a takeover
+  std::string state_dir;    // created if missing
+  // Path of a join token for admins. Needed until the standby has a certificate; empty: none.
+  std::string token_file;
+  std::string version;  // of this program
 };
 
-// Returns the path of a standby's key and certificate. After a takeover the new coordinator calls
-// its predecessor with them.
+// Returns the path of a standby's key and certificate, which may not exist yet. After a takeover
+// the new coordinator calls its predecessor with them.
 std::string StandbyCredentials(const std::string& state_dir);
 
 class Follower {
  public:
-  // Starts to follow. The state directory may be that of a coordinator which `predecessor` has
-  // replaced, even if that coordinator was never told. kFailedPrecondition: the directory is
-  // unsuitable, or the token is missing.
+  // Starts to follow, and returns before the copy is complete. Dials again and again while the
+  // coordinator cannot be reached. The state directory may be that of a coordinator which
+  // `predecessor` has replaced, even if that coordinator was never told. kFailedPrecondition: the
+  // directory is unsuitable, or the token is missing. Other errors: `listen` or a file of the
+  // directory cannot be used.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
   // Stops following. When the destructor returns, the port and the directory are free.
   ~Follower();
@@ -100,7 +103,7 @@ class Follower {
   grpc::ClientContext* fetch_context_ = nullptr;
   bool stream_ended_ = false;
   std::string last_trouble_;
-  bool said_gone_ = false;  // logged since it last followed
+  bool said_gone_ = false;  // the log has a line on the lost coordinator, since it last followed
   bool due_ = false;
   bool closing_ = false;
 

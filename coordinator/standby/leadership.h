@@ -34,14 +34,17 @@ struct LeadershipRecord {
   // has been told.
   std::string predecessor;
   std::string successor;  // fenced: the coordinator that took over
-  bool whole = false;     // standby: its copy was complete when it wrote this record
+  bool whole = false;     // standby: its copy was complete when this record was written
 
   bool operator==(const LeadershipRecord&) const = default;
 };
 
 std::string ToJson(const LeadershipRecord& record);
-// kDataLoss names the fault.
+// kDataLoss: the text is not a record; the message names the fault.
 StatusOr<LeadershipRecord> ParseLeadership(std::string_view json);
+// Read and write <state-dir>/leadership.json; writes are atomic. Without the file, ReadLeadership
+// returns the default record: a coordinator in its first term. kDataLoss: the file is damaged.
+// Other errors: the system's for a file that cannot be read or written.
 StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir);
 Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record);
 
@@ -60,9 +63,11 @@ StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim cla
 // only adds one to the term, so no worker can know a newer term than this one.
 uint64_t TermOfForce(uint64_t known, absl::Time now);
 
-// The leadership of a serving coordinator. Thread-safe.
+// The leadership of a serving coordinator. Thread-safe. Methods that change the record write it to
+// the state directory. A failed write is only logged: the change then holds until the process ends.
 class Leadership {
  public:
+  // `record`: the result of BeginToLead.
   Leadership(std::string state_dir, LeadershipRecord record)
       : state_dir_(std::move(state_dir)), term_(record.term), record_(std::move(record)) {}
 

@@ -20,25 +20,29 @@ namespace longhaul::coordinator {
 
 class StateCopy {
  public:
-  // Locks the directory, and creates it if needed. kFailedPrecondition: it holds a coordinator's
-  // own runs, which following would replace. `taken_over`: another coordinator has taken over these
-  // runs, so they may be replaced.
+  // Locks the directory, and creates it if needed. `taken_over`: another coordinator has taken over
+  // the runs in this directory, so the copy may replace them. kFailedPrecondition: another process
+  // uses the directory, or it holds a coordinator's own runs and `taken_over` is false.
   static StatusOr<StateCopy> Open(const std::string& state_dir, bool taken_over);
 
+  // Call Begin, then Append until complete(), then Replay for each change. Any error ends the copy:
+  // go on with a new Begin. Other errors than the named ones are the disk's.
+  //
   // Starts a new copy. Secrets are replaced at once; the previous store stays until all bytes of
   // the new one have arrived.
   Status Begin(const v1::FollowedMessage::Begin& begin);
-  // Appends the next bytes of the store. kDataLoss: more bytes came than Begin announced.
+  // Appends the next bytes of the store file. kDataLoss: more bytes came than Begin announced.
   Status Append(std::string_view bytes);
   // True if all bytes of the store have arrived. Changes can then be replayed.
   bool complete() const { return database_.has_value(); }
-  // Replays the next change, which is on disk when this returns. kDataLoss: a change is missing
-  // before this one.
+  // Replays the next change, which is on disk when this returns OK. kDataLoss: a change is missing
+  // before this one, or the copy is not complete.
   Status Replay(const v1::StoreChange& change);
   // Number of the last change that the copy contains.
   uint64_t last_change() const { return last_change_; }
 
-  // Each store is thread-safe.
+  // Returns the store of one kind of blobs: users' data or copies of checkpoint shards. Valid as
+  // long as this object. Each store is thread-safe.
   const BlobStore& blobs(v1::BlobFolder folder) const { return *blobs_[folder]; }
 
  private:

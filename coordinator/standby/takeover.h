@@ -1,10 +1,10 @@
-// Decides when a standby takes over. Two machines alone cannot tell a dead coordinator from a cut
-// line, but the coordinator's workers can: a worker dials the standby only if it has lost its
-// coordinator. So a standby takes over when it hears nothing from the coordinator, and most of the
-// workers that were connected to the coordinator have dialled the standby.
+// Decides when a standby takes over. The standby alone cannot tell a dead coordinator from a broken
+// network, but the coordinator's workers can: a worker dials the standby only if it has lost its
+// coordinator. So a standby takes over when it hears nothing from the coordinator, and more than
+// half of the workers that were connected to the coordinator have dialled the standby.
 //
-// If the workers stay away for long, the coordinator lives and writes records that the standby does
-// not get. Then the standby's copy is stale. Pure.
+// If the workers do not come in time, the coordinator lives and writes records that the standby
+// does not get. Then the standby's copy is stale, and the standby does not take over. Pure.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,11 @@ inline constexpr absl::Duration kWorkersCome = absl::Seconds(40);
 // over: both lose contact at the same time, and the standby's copy is stale after kWorkersCome.
 inline constexpr absl::Duration kStandbyIsStale = absl::Seconds(60);
 
-// A standby's contact with its coordinator.
+// What a standby knows of its coordinator and of the coordinator's workers.
 struct Contact {
-  bool whole = false;             // the copy was complete when the coordinator last sent a message
+  // The standby's copy was complete when the coordinator last sent a message. False also if there
+  // was no message yet; Judge then says kWait.
+  bool whole = false;
   MonoTime heard{};               // when the coordinator last sent a message
   std::set<std::string> workers;  // ids of the workers that the coordinator had then
   // When each worker last asked the standby for a session, since the coordinator's last message.
@@ -42,7 +44,7 @@ struct Contact {
 enum class Verdict : unsigned char {
   kWait,
   kTakeOver,
-  kStale,  // the copy is no longer complete
+  kStale,  // the copy is no longer complete; fetch a new one before any takeover
 };
 
 // Returns what the standby has to do. If no workers were connected, the standby takes over as soon

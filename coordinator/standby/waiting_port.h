@@ -15,13 +15,14 @@ namespace longhaul::coordinator {
 class WaitingPort {
  public:
   // `address`: host:port to listen on. `answer`: the text of the errors. `on_worker` gets the id of
-  // each worker that requests a session. It is called on any thread, and not after the destructor
-  // has returned. Errors: those of GuardedPort::Open.
+  // each worker that requests a session. It may run on several threads at once, and not after the
+  // destructor has returned. kInvalidArgument: not an address. kAlreadyExists: the port is in use.
+  // kFailedPrecondition: not an address of this machine.
   static StatusOr<std::unique_ptr<WaitingPort>> Open(
       const std::string& address, const Authority& authority, std::string answer,
       std::function<void(const std::string& worker_id)> on_worker);
   ~WaitingPort();
-  // The address that is really bound.
+  // The address that is really bound: "127.0.0.1:43521".
   const std::string& address() const;
 
  private:

@@ -1,5 +1,6 @@
-// Lists the blobs of the coordinator's store that a run names. Pure. Workers may not fetch other
-// blobs (rights.cc), and `longhaul gc` deletes them (garbage.cc).
+// Lists the blobs (files named by their SHA-256) that a run needs from the coordinator's store.
+// Pure. Workers may fetch no other blobs (queries/rights.h), and `longhaul gc` deletes the others
+// (queries/garbage.h).
 #pragma once
 
 #include <optional>
@@ -10,8 +11,9 @@
 
 namespace longhaul::coordinator {
 
-// Calls `list(sha256)` for each blob that lists other blobs, and `name(sha256)` for each further
-// blob. An empty string stands for a blob that the run does not have.
+// Calls `list(sha256)` for each blob that lists further blobs, and `name(sha256)` for each other
+// blob. `sha256` is empty if the run has no such blob. `files`: the run's text files. `data`:
+// nullopt before the data is prepared.
 template <class Name, class List>
 void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
                   const std::optional<DataSet>& data, const Name& name, const List& list) {

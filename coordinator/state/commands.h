@@ -1,5 +1,5 @@
-// The output of a tick of the state machine: writes for the store, and commands that the shell
-// (coordinator/rpc) carries out after the writes. Plain data.
+// The output of a tick, which is one call of State::Tick: writes for the store, and commands that
+// the shell (coordinator/rpc) carries out in order after the writes. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,14 @@
 namespace longhaul::coordinator {
 
 namespace write {
+// Adds the record, or replaces an older record of the same run.
 struct Run {
   RunRecord record;
 };
 struct LogEvent {
   v1::Event event;
 };
+// Adds the step, or replaces an older record of the same step.
 struct StepDone {
   RunId run;
   v1::StepRecord step;
@@ -48,6 +50,7 @@ using Write =
     std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog, write::RemoveRun>;
 
 namespace command {
+// Sends a message on the worker's stream. The shell drops it if the stream has ended.
 struct ToWorker {
   SessionId session;
   v1::WorkerCommand message;
@@ -55,38 +58,41 @@ struct ToWorker {
 // Ends the worker's stream after the messages already sent.
 struct CloseSession {
   SessionId session;
-  std::string why;
+  std::string why;  // for people
 };
-// Tokenizes the run's text; the answer is event::DataPrepared. Doing it twice gives the same file.
+// Tokenizes the run's text. The answer is event::DataPrepared. Repeating the command gives the same
+// token file.
 struct PrepareData {
   RunId run;
   std::vector<v1::DataFile> files;
   std::string tokenizer;
-  double validation_share;
+  double validation_share;  // share of the text that only validation uses, from 0 to 1
   // Empty, or the SHA-256 of the list (run/data/data_set.h) of a mixture of data sets. A mixture
-  // replaces `files` and `tokenizer`. It is read in windows of `context` tokens.
+  // replaces `files` and `tokenizer`. Runs read a mixture in windows of `context` tokens.
   std::string list_sha256 = {};
   uint32_t context = 0;
 };
-// This and ComputeRetune take long, so the shell computes them on another thread. The answers are
-// event::PlanComputed and event::RetuneComputed.
+// ComputePlan and ComputeRetune take long, so the shell runs them on another thread. Their answers
+// are event::PlanComputed and event::RetuneComputed.
 struct ComputePlan {
   ComputationId id;
   PlanRequest request;
 };
+// Searches better settings for the plan of a running run (planner/retune.h).
 struct ComputeRetune {
   ComputationId id;
   RunSpec spec;
   Plan plan;
-  Seen seen;
+  Seen seen;  // times and rates of the run's last steps
 };
-// Cancels a computation, because its result is no longer needed. No answer is expected.
+// Cancels a computation whose result is no longer needed. No answer is expected.
 struct CancelComputation {
   ComputationId id;
 };
-// Hashes the coordinator's copies of the shards `files`. The answer is event::CopiesChecked.
+// Hashes the coordinator's copies of the shards (checkpoint files) `files`. The answer is
+// event::CopiesChecked.
 struct CheckCopies {
-  uint64_t check;
+  uint64_t check;  // repeated in the answer
   std::vector<v1::CheckpointFile> files;
 };
 // Deletes the coordinator's copies of the shards with these hashes.
@@ -95,18 +101,19 @@ struct DropCopies {
 };
 // Deletes all blobs and copies of shards, except those named here and those added or claimed in the
 // last 24 hours (coordinator/store/garbage.h). Also deletes step records of the runs `trimmed`,
-// except the newest `keep_steps` of each run. Then answers the call `request`.
+// except the newest `keep_steps` of each run. Then answers the call `request`. With `dry_run`, only
+// counts what would be deleted.
 struct CollectGarbage {
   RequestId request;
   bool dry_run = false;
-  std::set<std::string> named;     // blobs that runs name
-  std::vector<std::string> lists;  // blobs that runs name, and that list further blobs
-  std::set<std::string> copies;    // shards of which the coordinator is a holder, or will be
+  std::set<std::string> named;     // SHA-256 of the blobs that runs name
+  std::vector<std::string> lists;  // SHA-256 of the blobs in `named` that list further blobs
+  std::set<std::string> copies;    // SHA-256 of the shards that the coordinator holds or expects
   std::vector<RunId> trimmed;
   uint64_t keep_steps = 0;
   v1::CollectGarbageReply reply;  // lists what the state machine has already dropped
 };
-// Answers the call with this number.
+// Answers the call `request` of a user, with a message or an error.
 template <class Message>
 struct Reply {
   RequestId request;
@@ -125,8 +132,8 @@ using Command =
 struct TickResult {
   std::vector<Write> writes;
   std::vector<Command> commands;
-  // The latest time at which State::Tick must be called again, even without an event. nullopt: the
-  // next tick may wait for an event.
+  // The latest time at which State::Tick must be called again, even without an event, on the clock
+  // of Tick's `now`. nullopt: the next tick may wait for an event.
   std::optional<MonoTime> wake_at;
 };
 

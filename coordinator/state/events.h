@@ -1,4 +1,5 @@
-// The input of the state machine. Plain data.
+// The input of the state machine: messages of workers, calls of users, and answers to commands of
+// earlier ticks (commands.h). Plain data.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,13 @@ namespace longhaul::coordinator {
 
 // The submitter of a run, who then owns the run.
 struct Submitter {
-  std::string name = {};  // a member's; empty: a coordinator without TLS
-  bool may_all = true;    // may resume runs of others
+  std::string name = {};  // the member's name; empty: the coordinator has no TLS
+  bool may_all = true;    // may also resume runs of other owners
 };
 
-// Some events are calls of users. They have the type `Reply`, which is the type of the answer in
-// command::Reply, and `request`, the number of the call. Shell::Ask sets `request`.
+// Some events are calls of users. `Reply` is the type of the answer in command::Reply, and
+// `request` is the number of the call, set by Shell::Ask. A `run` in a call is a run's id or its
+// name.
 namespace event {
 struct WorkerJoined {
   SessionId session;
@@ -37,20 +39,20 @@ struct WorkerSaid {
 struct WorkerLeft {
   SessionId session;
   std::string why;
-  bool for_good = false;  // no longer a member: nothing waits for it to come back
+  bool for_good = false;  // the worker's membership has ended: its stage is lost at once
 };
-// `longhaul submit`. The shell has validated the request with ParseRunSpec, and its data blobs
-// exist.
+// `longhaul submit`. The shell has already validated the run file with ParseRunSpec. The data blobs
+// are in the store.
 struct Submitted {
   using Reply = v1::SubmitReply;
   RequestId request = {};
   RunSpec spec;
   v1::SubmitRequest submit;
   RunId new_id;             // the run's id, if the call makes a new run
-  std::string link_secret;  // 32 random bytes
+  std::string link_secret;  // 32 random bytes; secrets of the run's links are derived from them
   Submitter by = {};
 };
-// `longhaul plan`: as Submitted, but makes only a plan, which is the reply.
+// `longhaul plan`: as Submitted, but the reply is a plan, and no run begins.
 struct PlanAsked {
   using Reply = v1::PlanReply;
   RequestId request = {};
@@ -64,14 +66,14 @@ struct StopAsked {
   using Reply = v1::StopReply;
   RequestId request = {};
   std::string run;
-  bool now = false;
+  bool now = false;  // true: a running run stops at once; false: after its current step
 };
-// `longhaul replicas`: sets the number of replicas that the run shall train with.
+// `longhaul replicas`: sets the number of data-parallel replicas that the run shall train with.
 struct ReplicasAsked {
   using Reply = v1::ReplicasReply;
   RequestId request = {};
   std::string run;
-  uint32_t replicas = 0;
+  uint32_t replicas = 0;  // at least 1, else the reply is an error
 };
 // Answer to command::PrepareData.
 struct DataPrepared {
@@ -86,16 +88,16 @@ struct PlanComputed {
 };
 struct RetuneComputed {
   ComputationId id;
-  StatusOr<std::optional<Plan>> plan;  // nullopt: the run keeps its plan
+  StatusOr<std::optional<Plan>> plan;  // nullopt or an error: the run keeps its plan
 };
 // `longhaul checkpoints`.
 struct CheckpointsAsked {
   using Reply = v1::CheckpointsReply;
   RequestId request = {};
   std::string run;
-  bool verify = false;  // holders hash all files before the answer
-  // If set, the coordinator fetches copies of a checkpoint's parameters before it answers: of the
-  // checkpoint of this step, or of the newest whole one if 0. `verify` then has no effect.
+  bool verify = false;  // connected holders hash all files before the answer
+  // Set: before the answer, workers send the coordinator the parameters of the checkpoint of this
+  // step; 0: of the newest checkpoint without known damage. `verify` is then ignored.
   std::optional<uint64_t> gather_step = std::nullopt;
 };
 // `longhaul trace`.
@@ -117,8 +119,8 @@ struct GarbageAsked {
   RequestId request = {};
   v1::CollectGarbageRequest ask;
 };
-// Answer to command::CheckCopies. `problems` has the fault of each copy, in the order of the files;
-// "": the copy is whole.
+// Answer to command::CheckCopies. `problems` has the fault of each copy, in the order of the files
+// of the command; "": the copy is whole.
 struct CopiesChecked {
   uint64_t check;
   std::vector<std::string> problems;
@@ -126,9 +128,9 @@ struct CopiesChecked {
   // files could be read.
   std::vector<bool> unreadable = {};
 };
-// All bytes of a shard have arrived at the coordinator, with this hash.
+// The coordinator has received and stored all bytes of a shard with this hash.
 struct CopyStored {
-  std::optional<WorkerId> from;  // nullopt: unknown, as without TLS
+  std::optional<WorkerId> from;  // sender; nullopt: unknown, because the coordinator has no TLS
   std::string sha256;
 };
 }  // namespace event

@@ -8,9 +8,9 @@
 
 namespace longhaul::coordinator {
 
-// One gRPC stream of a worker. Never reused.
+// One gRPC stream of a worker, called a session. Never reused.
 using SessionId = Strong<struct SessionIdTag, uint64_t>;
-// One call of the CLI that waits for a Reply. Never reused.
+// One call of the CLI that waits for a command::Reply. Never reused; 0: no call.
 using RequestId = Strong<struct RequestIdTag, uint64_t>;
 // The computation of a plan, or of better settings for the plan of a running run, outside the state
 // machine. Never reused.

@@ -22,7 +22,7 @@ struct Invariants {
   const Planning& planning;
   const Queue& queue;
 };
-// Aborts the process if a component contradicts itself or another one.
+// Aborts the process if a component contradicts itself or another component.
 void CheckInvariants(const Invariants& of);
 
 }  // namespace longhaul::coordinator

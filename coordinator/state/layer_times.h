@@ -1,4 +1,5 @@
-// Layer times that workers report: checks and comparisons. Pure.
+// Checks and compares layer times. A worker measures them before a plan is made: how long its
+// devices take for each kind of layer of the model, forward and backward. Pure.
 #pragma once
 
 #include <string>
@@ -12,11 +13,11 @@ namespace longhaul::coordinator {
 // effect of a broken worker on a prediction.
 bool IsPlausible(const v1::LayerTimes& times);
 
-// For people: "gpt, hidden 256, context 256, microbatches of 1, fp32".
+// Describes for people what was timed: "gpt, hidden 256, context 256, microbatches of 1, fp32".
 std::string MeasuredModel(const RunSpec& spec);
 
-// True: a worker's layer times of the run `timed` are valid for `other`, too. The two differ at
-// most in keys that do not affect timing (run/file/keys.h).
+// Returns whether layer times that a worker measured for the run file `timed` are valid for
+// `other`, too: the two differ only in keys that do not affect timing (run/file/keys.h).
 bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other);
 
 }  // namespace longhaul::coordinator

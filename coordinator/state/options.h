@@ -1,4 +1,4 @@
-// Limits and identities of a coordinator. Plain data.
+// Time limits and secrets of a coordinator. Plain data.
 #pragma once
 
 #include <optional>
@@ -13,41 +13,44 @@ namespace longhaul::coordinator {
 // A relay, which carries links between workers that cannot reach each other.
 struct RelayOffer {
   Relay relay;
-  std::string address;  // as in transport/relay/ticket.h
-  std::string secret;
+  std::string address;  // relay::Way::address (transport/relay/ticket.h)
+  std::string secret;   // tickets for the relay are made from it
 };
 
 struct StateOptions {
+  // How often each worker sends a heartbeat.
   absl::Duration heartbeat_interval = absl::Seconds(1);
-  // A worker without a run that is silent for this long loses its session. The run file has the
-  // limit for workers with a run. A closed stream ends the session at once.
+  // A worker without a run loses its session if it is silent for this long. For workers with a run,
+  // the run file has the limit. A closed stream ends the session at once.
   absl::Duration session_timeout = absl::Seconds(10);
-  // How long workers may take to time their layers.
+  // How long workers may take to time their layers. After that, planning leaves out the late worker
+  // or, if the plan needs it, is interrupted.
   absl::Duration measure_timeout = absl::Seconds(120);
-  // How long stages may take to become ready: to fetch data, build the model and open links.
+  // How long stages may take to become ready: to fetch data, build the model and open links. After
+  // that the run is interrupted.
   absl::Duration ready_timeout = absl::Minutes(30);
   // How long two neighbours may measure their link. After that the plan is made without the rate of
   // this link.
   absl::Duration probe_limit = absl::Seconds(10);
-  // For plans that choose their workers among candidates. Before the first plan, the candidates'
-  // round trips are measured for at most this long, and then their goodput for at most this long.
-  // Links that are not measured by then are estimated.
+  // For plans that choose their workers among candidates. Before the first plan, round trips
+  // between candidates are measured for at most this long, and then goodput for at most this long.
+  // The planner estimates the links that were not measured in time.
   absl::Duration survey_limit = absl::Seconds(30);
-  // How long a worker may try to reach another one.
+  // How long a worker may try to connect to another one.
   absl::Duration reach_limit = absl::Seconds(5);
-  // A running run that makes no progress for this long is interrupted, if no link is in trouble and
-  // every worker is connected. The limit is longer if 20 median steps take longer. Before the first
-  // step of an epoch, predicted steps count and the limit is ten times as long. Workers notice
-  // their own hung threads earlier.
+  // A running run without progress is interrupted, if no link is in trouble and every worker is
+  // connected. The limit is this time or 20 median steps, whichever is longer. Before the first
+  // step of an epoch (attempt), predicted steps count and the limit is ten times as long. Workers
+  // notice their own hung threads earlier.
   absl::Duration progress_timeout = absl::Seconds(120);
-  // When runs leave out a worker that was lost again and again.
+  // When and for how long runs leave out a worker that was lost again and again.
   HealthOptions health;
   // The coordinator's own relay; nullopt: it has none.
   std::optional<RelayOffer> relay;
-  // Random, and new in each process. Workers try whether they reach each other over links whose
-  // secrets are derived from it.
+  // Random bytes, new in each process of the coordinator. Workers test whether they reach each
+  // other over links whose secrets are derived from these bytes.
   std::string reach_secret;
-  std::string version;
+  std::string version;  // of the coordinator, for people
 };
 
 }  // namespace longhaul::coordinator

@@ -9,14 +9,14 @@
 
 namespace longhaul::coordinator {
 
-// Checks that the run file keeps what a resumed run must keep: keys that affect the model
-// (run/file/keys.h), and the contents of the data. kFailedPrecondition: the message names every key
-// that differs, and the first file.
+// Checks that the run file `spec` keeps what a resumed run must keep: the keys that affect the
+// model (run/file/keys.h), and the contents of the data files. kFailedPrecondition if not; the
+// message names every key that differs, and the first data file that differs.
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
 
-// Checks that a run that is done can train further. kFailedPrecondition unless the file has more
-// steps than the run, and there is a checkpoint to resume from.
+// Checks that a run in state `done` can train further. kFailedPrecondition if the run file `spec`
+// has no more steps than the run, or if the run has no checkpoint to resume from.
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec);
 
 }  // namespace longhaul::coordinator

@@ -1,4 +1,5 @@
-// The store's records of runs. Plain data.
+// The store's records of runs. Plain data. An epoch is one attempt to train a run: one assignment
+// of stages to worker processes (base/ids.h). After an interruption the next epoch begins.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ constexpr bool HasEnded(RunState state) {
 struct Attempts {
   uint32_t in_a_row = 0;   // restarts since the last step that no earlier epoch had finished
   uint64_t best_step = 0;  // newest step of any epoch, at the last interruption
-  std::string error;       // a stage's error that caused that interruption; "": another cause
+  std::string error;       // a stage's error that caused the last interruption; "": another cause
   friend bool operator==(const Attempts&, const Attempts&) = default;
 };
 
@@ -49,20 +50,20 @@ struct RunRecord {
   RunSpec spec;
   std::vector<v1::DataFile> data_files;
   RunState state = RunState::kQueued;
-  std::string reason;       // for people: why it is in this state
-  Epoch epoch;              // newest assigned epoch
-  std::string link_secret;  // the secrets of its links are derived from this
-  std::optional<DataSet> data;
-  std::optional<Plan> plan;                         // of `epoch`
+  std::string reason;           // for people: why the run is in this state
+  Epoch epoch;                  // newest assigned epoch
+  std::string link_secret;      // the secrets of the run's links are derived from these bytes
+  std::optional<DataSet> data;  // nullopt: no plan was adopted yet
+  std::optional<Plan> plan;     // plan of `epoch`; nullopt: none
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
   uint64_t step = 0;        // last step that all stages finished, or from which the run resumes
-  bool stop_asked = false;  // ends after the current step
-  // Stops after the current step, and continues with another number of replicas.
+  bool stop_asked = false;  // the run ends after the current step
+  // The run stops after the current step, and continues with another number of replicas.
   bool resize_asked = false;
   uint32_t replicas_wanted = 0;  // by `longhaul replicas`; 0: the run file's number
   Attempts attempts;
-  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
-  std::string owner = {};  // member that submitted it; "": without TLS
+  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;  // 0: not yet
+  std::string owner = {};  // name of the member that submitted the run; "": no TLS
 
   uint32_t ReplicasWanted() const {
     return replicas_wanted > 0 ? replicas_wanted : spec.replicas.count;

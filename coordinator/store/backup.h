@@ -14,13 +14,14 @@
 
 namespace longhaul::coordinator {
 
-// Copies the store as it was at the time of Begin, whatever is written later.
+// Copies the store as it was at the time of Begin, whatever is written later. Threads: one.
 class StoreCopy {
  public:
   // `store`: path of the database. kNotFound: there is none.
   static StatusOr<StoreCopy> Begin(const std::string& store);
   // Writes the copy to a new file of mode 0600, complete without a write-ahead log beside it.
-  // Returns the number of runs. kDataLoss: the store is damaged.
+  // Returns the number of runs. kDataLoss: the store is damaged, or it is not a coordinator's. Call
+  // it once.
   StatusOr<uint64_t> WriteTo(const std::string& path);
 
  private:

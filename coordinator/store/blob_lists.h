@@ -28,7 +28,8 @@ class BlobLists {
   // `blobs` must outlive this object.
   explicit BlobLists(const BlobStore* blobs) : blobs_(blobs) {}
   // Returns the hashes that the list with the hash `list` names. Leaves out data sets on the web,
-  // because no blobs hold them. kNotFound: no such blob. kInvalidArgument: not a list.
+  // because no blobs hold them. May read and parse the blob; other callers wait meanwhile.
+  // kNotFound: no such blob. kInvalidArgument: not a hash, or not a list.
   StatusOr<std::shared_ptr<const Names>> NamedBy(const std::string& list);
 
  private:

@@ -2,7 +2,9 @@
 // such stores: one for data files that users uploaded and for token files made from them, one for
 // copies of checkpoint shards. A blob appears whole and verified or not at all.
 //
-// Thread-safe, except BlobUpload and BlobReader: one call at a time.
+// Thread-safe, except BlobUpload and BlobReader: one call at a time. Hashes are 64 lower-case
+// hexadecimal digits. Besides the errors that are named, every Status may be the system's error for
+// a file that cannot be read or written.
 #pragma once
 
 #include <atomic>
@@ -23,13 +25,15 @@
 
 namespace longhaul::coordinator {
 
+// An open blob. Stays readable after the blob is removed, and may outlive its store.
 class BlobReader {
  public:
   uint64_t size() const { return size_; }
-  // Reads up to `limit` bytes at `offset`; empty at the end.
+  // Reads up to `limit` bytes at `offset`; empty at or behind the end. kDataLoss: the file became
+  // shorter.
   StatusOr<std::string> ReadAt(uint64_t offset, size_t limit) const;
-  // Reads everything in pieces until `look` returns false. Pieces overlap by `overlap` bytes, so
-  // that a string of that length is never split.
+  // Reads everything in pieces until `look` returns false, which is no error. Pieces overlap by
+  // `overlap` bytes, so that a string of that length is never split.
   Status LookThrough(size_t overlap, absl::FunctionRef<bool(std::string_view piece)> look) const;
 
  private:
@@ -61,7 +65,8 @@ class FollowerOfBlobs {
   std::weak_ptr<BlobFollower> follower_;
 };
 
-// A blob that is being received. If destroyed before Finish, it leaves nothing.
+// A blob that is being received. If destroyed before Finish, it leaves nothing. May outlive its
+// store. After an error, destroy it.
 class BlobUpload {
  public:
   // Disk space reserved for current uploads and not yet filled, and their number. Shared by a
@@ -76,8 +81,8 @@ class BlobUpload {
   ~BlobUpload();
   // kInvalidArgument: more bytes than announced.
   Status Append(std::string_view bytes);
-  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. The last call; call it
-  // once.
+  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. If there is a follower,
+  // waits until it has a copy. The last call; call it once.
   Status Finish();
 
  private:
@@ -97,20 +102,21 @@ class BlobUpload {
 
 class BlobStore {
  public:
-  // Creates the folder and removes leftovers of interrupted uploads. The caller holds the state
-  // directory's lock.
+  // Creates the folder if needed, and removes leftovers of interrupted uploads. The caller holds
+  // the state directory's lock.
   static StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder);
 
-  // `follower` gets every addition and removal of a blob, and replaces the previous follower.
+  // `follower` gets every addition and removal of a blob, and replaces the previous follower. Once
+  // it is destroyed, there is no follower.
   void SetFollower(std::weak_ptr<BlobFollower> follower) const {
     follower_->Set(std::move(follower));
   }
 
   bool Has(std::string_view sha256) const;
-  // As Has, for a caller that relies on the blob: RemoveUnclaimed keeps it for a while.
+  // As Has, for a caller that relies on the blob. The blob's age for RemoveUnclaimed begins anew.
   bool Claim(std::string_view sha256) const;
-  // Deletes a blob that was neither added nor claimed within `age`. False: the blob is
-  // younger, or there is none.
+  // Deletes a blob that was neither added nor claimed within `age`. False: the blob is younger, or
+  // there is none. kInvalidArgument: not a hash.
   StatusOr<bool> RemoveUnclaimed(std::string_view sha256, absl::Duration age) const;
   // Name, size and age of every blob; the age counts from its arrival or last claim.
   struct Entry {
@@ -129,16 +135,18 @@ class BlobStore {
   // for this one besides the current ones.
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
-  // Hashes the blob. kNotFound, kDataLoss, or why it cannot be read. Deletes a damaged blob here,
-  // so that it can be sent again; a follower keeps its own copy.
+  // Reads the whole blob and compares its hash. kNotFound: no such blob. kDataLoss: the contents
+  // have another hash; the blob is deleted here, so that it can be sent again, and a follower keeps
+  // its own copy. kUnavailable: the folder is missing.
   Status Check(std::string_view sha256) const;
-  // OK if there is no such blob.
+  // Deletes a blob. OK if there is no such blob. kInvalidArgument: not a hash.
   Status Remove(std::string_view sha256) const;
-  // kNotFound, kInvalidArgument.
+  // kNotFound: no such blob. kInvalidArgument: not a hash.
   StatusOr<BlobReader> OpenBlob(std::string_view sha256) const;
 
-  // TemporaryPath names a new file in the folder. Adopt renames a finished file to its hash, and
-  // returns the hash.
+  // TemporaryPath returns the path of a file that does not exist yet, in the folder. Adopt renames
+  // such a finished file to its hash, and returns the hash. If there is a follower, Adopt waits
+  // until it has a copy.
   std::string TemporaryPath() const;
   StatusOr<std::string> Adopt(const std::string& temporary) const;
 

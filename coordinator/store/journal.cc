@@ -15,7 +15,7 @@ Status Journal::Write(sqlite::Database& database, absl::FunctionRef<Status()> wr
     const Status status = database.Transact(write);
     database.WriteDownIn(nullptr);
     LH_RETURN_IF_ERROR(status);
-    if (follower == nullptr || change.statements().empty()) return status;
+    if (follower == nullptr || change.statements().empty()) return absl::OkStatus();
     number = ++number_;
     change.set_number(number);
     follower->Changed(std::move(change));

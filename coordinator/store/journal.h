@@ -31,15 +31,18 @@ class JournalFollower {
 class Journal {
  public:
   // Runs `write` in one transaction. When Write returns OK, the change is committed here. If there
-  // is a follower, Await has returned for this change, too.
+  // is a follower, Await has returned for this change, too. Returns the error of `write` or of the
+  // commit; then nothing has changed.
   Status Write(sqlite::Database& database, absl::FunctionRef<Status()> write);
 
-  // Runs `begin` while no transaction runs. `number` is that of the last change that a follower
-  // got; 0: none did. If `begin` returns OK, `follower` gets every later change; else returns the
-  // error of `begin`. kFailedPrecondition: there is another follower, which stays.
+  // Runs `begin` while no transaction runs. `number` is that of the last change that any follower
+  // got; 0: none did. If `begin` returns OK, `follower` gets every later change, and the journal
+  // keeps it alive until Unfollow; else returns the error of `begin`. kFailedPrecondition: there is
+  // another follower, which stays.
   Status Follow(const std::shared_ptr<JournalFollower>& follower,
                 absl::FunctionRef<Status(uint64_t number)> begin);
-  // Gives `follower` no further changes. Does nothing if it is not the current follower.
+  // Gives `follower` no further changes. Does nothing if it is not the current follower. Await may
+  // still be called for an earlier change.
   void Unfollow(const JournalFollower* follower);
 
  private:

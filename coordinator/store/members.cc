@@ -97,7 +97,7 @@ Status Members::CheckToken(std::string_view secret, Role wanted, bool again, abs
 }
 
 std::string Members::FreeName(const std::string& wished) const {
-  const std::string name = MemberNameFrom(wished);
+  std::string name = MemberNameFrom(wished);
   if (!rows_.contains(name)) return name;
   for (size_t number = 2;; ++number) {
     const std::string end = fmt::format("-{}", number);

@@ -1,8 +1,10 @@
-// Members and join tokens, in two tables of the store. Join tokens are stored as the SHA-256 of
-// their secret. A member's name is kept for ever, so that no later member inherits the runs of an
+// Members and join tokens, in two tables of the store. A member is a worker, user or admin with a
+// certificate. A join token is a secret with which somebody becomes a member; the store has only
+// its SHA-256. A member's name is kept for ever, so that no later member inherits the runs of an
 // earlier one.
 //
-// Thread-safe. Queries are answered from memory; changes are on disk when a call returns.
+// Thread-safe. Queries are answered from memory; changes are on disk when a call returns. Besides
+// the errors that are named, changes may return those of the store (store.h).
 #pragma once
 
 #include <cstdint>
@@ -26,14 +28,14 @@ namespace longhaul::coordinator {
 // Maximum number of stored join tokens; expired ones are deleted.
 inline constexpr int64_t kMaxJoinTokens = 10'000;
 inline constexpr size_t kMaxMembers = 100'000;
-inline constexpr int64_t kAnyNumber = -1;  // of uses of a join token
+inline constexpr int64_t kAnyNumber = -1;  // a join token that may be used any number of times
 
 // The request of a joining member.
 struct JoinWish {
   Role role = Role::kUser;
-  std::string name;
-  std::string worker_id;
-  std::string key_sha256;
+  std::string name;        // wished name; Join changes it if it is taken
+  std::string worker_id;   // empty unless a worker joins
+  std::string key_sha256;  // SHA-256 of the member's public key
 };
 
 class Members {
@@ -42,7 +44,8 @@ class Members {
   // outlive this object.
   static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir, Journal* journal);
 
-  // Adds a token that may be used `uses` times before `until`; InfiniteFuture means for ever.
+  // Adds a token that may be used `uses` times (kAnyNumber: any number of times) before `until`;
+  // InfiniteFuture means for ever.
   // kResourceExhausted: there are too many tokens.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
   // Makes a member whose certificate is valid until `until`, and uses up one use of the token. A
@@ -52,7 +55,7 @@ class Members {
   // this worker id. kInvalidArgument: not a valid member. kResourceExhausted: too many members.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
-  // Notes until when a member's newest certificate is valid. kNotFound: no such member.
+  // Records until when a member's newest certificate is valid. kNotFound: no such member.
   Status Renew(const std::string& name, absl::Time until);
   // Checks that there is a member with this name, role, worker id and key, and that it was not
   // revoked. kUnauthenticated says what is wrong. If the key were not compared, an attacker with an

@@ -12,6 +12,7 @@
 
 namespace longhaul::coordinator {
 
+// Returns the bytes of all messages, for Split.
 template <class M>
 std::string Join(const std::vector<M>& messages) {
   std::string bytes;
@@ -24,7 +25,8 @@ std::string Join(const std::vector<M>& messages) {
   return bytes;
 }
 
-// Appends the messages in `bytes` to `messages`. False: `bytes` has another format.
+// Appends the messages in `bytes` to `messages`. False: `bytes` has another format; messages before
+// the fault are appended all the same.
 template <class M>
 bool Split(std::string_view bytes, std::vector<M>* messages) {
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));

@@ -1,5 +1,5 @@
-// Makes token files and keeps them as blobs; one for each combination of data, tokenizer and
-// validation share.
+// Makes token files (the token ids of a run's text files) and keeps them as blobs; one for each
+// combination of data, tokenizer and validation share.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace longhaul::coordinator {
 
 class DataPreparer {
  public:
-  // `cache_folder` stores which blob was made from which data. `blobs` must outlive this object.
+  // `cache_folder` stores which blob was made from which data; it is created if missing. `blobs`
+  // must outlive this object. Errors: the system's for a folder that cannot be created.
   static StatusOr<DataPreparer> Open(const std::string& cache_folder, const BlobStore* blobs);
 
   // Requests with the same key get the same token file.
@@ -22,7 +23,8 @@ class DataPreparer {
   // Makes a token file of the request's files, which must be blobs, or finds the result of an
   // earlier call. Data sets are tokens already and are only counted. Takes as long as reading and
   // writing the files. Thread-safe, but two calls at once with one key do the work twice.
-  // kFailedPrecondition names a missing file.
+  // kFailedPrecondition names a missing file. Other errors: the data does not fit the request, or
+  // files cannot be read or written.
   StatusOr<DataSet> Prepare(const command::PrepareData& request) const;
 
  private:

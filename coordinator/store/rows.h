@@ -29,8 +29,9 @@ inline constexpr std::string_view kSelectRuns =
     "checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, attempts, "
     "best_step, last_error, owner, resize_asked, replicas_wanted FROM runs ORDER BY rowid";
 
+// Binds the parameters of kUpsertRun.
 void BindRun(const RunRecord& record, sqlite::Statement* upsert);
-// kDataLoss names the unreadable column.
+// Reads a row of kSelectRuns. kDataLoss names the unreadable column.
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
 
 }  // namespace longhaul::coordinator

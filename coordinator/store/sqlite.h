@@ -1,5 +1,7 @@
-// RAII wrappers of SQLite that return Status. Internal to coordinator/store. Not thread-safe: the
-// store holds a lock.
+// RAII wrappers of SQLite that return Status. Not thread-safe: the store holds a lock.
+//
+// Errors: kDataLoss (damaged, or no database), kResourceExhausted (disk full), kFailedPrecondition
+// (no access), kUnavailable (locked, or an I/O error), kInternal (others, such as wrong SQL).
 #pragma once
 
 #include <sqlite3.h>
@@ -27,8 +29,9 @@ struct Blob {
   std::string_view bytes;
 };
 
-// A compiled statement. As in SQLite, Bind counts positions from 1, and columns count from 0. Must
-// not outlive its Database.
+// A compiled statement; a default one must be assigned before use. As in SQLite, Bind counts
+// positions from 1, and columns count from 0. Must not outlive its Database. Bind copies its value.
+// Int, Bytes and IsNull read the present row, after Next has returned true.
 class Statement {
  public:
   Statement() = default;
@@ -52,11 +55,11 @@ class Statement {
   // Goes to the next row. True: there is one. False: there are no more; the statement is reset and
   // its bindings are cleared.
   StatusOr<bool> Next();
-  // Runs a statement that gives no rows.
+  // Runs a statement; a row that it may give is ignored.
   Status Run();
 
   int64_t Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
-  // Valid until the next call of Next.
+  // A text or blob; empty for NULL. Valid until the next call of Next.
   std::string_view Bytes(int column) const;
   bool IsNull(int column) const;
 
@@ -77,12 +80,13 @@ class Database {
  public:
   // `flags`: those of sqlite3_open_v2.
   static StatusOr<Database> Open(const std::string& path, int flags);
+  // Runs all statements in `sql`, which may be several, and ignores their rows.
   Status Execute(const std::string& sql);
   StatusOr<Statement> Prepare(std::string_view sql);
   // Runs `write` in one transaction. If it fails, the database does not change.
   Status Transact(absl::FunctionRef<Status()> write);
   // Records changes by statements of this database, but not by Execute, in `change` until the next
-  // call. Null: stops recording.
+  // call. Null: stops recording. `change` must live until then.
   void WriteDownIn(v1::StoreChange* change) { recording_->change = change; }
   // Applies, in one transaction, a change that was recorded on another database.
   Status Replay(const v1::StoreChange& change);

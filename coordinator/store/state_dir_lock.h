@@ -13,7 +13,8 @@ namespace longhaul::coordinator {
 // Held for the life of the object. Move-only.
 class StateDirLock {
  public:
-  // Creates the directory if needed. kFailedPrecondition names the process that holds the lock.
+  // Creates the directory if needed. Never waits. kFailedPrecondition names the process that holds
+  // the lock. Other errors: the system's for a directory that cannot be written.
   static StatusOr<StateDirLock> Acquire(const std::string& state_dir);
 
   // True if a coordinator has ever used this folder as its state directory.

@@ -1,4 +1,4 @@
-// The coordinator's memory: runs, events, steps and workers' logs, in SQLite (write-ahead log) at
+// The coordinator's database: runs, events, steps and workers' logs, in SQLite (write-ahead log) at
 // <state-dir>/store.db. Tables: schema.h.
 //
 // A store with another schema, of another program or with damage is refused and left unchanged.
@@ -57,7 +57,7 @@ class Store {
   StatusOr<uint64_t> NextEventSequence() const;
 
   // Returns at most `limit` events, in ascending order: the first ones whose sequence number is
-  // above `after`. `run` empty: all events.
+  // above `after`. `run`: a run's id; empty: all events. An unknown run has no events.
   StatusOr<std::vector<v1::Event>> Events(std::string_view run, uint64_t after, size_t limit) const;
   // As Events, but returns the newest `limit` events above `after`; also in ascending order.
   StatusOr<std::vector<v1::Event>> NewestEvents(std::string_view run, uint64_t after,

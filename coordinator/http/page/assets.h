@@ -1,5 +1,6 @@
 // The files of the dashboard's page (HTML, styles, scripts), compiled into the program. The HTTP
-// server sends them to browsers. Constant; thread-safe.
+// server sends them to browsers. Each Asset has a file's name and its text. The data is constant
+// and lives until the process ends. Thread-safe.
 #pragma once
 
 #include "base/web/assets.h"

@@ -1,11 +1,11 @@
 // Counts how often the process of each worker was lost by the worker's own fault, and says for how
 // long runs leave such a worker out. Losses are consecutive if the worker had no part in a
-// checkpoint that was committed between them. Pure data; not thread-safe. Empty after a restart of
-// the coordinator.
+// checkpoint that was committed between the losses. Pure data; not thread-safe. Empty after a
+// restart of the coordinator.
 //
-//   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // it is left out now
+//   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // now left out
 //   if (book.LeftOutUntil(id, now)) ...                                    // choose another worker
-//   book.DidWell(id);                                                      // a fresh start
+//   book.DidWell(id);                                                      // count from 0 again
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class HealthBook {
  public:
   enum class Fault : uint8_t {
     kDied,  // the process died, hung or was stopped, or its machine is gone
-    // Its GPU failed. The first loss already leaves the worker out, because such errors recur.
+    // The GPU failed. The first loss already leaves the worker out, because such errors recur.
     kDeviceLost,
   };
   struct Verdict {
@@ -49,8 +49,8 @@ class HealthBook {
   // of this process was already recorded.
   std::optional<Verdict> Lost(const WorkerId& id, const Incarnation& incarnation, Fault fault,
                               MonoTime now);
-  // Call this when a checkpoint is committed in which the worker had a part. The count of its
-  // losses restarts at 0; a current pause stays.
+  // Call this when a checkpoint is committed in which the worker had a part. The count of the
+  // worker's losses restarts at 0; a current pause stays.
   void DidWell(const WorkerId& id);
   void Forget(const WorkerId& id) { workers_.erase(id); }
 

@@ -19,13 +19,13 @@ struct LinkRecord {
   TransportKind transport = TransportKind::kUcx;
   double bits_per_second = 0;  // goodput at the receiver; 0: only round trips are known
   absl::Duration round_trip;
-  MonoTime at;  // when goodput was measured, or the round trips if the goodput is unknown
+  MonoTime at;  // when the goodput was measured; if unknown, when the round trips were measured
 };
 
 class LinkBook {
  public:
-  // Records the result of a probe for both directions, in place of older values. A probe of round
-  // trips alone replaces only the round-trip time if the goodput is known.
+  // Records the result of a probe (a measurement) for both directions, in place of older values. If
+  // the goodput is known, a probe of round trips alone replaces only the round-trip time.
   void Note(const Probe& probe, const ProbeResult& result, MonoTime now);
   // Drops both directions, because the two workers measure their link anew.
   void Drop(const WorkerId& one, const WorkerId& other);

@@ -1,12 +1,12 @@
 // Divides the links that a future plan may use into rounds of measurements. In one round each
-// worker has at most one link, so that its network interface carries no other measurement. If a
-// link cannot be measured, this is no error: the plan is made without the link's rate.
+// worker has at most one link, so that its network interface carries no other measurement. A link
+// that cannot be measured is no error: the plan is made without this link's rate.
 //
 //   ProbeRounds rounds(edges);
 //   while (!rounds.IsWaiting() && !rounds.IsOver()) {
 //     for (const ProbeEdge& edge : rounds.Begin(until)) rounds.Add(...);  // and ask both ends
 //   }
-//   if (const Probe* probe = rounds.Answer(worker, answer)) ...           // then on with the loop
+//   if (const Probe* probe = rounds.Answer(worker, answer)) ...           // then continue the loop
 //
 // Pure data; not thread-safe.
 #pragma once
@@ -24,8 +24,8 @@
 
 namespace longhaul::coordinator {
 
-// A link to measure: an edge of an unfinished plan, or an edge that the plan may get. `from` and
-// `to` are the workers at its ends.
+// A link to measure: an edge (run/plan/plan.h) that the future plan has or may get. `from` and `to`
+// are the workers at the ends of the edge.
 struct ProbeEdge {
   EdgeId id;
   WorkerId from, to;
@@ -45,7 +45,7 @@ struct Probe {
   uint64_t id = 0;
   ProbeEdge edge;
   TransportKind transport = TransportKind::kUcx;
-  bool to_dials = false;                             // else `from` dials
+  bool to_dials = false;                             // true: `to` dials; false: `from` dials
   std::vector<Relay> relays = {};                    // only for TransportKind::kRelay
   std::optional<v1::LinkProbed> from_said, to_said;  // the answers of the ends
   bool is_given_up = false;                          // no answer came in time
@@ -77,13 +77,14 @@ class ProbeRounds {
   // Records that both ends of an edge of this round are asked now. Call it only for edges whose
   // ends can be asked. The reference is valid until the next call of Add or Begin.
   const Probe& Add(Probe probe, MonoTime now);
-  // Takes the first answer of one end, and returns the probe. An answer with impossible rates or
-  // times counts as a failed measurement. Null: the worker was not asked, or has already answered,
-  // or the probe was given up.
+  // Takes the first answer of one end, and returns the probe; valid until the next call of Add or
+  // Begin. An answer with impossible rates or times counts as a failed measurement. Null: the
+  // worker was not asked, or has already answered, or the probe was given up.
   const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
-  // Measures every edge again: the next Begin begins the first round. Probes under way end before.
+  // Measures every edge again: the next Begin begins the first round. Unanswered probes of the
+  // present round must end first.
   void Restart() { begun_ = 0; }
-  // Once the time of the round is over, gives up its unanswered probes and returns them.
+  // Gives up and returns the unanswered probes if the time of the round is over, else returns none.
   std::vector<Probe> GiveUp(MonoTime now);
 
   // ---- State ----------------------------------------------------------------------

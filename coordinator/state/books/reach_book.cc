@@ -20,17 +20,6 @@ constexpr size_t kPeersEachSide = 4;
 constexpr size_t kMostAddresses = 4;
 constexpr absl::Duration kTryAgainAfter = absl::Seconds(30);
 
-const Endpoint* EndpointOf(const ReachBook::Worker& worker, const std::string& transport) {
-  const auto found = std::ranges::find(worker.endpoints, transport, &Endpoint::transport);
-  return found == worker.endpoints.end() ? nullptr : &*found;
-}
-
-// Whether others can dial the worker.
-bool IsDialled(const ReachBook::Worker& worker, const std::string& transport) {
-  const Endpoint* endpoint = EndpointOf(worker, transport);
-  return endpoint != nullptr && !endpoint->addresses.empty();
-}
-
 template <class Iterator>
 struct Entries {
   Iterator first, last;
@@ -56,57 +45,16 @@ auto OfPair(Map& map, const WorkerId& one, const WorkerId& other) {
 
 }  // namespace
 
-bool ReachBook::Place::operator<(const Place& other) const {
-  if (name != other.name) return NaturalLess(name, other.name);
-  return id < other.id;
-}
-
 ReachBook::ReachBook(Options options)
-    : options_(std::move(options)), next_check_(options_.first_check) {}
-
-const ReachBook::Member* ReachBook::Find(const WorkerId& id) const {
-  const auto found = members_.find(id);
-  return found == members_.end() ? nullptr : &found->second;
-}
-
-const ReachBook::Worker& ReachBook::WorkerOf(const WorkerId& id) const {
-  const Member* member = Find(id);
-  LH_CHECK(member != nullptr, "the book of reach knows something of worker {}, but not it",
-           id.value());
-  return member->worker;
-}
-
-bool ReachBook::IsConnected(const WorkerId& id) const {
-  const Member* member = Find(id);
-  return member != nullptr && member->is_connected;
-}
-
-// The last and the first worker are beside each other.
-std::vector<WorkerId> ReachBook::PeersOf(const Place& place) const {
-  std::vector<WorkerId> peers;
-  auto after = connected_.find(place), before = after;
-  for (size_t distance = 1; distance <= kPeersEachSide && distance < connected_.size();
-       ++distance) {
-    if (++after == connected_.end()) after = connected_.begin();
-    if (before == connected_.begin()) before = connected_.end();
-    --before;
-    for (const WorkerId& peer : {after->id, before->id}) {
-      if (std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
-    }
-  }
-  return peers;
-}
+    : options_(std::move(options)), checks_(options_.first_check) {}
 
 // ---- Facts -------------------------------------------------------------------------
 
 ReachBook::News ReachBook::Come(const Worker& worker, MonoTime now) {
   News news;
   Leave(worker.id);  // the session that this one replaces
-  const bool is_new = members_.insert_or_assign(worker.id, Member{worker, true}).second;
-  const Place place{worker.name, worker.id};
-  connected_.insert(place);
-  if (is_new) SayUntried(worker, &news);
-  for (const WorkerId& peer : PeersOf(place)) {
+  if (workers_.Connect(worker)) SayUntried(worker, &news);
+  for (const WorkerId& peer : workers_.PeersOf(worker, kPeersEachSide)) {
     for (const Endpoint& endpoint : worker.endpoints) {
       for (const auto& [from, to] : {std::pair(peer, worker.id), std::pair(worker.id, peer)}) {
         const Key key{from, to, endpoint.transport};
@@ -124,29 +72,19 @@ ReachBook::News ReachBook::Come(const Worker& worker, MonoTime now) {
 }
 
 void ReachBook::Leave(const WorkerId& id) {
-  EndChecksOf(id);
-  const auto found = members_.find(id);
-  if (found == members_.end()) return;
-  found->second.is_connected = false;
-  connected_.erase({found->second.worker.name, id});
+  checks_.EndOf(id);
+  workers_.Disconnect(id);
 }
 
 void ReachBook::Forget(const WorkerId& id) {
   Leave(id);
-  members_.erase(id);
-  const auto for_addresses = [&](const WorkerId& of, const auto& step) {
-    auto it = addresses_.lower_bound({of, "", ""});
-    while (it != addresses_.end() && it->first.worker == of) it = step(it);
-  };
-  for_addresses(id, [&](auto it) { return addresses_.erase(it); });
+  workers_.Forget(id);
+  addresses_.Forget(id);
   const auto relations = relations_.extract(id);
   if (relations.empty()) return;
   for (const auto& [other, relation] : relations.mapped()) {
     relations_[other].erase(id);
-    for_addresses(other, [&](auto it) {
-      it->second.tried_by.erase(id);
-      return ++it;
-    });
+    addresses_.ForgetDials(id, other);
     for (const auto& [from, to] : {std::pair(id, other), std::pair(other, id)}) {
       const auto results = Between(results_, from, to);
       results_.erase(results.begin(), results.end());
@@ -159,14 +97,16 @@ void ReachBook::Forget(const WorkerId& id) {
 
 ReachBook::News ReachBook::Answer(const WorkerId& from, const v1::ReachTried& tried, MonoTime now) {
   News news;
-  const auto found = checks_.find(tried.check());
-  if (found == checks_.end() || found->second.key.from != from) return news;
-  const Check check = found->second;
+  const ReachCheck* found = checks_.Find(tried.check());
+  if (found == nullptr || found->key.from != from) return news;
+  const ReachCheck check = *found;
   if (tried.problems_size() != static_cast<int>(check.addresses.size())) return news;
-  End(found);
-  NoteAddresses(check, tried);
+  checks_.End(tried.check());
+  for (size_t i = 0; i < check.addresses.size(); ++i) {
+    addresses_.Note(check.key, check.addresses[i], tried.problems(static_cast<int>(i)));
+  }
   const WorkerId& to = check.key.to;
-  const Endpoint* endpoint = EndpointOf(WorkerOf(to), check.key.transport);
+  const Endpoint* endpoint = workers_.Get(to).FindEndpoint(check.key.transport);
   const bool all_tried =
       endpoint != nullptr && endpoint->addresses.size() == check.addresses.size();
   if (!all_tried && std::ranges::none_of(tried.problems(), &std::string::empty)) return news;
@@ -188,11 +128,11 @@ ReachBook::News ReachBook::Answer(const WorkerId& from, const v1::ReachTried& tr
 ReachBook::News ReachBook::PassTime(MonoTime now) {
   News news;
   // A question without an answer leaves unknown what it asked.
-  while (!checks_.empty() && now >= checks_.begin()->second.until) End(checks_.begin());
+  checks_.EndLate(now);
   while (!cuts_by_time_.empty() && now >= cuts_by_time_.begin()->first) {
     const Key pair = cuts_by_time_.begin()->second;
     Cut& cut = cuts_.at(pair);
-    const bool both = IsConnected(pair.from) && IsConnected(pair.to);
+    const bool both = workers_.IsConnected(pair.from) && workers_.IsConnected(pair.to);
     TryAgainAt(pair, cut, both ? std::optional(now + kTryAgainAfter) : std::nullopt);
     if (!both) continue;
     cut.at = now;
@@ -220,39 +160,36 @@ void ReachBook::SayUntried(const Worker& worker, News* news) const {
 
 // Nothing where the question is asked already, or where nobody can dial.
 void ReachBook::Ask(const Key& key, MonoTime now, News* news) {
-  const Worker &from = WorkerOf(key.from), &to = WorkerOf(key.to);
-  const CheckKey check_key{key.to, key.transport, key.from};
-  if (check_of_.contains(check_key) || EndpointOf(from, key.transport) == nullptr ||
-      !IsDialled(to, key.transport)) {
+  const Worker &from = workers_.Get(key.from), &to = workers_.Get(key.to);
+  if (checks_.IsUnderWay(key) || from.FindEndpoint(key.transport) == nullptr ||
+      !to.IsDialled(key.transport)) {
     return;
   }
-  const uint64_t id = next_check_++;
-  check_of_[check_key] = id;
   relations_[key.from].try_emplace(key.to);
   relations_[key.to].try_emplace(key.from);
-  const std::vector<std::string>& all = EndpointOf(to, key.transport)->addresses;
-  Check& check = checks_[id];
-  check.key = key;
-  check.addresses.assign(
+  const std::vector<std::string>& all = to.FindEndpoint(key.transport)->addresses;
+  const std::vector<std::string> addresses(
       all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), kMostAddresses)));
-  check.until = now + options_.patience;
+  const uint64_t id =
+      checks_.Begin({.key = key, .addresses = addresses, .until = now + options_.patience});
   news->questions.push_back(
       {.check = id,
        .dialler = key.from,
        .dialled = key.to,
        .transport = key.transport,
-       .addresses = check.addresses,
+       .addresses = addresses,
        .link_secret = HmacSha256(options_.secret, fmt::format("reach {}", id))});
 }
 
 // Says when a pair is cut off, and when it no longer is.
 void ReachBook::NotePair(Key key, MonoTime now, News* news) {
   // The sentence is the same whoever of both answered last.
-  if (NaturalLess(WorkerOf(key.to).name, WorkerOf(key.from).name)) std::swap(key.from, key.to);
+  if (NaturalLess(workers_.Get(key.to).name, workers_.Get(key.from).name))
+    std::swap(key.from, key.to);
   const Key pair{std::min(key.from, key.to), std::max(key.from, key.to), key.transport};
   const auto there = results_.find(key), back = results_.find({key.to, key.from, key.transport});
   const auto is_decided = [&](const auto& found, const WorkerId& dialled) {
-    return found != results_.end() || !IsDialled(WorkerOf(dialled), key.transport);
+    return found != results_.end() || !workers_.Get(dialled).IsDialled(key.transport);
   };
   const auto works = [&](const auto& found) {
     return found != results_.end() && found->second.is_reached;
@@ -284,20 +221,6 @@ void ReachBook::NotePair(Key key, MonoTime now, News* news) {
                                         Label(key.from), Label(key.to), key.transport, problems));
 }
 
-void ReachBook::NoteAddresses(const Check& check, const v1::ReachTried& tried) {
-  for (size_t i = 0; i < check.addresses.size(); ++i) {
-    const std::string& problem = tried.problems(static_cast<int>(i));
-    Address& address = addresses_[{check.key.to, check.key.transport, check.addresses[i]}];
-    if (problem.empty()) {
-      address.is_reached = true;
-      address.tried_by.clear();
-    } else if (!address.is_reached && !address.is_said) {
-      address.tried_by.insert(check.key.from);
-      address.problem = problem;
-    }
-  }
-}
-
 void ReachBook::NoteRelation(const WorkerId& one, const WorkerId& other) {
   Relation relation;
   for (const auto& [from, to] : {std::pair(&one, &other), std::pair(&other, &one)}) {
@@ -311,26 +234,16 @@ void ReachBook::NoteRelation(const WorkerId& one, const WorkerId& other) {
 
 // An address that nobody reaches is said when the last check of its worker and transport has ended.
 void ReachBook::SayUnreached(News* news) {
-  for (const auto& [id, transport] : std::exchange(ended_, {})) {
-    const auto more = check_of_.lower_bound({id, transport, WorkerId()});
-    const bool more_to_come =
-        more != check_of_.end() && more->first.dialled == id && more->first.transport == transport;
-    if (!IsConnected(id) || more_to_come) continue;
-    for (auto it = addresses_.lower_bound({id, transport, ""});
-         it != addresses_.end() && it->first.worker == id && it->first.transport == transport;
-         ++it) {
-      Address& address = it->second;
-      if (address.is_reached || address.is_said || address.tried_by.empty()) continue;
-      address.is_said = true;
+  for (const auto& [id, transport] : checks_.TakeEnded()) {
+    if (!workers_.IsConnected(id)) continue;
+    for (const ReachAddresses::Unreached& one : addresses_.TakeUnreached(id, transport)) {
       std::vector<std::string> names;
-      for (const WorkerId& from : std::exchange(address.tried_by, {})) {
-        names.push_back(Label(from));
-      }
+      for (const WorkerId& from : one.tried_by) names.push_back(Label(from));
       std::ranges::sort(names, NaturalLess);
-      news->sentences.push_back(fmt::format(
-          "nobody reaches worker {} at {} ({}), tried from {}: {}; look at "
-          "--advertise, port mapping and firewalls",
-          Label(id), Quoted(it->first.address), transport, Join(names), Quoted(address.problem)));
+      news->sentences.push_back(
+          fmt::format("nobody reaches worker {} at {} ({}), tried from {}: {}; look at "
+                      "--advertise, port mapping and firewalls",
+                      Label(id), Quoted(one.address), transport, Join(names), Quoted(one.problem)));
     }
   }
 }
@@ -341,47 +254,22 @@ void ReachBook::TryAgainAt(const Key& pair, Cut& cut, std::optional<MonoTime> at
   if (at) cuts_by_time_.insert({*at, pair});
 }
 
-void ReachBook::End(std::map<uint64_t, Check>::iterator check) {
-  const Key& key = check->second.key;
-  ended_.insert({key.to, key.transport});
-  check_of_.erase({key.to, key.transport, key.from});
-  checks_.erase(check);
-}
-
-void ReachBook::EndChecksOf(const WorkerId& id) {
-  const auto relations = relations_.find(id);
-  if (relations == relations_.end()) return;
-  std::vector<uint64_t> ended;
-  const auto collect = [&](const WorkerId& dialled, const auto& concerns) {
-    for (auto it = check_of_.lower_bound({dialled, "", WorkerId()});
-         it != check_of_.end() && it->first.dialled == dialled; ++it) {
-      if (concerns(it->first.dialler)) ended.push_back(it->second);
-    }
-  };
-  collect(id, [](const WorkerId&) { return true; });
-  for (const auto& [other, relation] : relations->second) {
-    collect(other, [&](const WorkerId& dialler) { return dialler == id; });
-  }
-  for (const uint64_t check : ended) End(checks_.find(check));
-}
-
 // ---- What is known -----------------------------------------------------------------
 
 MonoTime ReachBook::NextWake() const {
-  MonoTime wake = MonoTime::max();
-  if (!checks_.empty()) wake = checks_.begin()->second.until;
+  MonoTime wake = checks_.NextWake();
   if (!cuts_by_time_.empty()) wake = std::min(wake, cuts_by_time_.begin()->first);
   return wake;
 }
 
 bool ReachBook::IsAsking(const WorkerId& upper, const WorkerId& lower,
                          const std::string& transport) const {
-  if (check_of_.contains({upper, transport, lower})) return true;
+  if (checks_.IsUnderWay({lower, upper, transport})) return true;
   const auto known = results_.find({lower, upper, transport});
-  const Member* dialled = Find(upper);
-  const bool lower_dials = dialled != nullptr && IsDialled(dialled->worker, transport) &&
+  const Worker* dialled = workers_.Find(upper);
+  const bool lower_dials = dialled != nullptr && dialled->IsDialled(transport) &&
                            (known == results_.end() || known->second.is_reached);
-  return !lower_dials && check_of_.contains({lower, transport, upper});
+  return !lower_dials && checks_.IsUnderWay({upper, lower, transport});
 }
 
 std::vector<ReachBook::Failure> ReachBook::FailuresOf(const WorkerId& from) const {
@@ -397,17 +285,17 @@ std::vector<ReachBook::Failure> ReachBook::FailuresOf(const WorkerId& from) cons
 ReachBook::Standing ReachBook::StandingOf(const WorkerId& id) const {
   Standing standing;
   const auto relations = relations_.find(id);
-  if (!IsConnected(id) || relations == relations_.end()) return standing;
-  std::set<Place> cut_off;
+  if (!workers_.IsConnected(id) || relations == relations_.end()) return standing;
+  std::set<ReachRing::Place> cut_off;
   for (const auto& [other, relation] : relations->second) {
-    if (!IsConnected(other)) continue;
+    if (!workers_.IsConnected(other)) continue;
     if (relation.is_cut) {
-      cut_off.insert({WorkerOf(other).name, other});
+      cut_off.insert({workers_.Get(other).name, other});
     } else if (relation.is_reached) {
       ++standing.talks_to;
     }
   }
-  for (const Place& other : cut_off) {
+  for (const ReachRing::Place& other : cut_off) {
     for (const auto& [pair, cut] : OfPair(cuts_, id, other.id)) {
       standing.cut_off.push_back({other.name, pair.transport, cut.problem, cut.at});
     }
@@ -416,8 +304,7 @@ ReachBook::Standing ReachBook::StandingOf(const WorkerId& id) const {
 }
 
 void ReachBook::CheckInvariants() const {
-  LH_CHECK(checks_.size() == check_of_.size(), "{} checks of reach are under way, {} are listed",
-           checks_.size(), check_of_.size());
+  checks_.CheckInvariants();
   LH_CHECK(cuts_by_time_.size() <= cuts_.size(), "{} pairs are cut off, {} of them are tried again",
            cuts_.size(), cuts_by_time_.size());
 }

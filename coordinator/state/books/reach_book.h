@@ -5,7 +5,7 @@
 // again every 30 seconds.
 //
 //   ReachBook book(options);
-//   Carry(book.Come(worker, now));       // asks the questions, logs the sentences
+//   Carry(book.Come(worker, now));       // Carry sends the questions and logs the sentences
 //   Carry(book.Answer(id, tried, now));
 //   Carry(book.PassTime(now));           // in every tick, and at NextWake() at the latest
 //
@@ -24,8 +24,10 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "coordinator/state/books/reach_addresses.h"
+#include "coordinator/state/books/reach_checks.h"
+#include "coordinator/state/books/reach_ring.h"
 #include "longhaul/v1/worker.pb.h"
-#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
@@ -33,16 +35,12 @@ class ReachBook {
  public:
   struct Options {
     absl::Duration patience;   // time limit of an answer
-    std::string secret;        // random; the link secret of every check is derived from it
+    std::string secret;        // random bytes; link secrets of all checks are derived from them
     uint64_t first_check = 1;  // number of the first question
-    // Returns the worker's name for sentences.
+    // Returns the name, for sentences, of a worker that this book knows.
     std::function<std::string(const WorkerId&)> label;
   };
-  struct Worker {
-    WorkerId id;
-    std::string name;
-    std::vector<Endpoint> endpoints;
-  };
+  using Worker = ReachWorker;
   // A request to two connected workers: `dialler` must dial `dialled` at each of the addresses, and
   // `dialled` must expect these connections.
   struct Question {
@@ -55,16 +53,16 @@ class ReachBook {
   struct News {
     std::vector<Question> questions;
     std::vector<std::string> sentences;  // for people
-    bool has_changed = false;            // the queries below may have other results
+    bool has_changed = false;            // results of "What is known" below may have changed
   };
 
   explicit ReachBook(Options options);
 
   // ---- Facts ----------------------------------------------------------------------
 
-  // Call this when a worker has a new session. If it has a new process or other addresses, call
-  // Forget before. Drops open questions in which the worker dials or is dialled, and asks what is
-  // not yet known about the worker and its peers.
+  // Call this when a worker has a new session. If the worker has a new process or other addresses,
+  // call Forget before. Drops open questions in which the worker dials or is dialled, and asks what
+  // is not yet known about the worker and its peers.
   News Come(const Worker& worker, MonoTime now);
   // Call this when a worker has no session any more. Drops open questions in which the worker dials
   // or is dialled. Results stay.
@@ -82,8 +80,8 @@ class ReachBook {
   // Returns when PassTime is due at the latest; MonoTime::max(): never.
   MonoTime NextWake() const;
   // Returns whether an answer is awaited that decides which of two neighbours in a pipeline dials,
-  // or whether they are cut off. `lower` gets the activations from `upper`. `lower` dials; but
-  // `upper` dials if `lower` is known not to reach `upper`.
+  // or whether they are cut off. `lower` gets activations from `upper`. `lower` dials, unless it is
+  // known not to reach `upper`, or `upper` cannot be dialled; then `upper` dials.
   bool IsAsking(const WorkerId& upper, const WorkerId& lower, const std::string& transport) const;
   // A worker that `from` does not reach over a transport, and the reason.
   struct Failure {
@@ -98,9 +96,9 @@ class ReachBook {
     std::string name;  // name of the other worker
     std::string transport;
     std::string problem;
-    MonoTime at;  // when this was found, or when the two last began to try again
+    MonoTime at;  // when the cut was found, or when the two workers last began to try again
   };
-  // The relations of a connected worker to the other connected ones.
+  // The relations of a worker to the connected workers; empty if the worker is not connected.
   struct Standing {
     uint32_t talks_to = 0;        // workers reachable over some transport and not cut off over any
     std::vector<CutOff> cut_off;  // by name
@@ -110,34 +108,8 @@ class ReachBook {
   void CheckInvariants() const;
 
  private:
-  // From one worker to another over one transport. For a pair, `from` is the smaller id.
-  struct Key {
-    WorkerId from, to;
-    std::string transport;
-    friend auto operator<=>(const Key&, const Key&) = default;
-  };
-  struct Member {
-    Worker worker;
-    bool is_connected = false;
-  };
-  // A worker's place in the order: by name in natural order (text.h), then by id.
-  struct Place {
-    std::string name;
-    WorkerId id;
-    bool operator<(const Place& other) const;
-  };
-  struct Check {
-    Key key;
-    std::vector<std::string> addresses;
-    MonoTime until;
-  };
-  // Sorts open questions by the dialled worker.
-  struct CheckKey {
-    WorkerId dialled;
-    std::string transport;
-    WorkerId dialler;
-    friend auto operator<=>(const CheckKey&, const CheckKey&) = default;
-  };
+  // For a pair of workers, `from` is the smaller id.
+  using Key = ReachKey;
   struct Result {
     bool is_reached = false;
     std::string problem;  // about the addresses that were not reached
@@ -154,50 +126,24 @@ class ReachBook {
     bool is_reached = false;  // over some transport
     bool is_cut = false;      // over some transport
   };
-  // One address of a worker over one transport, as other workers found it.
-  struct AddressKey {
-    WorkerId worker;
-    std::string transport;
-    std::string address;
-    friend auto operator<=>(const AddressKey&, const AddressKey&) = default;
-  };
-  struct Address {
-    bool is_reached = false;  // by some worker
-    bool is_said = false;     // reported as unreachable
-    // Until the address is reached or reported: the workers that tried in vain.
-    std::set<WorkerId> tried_by;
-    std::string problem;
-  };
 
-  const Member* Find(const WorkerId& id) const;
-  const Worker& WorkerOf(const WorkerId& id) const;
-  bool IsConnected(const WorkerId& id) const;
   std::string Label(const WorkerId& id) const { return options_.label(id); }
-  std::vector<WorkerId> PeersOf(const Place& place) const;
   void SayUntried(const Worker& worker, News* news) const;
   void Ask(const Key& key, MonoTime now, News* news);
   void NotePair(Key key, MonoTime now, News* news);
-  void NoteAddresses(const Check& check, const v1::ReachTried& tried);
   void NoteRelation(const WorkerId& one, const WorkerId& other);
   void SayUnreached(News* news);
   void TryAgainAt(const Key& pair, Cut& cut, std::optional<MonoTime> at);
-  void End(std::map<uint64_t, Check>::iterator check);
-  void EndChecksOf(const WorkerId& id);
 
   const Options options_;
-  std::map<WorkerId, Member> members_;
-  std::set<Place> connected_;
-  uint64_t next_check_;
-  std::map<uint64_t, Check> checks_;  // under way, oldest first
-  std::map<CheckKey, uint64_t> check_of_;
+  ReachRing workers_;
+  ReachChecks checks_;
   std::map<Key, Result> results_;                    // newest
   std::map<Key, Cut> cuts_;                          // by pair
   std::set<std::pair<MonoTime, Key>> cuts_by_time_;  // cuts with a time
   // Has an entry, in both directions, for each pair in checks_, results_ or cuts_.
   std::map<WorkerId, std::map<WorkerId, Relation>> relations_;
-  std::map<AddressKey, Address> addresses_;
-  // Dialled workers and transports of checks that ended since the last PassTime.
-  std::set<std::pair<WorkerId, std::string>> ended_;
+  ReachAddresses addresses_;
 };
 
 }  // namespace longhaul::coordinator

@@ -23,9 +23,9 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/ids.h"
 #include "longhaul/v1/worker.pb.h"
-#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
@@ -38,40 +38,23 @@ struct ShardCheck {
   Purpose purpose = Purpose::kResume;
   RequestId request{0};  // kVerify: the call
   RunId run;
-  Epoch epoch;  // the run's epoch when the check began
+  Epoch epoch;  // the run's epoch (attempt) when the check began
   uint64_t step = 0;
-  std::optional<WorkerId> worker;  // who hashes; nullopt: the coordinator, its copies
-  Incarnation incarnation;
+  std::optional<WorkerId> worker;  // who hashes; nullopt: the coordinator hashes its copies
+  Incarnation incarnation;         // process of `worker`
   std::vector<v1::CheckpointFile> files;
-  bool copy = false;           // also send copies of the whole files
+  bool copy = false;           // `worker` also sends copies of the undamaged files
   std::optional<WorkerId> to;  // receiver of the copies; nullopt: the coordinator
   // The check is given up after this time. Hashing and sending large files takes long.
   absl::Duration limit = absl::Minutes(30);
   MonoTime until;  // set by the book
 };
 
-// Returns the incarnation of a connected worker; nullopt: it is not connected.
+// Returns the incarnation of a connected worker; nullopt: the worker is not connected.
 using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId&)>;
 
-// ---- Holders of a file. Workers are named by their ids; "" is the coordinator. ----------------
+// ---- Checks to begin. `about` gives purpose, request, run, epoch and step of all checks. -------
 
-// Returns the holder with this id; nullptr: it does not hold the file.
-const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder);
-// Returns whether the holder has the file, and no fault of this copy is known.
-bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
-// Returns whether the coordinator has a copy.
-inline bool IsCopied(const v1::CheckpointFile& file) {
-  return IsHeldBy(file, "");
-}
-// Adds a holder without a known fault, in place of its old entry.
-void AddHolder(const std::string& worker_id, const std::string& worker_name,
-               v1::CheckpointFile* file);
-void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file);
-
-// ---- Checks to begin. `about` has purpose, request, run, epoch and step of the checks. --------
-
-// Returns the ids of the workers that hold files of a checkpoint, also damaged ones.
-std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
 // Returns one check for each holder that can be asked: the coordinator first, if it has copies,
 // then each connected worker. The holder hashes all files of the checkpoint that it has.
 std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
@@ -81,24 +64,6 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
 // wrote the file. A file without such a holder is left out.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
-// Returns the number of replicas that wrote the checkpoint.
-uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
-// Returns the files of a checkpoint that `cell`, a stage of one replica, needs: files with tensors
-// of its layers, even if the stages that wrote them had other layers too, and codec tables of its
-// boundaries. Leaves out codec tables of other replicas. Also leaves out other replicas' parts of
-// the state, if `replicas` replicas and a stage with the same layers wrote the checkpoint.
-// `replicas`: the number of replicas in the new plan.
-std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
-                                            const Cell& cell, uint32_t replicas = 1);
-// A file that must be sent to the worker of a cell before the cell can begin: neither this worker
-// nor the coordinator has a whole copy.
-struct ShardMove {
-  v1::CheckpointFile file;
-  WorkerId to;
-};
-// Returns the moves that a plan with these cells needs.
-std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
-                                std::span<const Cell> cells);
 
 // (step, holder, file name) of shards that were hashed and are whole. Holder "": the coordinator.
 using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
@@ -120,7 +85,7 @@ class ShardBook {
                                          const v1::WorkerMessage& message);
   // Removes and returns a check of the coordinator's copies; nullopt: there is none.
   std::optional<ShardCheck> TakeAnsweredByCopies(uint64_t id);
-  // Removes and returns any check; nullopt: there is none.
+  // Removes and returns the check with this number; nullopt: there is none.
   std::optional<ShardCheck> Take(uint64_t id);
   void DropResumeChecks(const RunId& run);
 
@@ -158,8 +123,8 @@ class ShardBook {
   bool IsVerifying(RequestId request) const { return verifications_.contains(request); }
   // Records that a file of a check is whole. Only checks of kVerify count.
   void NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file);
-  // Ends the verification and returns the whole shards. nullopt: some of its checks are under way,
-  // or there is no such verification.
+  // Ends the verification and returns the shards that are whole. nullopt: some checks of the
+  // request are under way, or there is no such verification.
   std::optional<VerifiedShards> TakeVerified(RequestId request);
 
  private:

@@ -1,11 +1,11 @@
-// The newest steps that a run has finished, and a comparison with steps that it trained again. A
-// step that is trained again from the same start, on the same devices, must give the same numbers
-// bit for bit.
+// The newest steps that a run has finished, and a comparison with steps that the run trained again
+// after an interruption. A step that is trained again from the same start, on the same devices,
+// must give the same numbers bit for bit. An epoch is one attempt to train the run (base/ids.h).
 //
 // A hash chain shows whether equal numbers are promised. The `numerics` of a step are a hash of the
-// previous step's numerics and of the digests that this step's stages reported. If two trainings of
-// a step have equal `numerics`, everything that decides their bits was equal since the first step.
-// Steps that other devices trained in between, and that were given up, do not matter.
+// previous step's numerics and of the digests (v1::StepReport.numerics) that this step's stages
+// reported. If two trainings of a step have equal `numerics`, everything that decides their bits
+// was equal since the first step. Numerics 0 promise nothing.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ namespace longhaul::coordinator {
 // How many steps of a run are kept.
 inline constexpr size_t kKeptSteps = 8192;
 
-// A step that was finished before, by an older epoch.
+// The comparison of a step with its record of an older epoch, which had finished the step before.
 struct RepeatedStep {
-  v1::StepRecord before;
+  v1::StepRecord before;  // the older record
   bool promised = false;  // equal numbers are promised
   // Compared bit for bit.
   bool same_loss = true, same_norm = true;
@@ -35,12 +35,12 @@ struct RepeatedStep {
   bool same() const { return same_loss && same_norm && other_parts.empty(); }
 };
 
-// All steps that one epoch has trained again.
+// All steps that one epoch has trained again: steps `first` to `last`.
 struct RepeatedSteps {
   uint64_t epoch = 0, first = 0, last = 0;
-  bool same = true;
+  bool same = true;      // all steps gave the same numbers
   bool in_order = true;  // all stages summed in a fixed order, in every step
-  // The largest differences, and the first step with a difference.
+  // The largest absolute differences, and the first step with a difference; 0 if `same`.
   double loss_difference = 0, norm_difference = 0;
   uint64_t differs_at = 0;
 };
@@ -50,17 +50,19 @@ class StepBook {
   // Loads the steps of a stored run.
   void Load(std::span<const v1::StepRecord> rows);
 
-  // Files `row`, a step that its epoch has finished, and sets its numerics from its stages' reports
-  // (v1::StepReport). If another epoch had finished this step, returns the comparison.
+  // Adds `row`, a step that its epoch has finished, and sets its numerics. `of_stages`: the digest
+  // of each stage. Returns the comparison if another epoch had finished this step before; else
+  // nullopt.
   std::optional<RepeatedStep> File(v1::StepRecord* row, std::span<const uint64_t> of_stages);
 
-  // Returns a value once, when the newest step that an older epoch had finished is repeated.
+  // Returns a value once, when the newest step that an older epoch had finished is repeated; else
+  // nullopt.
   std::optional<RepeatedSteps> TakeRepeated();
 
-  // Null: the step is not known.
+  // Null: the step is not known. Valid until the next call of a function that is not const.
   const v1::StepRecord* Find(uint64_t step) const;
 
-  // Drops the steps before `step`. The caller knows that no later epoch begins before it.
+  // Drops the steps before `step`. No later epoch may begin before this step.
   void ForgetBefore(uint64_t step);
 
  private:

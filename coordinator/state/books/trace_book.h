@@ -1,9 +1,9 @@
-// `longhaul trace`: asks every cell of a run (a stage of one replica) for the times of its work,
-// and joins the answers.
+// `longhaul trace`: collects from every cell of a run (a stage of one replica) the times of the
+// cell's work, and joins the answers.
 //
 //   id = book.Begin(request, run, epoch, cells, now);  // and ask every cell
 //   if (book.Answer(id, cell, answer)) reply with book.Take(id)
-//   for (id : book.Late(now)) say who is missing, book.Take(id)
+//   for (id : book.Late(now)) report the missing cells and book.Take(id)
 //
 // Pure data; not thread-safe.
 #pragma once
@@ -41,7 +41,7 @@ struct Trace {
 
 class TraceBook {
  public:
-  // kResourceExhausted if too many traces are under way.
+  // kResourceExhausted if four traces are under way.
   Status MayBegin() const;
   // Begins a trace and returns its number.
   uint64_t Begin(RequestId request, const RunId& run, Epoch epoch, const std::vector<CellId>& cells,

@@ -1,6 +1,6 @@
 // Requests and cancels computations that take too long for a tick: plans, and better settings for
-// the plan of a running run (retunes). Another thread computes them, and an event brings the
-// result. Results of cancelled computations are dropped.
+// the plan of a running run (retunes). Another thread computes them. The result arrives as
+// event::PlanComputed or event::RetuneComputed. Results of cancelled computations are dropped.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,6 @@
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
-namespace {
-
-// A tick that comes this long after its time shows that the process was stopped, or its machine.
-constexpr absl::Duration kLate = absl::Seconds(1);
-
-}  // namespace
 
 bool NameLess::operator()(const Worker* a, const Worker* b) const {
   if (a->hello.name() != b->hello.name()) return NaturalLess(a->hello.name(), b->hello.name());
@@ -54,24 +48,26 @@ Ledger::Ledger(const StateOptions& options, uint64_t next_event_sequence, MonoTi
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
       created_(now),
-      last_tick_(now),
-      now_(now) {}
+      clock_(now) {}
 
 void Ledger::BeginTick(MonoTime now, int64_t unix_ms) {
   out_ = TickResult();
   unix_ms_ = unix_ms;
-  now_ = AwakeAt(now);
+  const absl::Duration stopped = clock_.Begin(now);
+  if (stopped == absl::ZeroDuration()) return;
+  Log(nullptr, "note",
+      fmt::format("the coordinator was asleep for {:.1f} s; nobody is blamed for that time",
+                  absl::ToDoubleSeconds(stopped)));
 }
 
 TickResult Ledger::EndTick(MonoTime wake) {
   for (auto& [id, run] : runs_) {
     if (std::exchange(run.dirty, false)) out_.writes.emplace_back(write::Run{run.record});
   }
-  wake_at_.reset();
   // Not much later than the next heartbeat, so that a stop of the process shows by its late tick
   // before it looks like the silence of all workers.
-  if (wake != MonoTime::max()) wake_at_ = std::min(wake, now_ + options_.heartbeat_interval);
-  if (wake_at_) out_.wake_at = *wake_at_ + asleep_;
+  if (wake != MonoTime::max()) wake = std::min(wake, now() + options_.heartbeat_interval);
+  if (const auto due = clock_.End(wake)) out_.wake_at = *due;
   return std::move(out_);
 }
 
@@ -82,27 +78,13 @@ uint64_t Ledger::FirstNumber(std::string_view of_what) const {
   return number;
 }
 
-MonoTime Ledger::AwakeAt(MonoTime now) {
-  const absl::Duration since = now - std::exchange(last_tick_, now);
-  const bool late = wake_at_ && now - *wake_at_ - asleep_ > kLate;
-  // Only a stop makes one tick late; a machine that is too slow makes many, and has to go on.
-  if (late && !was_late_) {
-    asleep_ += since;
-    Log(nullptr, "note",
-        fmt::format("the coordinator was asleep for {:.1f} s; nobody is blamed for that time",
-                    absl::ToDoubleSeconds(since)));
-  }
-  was_late_ = late;
-  return now + -asleep_;
-}
-
 void Ledger::Changed(Run& run) {
   run.sequence = ++sequence_;
 }
 
 void Ledger::Store(Run& run) {
   run.dirty = true;
-  run.stored_at = now_;
+  run.stored_at = now();
   Changed(run);
 }
 

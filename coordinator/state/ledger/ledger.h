@@ -1,9 +1,9 @@
 // The state that all components of the state machine share: workers, runs, the time of the tick,
-// and the outbox of writes and commands. Components look up, send and log here. They change a run's
-// state only through Moves.
+// and the tick's output. Components change a run's state only through Moves (moves.h). An epoch is
+// one attempt to train a run (base/ids.h).
 //
-// Pointers to workers are valid until the end of the tick, pointers to runs until a run is removed.
-// Not thread-safe.
+// A pointer to a worker is valid until the next event is handled, or the tick ends. A pointer to a
+// run is valid until that run is removed. Not thread-safe.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,6 +24,7 @@
 #include "coordinator/state/ids.h"
 #include "coordinator/state/ledger/fault_counts.h"
 #include "coordinator/state/ledger/run.h"
+#include "coordinator/state/ledger/tick_clock.h"
 #include "coordinator/state/ledger/worker.h"
 #include "coordinator/state/options.h"
 
@@ -39,20 +40,19 @@ class Ledger {
   // ---- The tick
   void BeginTick(MonoTime now, int64_t unix_ms);
   // Returns the output of the tick. `wake`: when the components need the next tick even if no event
-  // comes; MonoTime::max(): never. Unless `wake` is max(), the output asks for the next tick within
-  // one heartbeat interval.
+  // arrives; MonoTime::max(): never. Unless `wake` is max(), the output asks for the next tick
+  // within one heartbeat interval.
   TickResult EndTick(MonoTime wake);
-  // The time of the tick, on a clock that leaves out the time for which the process was stopped.
-  // All times of the state machine are on this clock.
-  MonoTime now() const { return now_; }
+  // The time of the tick. All times of the state machine are on this clock (tick_clock.h).
+  MonoTime now() const { return clock_.now(); }
   // Total time for which the process was stopped.
-  absl::Duration asleep() const { return asleep_; }
-  int64_t unix_ms() const { return unix_ms_; }
-  MonoTime created() const { return created_; }
+  absl::Duration asleep() const { return clock_.asleep(); }
+  int64_t unix_ms() const { return unix_ms_; }   // wall clock, for records only
+  MonoTime created() const { return created_; }  // when the coordinator started
   const StateOptions& options() const { return options_; }
-  // Returns the first number for one kind of question to workers. The number differs after each
-  // restart of the coordinator, so that late answers to an earlier process match no question of
-  // this one.
+  // Returns the first number for the kind `of_what` of questions to workers. The number differs
+  // after each restart of the coordinator, so that late answers to an earlier process match no
+  // question of the present process.
   uint64_t FirstNumber(std::string_view of_what) const;
 
   // ---- What goes out
@@ -71,9 +71,9 @@ class Ledger {
            Arg&& arg, Args&&... args) {
     Log(run, kind, fmt::format(format, std::forward<Arg>(arg), std::forward<Args>(args)...));
   }
-  // Returns a command that names the run and the epoch. The caller adds its body.
+  // Returns a command that names the run and the epoch. The caller adds the command's body.
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
-  // The worker must be connected.
+  // The worker must be connected, here and in SendAbort.
   void Send(const Worker& worker, v1::WorkerCommand command);
   // Makes the worker drop the epoch. `finished`: every stage has finished.
   void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason,
@@ -87,8 +87,8 @@ class Ledger {
   // Records a change of the list of runs, or of the list of workers.
   void ListChanged() { ++sequence_; }
   uint64_t sequence() const { return sequence_; }
-  // Counts a message that does not fit the run's present epoch or state. Logs only the run's first
-  // one.
+  // Counts a message that does not fit the run's present epoch or state. Logs only the first such
+  // message of the run.
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
                    std::string_view why);
 
@@ -100,7 +100,7 @@ class Ledger {
   Worker* FindWorker(const WorkerId& id);
   // Null: no worker has this session.
   Worker* WorkerOf(SessionId session);
-  // Returns the connected worker with exactly this incarnation; null: there is none.
+  // Returns the connected worker with exactly this incarnation (process); null: there is none.
   Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
   // By name in natural order: "worker2" before "worker10".
   const std::set<Worker*, NameLess>& connected() const { return connected_; }
@@ -124,14 +124,12 @@ class Ledger {
   std::vector<Run*> RunsInOrder();  // oldest first
   // Returns the stage that this process of the worker has in the run; null: it has none.
   StageRecord* StageOf(Run& run, const Worker& worker);
-  uint64_t NextOrder() { return next_order_++; }
+  uint64_t NextOrder() { return next_order_++; }  // for Run::order and Run::queue_order
 
   // Aborts the process if workers, sessions and names contradict each other.
   void CheckInvariants() const;
 
  private:
-  MonoTime AwakeAt(MonoTime now);
-
   const StateOptions options_;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, WorkerId> sessions_;
@@ -142,16 +140,9 @@ class Ledger {
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
-  // Total time for which this process was stopped. Time limits leave it out: a stopped process
-  // hears from no worker, and workers are not to blame.
-  absl::Duration asleep_;
-  MonoTime last_tick_;
-  std::optional<MonoTime> wake_at_;  // requested by the last tick
-  bool was_late_ = false;
-
   // The current tick.
+  TickClock clock_;
   TickResult out_;
-  MonoTime now_;
   int64_t unix_ms_ = 0;
 };
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/ledger/run.h"
 #include "planner/replicas.h"
 

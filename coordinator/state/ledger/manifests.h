@@ -1,4 +1,6 @@
-// Queries of a checkpoint's manifest: the holders of shards, and damaged shards. Pure functions.
+// Queries of a checkpoint's manifest, which lists the checkpoint's files (shards) with their
+// holders and known damage. Pure functions. Results point into the record and are valid until its
+// list of checkpoints changes.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +11,12 @@
 
 namespace longhaul::coordinator {
 
-// Names the workers that hold the file, also those whose copies are damaged: "worker b", "worker b
-// or c". "": none.
+// Names the workers that hold the file, including workers with damaged copies: "worker b", "worker
+// b or c". "": no worker holds the file.
 std::string HoldersText(const v1::CheckpointFile& file);
 
-// Describes the first shard of which no whole copy is known: worker, file and fault. "": a whole
-// copy of every shard is known.
+// Describes the first shard of which no undamaged copy is known: worker, file and fault. "": each
+// shard has an undamaged copy, as far as is known.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
 
 // Returns whether the file holds parameters. Other files hold optimizer state or codec tables.
@@ -25,8 +27,8 @@ inline bool HoldsParameters(const v1::CheckpointFile& file) {
 // Returns the checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// Returns whether the coordinator or at least two workers have a whole copy of the file, as far as
-// is known.
+// Returns whether the coordinator or at least two workers have an undamaged copy of the file, as
+// far as is known.
 bool IsSafe(const v1::CheckpointFile& file);
 // Returns the step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);

@@ -1,6 +1,6 @@
 // Moves runs from state to state. Each move is a row of one table (transitions.h). Components that
-// keep data of runs listen: at each move they drop the data of the run's former state, and do their
-// part of the row's action.
+// keep data of runs are listeners: at each move they drop the data of the run's former state, and
+// do their part of the row's action.
 #pragma once
 
 #include <string>
@@ -23,9 +23,9 @@ class MoveListener {
   virtual void OnRemove(const RunId& /*id*/) {}
 };
 
-// Returns whether the run's epoch ends by this row: reports of the epoch then no longer count. True
-// for rows after which the run may train in another epoch. False for rows that end the run: its
-// epoch ends only when the run is resumed.
+// Returns whether this row ends the run's epoch (attempt), so that reports of the epoch no longer
+// count. True for rows after which the run may train in another epoch. False for rows that end the
+// run, because the epoch then ends only when the run is resumed.
 bool EndsEpoch(const Transition& row);
 
 class Moves {
@@ -40,7 +40,7 @@ class Moves {
   // `reason` is what `longhaul status` shows from now on. `text`: the event's text; "": `reason`.
   void Move(Run& run, Trigger trigger, const std::string& reason = "",
             const std::string& text = "");
-  // Removes a run, which must have ended.
+  // Removes a run, which must have ended, from memory. The caller also removes it from the store.
   void Remove(const RunId& id);
 
  private:

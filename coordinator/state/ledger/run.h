@@ -20,7 +20,7 @@ struct Run {
   uint64_t order = 0;        // place in the order of submission
   uint64_t queue_order = 0;  // place in the queue; a resumed run goes to the end
   bool dirty = false;        // the record must be written at the end of the tick
-  MonoTime stored_at;        // when it was last marked to be written
+  MonoTime stored_at;        // when the record was last marked to be written
   uint64_t sequence = 0;     // the ledger's sequence() after the run's last change
   std::string waiting;       // queued, recovering: a sentence about what the run waits for
   // While queued or planning: the run may resume only from the checkpoint that the user named.
@@ -39,16 +39,15 @@ struct Run {
 };
 
 // Returns how many microbatches all replicas together have read up to the end of `step`. Training
-// continues with the next microbatch, even with another number of replicas. In the first function
-// `step` is a checkpoint's step. In the second one it is a step of the run's present epoch.
+// continues with the next microbatch, even with another number of replicas. `step` is a
+// checkpoint's step in the first function, and a step of the run's present epoch in the second one.
 uint64_t MicrobatchesAt(const RunRecord& record, uint64_t step);
 uint64_t MicrobatchesAt(const Run& run, uint64_t step);
 
 // Returns whether a run in this state reserves workers: planning, preparing, running, finishing,
 // recovering.
 bool IsActive(RunState state);
-// Returns whether workers have stages of the run's epoch in this state: preparing, running,
-// finishing.
+// Returns whether workers have stages of a run in this state: preparing, running, finishing.
 bool HasStages(RunState state);
 
 // The state that one component keeps for each run.

@@ -1,6 +1,6 @@
-// The state of one cell, a stage of one replica, in a run's present epoch. Plain data with two
-// small state machines: the stage's progress, and its worker's contact. Private to
-// coordinator/state.
+// The state of one cell, which is a stage of one replica, in a run's present epoch (attempt). Plain
+// data with two small state machines: the stage's progress, and the contact between its worker and
+// the coordinator. Private to coordinator/state.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace longhaul::coordinator {
 
 // The progress of a stage in its epoch.
 enum class StagePhase : uint8_t {
-  kPreparing,  // it builds its model, fetches shards and opens links
-  kReady,      // it can start
+  kPreparing,  // builds its model, fetches shards and opens links
+  kReady,      // can start
   kTraining,
-  kFinished,  // after the last step of the run
-  kStopped,   // before the last step, because it was told to stop
+  kFinished,  // ended after the last step of the run
+  kStopped,   // ended before the last step, because it was told to stop
 };
 constexpr std::string_view ToString(StagePhase phase) {
   return WordOf(phase, {"preparing", "ready", "training", "finished", "stopped"});
@@ -34,8 +34,8 @@ constexpr std::string_view ToString(StagePhase phase) {
 enum class Presence : uint8_t {
   kAway,      // no session: the stage has ended or is lost, or its run recovers
   kAttached,  // the worker has a session
-  // No session, but the stage is not lost yet: it trains on without the coordinator, and keeps its
-  // cell for a while (life/detached.cc).
+  // No session, but the stage is not lost yet: it continues to train without the coordinator, and
+  // keeps its cell for a while (Detachment).
   kDetached,
 };
 constexpr std::string_view ToString(Presence presence) {
@@ -79,7 +79,7 @@ struct Detachment {
   std::string why;
   MonoTime since;
   MonoTime until;           // end of the wait, unless the stage is found dead before
-  bool by_restart = false;  // because the coordinator restarted
+  bool by_restart = false;  // the coordinator restarted, and the worker is not back yet
 };
 
 struct StageRecord {
@@ -87,12 +87,12 @@ struct StageRecord {
   size_t place = 0;  // index in Run::stages, which has the order of the assignment's cells
   bool is_first = false, is_last = false;  // in the order in which activations pass the stages
   WorkerId worker;
-  Incarnation incarnation;
-  std::string name;
+  Incarnation incarnation;  // process of the worker that has the stage
+  std::string name;         // name of the worker
   StagePhase phase = StagePhase::kPreparing;
   Presence presence = Presence::kAway;
   std::optional<Detachment> detached;  // set if the presence is kDetached
-  uint64_t finished_step = 0;          // its last step, once it has finished or stopped
+  uint64_t finished_step = 0;          // last step of a finished or stopped stage; else 0
 
   bool IsReady() const { return phase != StagePhase::kPreparing; }
   bool HasStarted() const { return phase >= StagePhase::kTraining; }

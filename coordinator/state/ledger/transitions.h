@@ -1,5 +1,6 @@
-// The life of a run as one table. Only Moves::Move changes a run's state: it looks up the row and
-// does its action. A move without a row is a bug.
+// The life of a run as one table. Only Moves::Move changes a run's state: Move looks up the row for
+// the state and the trigger, and does the row's action. A move without a row is a bug. A cell is
+// one stage of one replica.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ enum class Trigger : uint8_t {
   kStageFinished,
   kAllFinished,
   kAllStopped,
-  kEndAsked,   // all stages must stop after the current step: `stop`, other replicas
+  kEndAsked,   // all stages must stop after the current step: `stop`, or a new number of replicas
   kStopAsked,  // `stop --now`, or `stop` of a run that does not train
   kFailure,
   kInterrupted,  // a loss or an error that the run may recover from
@@ -36,15 +37,15 @@ constexpr std::string_view ToString(Trigger trigger) {
                  "replaced", "nobody there", "coordinator restarted", "resumed"});
 }
 
-// The action after a change of state.
+// The action after a change of state. Capitalized words are messages of v1::WorkerCommand.
 enum class Action : uint8_t {
   kNone,
-  kMeasure,          // PrepareData; Measure to workers without known layer times
+  kMeasure,          // command::PrepareData; Measure to workers without known layer times
   kAssign,           // Assign to each stage
   kStart,            // Start to each stage
   kStop,             // StopAfterStep to the first stage of each replica
-  kAbort,            // Abort to each reserved worker that is connected; they stay reserved
-  kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
+  kAbort,            // Abort to each connected worker that the run reserves
+  kAbortAndRelease,  // as kAbort; then the run reserves no worker any more
 };
 constexpr std::string_view ToString(Action action) {
   return WordOf(action, {"", "reserve, prepare data, measure", "assign", "start",

@@ -26,22 +26,23 @@ struct MeasuredLayers {
 // the worker has left.
 struct Worker {
   WorkerId id;
-  Incarnation incarnation;
-  v1::Hello hello;
+  Incarnation incarnation;           // newest process of the worker
+  v1::Hello hello;                   // first message of the newest session
   std::optional<SessionId> session;  // nullopt: not connected
   uint64_t sessions = 0;             // sessions begun since the record was made
   MonoTime last_heard;
   uint64_t memory_used_bytes = 0;
-  v1::Resident resident;  // the stage that it keeps between epochs; no run: none
+  // The stage that the worker keeps in memory after an epoch (attempt) has ended; no run: none.
+  v1::Resident resident;
   // The one run, or request to plan a run, that reserves the worker. nullopt: it is free.
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // measured by this incarnation
   // The run that has the worker as a spare, and in this session has asked it to time layers.
   std::optional<RunId> times_for;
-  absl::Duration clock_ahead;        // its clock minus the coordinator's, when it joined
+  absl::Duration clock_ahead;  // the worker's wall clock minus the coordinator's, at its hello
   std::deque<Incarnation> replaced;  // older incarnations; their processes are refused
-  bool restarts = false;  // it reported that its process ends and another incarnation follows
-  v1::AtHand at_hand;     // what its stage does, by its newest heartbeat; no run: nothing
+  bool restarts = false;  // the worker reported that its process ends and a new one follows
+  v1::AtHand at_hand;     // what the stage does, by the newest heartbeat; no run: nothing
 };
 
 // Orders by name in natural order, then by id.
@@ -50,14 +51,15 @@ struct NameLess {
 };
 
 // The workers for the cells of an epoch. A cell is one stage of one replica. Cells are in the order
-// of their replicas, then of their stages. Null: the cell has no worker.
+// of their replicas, then of their stages. A null element: the cell has no worker.
 using Crew = std::vector<Worker*>;
 // Returns whether every cell has a worker.
 bool IsWhole(const Crew& crew);
 
 // Workers with which a run can be planned.
 struct Candidates {
-  std::vector<Worker*> workers;  // in pipeline order, unless `choose` is set
+  // In pipeline order (planning/pipeline_order.h), unless `choose` is set. Not null.
+  std::vector<Worker*> workers;
   // Set: `workers` are sorted by name. The plan chooses this many of them, for all replicas
   // together, and their order. If pipeline.replicas is auto, the plan may choose fewer.
   std::optional<uint32_t> choose;

@@ -3,19 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include "codec/codec_string.h"
+#include "coordinator/state/ledger/sane.h"
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 
 namespace {
-
-double Sane(double value) {
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
 
 // What the codecs of the edge, one of which has state, remember.
 std::string_view WhatIsRemembered(const Edge& edge) {

@@ -1,5 +1,5 @@
-// Keeps the links of running epochs of which an end reports trouble. A link is lost if its
-// connection broke. It is suspect if an end hears nothing over it.
+// Lists the links of active runs of which an end reports trouble. A link is lost if its connection
+// broke. A link is suspect if one end hears nothing from the other end.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace longhaul::coordinator {
 struct LinkTrouble {
   std::map<CellId, bool> stages;  // reporting stages; true: lost, false: suspect
   MonoTime lost_at;               // time of the newest report of a lost connection
-  double away_seconds = 0;        // longest time that one side was without the other
-  uint64_t frames_resent = 0;     // by both sides
+  double away_seconds = 0;        // longest time for which one end heard nothing from the other
+  uint64_t frames_resent = 0;     // by both ends
 };
 
 class LinkTroubles : public MoveListener {
@@ -25,7 +25,7 @@ class LinkTroubles : public MoveListener {
   // Takes a stage's report on one of its links, and logs what is new.
   void OnLink(Run& run, const StageRecord& stage, const v1::LinkEvent& link);
   // Drops what the stage has reported of its links. Call this when the stage's worker has a new
-  // session: a later report may have been lost with the old one.
+  // session: a later report may have been lost with the old session.
   void ForgetWordOf(const Run& run, const StageRecord& stage);
 
   bool Any(const Run& run) const { return !of_.Of(run).empty(); }

@@ -1,22 +1,25 @@
-// Changes two settings of the cells of a running epoch to those of its plan. A cell is one stage of
-// one replica. Its depth is the number of microbatches in flight. A cell with lead n holds back
-// gradient i until activation i + n - 1 has arrived (run/schedule/policy.h). Pure; not thread-safe.
+// Changes two settings of the cells of a training run to the settings of a better plan. A cell is
+// one stage of one replica. Depth is a cell's number of microbatches in flight. A cell with lead n
+// holds back gradient i until activation i + n - 1 has arrived (run/schedule/policy.h). Pure; not
+// thread-safe.
 //
-// In no step may a cell's lead be larger than the depth of an earlier stage of its replica: the two
-// would wait for each other. Cells begin a step at different times, so the change has three phases.
-// First depths grow, then leads change, then depths shrink. Cells that are at most one phase apart
-// never wait for each other.
+// In no step may a cell's lead be larger than the depth of an earlier stage of the same replica:
+// the two cells would wait for each other. Cells begin a step at different times, so the change has
+// three phases. First depths grow, then leads change, then depths shrink. Cells that are at most
+// one phase apart never wait for each other.
 //
-// A cell applies a requested setting when its next step begins, and then reports it. The next phase
-// begins when all cells have reported. A cell begins no step before all cells of its replica have
-// done their part of the previous step. So in each step, cells of a replica are at most one phase
-// apart.
+// A cell applies a requested setting when its next step begins, and then reports this step. The
+// next phase begins when all cells have reported. A cell begins no step before all cells of its
+// replica have done their part of the previous step. So in each step, cells of a replica are at
+// most one phase apart.
 //
 //   SettingChange change(SettingsOf(plan));
 //   change.Begin(SettingsOf(better), most_depths);
 //   while (change.Advance(id)) {
 //     ask every cell for *change.AskedOf(place); call change.Said(...) for the report of each
 //   }
+//
+// Vectors and `place` are in the order of Assignment::cells.
 #pragma once
 
 #include <cstddef>
@@ -40,12 +43,11 @@ std::vector<AskedSetting> SettingsOf(const Plan& plan);  // in the order of its 
 class SettingChange {
  public:
   SettingChange() = default;
-  // All cells have `held`; empty: their settings are unknown.
+  // `held`: the present settings of all cells; empty: unknown.
   explicit SettingChange(std::vector<AskedSetting> held) : held_(std::move(held)) {}
 
   // Begins a change to `target`; no other change may be under way. `most_depths`: the maximum depth
-  // of each cell. If the cells' settings are unknown, their depths go to this maximum before leads
-  // change.
+  // of each cell, which is used while leads change if the present settings are unknown.
   void Begin(std::vector<AskedSetting> target, std::vector<uint32_t> most_depths);
   bool IsUnderWay() const { return phase_ != Phase::kNone; }
   // Goes to the next phase in which some cell changes. This phase gets the number `id`, which cells
@@ -56,7 +58,7 @@ class SettingChange {
   const AskedSetting* AskedOf(size_t place) const;
   uint64_t id() const { return id_; }
   // Takes the report that a cell has applied the settings of phase `id`, from `step` on. True: all
-  // cells have; call Advance next.
+  // cells have reported; call Advance next.
   bool Said(size_t place, uint64_t id, uint64_t step);
   // Returns the step since which all cells have the settings of the last phase.
   uint64_t since() const;

@@ -1,5 +1,5 @@
-// Follows the stages of a run's epoch: they become ready, end, report errors, and lose and find
-// their workers. Also carries out `longhaul stop`.
+// Follows the stages of a run's present epoch (attempt): stages become ready, end, report errors,
+// and their workers leave and come back. Also carries out `longhaul stop`.
 #pragma once
 
 #include <optional>
@@ -35,23 +35,26 @@ class Stages : public MoveListener {
   void OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready);
   void OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& finished);
   void OnError(Run& run, StageRecord& stage, const v1::RunError& error);
+  // Replies in this tick. kNotFound: no such run.
   void On(event::StopAsked& asked);
 
   // ---- Sessions of their workers
-  // The worker of this stage has a new session. Sends the commands that it may have missed.
+  // Call this when the stage's worker has a new session. Sends the commands that the worker may
+  // have missed.
   void Attach(Worker& worker, Run& run, StageRecord& stage);
-  // The session of the stage's worker has ended. The worker keeps its stage for a while, because
-  // training goes on without the coordinator.
+  // Call this when the session of the stage's worker has ended. The worker keeps its stage for a
+  // while, because training continues without the coordinator.
   void Detach(Run& run, StageRecord& stage, const std::string& why);
-  // The stage's worker, or only its process, is gone for good. Interrupts the run, unless the stage
-  // has finished.
+  // Call this when the stage's worker process is gone for good. Interrupts the run, unless the
+  // stage has finished.
   void OnLost(Run& run, StageRecord& stage, const std::string& why);
   // Detaches all stages of a run, because the coordinator has restarted and no worker is back yet.
   void DetachAll(Run& run);
 
   // ---- Time
-  // Fails or interrupts the run if one of its time limits is over.
+  // Fails or interrupts the run if one of its time limits is over. Call this in every tick.
   void CheckTimers(Run& run);
+  // MonoTime::max(): no time limit runs.
   MonoTime NextWake(const Run& run) const;
 
   void OnMove(Run& run, const Transition& row) override;
@@ -62,7 +65,8 @@ class Stages : public MoveListener {
   void BeginIfAllReady(Run& run);
   StatusOr<v1::StopReply> Stop(const event::StopAsked& asked);
   void Reattach(Run& run, StageRecord& stage);
-  // Puts the worker's newly reported addresses into the plan, and tells the workers that dial them.
+  // Puts the worker's newly reported addresses into the plan. Tells the workers that dial this
+  // worker the new addresses.
   void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
   // Returns when a detached stage counts as dead; nullopt: nothing shows that it is dead.
   std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;

@@ -1,5 +1,6 @@
-// Detects runs that stand still although all their workers are connected and all links are well. A
-// worker detects by itself that a thread of its stage is stuck; this class covers other causes.
+// Detects runs that stand still although all their workers are connected and no link reports
+// trouble. A worker detects by itself that a thread of its stage is stuck; this class covers other
+// causes.
 #pragma once
 
 #include "coordinator/state/ledger/ledger.h"
@@ -20,8 +21,9 @@ class Standstill : public MoveListener {
   // Takes a heartbeat's report of what the worker's stage does. Notes progress of the run if the
   // stage has done more work since the previous heartbeat.
   void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
-  // Interrupts the run and returns true, if it stood still for too long. Call this in every tick.
-  // Workers' heartbeats cause ticks often enough, so no timer is needed.
+  // Interrupts the run and returns true, if the run stood still for too long
+  // (StateOptions::progress_timeout). Call this in every tick. Workers' heartbeats cause ticks
+  // often enough, so no timer is needed.
   bool Check(Run& run);
 
   void OnMove(Run& run, const Transition& /*row*/) override { NoteProgress(run); }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "coordinator/state/ledger/sane.h"
 #include "planner/replicas.h"
 
 namespace longhaul::coordinator {
@@ -17,10 +18,6 @@ namespace {
 constexpr size_t kMaxPartialSteps = 8192;
 constexpr size_t kRecentSteps = 32;
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
-
-double Sane(double value) {
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
 
 // The mean over the layers of all stages. Nothing where a stage does not say it.
 void AddExpertLoad(const Run& run, std::span<const std::optional<v1::StepReport>> reports,

@@ -32,13 +32,14 @@ class Steps : public MoveListener {
   bool OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void OnValidation(Run& run, const v1::ValidationReport& report);
 
-  // The last few finished steps of the newest epoch, oldest first. They stay when the run has
-  // ended.
+  // The last finished steps of the newest epoch (attempt), oldest first, at most 32. They stay when
+  // the run has ended.
   const std::deque<v1::StepRecord>& Recent(const Run& run) const { return of_.Of(run).recent; }
+  // The newest validation of the newest epoch; nullopt: none.
   const std::optional<v1::ValidationReport>& Validation(const Run& run) const {
     return of_.Of(run).validation;
   }
-  // The stage's newest report; null: there is none.
+  // The stage's newest report; null: there is none. Valid until the next event is handled.
   const v1::StepReport* LastOf(const Run& run, const StageRecord& stage) const;
 
   void OnMove(Run& run, const Transition& row) override;
@@ -58,8 +59,8 @@ class Steps : public MoveListener {
 
   void Finish(Run& run, uint64_t step, const Reports& reports);
   void LogIfSkipped(const Run& run, uint64_t step, const Reports& reports);
-  // Files a step that all stages have finished. If it was trained before, logs the comparison.
-  // False: it had to give the same numbers and did not, so the run has failed.
+  // Adds a step that all stages have finished to the book. If the step was trained before, logs the
+  // comparison. False: the step had to give the same numbers and did not, so the run has failed.
   bool File(Run& run, v1::StepRecord* row, const Reports& reports);
   std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
                             const RepeatedStep& repeated) const;

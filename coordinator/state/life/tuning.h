@@ -1,6 +1,6 @@
-// Adjusts two settings of each stage while a run trains: its depth, the number of microbatches in
-// flight, and its lead (setting_change.h). Gives the planner the times and rates of the last steps,
-// and brings all stages to the settings that the planner chooses.
+// Adjusts two settings of each stage while a run trains: the depth, which is the number of
+// microbatches in flight, and the lead (setting_change.h). Gives the planner the times and rates of
+// the last steps, and brings all stages to the settings that the planner chooses.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace longhaul::coordinator {
 
-// Logs an event if the planner's search for `plan` was cut short.
+// Logs an event if the planner stopped its search for `plan` early, so that a better plan may
+// exist.
 void LogCutShort(Ledger& ledger, const Run& run, const Plan& plan);
 
 class Tuning : public MoveListener {
@@ -25,15 +26,18 @@ class Tuning : public MoveListener {
   Tuning(Ledger& ledger, Computations& computations);
 
   // Begins to tune a run that was running when the coordinator restarted. If the plan's settings
-  // were ever changed, requests them from all cells again, because some may not have them yet.
+  // were ever changed, requests the settings from all cells (stages of one replica) again, because
+  // some cells may not have them yet.
   void Restart(Run& run);
-  // Takes a step's reports, one of each stage. Starts a search for better settings when enough
-  // steps were measured and their medians differ from those that the previous search was given.
+  // Takes a step's reports, one of each stage, none missing. Starts a search for better settings
+  // when enough steps were measured and their medians differ from the medians of the previous
+  // search.
   void Consider(Run& run, std::span<const std::optional<v1::StepReport>> reports);
   void On(event::RetuneComputed& computed);
   // Takes a stage's report that it has applied requested settings.
   void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
-  // Sends the stage the requested settings that it has not confirmed.
+  // Sends the stage the requested settings, unless the stage has confirmed them or no change is
+  // under way.
   void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
 
   void OnMove(Run& run, const Transition& row) override;

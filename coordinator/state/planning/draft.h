@@ -1,4 +1,5 @@
-// A draft is an unfinished plan: for a run, or for a request that only shows the plan. Plain data.
+// A draft is an unfinished plan: for a run, or for a `longhaul plan` request, which only shows the
+// plan. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -22,28 +23,29 @@ struct Draft {
   struct Candidate {
     WorkerId id;
     Incarnation incarnation;
-    std::optional<v1::LayerTimes> times;
+    std::optional<v1::LayerTimes> times;  // nullopt: not measured yet
   };
-  RunId run;  // of the run, or of the request to plan
+  RunId run;  // id of the run, or of the request to plan
   Epoch epoch;
   RunSpec spec;
   std::vector<v1::DataFile> files;
-  uint64_t resume_step = 0;        // of the checkpoint to resume from; 0: from scratch
+  uint64_t resume_step = 0;        // step of the checkpoint to resume from; 0: from scratch
   std::vector<Candidate> workers;  // in pipeline order, unless candidates_for is set
   // Set: the workers are candidates, sorted by name. The plan takes this many of them, in an order
   // that it chooses.
   std::optional<uint32_t> candidates_for;
-  std::optional<DataSet> data;
+  std::optional<DataSet> data;  // nullopt: not prepared yet
   MonoTime began;
   MonoTime measure_until;  // time limit for all layer times
-  // True: all that is above is ready, and the draft waits for workers that try to reach each other,
-  // until `reach_until` at the latest.
+  // True: data and layer times are there, and the draft waits for workers that try to reach each
+  // other, until `reach_until` at the latest.
   bool awaits_reach = false;
   MonoTime reach_until;
   // Only for a request to plan: the user's assumptions about the network, instead of measurements.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
-  // The measurements of links, which come next. Probes without an answer in time are given up.
+  // The measurements of links, which come next. Probes without an answer in time are given up. The
+  // secrets of the measured links are derived from `link_secret`.
   std::string link_secret;
   ProbeRounds probes;
   // Only with candidates_for: chooses the links to measure next. After `survey_until` no further

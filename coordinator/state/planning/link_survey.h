@@ -1,7 +1,7 @@
-// Chooses the links to measure for a plan that takes its workers from candidates. First come the
-// round trips of all pairs, which are cheap; then the goodput of the most informative pairs
-// (planner/link_estimates.h); then the goodput of unmeasured pairs that a plan would use, until a
-// plan uses only measured pairs. If there are few candidates, all their pairs are measured at once.
+// Chooses the links to measure for a plan that takes its workers from candidates. The survey
+// first measures the round trips of all pairs, which is cheap. It then measures the goodput of the
+// most informative pairs (planner/link_estimates.h), and of unmeasured pairs that a plan would use,
+// until a plan uses only measured pairs. With few candidates, it measures the goodput of all pairs.
 //
 //   while (!(edges = survey.Next(candidates)).empty()) ...      // measure them
 //   plan = ...;
@@ -31,11 +31,12 @@ inline constexpr uint32_t kMostSurveyedPlans = 4;
 
 class LinkSurvey {
  public:
-  // Returns the links to measure now. `candidates` must have all measurements made so far. Empty: a
-  // plan may be made.
+  // Returns the links to measure now. `candidates` must have all measurements made so far. An empty
+  // result: a plan may be made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Takes a plan, and returns those of its edges whose goodput this survey has not requested yet.
-  // Empty: the plan may be used. It is always empty after 2 * kMostSurveyedPlans plans.
+  // Takes a plan, and returns the edges (links) of the plan whose goodput this survey has not
+  // requested yet. An empty result: the plan may be used. After 2 * kMostSurveyedPlans plans the
+  // result is always empty.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
   // True: the next plan has to use only requested links, if that is possible.
   bool IsSettled() const { return is_settled_; }

@@ -1,6 +1,6 @@
-// Carries unfinished plans (drafts) to their end. Workers measure layers and links, shards of the
-// checkpoint are checked and moved, the plan is computed, and the run adopts it. A job is a
-// `longhaul plan` request with its draft; the plan is its reply, and no run adopts it.
+// Completes unfinished plans (drafts). Workers measure layers and links, shards (files) of the
+// checkpoint are checked and moved, the plan is computed, and the run adopts the plan. A job is a
+// `longhaul plan` request with its draft. The reply to the request is the plan or an error.
 #pragma once
 
 #include <functional>
@@ -38,14 +38,14 @@ class Planning : public MoveListener {
         probing_(ledger, links) {}
 
   // ---- Drafts
-  // Makes a draft with these candidates, and reserves them.
+  // Makes a draft with these candidates, and reserves the candidates for `id`.
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
                  std::string link_secret, const Candidates& candidates);
   // Adds the draft of a run that is about to move to the state planning.
   void Add(Draft draft);
-  // Begins the draft of a request. Its plan will be the answer.
+  // Begins a job. Answers `request` when the draft has ended.
   void BeginJob(RequestId request, Draft draft);
-  // Null: neither a run nor a job of this id is being planned.
+  // Null: neither a run nor a job of this id is being planned. Valid until the draft ends.
   Draft* Find(const RunId& id);
   const Draft* Find(const RunId& id) const { return const_cast<Planning*>(this)->Find(id); }
   bool IsJob(const RunId& id) const { return jobs_.contains(id); }
@@ -56,25 +56,27 @@ class Planning : public MoveListener {
   void On(event::DataPrepared& prepared);
   void On(event::PlanComputed& computed);
   void OnMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
-  // A worker of this draft has a new session: repeats the requests that it may have missed.
+  // Call this when a worker of the draft has a new session. Repeats the requests that the worker
+  // may have missed.
   void Attach(Worker& worker, Draft& draft);
-  // As Attach, for all jobs in which the worker has a part. True: one of them has the id `said`, on
-  // which the worker says that it works.
+  // As Attach, for all jobs in which the worker has a part. Returns whether `said`, the id on which
+  // the worker says that it works, is one of these jobs.
   bool AttachToJobs(Worker& worker, const RunId& said);
-  // The worker has a new process or address: drops the plan of the draft that reserves the worker,
-  // and has all links of this draft measured again.
+  // Call this when the worker has a new process or address. Drops the plan of the draft that
+  // reserves the worker, and measures all links of this draft again.
   void ForgetLinksOf(const Worker& worker);
-  // A worker of the draft has lost its session: the run goes back to the queue, or the job fails.
-  // `label`: the worker's label (Ledger::Label) from before the loss.
+  // Call this when a worker of the draft has lost its session. The run goes back to the queue, or
+  // the job fails. `label`: Ledger::Label of the worker before the loss. `why`: for people.
   void Lose(const RunId& id, const std::string& label, const std::string& why);
-  // A check of shards for the run has ended: continues its draft. `failure`: why the check failed,
-  // which interrupts the planning; "": it succeeded.
+  // Call this when a check of shards for the run has ended. "" in `failure`: the check succeeded,
+  // and planning continues. Else `failure` says why the check failed, and planning is interrupted.
   void OnShards(const RunId& id, const std::string& failure);
 
   // ---- Time
-  // Gives up measurements of links whose time is over.
+  // CheckProbes, CheckTimers and Advance are called in every tick. CheckProbes gives up late
+  // probes.
   void CheckProbes();
-  // Drops candidates whose layer times are late, or ends the draft if it needs them.
+  // Drops candidates whose layer times are late, or ends the draft if the plan needs them.
   void CheckTimers();
   // Continues drafts that wait for workers that try to reach each other.
   void Advance();
@@ -91,10 +93,9 @@ class Planning : public MoveListener {
   };
 
   void Begin(Draft& draft);
-  // Reuses layer times of a resumed run's workers that have timed exactly these layers before.
+  // Reuses layer times of a resumed run's workers that timed the same layers a short time ago.
   void ReuseLayerTimes(Draft& draft);
-  // Logs how long measuring took, once all times have arrived, so that users see why planning was
-  // slow.
+  // Logs how long measuring took, once all times have arrived: users see why planning was slow.
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
   // Drops a candidate that a plan does not need. False: the plan needs it, or links are already
   // being measured.

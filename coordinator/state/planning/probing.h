@@ -1,6 +1,6 @@
-// Has workers measure the links between them before a plan is made: the goodput of each direction,
-// and round trips. ProbeRounds says which links are measured at the same time. Probing asks both
-// ends of a link and keeps their answers.
+// Makes workers measure the links between them before a plan is made: the goodput of each
+// direction, and round trips. ProbeRounds says which links are measured at the same time. A probe
+// is the request to both ends of a link to measure it (books/probe_rounds.h).
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class Probing {
   Probing(Ledger& ledger, WorkerLinks& links) : ledger_(ledger), links_(links) {}
 
   // Begins the measurements that are still missing. True: none is left, or their time is over.
-  // False: answers are awaited.
+  // False: answers are awaited; call AreMeasured again after each answer.
   bool AreMeasured(Draft& draft);
-  // Looks at the links of the draft's new plan. True: some of them must be measured first, and then
-  // the plan is made again.
+  // Looks at the links of draft.plan, which must be set. True: some links must be measured first,
+  // and then the plan must be made again.
   bool SurveyGoesOn(Draft& draft);
   // Takes the answer of one end of a link. False: the answer was not awaited.
   bool OnAnswer(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
@@ -29,7 +29,8 @@ class Probing {
   void Repeat(const Worker& worker, const Draft& draft);
   // Gives up probes that were not answered in time.
   void GiveUp(Draft& draft);
-  // Returns the workers of a draft with their devices and the measured links.
+  // Returns the workers of a draft, in its order, with their devices and the measured links, but
+  // without layer times.
   std::vector<CandidateWorker> CandidatesOf(const Draft& draft) const;
 
  private:

@@ -1,6 +1,6 @@
 // Submitted runs wait here for workers, first come first served. But a run whose workers are all
-// connected overtakes runs that still wait for workers. `longhaul plan` does not wait: it fails if
-// workers are missing.
+// connected overtakes runs that still wait for workers. `longhaul plan` does not wait: if workers
+// are missing, the reply is kFailedPrecondition.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,11 @@ class Queue {
         choice_(choice),
         planning_(planning) {}
 
+  // Makes or resumes a run. Answer sends the reply, unless the submission fails at once or is held.
   void On(event::Submitted& submitted);
   void On(event::PlanAsked& asked);
 
-  // Tries all held submissions again.
+  // Tries all held submissions again. Call SubmitHeld, Advance and Answer in every tick.
   void SubmitHeld();
   // Begins to plan the queued runs whose workers are connected.
   void Advance();
@@ -40,8 +41,8 @@ class Queue {
   void Answer();
   MonoTime NextWake() const;
 
-  // A submission that is not a run yet, because workers that it would get are still trying to reach
-  // each other.
+  // A submission that is not a run yet, because the workers that the run would get are still trying
+  // to reach each other.
   struct Held {
     event::Submitted submitted;
     MonoTime until;  // end of the wait
@@ -52,8 +53,8 @@ class Queue {
   void CheckInvariants() const;
 
  private:
-  // Makes or resumes the run. Until `until`, holds the submission instead if workers try to reach
-  // each other.
+  // Makes or resumes the run. But before `until`, holds the submission if workers are still trying
+  // to reach each other.
   void Submit(event::Submitted submitted, MonoTime until);
   StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait);
   StatusOr<Run*> ResumeRun(event::Submitted& submitted, bool may_wait,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/planning/pipeline_order.h"

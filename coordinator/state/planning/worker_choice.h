@@ -12,29 +12,31 @@
 
 namespace longhaul::coordinator {
 
-// The first three functions return workers, or kUnavailable with a sentence about the shortage.
+// Any, For and ForAsManyAs return free workers, or kUnavailable with a sentence for people about
+// the shortage.
 class WorkerChoice {
  public:
   WorkerChoice(Ledger& ledger, const Health& health, const WorkerLinks& links)
       : ledger_(ledger), health_(health), links_(links) {}
 
-  // For a run from scratch.
+  // Chooses workers for a run from scratch.
   StatusOr<Candidates> Any(const RunSpec& spec) const;
-  // For a run that resumes from the checkpoint of `resume_step`; 0: from scratch.
+  // Chooses workers for a run that resumes from the checkpoint of `resume_step`; 0: from scratch.
   StatusOr<Candidates> For(const RunSpec& spec, const RunRecord& record,
                            uint64_t resume_step) const;
-  // Chooses workers for `*replicas` replicas, else for as many as possible, and sets `*replicas` to
-  // the number of replicas. kUnavailable if there are too few workers. A run that a user has just
-  // submitted or resumed needs workers for all replicas. A run that resumes by itself needs them
-  // for as many as wrote its checkpoint or, if recovery.replicas is continue, for one. After an
-  // error `*replicas` has no meaning.
+  // Chooses workers for `*replicas` data-parallel replicas, else for as many as possible, and sets
+  // `*replicas` to the number. A run that a user has just submitted or resumed needs workers for
+  // all replicas. A run that resumes by itself needs workers for as many replicas as wrote the
+  // checkpoint of `step` or, if recovery.replicas is continue, for one. After an error `*replicas`
+  // has no meaning.
   StatusOr<Candidates> ForAsManyAs(const RunRecord& record, uint64_t step,
                                    uint32_t* replicas) const;
 
   // Checks that these workers have the devices that the run needs, and can reach each other over
-  // the requested transports, as far as is known. OK if `candidates` is an error, because the run
-  // then waits. kUnavailable, only if `may_wait`: some of the workers are still trying to reach
-  // each other. Other errors: those of CheckDevices and EndsOf (planner/planner.h).
+  // the requested transports, as far as is known. Returns OK if `candidates` is an error, because
+  // the run then waits in the queue. kUnavailable, only if `may_wait`: some of the workers are
+  // still trying to reach each other. Other errors: those of CheckDevices and EndsOf
+  // (planner/planner.h).
   Status CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candidates,
                     bool may_wait) const;
 

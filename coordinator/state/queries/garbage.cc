@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/state/blob_names.h"
-#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/books/step_book.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"

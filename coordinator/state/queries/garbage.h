@@ -1,6 +1,6 @@
 // `longhaul rm` removes an ended run with all its data. `longhaul gc` deletes data that no run
-// needs any more. It keeps all data of runs that have not ended, and those checkpoints of ended
-// runs that a resume would use.
+// needs any more. Both keep all data of runs that have not ended. `longhaul gc` also keeps the
+// checkpoints of ended runs that a resume may use.
 #pragma once
 
 #include <string>
@@ -28,7 +28,10 @@ class Garbage {
         queue_(queue),
         unreadable_(std::move(unreadable)) {}
 
+  // Replies in this tick. kNotFound: no such run. kFailedPrecondition: the run has not ended, was
+  // submitted in this tick, or its checkpoints are being checked or copied.
   void On(event::RemoveAsked& asked);
+  // command::CollectGarbage sends the reply.
   void On(event::GarbageAsked& asked);
   // Logs the runs that the restarted coordinator cannot read.
   void LogUnreadable();
@@ -48,7 +51,7 @@ class Garbage {
   Shards& shards_;
   const Planning& planning_;
   const Queue& queue_;
-  std::vector<UnreadableRun> unreadable_;  // those not removed yet
+  std::vector<UnreadableRun> unreadable_;  // not removed yet
 };
 
 }  // namespace longhaul::coordinator

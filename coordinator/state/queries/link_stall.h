@@ -1,5 +1,5 @@
-// Finds, from the stages' reports of a step, what each direction of a link waited for, and how much
-// of the planned rate of each worker's network interface was used. Pure functions.
+// Finds from the stages' reports of a step what each direction of a link waited for. Also finds how
+// much of the planned rate of each worker's network interface was used. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -27,20 +27,22 @@ struct InterfaceUse {
   friend bool operator==(const InterfaceUse&, const InterfaceUse&) = default;
 };
 
-// Returns how much all `directions` together use of each stage's interface. `egress_rates` and
-// `ingress_rates` are the planned rates in bits a second, by stage; 0 or missing: unknown.
+// Returns how much of each stage's interface all `directions` together use, for stages 0 to
+// `stages` - 1. `egress_rates` and `ingress_rates` are the planned rates in bits a second, by
+// stage; 0 or missing: unknown.
 std::vector<InterfaceUse> UseOfInterfaces(size_t stages, std::span<const DirectionInUse> directions,
                                           std::span<const double> egress_rates,
                                           std::span<const double> ingress_rates);
 
-// Returns what kept the direction from sending more in the step:
-//   "credits"  it waited for credits of the receiver, longer than it sent and than it was idle
-//   "egress"   it was sending, and the sender's interface was no less busy than the receiver's
-//   "ingress"  it was sending, and the receiver's interface was the busier one
-//   "compute"  it was idle, and the sender mostly computed
-//   "codec"    it was idle, and the sender mostly waited for its own codec
-//   "input"    it was idle, and the sender mostly waited for tensors itself
-// "" if the report does not tell.
+// Returns what kept the direction from sending more, by what took the longest part of the step.
+// `interfaces` is the result of UseOfInterfaces.
+//   "credits"  waiting for credits (flow control) of the receiver
+//   "egress"   sending, and the sender's interface was no less busy than the receiver's
+//   "ingress"  sending, and the receiver's interface was busier
+//   "compute"  idle, and the sender mostly computed
+//   "codec"    idle, and the sender mostly waited for its own codec
+//   "input"    idle, and the sender mostly waited for tensors itself
+// "": the report has no time of the step.
 std::string_view StallOf(const DirectionInUse& direction, std::span<const InterfaceUse> interfaces);
 
 }  // namespace longhaul::coordinator

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/state/blob_names.h"
-#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/ledger/ledger.h"
 
 namespace longhaul::coordinator {

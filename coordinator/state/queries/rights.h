@@ -1,5 +1,6 @@
-// Finds which runs name a blob, and so who may fetch it. A worker may fetch only blobs of runs in
-// which it has a part. An owner, the member that submitted a run, may fetch only blobs of its runs.
+// Finds which runs name a blob (a file that is named by its SHA-256), and so who may fetch the
+// blob. A worker may fetch only blobs of active runs in which it has a part. An owner, which is the
+// member that submitted a run, may fetch only blobs of its runs.
 #pragma once
 
 #include <set>
@@ -15,11 +16,11 @@ class Ledger;
 struct Run;
 struct Worker;
 
-// How the runs of a worker or owner refer to a blob. A worker may report any hash as its shard,
-// even that of data which another member sent. So a checkpoint gives a right only to a copy that
-// arrived for this checkpoint.
+// How the runs of a worker or owner refer to a blob. A worker may report any hash as the hash of
+// its shard (checkpoint file), even the hash of another member's data. So a checkpoint gives a
+// right only to a copy that arrived for this checkpoint.
 struct Naming {
-  bool named = false;   // the runs name the blob, as data
+  bool named = false;   // the runs name the blob as data
   bool copied = false;  // the blob is a shard of the runs, and the coordinator has a copy
   std::vector<std::string> lists;  // lists of blobs that the runs name; the blob may be in one
   bool connected = true;           // the worker has a session here; true for owners
@@ -31,12 +32,12 @@ struct OwnNames {
   std::set<std::string> lists;  // blobs that list other blobs
 };
 
-// Returns whether the worker is reserved for the run, or has a stage in the run's newest plan.
+// Returns whether the run reserves the worker, or the worker has a stage in the run's newest plan.
 bool HoldsCell(const Worker& worker, const Run& run);
 
 // Returns how the active runs in which this worker has a part refer to the blob.
 Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::string& sha256);
-// Returns how the runs of this owner refer to the blob.
+// Returns how the runs of this owner refer to the blob. `owner`: RunRecord::owner.
 Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::string& sha256);
 OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner);
 

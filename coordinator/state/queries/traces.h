@@ -1,5 +1,5 @@
-// `longhaul trace`: asks stages for their traces, collects them in a TraceBook, and answers the
-// user.
+// `longhaul trace`: asks the stages of a run what they did when in their last steps, collects these
+// traces in a TraceBook, and answers the user.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,12 @@ class Traces {
  public:
   explicit Traces(Ledger& ledger) : ledger_(ledger) {}
 
+  // The reply is sent when all stages have answered. kNotFound: no such run. kFailedPrecondition: a
+  // stage has no finished step. kResourceExhausted: too many traces are under way. kUnavailable: a
+  // worker is not connected. kDeadlineExceeded: a stage did not answer within kTraceLimit.
   void On(event::TraceAsked& asked);
   void OnTrace(const Worker& worker, const v1::WorkerMessage& message);
-  // Gives up traces of stages that have not answered in time.
+  // Gives up traces that some stage has not answered in time. Call this in every tick.
   void CheckTimers();
   MonoTime NextWake() const { return book_.NextWake(); }
 

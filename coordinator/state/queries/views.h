@@ -1,5 +1,5 @@
 // Answers queries about runs and workers between ticks, for users and for other parts of the
-// coordinator. `now` is on the clock that State::Tick gets.
+// coordinator. `now` is on the clock of State::Tick's `now`.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ class Views {
   explicit Views(const Sources& of) : of_(of) {}
 
   // Returns the runs without their plans, newest first. Leaves out runs that ended before
-  // `ended_since_unix_ms`.
+  // `ended_since_unix_ms`; 0: returns all runs.
   std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
-  // Returns the run with this id, else the newest one of this name, with its plan. kNotFound: there
+  // Returns the run with this id, else the newest run of this name, with its plan. kNotFound: there
   // is no such run.
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
@@ -55,11 +55,12 @@ class Views {
   // Returns the relays that are available now.
   std::vector<v1::RelayStatus> Relays() const;
 
-  // Returns whether a worker was asked to send this shard to the coordinator, and has not finished.
-  // `from`: if set, only this worker counts.
+  // Returns whether a worker was asked to send this shard (checkpoint file) to the coordinator, and
+  // has not finished. `from`: if set, only requests to this worker count.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
-  // Returns whether this shard, which worker `from` was asked to send, has arrived for its run.
+  // Returns whether a shard with this hash has arrived at the coordinator, for a check under way in
+  // which worker `from` must send the shard.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   // The functions of rights.h.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;

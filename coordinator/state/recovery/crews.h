@@ -1,6 +1,7 @@
-// Chooses the workers of a run's next epoch, and its number of replicas, from the run's own
-// workers, its spares, and other free workers. If recovery.replicas is continue, a replica that
-// lacks a worker is left out. Its remaining workers then replace missing ones of other replicas.
+// Chooses the workers (the crew) and the number of data-parallel replicas of a run's next epoch,
+// which is the next attempt to train. Takes the run's own workers, its spares, and other free
+// workers. If recovery.replicas is continue, a replica that lacks a worker is left out, and its
+// remaining workers replace missing workers of other replicas.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@
 
 namespace longhaul::coordinator {
 
-// A process that died is often restarted at once. So its cell (a stage of one replica) goes to a
-// worker that is not reserved for the run only after this time.
+// A process that died is often restarted at once. So for this time after an interruption, the cell
+// (stage of one replica) of a lost worker goes only to workers that the run has reserved, unless
+// recovery.replicas is continue.
 inline constexpr absl::Duration kReturnPatience = absl::Seconds(5);
 
 class Crews {
@@ -22,12 +24,12 @@ class Crews {
   Crews(Ledger& ledger, const Health& health, const WorkerLinks& links, const Failures& failures)
       : ledger_(ledger), health_(health), links_(links), failures_(failures) {}
 
-  // Chooses workers for the wanted number of replicas, else for as many as can have all workers. If
-  // the run may not continue with so few replicas, some cells of the crew are null. Reserves those
-  // workers of the run's present stages that are free.
+  // Chooses workers for the wanted number of replicas, else for as many replicas as can have all
+  // workers. If the run may not continue with so few replicas, some cells of the crew are null.
+  // Reserves the free workers of the run's present stages. The run must have a plan.
   Crew For(Run& run);
   // Returns the plan of the next epoch; the caller sets epoch and first step. `crew` must be whole.
-  // Errors: those of ResizePlan.
+  // Errors: those of ResizePlan (planner/resize.h).
   StatusOr<Plan> PlanWith(const Run& run, const Crew& crew) const;
 
  private:

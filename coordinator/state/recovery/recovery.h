@@ -1,8 +1,9 @@
 // Continues a run after a loss: a worker that died, a link that could not be restored, or an error
-// of a stage. The first attempt is in place. The run keeps its split of layers, and its next epoch
-// begins from the newest whole checkpoint as soon as every cell has a worker: its old one, a new
-// process of it, or another one (crews.h). Workers that were not affected keep their models. If
-// this attempt fails, or a worker stays away, the run is planned anew with the connected workers.
+// of a stage. The next epoch (attempt) first keeps the run's split of layers. This epoch begins
+// from the newest undamaged checkpoint as soon as every cell (stage of one replica) has a worker:
+// the old worker, a new process of the old worker, or another worker (crews.h). Workers that
+// were not lost keep their processes, and go back to this checkpoint. If this epoch fails, too, or
+// a worker stays away, the run is planned anew.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +36,17 @@ class Recovery : public MoveListener {
         tuning_(tuning),
         crews_(crews) {}
 
-  // After a restart of the coordinator, continues every run from the state in the store.
+  // Call this once after a restart of the coordinator. Continues every run from the state in the
+  // store. Fails runs that need a plan and have no usable plan in the store.
   void Restart();
-  // Begins the next epoch of recovering runs that have what they need, or plans them anew.
+  // Begins the next epoch of recovering runs that have what they need, or sends them to the queue
+  // to be planned anew. Call this in every tick.
   void Advance();
-  // Notes that shards did not arrive at a new worker of a recovering run, which Advance then plans
-  // anew. `failure`: a sentence for people.
+  // Notes that the transfer of shards (checkpoint files) to a new worker of a recovering run has
+  // failed. Advance then plans the run anew. `failure`: a sentence for people.
   void OnMoveFailed(const Run& run, const std::string& failure) { move_failure_[run] = failure; }
 
+  // A change of the run's state, or its removal, ends what OnMoveFailed noted.
   void OnMove(Run& run, const Transition& /*row*/) override { move_failure_.Forget(run.record.id); }
   void OnRemove(const RunId& id) override { move_failure_.Forget(id); }
 

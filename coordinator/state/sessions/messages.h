@@ -1,5 +1,5 @@
-// Passes workers' messages to the components that they concern. Drops messages of another epoch, or
-// of a worker that has no part in the run.
+// Passes each message of a worker to the component that handles it. Drops messages of another epoch
+// (attempt) of the run, and messages of a worker that has no part in the run.
 #pragma once
 
 #include "coordinator/state/events.h"
@@ -19,7 +19,7 @@
 
 namespace longhaul::coordinator {
 
-// The components that receive messages.
+// The components that receive messages. They must outlive Messages.
 struct Receivers {
   Health& health;
   WorkerLinks& links;
@@ -39,6 +39,7 @@ class Messages {
  public:
   Messages(Ledger& ledger, const Receivers& to) : ledger_(ledger), to_(to) {}
 
+  // Ignores messages of sessions that have ended.
   void On(event::WorkerSaid& said);
 
  private:

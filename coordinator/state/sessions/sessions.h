@@ -1,6 +1,6 @@
-// Handles the sessions of workers, which connect, leave, and come back. A worker that connects may
-// have a part in a run, or in a request to plan. The run or request then reserves the worker, and
-// the worker gets again the messages that it may have missed.
+// Handles the sessions (gRPC streams) of workers, which connect, leave, and come back. A worker
+// that connects may have a part in a run, or in a request to plan. The run or request then reserves
+// the worker, and the worker gets again the commands that it may have missed.
 #pragma once
 
 #include <optional>
@@ -29,6 +29,8 @@ class Sessions {
         shards_(shards),
         copies_(copies) {}
 
+  // Refuses (v1::Reject) a worker of another protocol version or with an invalid hello message, and
+  // an older process of a worker that already has a newer process.
   void On(event::WorkerJoined& joined);
   void On(event::WorkerLeft& left);
   // Ends the sessions of workers that were silent for too long.
@@ -39,14 +41,14 @@ class Sessions {
   std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
   void RefuseTwin(const Worker& worker, const event::WorkerJoined& joined);
   void Refuse(SessionId session, const std::string& refusal);
-  // Updates the record of the worker by its hello. True: the worker has a new process.
+  // Updates the worker's record from its hello message. True: the worker has a new process.
   bool Renew(Worker& worker, const event::WorkerJoined& joined);
   void SendWelcome(const Worker& worker);
   void NoteClock(Worker& worker, bool is_new);
-  // Finds the run or request that reserves this incarnation, and repeats messages that it may have
-  // missed.
+  // Finds the run or request in which this worker process has a part, and repeats commands that the
+  // worker may have missed.
   void Attach(Worker& worker);
-  // The session has ended. `for_good`: the process has ended, too.
+  // The session has ended. `for_good`: this worker process will not come back.
   void Lose(Worker& worker, const std::string& why, bool for_good = false);
   void ForgetOldWorkers();
   absl::Duration TimeoutOf(const Worker& worker) const;

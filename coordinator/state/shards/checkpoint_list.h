@@ -1,6 +1,5 @@
-// `longhaul checkpoints`: lists a run's checkpoints, as the coordinator knows them or after all
-// shards were hashed. On request, first has the parameters of one checkpoint sent to the
-// coordinator.
+// `longhaul checkpoints`: lists a run's checkpoints. On request, workers first hash all shards
+// (checkpoint files), or first send the parameters of one checkpoint to the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +14,14 @@ class CheckpointList {
  public:
   CheckpointList(Ledger& ledger, Shards& shards);
 
+  // Replies at once, or when all checks have ended. kNotFound: no such run or checkpoint.
   void On(event::CheckpointsAsked& asked);
 
  private:
   // Makes workers send the parameters of the checkpoint of `step` to the coordinator; 0: of the
-  // newest whole one.
+  // newest checkpoint without known damage.
   void Gather(const Run& run, RequestId request, uint64_t step);
-  // Answers, unless the request waits for checks.
+  // Answers the request, unless some of its checks are under way.
   void AnswerVerified(const Run& run, RequestId request);
   // `verified`: shards hashed for this reply; nullptr: no check was requested.
   v1::CheckpointsReply Render(const Run& run, const VerifiedShards* verified) const;

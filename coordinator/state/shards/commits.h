@@ -1,5 +1,6 @@
-// Commits a checkpoint when every stage has reported its shards. If a stage cannot write its shards
-// (full disk), the checkpoint is skipped: training goes on, and older checkpoints stay.
+// Commits a checkpoint when every stage has reported its shards, which are the files that the stage
+// wrote. If a stage cannot write its shards (full disk), the checkpoint is skipped: training goes
+// on, and older checkpoints stay.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ class Commits : public MoveListener {
   Commits(Ledger& ledger, Failures& failures, Health& health, Copies& copies)
       : ledger_(ledger), failures_(failures), health_(health), copies_(copies) {}
 
-  // Takes a stage's report of its shards of one checkpoint.
+  // Takes a stage's report of its shards of one checkpoint. Drops impossible reports. Fails the run
+  // if two replicas of a stage wrote different parameters.
   void OnShard(Run& run, StageRecord& stage, const Worker& worker,
                const v1::WorkerMessage& message);
 

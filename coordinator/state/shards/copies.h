@@ -1,7 +1,7 @@
-// Copies the shards of a run's checkpoints to another worker or the coordinator, so that the loss
-// of one machine loses no stage. Copies one checkpoint at a time, always the newest. A checkpoint
-// is safe when the coordinator, or a second worker, has each of its files. Older checkpoints are
-// dropped only then.
+// Copies the shards (files) of a run's checkpoints to another worker or the coordinator, so that
+// the loss of one machine loses no stage. Copies one checkpoint at a time, always the newest. A
+// checkpoint is safe when the coordinator, or a second worker, has each of its files. The newest
+// safe checkpoint is never dropped.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,17 @@ class Copies : public MoveListener {
  public:
   Copies(Ledger& ledger, const WorkerLinks& links, const Spares& spares, Shards& shards);
 
-  // Begins to copy the newest checkpoint of each run with stages, unless a copy of the run is under
-  // way.
+  // Begins to copy the newest checkpoint of each run with stages, unless a copy for the run is
+  // under way. Call this in every tick. Tries again 30 s after a failure.
   void Advance();
-  // Makes workers send the checkpoint to the coordinator, if the run file requests it.
+  // Makes workers send the checkpoint to the coordinator, if the run file has checkpoint.keep_copy.
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest);
-  // As above, for all files of a worker that has come back. `copying`: the checkpoints to leave
-  // out, because the worker already sends or receives files of them.
+  // As above, for all files of a worker that has come back. Leaves out the checkpoints `copying`
+  // (run and step), of which the worker already sends or receives files.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
-  // Drops old checkpoints. Keeps as many of the newest as the run file says (checkpoint.keep), not
-  // counting interim ones, which are made for recovery alone. Also keeps the very newest, the
-  // newest safe one, one that is being copied and, until the run trains, the one from which it
-  // resumes.
+  // Drops old checkpoints. Keeps the newest checkpoint.keep ones, not counting interim checkpoints,
+  // which are made only for recovery. Also keeps the very newest, the newest safe one, one that is
+  // being copied and, until the run trains, the one from which the run resumes.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;
@@ -42,8 +41,7 @@ class Copies : public MoveListener {
  private:
   // Begins to copy the newest checkpoint, unless a copy is under way.
   void Begin(Run& run);
-  // Returns the worker that shall hold copies of the shards of `source`, which has a stage; null:
-  // the coordinator.
+  // Returns the worker that shall hold copies of the shards of `source`; null: the coordinator.
   Worker* HolderFor(Run& run, const Worker& source);
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest,
                          const std::string& only_of_worker);

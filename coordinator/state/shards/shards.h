@@ -1,6 +1,6 @@
-// Has the shards of committed checkpoints hashed, sent to the coordinator or to other workers, and
-// dropped. A run that is planned from a checkpoint waits until the checkpoint's shards are hashed.
-// A check is a request to hash or send shards of one checkpoint (books/shard_book.h).
+// Makes workers hash, send and delete shards, which are the files of committed checkpoints. A check
+// is a request to hash or send shards of one checkpoint (books/shard_book.h). A run that is planned
+// from a checkpoint waits until the checkpoint's shards are hashed.
 #pragma once
 
 #include <array>
@@ -25,16 +25,18 @@ class Shards : public MoveListener {
   Shards(Ledger& ledger, const WorkerLinks& links);
 
   // Called at the end of each check. `failure`: a sentence about why the check failed; "": it
-  // succeeded. A damaged shard is no failure; the damage is noted in the manifest.
+  // succeeded. A damaged shard is no failure; the damage is noted in the checkpoint's manifest.
   using Done = std::function<void(Run& run, const ShardCheck& check, const std::string& failure)>;
-  // Sets the one function that is called for checks of this purpose.
+  // Sets the function that is called for checks of this purpose, in place of an earlier function.
   void WhenDone(ShardCheck::Purpose purpose, Done done);
 
   // ---- Asking
-  // Makes the coordinator and connected workers hash their files of this checkpoint.
+  // Makes the coordinator and connected workers hash their files of this checkpoint. `request`: the
+  // call that waits for the result, only for kVerify.
   void Check(const Run& run, const v1::CheckpointManifest& manifest, ShardCheck::Purpose purpose,
              RequestId request = RequestId(0));
-  // Makes connected workers that hold `files` send copies to the coordinator.
+  // Makes connected workers that hold `files` send copies to the coordinator. Leaves out files that
+  // no connected worker holds.
   void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
                     ShardCheck::Purpose purpose, RequestId request = RequestId(0));
   // Makes `source`, which must be connected, send files to the worker `to`; nullopt: to the
@@ -42,7 +44,7 @@ class Shards : public MoveListener {
   void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                      const WorkerId& source, const std::optional<WorkerId>& to,
                      std::vector<v1::CheckpointFile> files);
-  // Begins each move: a connected holder of the shard sends it to the worker that needs it. If the
+  // Begins each move: a connected holder sends the shard to the worker that needs the shard. If the
   // two cannot reach each other, the holder sends the shard to the coordinator, once for all
   // workers.
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
@@ -51,22 +53,24 @@ class Shards : public MoveListener {
   void OnChecked(Worker& worker, const v1::WorkerMessage& message);
   void On(event::CopiesChecked& checked);
   void On(event::CopyStored& stored);
-  // Sends a worker that has come back its open requests again. Returns runs and steps of the
-  // checkpoints of which it sends or receives files.
+  // Sends a worker that has come back its unanswered requests again. Returns the checkpoints (run
+  // and step) of which this worker sends or receives files.
   std::set<std::pair<RunId, uint64_t>> Repeat(const Worker& worker);
-  // The session of the worker has ended: gives up its checks.
+  // Gives up the worker's checks, because its session has ended. `why`: for people.
   void Lose(const Worker& worker, const std::string& why);
-  // Gives up checks whose time is over.
+  // Gives up checks that were not answered in time. Call this in every tick.
   void CheckTimers();
   MonoTime NextWake() const { return book_.NextWake(); }
 
   // ---- Dropping
   // Drops the run's checkpoints after `step`. The run resumes from `step`.
   void DropAfter(Run& run, uint64_t step);
-  // Has the files of a checkpoint deleted. `manifest` must no longer be in the run's record.
+  // Makes the coordinator and connected workers delete the files of a checkpoint. `manifest` must
+  // no longer be in the run's record.
   void Drop(const Run& run, const v1::CheckpointManifest& manifest);
 
-  // Returns whether this shard, which worker `from` was asked to send, has arrived for its run.
+  // Returns whether a shard with this hash has arrived at the coordinator, for a check under way in
+  // which worker `from` must send the shard.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   const ShardBook& book() const { return book_; }
   ShardBook& book() { return book_; }

@@ -1,5 +1,5 @@
-// Decides which workers runs may take. Leaves out workers whose process is about to end, and for a
-// while those whose processes ended again and again by their own fault.
+// Decides which workers runs may take. Leaves out workers whose process is about to end. Also
+// leaves out, for a while, workers whose processes ended again and again by their own fault.
 #pragma once
 
 #include <string>
@@ -13,21 +13,22 @@ class Health {
  public:
   explicit Health(Ledger& ledger) : ledger_(ledger), book_(ledger.options().health) {}
 
-  // Returns whether a run may take the worker. It must be connected, neither about to end nor left
-  // out, and not reserved, except by `run` (may be null).
+  // Returns whether a run may take the worker: the worker is connected, not about to end, not left
+  // out, and either free or reserved by `run`. Null `run`: the worker must be free.
   bool MayTake(const Worker& worker, const RunId* run = nullptr) const;
   bool IsLeftOut(const WorkerId& id) const {
     return book_.LeftOutUntil(id, ledger_.now()).has_value();
   }
-  // " (left out after 3 losses)", or "".
+  // For people: " (left out after 3 losses)"; "": the worker is not left out.
   std::string LeftOutText(const WorkerId& id) const;
-  // Records that this process was lost by the worker's own fault while it worked for `run` (may be
-  // null).
+  // Records that this process was lost by the worker's own fault, and logs an event if runs leave
+  // the worker out because of this loss. `run`: the run for which the process worked; null: none.
   void NoteFault(const Run* run, const WorkerId& id, const Incarnation& incarnation,
                  HealthBook::Fault fault);
   // Takes a worker's report that its process is about to end by itself.
   void OnRestart(Worker& worker, const v1::WorkerMessage& message);
-  // A checkpoint was committed in which the worker had a part.
+  // Call this when a checkpoint is committed in which the worker had a part. The count of the
+  // worker's losses restarts at 0.
   void DidWell(const WorkerId& id) { book_.DidWell(id); }
   void Forget(const WorkerId& id) { book_.Forget(id); }
 

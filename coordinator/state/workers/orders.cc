@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/shard_files.h"
 #include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"

@@ -1,5 +1,5 @@
-// Sends workers the commands for their stages: measure, assign, start, stop, new address. Carries
-// out the actions kAssign, kStart and kStop of ledger/transitions.h.
+// Sends workers the commands for their stages: Measure, Assign, Start, StopAfterStep and Readdress
+// (v1::WorkerCommand). Carries out the actions kAssign, kStart and kStop of ledger/transitions.h.
 #pragma once
 
 #include "coordinator/state/ledger/ledger.h"
@@ -10,14 +10,16 @@ namespace longhaul::coordinator {
 
 class Orders : public MoveListener {
  public:
+  // Both arguments must outlive this object.
   Orders(Ledger& ledger, const WorkerLinks& links) : ledger_(ledger), links_(links) {}
 
-  // These send a command to a connected worker.
+  // SendMeasure asks `worker` to time the layers of `spec`, SendAssign to become the stage, and
+  // SendStart to begin training. The process aborts if the worker is not connected.
   void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
   void SendStart(const Worker& worker, const Run& run);
-  // Sends stop-after-step to the connected workers of first stages. A worker that is away gets
-  // the command when it reconnects.
+  // Tells the connected workers of first stages to stop after the current step. If a worker of a
+  // first stage is not connected, call SendStop again when this worker reconnects.
   void SendStop(const Run& run);
   // Tells the worker that dials this edge the new addresses of the edge's other end. Does nothing
   // if the dialing worker is not connected, or if the other end has no address for the edge.

@@ -1,5 +1,5 @@
-// What is known of workers as candidates for stages: their devices, the workers that they reach,
-// relays between workers that cannot reach each other, and rates of links.
+// What is known of workers as candidates for stages: their devices, which other workers they reach,
+// the relays for workers that cannot reach each other, and measured rates of links.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,11 @@ class WorkerLinks {
   explicit WorkerLinks(Ledger& ledger);
 
   // ---- Facts
-  // A worker has a new session: it and other workers try connections whose state is unknown.
+  // Call Come when a worker has a new session, Leave when its session has ended, and Forget when it
+  // has a new process or address or its record is dropped. After Come, the worker and some other
+  // workers test whether they reach each other, unless this is known (books/reach_book.h).
   void Come(const Worker& worker);
   void Leave(const WorkerId& id) { reach_.Leave(id); }
-  // The worker has a new process or address, or is no longer known.
   void Forget(const WorkerId& id);
   void OnTried(const WorkerId& from, const v1::ReachTried& tried);
   void CheckTimers();
@@ -35,7 +36,7 @@ class WorkerLinks {
   // ---- Candidates
   // Returns all that a plan needs to know of the worker, except layer times and measured links.
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
-  // Returns whether the worker has a device for each rank of a stage.
+  // Returns whether the worker has a device for each rank of a stage (tensor parallelism).
   bool HasDevicesFor(const RunSpec& spec, const Worker& worker) const;
   // Replaces train.dtype auto by bf16 if all these workers compute on GPUs, else by fp32. A run is
   // settled once and keeps the type, even with other workers later.
@@ -45,31 +46,34 @@ class WorkerLinks {
   // Returns how the two workers reach each other, or the errors of EndsOf (planner/planner.h).
   StatusOr<LinkEnds> PathBetween(const Run& run, const Worker& from, const Worker& to,
                                  EdgeKind kind = EdgeKind::kState) const;
-  // Returns whether these neighbours are still trying to reach each other, so that it is open which
-  // one dials, or whether they can have a link at all.
+  // Returns whether these neighbours are still trying to reach each other. Until they have
+  // finished, nobody knows which of them dials, or whether they can have a link at all.
   bool IsTrying(const RunSpec& spec, const Worker& upper, const Worker& lower, EdgeKind kind) const;
-  // Returns until when a draft or submission that begins to wait now waits for workers that try to
-  // reach each other. A worker that keeps coming back does not prolong the wait.
+  // Returns the end of a wait that begins now, in which workers try to reach each other. Drafts and
+  // submissions wait no longer, even if a worker keeps coming back.
   MonoTime PatientUntil() const;
 
   // ---- Relays: the coordinator first, then connected workers
   std::vector<Relay> RelaysNow() const;
-  // Returns whether the edge uses relays and all of them are gone.
+  // Returns whether the edge uses relays and none of them is available.
   bool HasLostItsRelays(const Edge& edge) const;
-  // Returns, for each of these relays that is available, its address with a ticket by which both
-  // ends of a link meet there (transport/relay/ticket.h).
+  // Returns a way (transport/relay/ticket.h) for each available relay: its address, and a ticket
+  // with which both ends of a link meet there. `link`: text that is different for each link of the
+  // run or draft whose secret is `link_secret`.
   std::vector<std::string> WaysThrough(const std::vector<Relay>& relays,
                                        std::string_view link_secret, std::string_view link) const;
 
   // ---- For people
   std::vector<v1::RelayStatus> Relays() const;
-  // Returns the newest measurements of the links between connected workers.
+  // Returns the newest measurements of the links between connected workers. `now` is on the clock
+  // of State::Tick, here and in Render.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
+  // Fills in which workers this worker reaches.
   void Render(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
   void CheckInvariants() const { reach_.CheckInvariants(); }
 
  private:
-  // Asks both workers of each question, and logs the sentences.
+  // Sends each question to its two workers, and logs the sentences.
   void Carry(const ReachBook::News& news);
   void AddReach(CandidateWorker* worker) const;
   // nullopt: the relay is not available now.

@@ -1,12 +1,14 @@
-// A GPU that is host memory and a thread for each stream: what queues work on a device can be
-// tested where there is none. It has the kernels of collectives, those of codecs not.
+// A simulated GPU, for tests of code that queues work on a device, on machines without one. Host
+// memory stands for device memory, and each stream has a thread. The kernels of collectives work;
+// the kernels of codecs are missing.
 #pragma once
 
 #include "base/cuda/table.h"
 
 namespace longhaul::testing {
 
-// As many devices as are asked for; lives for ever.
+// Returns the table of functions through which cuda::Device uses the simulated GPU, which has 64
+// devices. Never null; valid until the process ends. Thread-safe.
 const cuda::DeviceTable* FakeGpuTable();
 
 }  // namespace longhaul::testing

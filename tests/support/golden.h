@@ -1,9 +1,10 @@
-// Formats, byte for byte. A golden file holds what the first build of a format's version wrote, and
-// its name carries that version: golden/NAME.vVERSION. A version's bytes never change: who changes
-// them raises the version, and the test's program called with --update writes the files of new
-// versions. It never overwrites a file that is there.
+// Checks that formats keep their bytes. A golden file has the bytes that the first build of a
+// format's version wrote: golden/NAME.vVERSION. A version's bytes must never change. To change a
+// format, raise its version and run the test program with --update, which writes the missing files.
+// --update never overwrites an existing file.
 //
-// golden.cc brings main(). A test with golden files defines GOLDEN_DIR.
+// golden.cc contains main(). lh_golden_files (cmake/LonghaulTargets.cmake) adds golden.cc to a test
+// and defines GOLDEN_DIR, the path of the test's folder golden/.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +15,16 @@
 
 namespace longhaul::testing {
 
-// Fails the test where `bytes` are not those of the file, or where there is no file. `name` may
-// hold
-// ':', ',' and '/', which become '_'.
+// Fails the current test if the file folder/NAME.vVERSION is missing or has other bytes. In the
+// file's name, each ':', ',' and '/' of `name` becomes '_'. With --update, a missing file is
+// written instead, and the test passes.
 void ExpectGolden(const std::string& folder, std::string_view name, uint32_t version,
                   std::string_view bytes);
 void ExpectGolden(const std::string& folder, std::string_view name, uint32_t version,
                   std::span<const std::byte> bytes);
 
-// What ExpectGolden says, "" for nothing. `update`: a file that is missing is written.
+// Returns the message with which ExpectGolden fails the test; "" if the test passes. `update`:
+// writes a missing file.
 std::string GoldenComplaint(const std::string& folder, std::string_view name, uint32_t version,
                             std::string_view bytes, bool update);
 

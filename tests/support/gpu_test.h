@@ -1,6 +1,7 @@
-// For programs made by lh_gpu_test, whose main() is in gpu_test.cc: it opens the first GPU before
-// any test runs. Where that fails the program says why and exits with 77, which ctest shows as
-// skipped, or with 1 where LONGHAUL_REQUIRE_GPU is set.
+// For test programs that lh_gpu_test makes (cmake/LonghaulTargets.cmake). Their main() is in
+// gpu_test.cc and opens the first GPU before any test runs. If the GPU cannot be opened, the
+// program prints why and exits with 77, which ctest shows as skipped. If the environment variable
+// LONGHAUL_REQUIRE_GPU is set, the program exits with 1 instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,16 +14,17 @@
 
 namespace longhaul::testing {
 
+// Returns the GPU that main() opened. Valid until the program ends.
 const cuda::Device& Gpu();
 
-// What was made; the test fails and dies where it was not.
+// Returns the value of `made`. On an error, fails the test and ends the process.
 template <class T>
 T Must(StatusOr<T> made) {
   EXPECT_TRUE(made.ok()) << made.status();
   return *std::move(made);
 }
 
-// Until the stream's work is done.
+// Waits until all work that is queued on `stream` now is done. Fails the test after one minute.
 void Await(const cuda::Stream& stream);
 
 }  // namespace longhaul::testing

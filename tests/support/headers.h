@@ -1,5 +1,5 @@
-// What nearly every test includes, precompiled (cmake/LonghaulTargets.cmake). Tests include what
-// they use all the same: the sanitizer builds compile them without this.
+// Precompiled header with the includes of nearly every test (cmake/LonghaulTargets.cmake). Each
+// test must still include what it uses, because sanitizer builds do not use this header.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

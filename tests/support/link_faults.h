@@ -1,7 +1,9 @@
-// A backend whose network can be made to fail: around any backend, between it and the links.
+// Makes the network of a transport fail on demand. Around wraps the transport's backend, which
+// makes connections for its links (transport/p2p).
 //
-// Threads: Faults from any thread (what it asks for happens on the transport's loop, in order); in
-// a simulation, whose loop has no thread, from the loop.
+// Threads: tests may call Faults on any thread. The transport's event loop carries the calls out
+// later, in order. A simulated loop has no thread: call Faults inside the loop, and each call takes
+// effect at once.
 #pragma once
 
 #include <functional>
@@ -14,29 +16,35 @@ namespace longhaul::transport {
 
 class FaultState;
 
-// One transport's network.
+// The faults of one transport's network. Call the other methods only after the backend that Around
+// returned has started. The object may be destroyed before that backend.
 class Faults {
  public:
   Faults();
 
-  // Each connection breaks: what is under way is lost, both ends hear of it.
+  // Breaks every connection. Messages under way are lost, and both ends learn that the connection
+  // has closed.
   void Reset() const;
-  // Only the connection that was made first.
+  // As Reset, for the oldest open connection only.
   void ResetFirst() const;
-  // Nothing comes in or goes out, nor connects, and nobody hears why; what is sent meanwhile
-  // arrives after Restore, as by TCP's repetition.
+  // Holds back all messages in both directions, on present and new connections. Neither end gets an
+  // error. Restore delivers the messages, as TCP does by sending them again.
   void Cut() const;
-  // As Cut, but for connections that there are: new ones work.
+  // As Cut, but for ever and for present connections only. New connections work.
   void CutForGood() const;
-  // Only the connection that was made first; the others live.
+  // As CutForGood, for the oldest open connection only.
   void CutFirstForGood() const;
-  // What listened at `from` is reached at `to` (any name) from now on, and not at `from`.
+  // Changes where this transport finds a peer. From now on Connect(to) reaches the peer that
+  // listens at `from`, and Connect(from) fails with kUnavailable. `to`: any text.
   void Move(const std::string& from, const std::string& to) const;
+  // Ends Cut, but not the faults of CutForGood, CutFirstForGood and Move.
   void Restore() const;
-  // How long each message that comes in takes; for simulations.
+  // Delays each incoming message by what `delay` returns. The loop calls `delay` once for each
+  // message. Null: no delay. Messages of a connection stay in order. For simulations.
   void SetDelay(std::function<absl::Duration()> delay) const;
 
-  // Takes the place of `backend`. Once.
+  // Returns a backend that passes all calls to `backend`, with the faults of this object. Call it
+  // once, before any other method.
   std::unique_ptr<internal::Backend> Around(std::unique_ptr<internal::Backend> backend) const;
 
  private:

@@ -1,4 +1,4 @@
-// What one thread of a test tells another: taken in order, waited for with a deadline.
+// A queue through which one thread of a test passes items to another, in order.
 #pragma once
 
 #include <chrono>
@@ -17,10 +17,10 @@ class Mailbox {
   void Push(T item) {
     const std::lock_guard lock(mutex_);
     items_.push_back(std::move(item));
-    // Not later: who takes it may end this mailbox.
+    // Notify under the lock: after the unlock, the taker may destroy this mailbox.
     changed_.notify_all();
   }
-  // The oldest; nothing if none comes for a long time (far more than anything here takes).
+  // Removes and returns the oldest item. Waits up to 30 s for an item; nullopt: none came.
   std::optional<T> Take() {
     constexpr std::chrono::seconds kPatience{30};
     std::unique_lock lock(mutex_);

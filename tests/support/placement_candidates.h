@@ -1,5 +1,9 @@
-// Candidates of plans from files, for tests and benchmarks of placement: workers of a matrix that
-// tests/fixtures/placement/make_regions.py wrote, or those of a run file's topology.
+// Makes requests for plans from files, for tests and benchmarks of placement: the choice of a
+// worker for each stage. The candidate workers come from a CSV file of links between workers
+// (tests/fixtures/placement/make_regions.py writes such files) or from a run file's topology.
+//
+// Errors end the process: a file that cannot be read, and a run file that is not valid. The other
+// contents of files are not checked.
 #pragma once
 
 #include <fmt/core.h>
@@ -21,13 +25,16 @@
 
 namespace longhaul::coordinator {
 
+// Returns the contents of a file.
 inline std::string TextOf(const std::string& path) {
   std::ifstream file(path);
   LH_CHECK(file.good(), "cannot read {}", path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A candidate for a replay, with the times that its run file has for one device of speed 1.
+// Returns a candidate for a replay, a run that sleeps for given times instead of computing;
+// spec.replay must be set. spec.replay has the times of a device of speed 1. `speed` divides the
+// times of layers, but not those of codecs.
 inline CandidateWorker CandidateOf(const RunSpec& spec, const std::string& name, double speed) {
   const ReplaySpec& replay = *spec.replay;
   CandidateWorker worker;
@@ -55,6 +62,7 @@ inline CandidateWorker CandidateOf(const RunSpec& spec, const std::string& name,
   return worker;
 }
 
+// Returns a request for a plan with `stages` stages, still without workers. `run_file`: a path.
 inline PlanRequest RequestOf(const std::string& run_file, uint32_t stages) {
   PlanRequest request;
   request.run = RunId("placed-1");
@@ -68,7 +76,8 @@ inline PlanRequest RequestOf(const std::string& run_file, uint32_t stages) {
   return request;
 }
 
-// All workers of the run file's topology, by name as people count.
+// Returns a request with one stage for each worker of the run file's topology. Workers are sorted
+// by name: "w2" before "w10". The run file must have a topology and a replay.
 inline PlanRequest TopologyRequest(const std::string& run_file) {
   PlanRequest request = RequestOf(run_file, 1);
   std::vector<std::string> names;
@@ -85,7 +94,10 @@ inline PlanRequest TopologyRequest(const std::string& run_file) {
   return request;
 }
 
-// The workers of a matrix, for the model and replay of a run file.
+// Returns a request with the workers and links of a CSV file, and with the model and the replay of
+// a run file. `matrix`: path of the CSV file. Lines with another first field are ignored:
+//   worker,NAME,REGION,SPEED,MEMORY_GIB,INTERFACE_MBIT_PER_SECOND
+//   pair,FROM,TO,ROUND_TRIP_MS,MBIT_PER_SECOND
 inline PlanRequest MatrixRequest(const std::string& matrix, const std::string& run_file,
                                  uint32_t stages) {
   PlanRequest request = RequestOf(run_file, stages);

@@ -1,5 +1,5 @@
-// Muon's iteration in double precision, as loops over plain arrays: what tests hold worker/stage
-// against, on any device.
+// A reference of the optimizer Muon, in double precision on plain arrays. Tests compare the results
+// of worker/stage with this reference, on any device. Shapes must fit; nothing is checked.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace longhaul::testing {
 
-// Row-major.
+// A matrix, row-major.
 struct Plain {
   size_t rows = 0, columns = 0;
   std::vector<double> values;
@@ -22,7 +22,8 @@ inline Plain PlainZeros(size_t rows, size_t columns) {
   return {rows, columns, std::vector<double>(rows * columns)};
 }
 
-// `matrix` of `matrices` that lie one below another.
+// Copies one matrix out of a stack of `matrices` matrices of equal shape, which lie one below
+// another in row-major memory. `rows_of_all`: rows of the whole stack. `matrix`: index from 0.
 inline Plain PlainOf(const float* stacked, size_t rows_of_all, size_t columns, size_t matrices,
                      size_t matrix) {
   const size_t rows = rows_of_all / matrices;
@@ -51,7 +52,8 @@ inline Plain Transposed(const Plain& a) {
   return out;
 }
 
-// Five times X <- a X + b X (X'X) + c X (X'X)(X'X).
+// Returns a nearly orthogonal matrix with the directions of `x`: scales `x` to Frobenius norm 1,
+// then does five times X <- a X + b X (X'X) + c X (X'X)(X'X), where X' is X transposed.
 inline Plain NewtonSchulz(Plain x) {
   double squares = 0;
   for (const double value : x.values) squares += value * value;
@@ -71,7 +73,8 @@ struct PlainMuonRate {
   double lr = 0, weight_decay = 0, momentum = 0;
 };
 
-// One step of one matrix. `gradient` is clipped.
+// Does one optimizer step on one matrix: updates *value and *momentum (Muon's momentum buffer).
+// `gradient`: already clipped.
 inline void PlainMuonStep(const PlainMuonRate& rate, const Plain& gradient, Plain* value,
                           Plain* momentum) {
   Plain update = gradient;

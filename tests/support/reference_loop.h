@@ -1,8 +1,9 @@
-// The training loop that a pipelined run must equal bit for bit when nothing on its links is lossy:
-// the whole model in one graph, one microbatch after the other, no stages, no queues.
+// A training loop without stages and queues: the whole model in one autograd graph, one microbatch
+// after the other, on the CPU. A pipelined run with lossless codecs must give the same numbers, bit
+// for bit.
 //
-// It shares with the worker the initial parameters, the optimizer and the sample order (each tested
-// on its own), but neither the model's code nor the executor's.
+// The loop uses the worker's code for initial parameters, the optimizer and the sample order, which
+// have tests of their own. It does not use the worker's code of the model and of the executor.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +16,29 @@
 namespace longhaul::testing {
 
 struct ReferenceValidation {
-  uint64_t step = 0;
+  uint64_t step = 0;  // the step after which the validation ran
   double loss = 0;
 };
 
 struct ReferenceRun {
-  // One a step: the mean of the microbatches' losses, summed in double in their order.
+  // For each step, the mean loss of its microbatches. The losses are added as doubles, in order.
   std::vector<double> losses;
+  // For each step, the squared norm of the whole gradient before clipping.
   std::vector<double> squared_gradient_norms;
-  // After every `validation.every` steps, if not 0, and after the run's last.
+  // Validations after every spec.validation.every steps, and after the run's last step. Empty if
+  // spec.validation.every is 0, or if the validation text is shorter than the model's context.
   std::vector<ReferenceValidation> validations;
 };
 
-// Steps 1..`steps` of the run on the tokens of `token_file`, with pipeline.threads_per_stage
-// threads. `microbatches`: of each step, the last one of all that follow; empty: the run's.
+// Trains steps 1 to `steps` on the tokens of the file `token_file`, with
+// spec.pipeline.threads_per_stage threads. microbatches[i] is the number of microbatches of step
+// i + 1; later steps use the last element. Empty: spec.train.microbatches for every step.
+// kInvalidArgument: the token file is too short for one sample. Other errors: the token file is
+// unreadable or damaged, or PyTorch threw.
 StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& token_file,
                                     uint64_t steps, const std::vector<uint32_t>& microbatches = {});
 
-// The losses alone.
+// As RunReference, but returns only the losses.
 StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::string& token_file,
                                               uint64_t steps,
                                               const std::vector<uint32_t>& microbatches = {});

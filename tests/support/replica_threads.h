@@ -1,4 +1,5 @@
-// Replicas of a stage in one process: a thread and a mailbox each.
+// Runs the data-parallel replicas of one stage in one process. Each replica has a Reducer, which
+// sums gradients over replicas and sends updated parameters around, a thread and a mailbox.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,13 +18,19 @@
 
 namespace longhaul::replicas {
 
-using Tensors = std::vector<std::vector<float>>;  // by parameter
+using Tensors = std::vector<std::vector<float>>;  // the values of each parameter
 
 class ReplicaThreads {
  public:
+  // Updates the parameters in `own`, the pieces of `bucket` for which `replica` keeps the optimizer
+  // state. A bucket is a group of parameters, or of parts of them, that are reduced together. Runs
+  // on the replica's thread, once for each bucket and step.
   using Optimizer =
       std::function<void(uint32_t replica, uint32_t bucket, std::span<const OwnPiece> own)>;
 
+  // Makes options.replicas replicas, which all start with a copy of `values`, one tensor for each
+  // of `parameters`. `coding_threads`: threads that code messages, for each replica. Errors fail
+  // the current test.
   ReplicaThreads(const std::vector<ReplicatedParameter>& parameters, const LayoutOptions& options,
                  const Tensors& values, size_t coding_threads = 1) {
     replicas_.resize(options.replicas);
@@ -47,8 +54,10 @@ class ReplicaThreads {
     }
   }
 
-  // Every replica runs the steps from `first` to `last` at its own pace; `gradients` are asked for
-  // at their beginning, on the replica's thread.
+  // Runs the steps from `first` to `last`, both included, on all replicas, each at its own speed.
+  // Returns when all have ended. Each replica's thread calls `gradients` at the beginning of a
+  // step; the result must live until the step ends. Returns the first replica's error;
+  // kDeadlineExceeded: no message came for 30 s.
   Status Run(uint64_t first, uint64_t last,
              const std::function<const Tensors&(uint32_t replica, uint64_t step)>& gradients,
              const Optimizer& optimizer) {
@@ -68,6 +77,7 @@ class ReplicaThreads {
     return absl::OkStatus();
   }
 
+  // Not during Run.
   Tensors& values(uint32_t replica) { return replicas_[replica].values; }
   Reducer& reducer(uint32_t replica) { return *replicas_[replica].reducer; }
   uint32_t size() const { return static_cast<uint32_t>(replicas_.size()); }
@@ -114,7 +124,7 @@ class ReplicaThreads {
       }
     };
     for (uint32_t b = 0; b < buckets && status.ok(); ++b) {
-      status = reducer.GiveGradients((b + r) % buckets);  // in no common order
+      status = reducer.GiveGradients((b + r) % buckets);  // replicas begin with different buckets
     }
     step_what_is_reduced();
     while (status.ok() && !reducer.IsDone()) {

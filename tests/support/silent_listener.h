@@ -1,5 +1,6 @@
-// An address at which connections are taken in, by the kernel, and nobody ever answers: as of a
-// machine that has vanished behind a firewall, or of a program that has stopped.
+// Listens on a free port of 127.0.0.1 and never answers. The kernel accepts connections, but nobody
+// reads or writes. A client sees a program that hangs. The constructor ends the process if it
+// cannot listen; the destructor closes the port.
 #pragma once
 
 #include <fmt/core.h>
@@ -26,7 +27,7 @@ class SilentListener {
              "cannot listen on loopback");
     address_ = fmt::format("127.0.0.1:{}", ntohs(name.sin_port));
   }
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return address_; }  // "127.0.0.1:43521"
 
  private:
   const UniqueFd fd_;

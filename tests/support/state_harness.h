@@ -1,5 +1,8 @@
-// A State with a clock of its own, and workers that the test speaks for. Header only; for unit
-// tests and simulations of coordinator/state.
+// Runs the coordinator's state machine (State) with a simulated clock. The test itself sends the
+// messages of all workers. For unit tests and simulations of coordinator/state. Threads: one.
+//
+// Words: an epoch is one attempt to train a run. A cell is one stage of one replica. An edge is a
+// link between two cells. An incarnation is one process of a worker.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +21,7 @@
 
 namespace longhaul::coordinator {
 
-// The workers of most tests.
+// The names of the workers of most tests.
 inline const std::vector<std::string> kAb = {"a", "b"};
 
 inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages) {
@@ -36,7 +39,7 @@ inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages
   spec.links.codecs = {"none", "none"};
   spec.checkpoint.every = 2;
   spec.checkpoint.keep = 2;
-  spec.recovery.attempts = 0;  // what ends a run ends it
+  spec.recovery.attempts = 0;  // any failure ends the run
   return spec;
 }
 
@@ -53,7 +56,7 @@ inline v1::LayerTimes SmallTimes() {
   v1::LayerTimes times;
   times.set_block_forward(0.001);
   times.set_block_backward(0.002);
-  // Two ranks are faster.
+  // Measured times with tensor parallelism over two ranks: faster than one.
   v1::GroupTimes& two = *times.add_groups();
   two.set_tensor(2);
   two.mutable_block()->set_forward(0.0006);
@@ -61,6 +64,8 @@ inline v1::LayerTimes SmallTimes() {
   return times;
 }
 
+// Returns the first message of worker `name`, which has one CPU device. The worker's id is
+// "id-NAME".
 inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello;
   hello.set_protocol_min(8);
@@ -79,7 +84,8 @@ inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation
   return hello;
 }
 
-// The hello of a worker that is at stage `stage` of the first epoch of `run`.
+// Returns the hello of a worker that already runs stage `stage` of `run`, as after it lost its
+// coordinator.
 inline v1::Hello HelloAt(const std::string& name, const std::string& run, uint32_t stage,
                          uint64_t epoch = 1) {
   v1::Hello hello = HelloOf(name);
@@ -89,6 +95,8 @@ inline v1::Hello HelloAt(const std::string& name, const std::string& run, uint32
   return hello;
 }
 
+// Returns a user's submission. `id`: the id of the new run. `resume`: asks to go on with the run of
+// the same name instead.
 inline event::Submitted SubmitOf(const RunSpec& spec, const std::string& id, uint64_t request = 1,
                                  bool resume = false) {
   event::Submitted submitted;
@@ -103,7 +111,8 @@ inline event::Submitted SubmitOf(const RunSpec& spec, const std::string& id, uin
   return submitted;
 }
 
-// `digit`: of the hash, all of it.
+// Returns a worker's report that it has written its checkpoint file (shard). `digit` repeated 64
+// times is the file's hash.
 inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage, char digit = 'a') {
   v1::ShardReport shard;  // of ten bytes
   shard.set_step(step);
@@ -116,6 +125,7 @@ inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage, char digit = 'a') 
 
 class Coordinator {
  public:
+  // `stored`: the runs that the coordinator finds in its store at the start.
   explicit Coordinator(const std::vector<RunRecord>& stored = {}, StateOptions options = {})
       : options_(std::move(options)) {
     options_.version = "1.2.3";
@@ -123,6 +133,9 @@ class Coordinator {
     state = std::make_unique<State>(options_, StoredRuns{.runs = stored}, 1, now);
   }
 
+  // Tick and TickAll pass events to the state machine and record its writes and commands in the
+  // members below. A second tick answers commands as the members *_are_answered and
+  // plans_are_computed say. Returns `last`: the result of the newest tick.
   template <class... Some>
   TickResult& Tick(Some... some) {
     std::vector<Event> list;
@@ -156,7 +169,8 @@ class Coordinator {
     if (!answers.empty()) TickAll(std::move(answers));
     return last;
   }
-  // A new process over the same store. Its workers' sessions are gone.
+  // Restarts the coordinator: makes a new state machine from the recorded store. Workers must Join
+  // again.
   void Restart() {
     const uint64_t next = events.empty() ? 1 : events.back().sequence() + 1;
     StoredRuns stored{.runs = Stored()};
@@ -166,7 +180,8 @@ class Coordinator {
     state = std::make_unique<State>(options_, std::move(stored), next, now);
   }
   void Advance(absl::Duration by) { now = now + by; }
-  // Second by second, in which the workers `alive` send heartbeats.
+  // Advances the clock by `time` in steps of at most one second. After each step, every worker of
+  // `alive` sends a heartbeat.
   void Pass(absl::Duration time, const std::vector<std::string>& alive) {
     for (const MonoTime end = now + time; now < end;) {
       Advance(std::min(absl::Duration(absl::Seconds(1)), end - now));
@@ -178,6 +193,7 @@ class Coordinator {
     }
   }
 
+  // A worker opens a session, which replaces the worker's earlier one in `sessions`.
   SessionId Join(v1::Hello hello) {
     const SessionId session(next_session_++);
     const std::string name = hello.name();
@@ -187,13 +203,17 @@ class Coordinator {
   }
   SessionId Join(const std::string& name) { return Join(HelloOf(name)); }
 
-  // Says something as `worker` about `run` at its newest epoch.
+  // Returns an empty message about `run`. `epoch`: nullopt means the run's newest epoch. The run
+  // must exist.
   v1::WorkerMessage About(const std::string& run, std::optional<uint64_t> epoch = {}) const {
     v1::WorkerMessage message;
     message.set_run_id(run);
     message.set_epoch(epoch ? *epoch : views().RunOf(run)->epoch());
     return message;
   }
+  // The next functions send one kind of message as `worker`, which must have joined: Times reports
+  // measured times of layers, Ready that the stage can start, Step and Steps finished steps, Shards
+  // written checkpoint files, Finished the end of training, Error a failure.
   event::WorkerSaid Said(const std::string& worker, v1::WorkerMessage message) const {
     return {sessions.at(worker), std::move(message)};
   }
@@ -230,7 +250,7 @@ class Coordinator {
     *message.mutable_step() = report;
     Tick(Said(worker, message));
   }
-  // All stages report `step`.
+  // All stages report `step`; workers[s] has stage s.
   void Steps(const std::vector<std::string>& workers, const std::string& run, uint64_t step) {
     const auto stages = static_cast<uint32_t>(workers.size());
     for (uint32_t s = 0; s < stages; ++s) Step(workers[s], run, Report(step, s, stages));
@@ -257,7 +277,7 @@ class Coordinator {
     if (lost_edge) message.mutable_error()->set_lost_edge(*lost_edge);
     Tick(Said(worker, message));
   }
-  // `worker` says of the link over `edge`: "suspect", "healthy", "lost", "healed".
+  // `worker` reports the state of its link over `edge`: "suspect", "healthy", "lost" or "healed".
   void Link(const std::string& worker, const std::string& run, uint32_t edge,
             const std::string& link_state) {
     v1::WorkerMessage message = About(run);
@@ -268,8 +288,8 @@ class Coordinator {
   void Leave(const std::string& worker, const std::string& why = "closed") {
     Tick(event::WorkerLeft{sessions.at(worker), why});
   }
-  // Its process ends: neighbours see their connections to it close, over `edges`, and nobody comes
-  // back.
+  // A worker's process ends for good. Each neighbor in `edges` (worker, edge) reports a lost link.
+  // Two seconds pass.
   void Die(const std::string& worker, const std::string& run,
            const std::vector<std::pair<std::string, uint32_t>>& edges,
            const std::string& why = "closed") {
@@ -278,7 +298,8 @@ class Coordinator {
     Advance(absl::Seconds(2));
     Tick();
   }
-  // What was asked to be computed last, with the present plan_with or retune_with.
+  // Answers the newest command to compute a plan or a retuned plan, by plan_with or retune_with.
+  // Does nothing if there is none. For tests with plans_are_computed false.
   void Computed() {
     const Command* asked = nullptr;
     for (const Command& command : commands) {
@@ -288,17 +309,18 @@ class Coordinator {
     }
     if (asked != nullptr) Tick(*ComputedFor(*asked));
   }
+  // Reports that the data of `run` is tokenized.
   void Data(const std::string& run) { Tick(event::DataPrepared{RunId(run), SmallData()}); }
 
-  // `worker` answers what it was last asked about its shards: how each is, by `judge`; with copies
-  // where they are asked for.
+  // `worker` answers the newest command to check its shards. Each shard is reported undamaged, and
+  // copied if the command asks for copies; `judge` may change that. Does nothing without a command.
   void Checked(
       const std::string& worker,
       const std::function<void(v1::ShardState&)>& judge = [](v1::ShardState&) {}) {
     const v1::WorkerCommand* asked = Last(worker, v1::WorkerCommand::kCheckShards);
     if (asked != nullptr) Checked(worker, v1::WorkerCommand(*asked), judge);
   }
-  // Answers `asked`, a kCheckShards.
+  // As above, for the command `asked`.
   void Checked(
       const std::string& worker, const v1::WorkerCommand& asked,
       const std::function<void(v1::ShardState&)>& judge = [](v1::ShardState&) {}) {
@@ -319,8 +341,8 @@ class Coordinator {
     Tick(Said(worker, message));
   }
 
-  // `worker` answers what it was last asked to measure of a link: 100 Mbit/s arrive there, and a
-  // round trip takes 20 ms; or what `change` makes of it.
+  // `worker` answers the newest command to measure a link: it receives 100 Mbit/s, and a round trip
+  // takes 20 ms. `change` may change the answer. Does nothing without a command.
   void Probed(
       const std::string& worker,
       const std::function<void(v1::LinkProbed&)>& change = [](v1::LinkProbed&) {}) {
@@ -341,7 +363,8 @@ class Coordinator {
     return message;
   }
 
-  // From submission to preparing / running, all going well.
+  // Bring a submitted run to the state preparing or running without faults. workers[s] gets stage
+  // s.
   void ToPreparing(const std::vector<std::string>& workers, const std::string& run) {
     Data(run);
     for (const std::string& worker : workers) Times(worker, run, views().RunOf(run)->epoch());
@@ -356,7 +379,9 @@ class Coordinator {
   const Views& views() const { return state->views(); }
   std::string StateOf(const std::string& run) const { return views().RunOf(run)->state(); }
   std::string ReasonOf(const std::string& run) const { return views().RunOf(run)->reason(); }
-  // Commands of this kind that `worker`'s session got since the last Forget().
+  // Count returns the number of commands of this kind to the worker's present session since the
+  // last Forget. Last returns the newest one, LastReply the newest reply to users; null: none. The
+  // pointers are valid until the next Tick or Forget.
   int Count(const std::string& worker, v1::WorkerCommand::BodyCase kind) const {
     int count = 0;
     for (const Command& command : commands) {
@@ -383,6 +408,7 @@ class Coordinator {
     }
     return found;
   }
+  // Returns the text of the newest event of this kind; "": there is none.
   std::string LastEvent(const std::string& kind) const {
     for (auto it = events.rbegin(); it != events.rend(); ++it) {
       if (it->kind() == kind) return it->text();
@@ -390,6 +416,7 @@ class Coordinator {
     return "";
   }
   void Forget() { commands.clear(); }
+  // Returns the newest record of each run, in the order in which the runs were first stored.
   std::vector<RunRecord> Stored() const {
     std::vector<RunRecord> all;
     for (const std::string& id : order_) all.push_back(records.at(id));
@@ -399,9 +426,9 @@ class Coordinator {
   const MonoTime start = MonoTime() + absl::Hours(1);
   MonoTime now = start;
   bool twice = false;               // deliver every event twice
-  bool probes_are_answered = true;  // at once, by workers who are asked to measure a link
-  bool reach_is_answered = true;    // at once: everybody reaches everybody
-  bool plans_are_computed = true;   // at once, by these:
+  bool probes_are_answered = true;  // workers measure links at once, as Probed answers
+  bool reach_is_answered = true;    // workers report at once that they reach all other workers
+  bool plans_are_computed = true;   // at once, by plan_with and retune_with
   std::function<StatusOr<Plan>(const PlanRequest&)> plan_with = [](const PlanRequest& request) {
     return MakePlan(request);
   };
@@ -413,7 +440,7 @@ class Coordinator {
   std::map<std::string, SessionId> sessions;  // newest of each worker, by name
   TickResult last;
   std::vector<Command> commands;
-  std::map<std::string, RunRecord> records;  // what a store would have
+  std::map<std::string, RunRecord> records;  // the rows of a store, by run id
   std::vector<v1::Event> events;
   std::map<std::string, std::map<uint64_t, v1::StepRecord>> steps;
 
@@ -453,7 +480,7 @@ class Coordinator {
   }
 
   StateOptions options_;
-  std::vector<std::string> order_;  // of the records: a store's rows
+  std::vector<std::string> order_;  // ids of `records`, in the order in which they were added
   uint64_t next_session_ = 1;
 };
 

@@ -1,4 +1,5 @@
-// A folder of a test's own, removed when the test ends.
+// A new folder for one test. The constructor creates the folder, or fails the current test. The
+// destructor removes the folder with its contents.
 #pragma once
 
 #include <gtest/gtest.h>

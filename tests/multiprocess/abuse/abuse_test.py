@@ -186,7 +186,7 @@ def main():
             control = Target(cluster.address, CONTROL + "Info", token)
             # All its steps are repeated below: not more than it takes.
             for proxy in proxies:
-                proxy.pause_s = 0.02
+                proxy.pause_s = 0.1
             run = start(cluster, "stormy")
             user = Target(cluster.address, CONTROL + "Info", token, tls_as(another_user(cluster)))
             with Memory(cluster.processes) as memory:

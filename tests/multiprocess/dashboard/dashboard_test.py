@@ -132,6 +132,7 @@ def main():
     if browsers.find() is None:
         print("skipped: there is no Chromium; deploy/setup.sh --test brings it")
         return SKIPPED
+    browsers.leave_network()
     pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as reports:
         (pathlib.Path(reports) / "rates").mkdir()

@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "training"))
 from training_test import Cluster, expect_equal, text_for_training, wait_for  # noqa: E402
 
-STEPS = 150
+STEPS = 100
 # A hang of a thread is found after so long; steps take a few hundredths of it.
 PROGRESS_TIMEOUT_S = 2
 

@@ -35,8 +35,12 @@ class NamespaceCluster:
         self.programs, self.folder = pathlib.Path(programs).resolve(), pathlib.Path(folder)
         self.name = f"t{os.getpid() % 1000000}"
         self.cluster("up", "--workers", str(workers), "--rate", rate, "--device", device)
-        state = self.state()
-        self.address, self.token_file = state["coordinator"]["address"], state["token_file"]
+        try:
+            state = self.state()
+            self.address, self.token_file = state["coordinator"]["address"], state["token_file"]
+        except BaseException:
+            self.down()
+            raise
 
     def longhaul(self, *arguments, check=True):
         result = subprocess.run([self.programs / "longhaul", *arguments], capture_output=True,

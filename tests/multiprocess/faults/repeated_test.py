@@ -39,7 +39,7 @@ def rows(cluster, run):
 
 
 def wait_for_end(cluster, run):
-    return wait_for("the end", lambda: (s := cluster.status(run))["state"] in (
+    return wait_for("the end", lambda: (s := cluster.seen(run))["state"] in (
         "done", "failed", "stopped") and s)
 
 
@@ -61,7 +61,7 @@ def expect_event(cluster, run, *words):
 
 def kill_behind_checkpoint(cluster, run, checkpoint, **variables):
     """Kills worker 2 some steps behind that checkpoint, and starts it again in this environment."""
-    wait_for("later steps", lambda: (s := cluster.status(run)) and int(s.get("step", 0)) >= checkpoint + 4
+    wait_for("later steps", lambda: (s := cluster.seen(run)) and int(s.get("step", 0)) >= checkpoint + 4
              and int(s.get("checkpoint_step", 0)) >= checkpoint)
     cluster.kill("worker2")
     before = rows(cluster, run)

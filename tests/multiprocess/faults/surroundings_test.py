@@ -57,7 +57,7 @@ def clock_steps(folder, programs):
             at = cluster.step(run)
             wait_for("a step", lambda: cluster.step(run) > at)
             cluster.shift(daemon, seconds)
-        wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
+        wait_for("the end", lambda: cluster.seen(run)["state"] in ("done", "failed"))
         status = cluster.status(run)
         if status["state"] != "done":
             raise AssertionError(f"{status['state']}: {status['reason']}")

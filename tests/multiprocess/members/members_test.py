@@ -20,6 +20,7 @@ import time
 for folder in ("training", "abuse"):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / folder))
 import training_test as training  # noqa: E402
+from abuse_test import start_workers  # noqa: E402
 from http2 import CONTROL, WORKER, Connection, Target, field, message, tls_as  # noqa: E402
 
 PERMISSION_DENIED, UNAUTHENTICATED = 7, 16
@@ -138,9 +139,10 @@ def foreign_run(cluster, run):
     bob.cli("gc", code=1, says="role user")
     bob.cli("token", "create", "--role", "admin", code=1, says="role user")
     User(cluster, "eve", token).cli("ps", code=1, says="its uses are over")
-    bob.cli("submit", cluster.write_run("guarded", steps=STEPS, stages=2), "--resume", code=1, says="no run called 'guarded'")
+    guarded = cluster.write_run("guarded", steps=STEPS, stages=2, transport="grpc")
+    bob.cli("submit", guarded, "--resume", code=1, says="no run called 'guarded'")
     # A user may see and stop all of his own runs.
-    own = bob.cli("submit", cluster.write_run("bobs", steps=20, stages=3)).split()[0]
+    own = bob.cli("submit", cluster.write_run("bobs", steps=20, stages=3, transport="grpc")).split()[0]
     check(own in bob.cli("ps"), "his own run is missing")
     bob.cli("stop", own, "--now")
     print("ok: foreign runs are neither seen nor stopped, and a spent join token makes nobody a member", flush=True)
@@ -218,7 +220,8 @@ def other_authority(cluster, programs):
 
 def revoked(cluster, bob):
     """At once, on open streams, too."""
-    follower = bob.start("events", bob.cli("submit", cluster.write_run("bobs2", steps=20, stages=3)).split()[0], "--follow")
+    run = bob.cli("submit", cluster.write_run("bobs2", steps=20, stages=3, transport="grpc")).split()[0]
+    follower = bob.start("events", run, "--follow")
     training.wait_for("the stream", lambda: follower.stdout.readline())
     cluster.cli("members", "revoke", "bob")
     check(follower.wait(training.DEADLINE_S) == 1, "an open stream of a revoked user ended well")
@@ -237,7 +240,7 @@ def revoked_at_work(cluster):
     """Nobody waits for a worker that may not come back: its run ends, or takes another, at once."""
     run = begin(cluster, "at-work")
     cluster.cli("members", "revoke", "worker2")
-    status = training.wait_for("the end of its run", lambda: (s := cluster.status(run))["state"] == "failed" and s)
+    status = training.wait_for("the end of its run", lambda: (s := cluster.seen(run))["state"] == "failed" and s)
     check("worker2" in status["reason"] and "was revoked" in status["reason"], status["reason"])
     worker = cluster.processes.pop("worker2")
     check(worker.wait(training.DEADLINE_S) == 1, "a revoked worker goes on")
@@ -245,7 +248,7 @@ def revoked_at_work(cluster):
 
 
 def begin(cluster, name):
-    run = cluster.cli("submit", cluster.write_run(name, steps=STEPS, stages=2)).stdout.split()[0]
+    run = cluster.cli("submit", cluster.write_run(name, steps=STEPS, stages=2, transport="grpc")).stdout.split()[0]
     training.wait_for(f"step 3 of {run}", lambda: cluster.step(run) >= 3)
     return run
 
@@ -254,7 +257,10 @@ def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="longhaul-members-") as folder:
         training.text_for_training(folder)
-        with training.Cluster(programs, folder, workers=2) as cluster:
+        with training.Cluster(programs, folder, workers=0) as cluster:
+            _, proxies = start_workers(cluster)
+            for proxy in proxies:
+                proxy.pause_s = 0.1  # all its steps are repeated below
             for name in ("authority.pem", "token", "store.db"):
                 mode = (cluster.folder / ("" if name == "token" else "coordinator") / name).stat().st_mode & 0o777
                 check(mode == 0o600, name, oct(mode))
@@ -272,6 +278,8 @@ def main():
             check(status["state"] == "running" and int(status["epoch"]) == 1, status["state"], status["epoch"])
             check(status["owner"], "the run has no owner")
             guarded = cluster.end(run)
+            for proxy in proxies:
+                proxy.pause_s = 0
             calm = begin(cluster, "calm")
             training.wait_for("as many steps", lambda: cluster.step(calm) >= len(guarded), deadline_s=420)
             training.expect_equal("while others tried and undisturbed", guarded, cluster.end(calm)[:len(guarded)])

@@ -63,7 +63,7 @@ def submit(cluster, name, steps):
 def check_ended(cluster, coordinator):
     """Everything is known exactly about a run that is done."""
     run = submit(cluster, "ended", 12)
-    wait_for("the end", lambda: cluster.status(run)["state"] == "done")
+    wait_for("the end", lambda: cluster.seen(run)["state"] == "done")
     steps = [json.loads(line) for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
     page = Page(coordinator)
     assert page.one("longhaul_run_state", run=run, state="done") == 1

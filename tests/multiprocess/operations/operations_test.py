@@ -29,7 +29,7 @@ def submit(cluster, name, steps, *flags):
 
 
 def end(cluster, run, state="done"):
-    wait_for(f"the end of {run}", lambda: cluster.status(run)["state"] == state)
+    wait_for(f"the end of {run}", lambda: cluster.seen(run)["state"] == state)
 
 
 def losses(cluster, run):
@@ -109,7 +109,7 @@ def check_restored(cluster, unbroken):
     follower = subprocess.Popen([cluster.programs / "longhaul", "steps", run, "--follow", "--file",
                                  cluster.folder / "followed.jsonl", "--coordinator", cluster.address, *cluster.access()],
                                 stdout=subprocess.DEVNULL)
-    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 10)
+    wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= 10)
     backup = cluster.folder / "backup"
     subprocess.run([cluster.programs / "longhaul-coordinator", "backup", backup, "--blobs", "--state-dir",
                     cluster.folder / "coordinator"], check=True, capture_output=True)
@@ -124,7 +124,7 @@ def check_restored(cluster, unbroken):
     assert term > 1e9, term
     cluster.start("coordinator", "longhaul-coordinator", "--listen", cluster.address)
     wait_for("the coordinator", lambda: cluster.cli("ps", check=False).returncode == 0)
-    wait_for("the run to go on", lambda: cluster.status(run)["state"] == "running" and cluster.step(run) > seen + 3)
+    wait_for("the run to go on", lambda: cluster.seen(run)["state"] == "running" and cluster.step(run) > seen + 3)
     cluster.cli("gc", "--ended", "0s")
     at = cluster.step(run)
     wait_for("more steps", lambda: cluster.step(run) > at + 3)

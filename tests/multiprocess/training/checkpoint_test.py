@@ -34,7 +34,7 @@ def expect(what, condition, detail):
 
 def ended(cluster, run, state):
     return wait_for(f"the run to be {state}",
-                    lambda: (s := cluster.status(run))["state"] == state and s)
+                    lambda: (s := cluster.seen(run))["state"] == state and s)
 
 
 def broken_run(cluster, name, *flags, kill="worker2"):

@@ -79,10 +79,10 @@ def compressed(cluster):
     path, run = start_broken(cluster, "broken", *CODED, "--set", "recovery.attempts=5", step=10, **COMPRESSED)
     cluster.kill("worker2")
     cluster.start_worker(2)
-    wait_for("the recovery", lambda: (s := cluster.status(run))["state"] == "running" and int(s["epoch"]) > 1
+    wait_for("the recovery", lambda: (s := cluster.seen(run))["state"] == "running" and int(s["epoch"]) > 1
              and int(s["step"]) > 10)
     cluster.cli("stop", run)
-    status = wait_for("the stop", lambda: (s := cluster.status(run))["state"] in ("stopped", "done", "failed") and s)
+    status = wait_for("the stop", lambda: (s := cluster.seen(run))["state"] in ("stopped", "done", "failed") and s)
     if status["state"] != "stopped":
         raise AssertionError(f"{status['state']}, {status['reason']}, instead of stopped after a recovery")
     cluster.cli("submit", path, "--resume", "--watch", *CODED)

@@ -95,7 +95,7 @@ def the_first_stage_dies(cluster, everywhere):
     number = int(cluster.status(run)["stages"][0]["worker_name"].removeprefix("worker"))
     cluster.kill(f"worker{number}")
     cluster.start_worker(number, cwd=home(cluster, number))
-    wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
+    wait_for("the end", lambda: cluster.seen(run)["state"] in ("done", "failed"))
     if cluster.status(run)["state"] != "done":
         raise AssertionError(cluster.status(run)["reason"])
     expect_equal("the first stage was killed", cluster.losses(run), everywhere)

@@ -71,7 +71,7 @@ def splits(cluster):
     wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
     write_run(cluster, "broken")
     submit(cluster, path, "--resume")
-    wait_for("the end", lambda: cluster.status(broken)["state"] == "done")
+    wait_for("the end", lambda: cluster.seen(broken)["state"] == "done")
     expect_equal("killed and resumed", cluster.losses(broken), losses)
     return run
 

@@ -31,9 +31,9 @@ def losses_of(cluster, name, stages, links, transport, model, resumed):
         return cluster.train(name, **options)
     path = cluster.write_run(name, **options)
     run = cluster.cli("submit", path).stdout.split()[0]
-    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 3)
+    wait_for("some steps", lambda: cluster.step(run) >= 3)
     cluster.cli("stop", run)
-    stopped = wait_for("the stop", lambda: (s := cluster.status(run))["state"] in ("stopped", "done") and s)
+    stopped = wait_for("the stop", lambda: (s := cluster.seen(run))["state"] in ("stopped", "done") and s)
     if stopped["state"] != "stopped":
         raise AssertionError(f"{name} had ended before it could be stopped; take more steps")
     cluster.cli("submit", path, "--resume", "--watch")

@@ -32,8 +32,11 @@ class Run:
     def status(self):
         return self.cluster.status(self.run)
 
+    def seen(self):
+        return self.cluster.seen(self.run)
+
     def step(self):
-        return int(self.status().get("step", 0))
+        return self.cluster.step(self.run)
 
     def steps(self):
         rows = [json.loads(line) for line in self.cluster.cli("steps", self.run, "--json").stdout.splitlines()]
@@ -44,7 +47,7 @@ class Run:
 
     def wait_for_copies(self, after=0):
         return wait_for("a set that is held twice", lambda: self.step() > after and
-                        (step := int(self.status().get("copied_step", 0))) > after and step)
+                        (step := int(self.seen().get("copied_step", 0))) > after and step)
 
     def wait_until_it_trains_with(self, replicas):
         """Until it has finished a step with so many."""
@@ -59,7 +62,7 @@ class Run:
     def end(self):
         """Stopped, and resumed for some more steps: what was read is on record."""
         self.cluster.cli("stop", self.run)
-        wait_for("the stop", lambda: self.status()["state"] == "stopped")
+        wait_for("the stop", lambda: self.seen()["state"] == "stopped")
         steps = self.step() + 5
         self.cluster.cli("submit", self.path, "--resume", "--watch", *self.flags, "--set", f"train.steps={steps}")
 
@@ -120,10 +123,10 @@ def exact(cluster):
     if run.status()["state"] != "recovering" or "replicas from step" in run.events():
         raise AssertionError(run.events())
     cluster.start_worker(4)
-    wait_for("the end", lambda: run.status()["state"] in ("done", "failed"))
+    wait_for("the end", lambda: run.seen()["state"] in ("done", "failed"))
     run.expect_done("exact", [2])
     other = Run(cluster, "unbroken", 2, steps=200)
-    wait_for("the end", lambda: other.status()["state"] == "done")
+    wait_for("the end", lambda: other.seen()["state"] == "done")
     if [row["loss"] for row in run.steps()] != [row["loss"] for row in other.steps()]:
         raise AssertionError("other losses than an unbroken run's")
     print("ok: exact waits, and its losses are an unbroken run's, bit for bit", flush=True)
@@ -189,7 +192,7 @@ def coordinator(cluster):
     run.wait_for_copies(run.wait_until_it_trains_with(2))
     epoch = int(run.status()["epoch"])
     cluster.kill("worker2")
-    wait_for("the loss", lambda: (s := run.status())["state"] != "running" or int(s["epoch"]) > epoch)
+    wait_for("the loss", lambda: (s := run.seen())["state"] != "running" or int(s["epoch"]) > epoch)
     restart()
     run.wait_until_it_trains_with(1)
     cluster.start_worker(2)

@@ -72,11 +72,11 @@ def resume(cluster):
     path = cluster.write_run("stopped", schedule=TWO, steps=150)
     run = cluster.cli("submit", path).stdout.split()[0]
     for stages in (4, 2):
-        wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 22 - 5 * stages)
+        wait_for("some steps", lambda: cluster.step(run) >= 22 - 5 * stages)
         cluster.cli("stop", run)
-        wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+        wait_for("the stop", lambda: cluster.seen(run)["state"] == "stopped")
         cluster.cli("submit", path, "--resume", "--set", f"pipeline.stages={2 if stages == 4 else 1}")
-    wait_for("the end", lambda: cluster.status(run)["state"] == "done")
+    wait_for("the end", lambda: cluster.seen(run)["state"] == "done")
     expect_equal("stopped twice, 4, 2 and 1 stages", cluster.losses(run), unbroken)
     # From a checkpoint of steps that do not overlap.
     path = cluster.write_run("changed")

@@ -161,7 +161,7 @@ def elsewhere(cluster):
     run = cluster.cli("submit", write_run(cluster, "gone", "{ from: gone, context: 64 }", 4)).stdout.split()[0]
     shutil.rmtree(cluster.folder / "gone")
     cluster.start_worker(4)
-    wait_for("the end", lambda: cluster.status(run)["state"] == "done")
+    wait_for("the end", lambda: cluster.seen(run)["state"] == "done")
     cluster.cli("export", run, "--out", cluster.folder / "gone-out")
     expect_same_tensors("uploaded, exported", read_safetensors(cluster.folder / "gone-out" / "model.safetensors"),
                         wanted)
@@ -174,7 +174,7 @@ def elsewhere(cluster):
     run = cluster.cli("submit", write_run(cluster, "gone-too", model, 4)).stdout.split()[0]
     changed.unlink()
     cluster.start_worker(4)
-    status = wait_for("the failure", lambda: (s := cluster.status(run))["state"] == "failed" and s)
+    status = wait_for("the failure", lambda: (s := cluster.seen(run))["state"] == "failed" and s)
     if "neither this worker's folder nor the coordinator has" not in status["reason"]:
         raise AssertionError(status["reason"])
     print(f"ok: {status['reason']}", flush=True)

@@ -124,9 +124,9 @@ def main():
                 check_status(cluster, run)
                 check_trace(cluster, run, steps=3)
             run = cluster.cli("submit", write(cluster, "broken", steps=60, every=5)).stdout.split()[0]
-            wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 5)
+            wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= 5)
             cluster.kill("worker3")
-            wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+            wait_for("the failure", lambda: cluster.seen(run)["state"] == "failed")
             result = cluster.cli("trace", run, "-o", "-", check=False)
             if result.returncode != 1 or "worker3" not in result.stderr:
                 raise AssertionError(f"a trace without worker3: {result}")

@@ -60,7 +60,7 @@ def forms(cluster):
 def start_broken(cluster, name, *flags, step=20, **options):
     path = cluster.write_run(name, **options)
     run = cluster.cli("submit", path, *flags).stdout.split()[0]
-    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= step)
+    wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= step)
     return path, run
 
 
@@ -76,12 +76,12 @@ def resume(cluster):
             # It goes on to more steps than its stages were made for: the last merge is another one.
             path, run = start_broken(cluster, f"{name}-stopped", *flags, **{**options, "steps": 90})
             cluster.cli("stop", run)
-            wait_for("the end", lambda: cluster.status(run)["state"] == "stopped")
+            wait_for("the end", lambda: cluster.seen(run)["state"] == "stopped")
             cluster.cli("submit", path, "--resume", "--watch", *flags, "--set", "train.steps=100")
             expect_equal(f"{name}, stopped and resumed to more steps", cluster.losses(run), unbroken)
         path, run = start_broken(cluster, f"{name}-broken", *flags, **options)
         cluster.kill("worker4")
-        wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+        wait_for("the failure", lambda: cluster.seen(run)["state"] == "failed")
         cluster.start_worker(4)
         wait_for("worker4 again", lambda: len(cluster.connected()) == WORKERS)
         cluster.cli("submit", path, "--resume", "--watch", *flags)
@@ -117,16 +117,16 @@ def expect_goes_on(what, losses, before):
 def recovers(cluster):
     """A worker is killed twice while the run trains: it goes on by itself, with the same losses."""
     # Many steps are left when the second worker is killed, however late that is.
-    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 200}
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 120}
     flags = (*TWO, *HALF, *LOSSY)
     unbroken = cluster.train("whole", *flags, **options)
-    path, run = start_broken(cluster, "broken", *flags, "--set", "recovery.attempts=5", **options)
-    for worker, step in [(4, 20), (1, 50)]:
-        wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= step)
+    path, run = start_broken(cluster, "broken", *flags, "--set", "recovery.attempts=5", step=10, **options)
+    for worker, step in [(4, 10), (1, 30)]:
+        wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= step)
         cluster.kill(f"worker{worker}")
         cluster.start_worker(worker)
         wait_for(f"worker{worker} again", lambda: len(cluster.connected()) == WORKERS)
-    wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
+    wait_for("the end", lambda: cluster.seen(run)["state"] in ("done", "failed"))
     status = cluster.status(run)
     if status["state"] != "done" or int(status["epoch"]) < 3:
         raise AssertionError(f"{status}")

@@ -55,14 +55,14 @@ def killed(cluster, name, stages, losses, worker):
     """The worker goes; the run fails, as recovery is off, and goes on as if nothing had been."""
     path = write_run(cluster, name, stages)
     run = submit(cluster, path)
-    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 10)
+    wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= 10)
     holder = cluster.status(run)["stages"][worker]["worker_name"]
     cluster.kill(holder)
-    wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+    wait_for("the failure", lambda: cluster.seen(run)["state"] == "failed")
     cluster.start_worker(int(holder.removeprefix("worker")))
     wait_for("all workers", lambda: len(cluster.connected()) == 3)
     submit(cluster, path, "--resume")
-    wait_for("the end", lambda: cluster.status(run)["state"] == "done")
+    wait_for("the end", lambda: cluster.seen(run)["state"] == "done")
     expect_equal(f"stage {worker} of {stages} killed, and resumed", cluster.losses(run), losses)
 
 
@@ -70,15 +70,15 @@ def resplit(cluster, losses):
     """From three stages to two, and to one: the matrix is in two shards of the checkpoint, or in one."""
     path = write_run(cluster, "resplit", 3)
     run = submit(cluster, path)
-    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 10)
+    wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= 10)
     for stages in (2, 1, 3):
         cluster.cli("stop", run)
-        state = wait_for("the stop", lambda: (s := cluster.status(run))["state"] in ("stopped", "done") and s)["state"]
+        state = wait_for("the stop", lambda: (s := cluster.seen(run))["state"] in ("stopped", "done") and s)["state"]
         if state == "done":
             raise AssertionError(f"done before it went over to {stages} stages; take more steps")
         cluster.cli("submit", path, "--resume", "--set", f"pipeline.stages={stages}")
-        wait_for("some steps", lambda: cluster.status(run)["state"] in ("running", "done"))
-    wait_for("the end", lambda: cluster.status(run)["state"] == "done")
+        wait_for("some steps", lambda: cluster.seen(run)["state"] in ("running", "done"))
+    wait_for("the end", lambda: cluster.seen(run)["state"] == "done")
     # All of them, as the first change may come late: a matrix that is lost or another one shows.
     expect_close("over three stages, then other numbers of them", cluster.losses(run), losses, 0.03, STEPS)
 
@@ -95,11 +95,11 @@ def recovers(cluster):
     expect_learnt("with Muon", whole)
     run = submit(cluster, path("recovers", 3))
     for stage, step in ((2, 20), (0, 70)):
-        wait_for(f"step {step}", lambda: int(cluster.status(run).get("step", 0)) >= step)
+        wait_for(f"step {step}", lambda: cluster.step(run) >= step)
         holder = cluster.status(run)["stages"][stage]["worker_name"]
         cluster.kill(holder)
         cluster.start_worker(int(holder.removeprefix("worker")))
-    wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
+    wait_for("the end", lambda: cluster.seen(run)["state"] in ("done", "failed"))
     expect_equal("with Muon, both ends killed in turn, recovered", cluster.losses(run), whole)
 
 

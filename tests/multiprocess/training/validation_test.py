@@ -162,7 +162,7 @@ def more_steps(cluster):
     for shard in cluster.folder.glob(f"worker*/**/*{run}*/**/*.safetensors"):
         shard.unlink()
     cluster.cli("submit", path, "--resume", "--set", "train.steps=60")
-    status = wait_for("the failure", lambda: (s := cluster.status(run))["state"] == "failed" and s)
+    status = wait_for("the failure", lambda: (s := cluster.seen(run))["state"] == "failed" and s)
     if "there is no older one that is whole" not in status["reason"]:
         raise AssertionError(status["reason"])
     print(f"ok: {status['reason']}", flush=True)

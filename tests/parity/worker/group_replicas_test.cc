@@ -113,7 +113,8 @@ TEST_P(GroupReplicas, LeaveASkippedStepBehind) {
   const auto before = ValuesOf(*stage->SharedParameters(SharedIn::kHost));
   ASSERT_TRUE(stage->SkipStep(Step(1)).ok());
   ExpectHolds(*stage, before);
-  for (const SharedParameter& one : *stage->SharedParameters(SharedIn::kHost)) {
+  const auto after = *stage->SharedParameters(SharedIn::kHost);
+  for (const SharedParameter& one : after) {
     EXPECT_THAT(one.gradient, Each(0.0f)) << one.name;
   }
 }

@@ -1,5 +1,8 @@
-// What must hold of everything that the coordinator stores and does, judged from outside: against
-// the store's contents as they were at that moment, and against what really happened.
+// Checks everything that the coordinator stores, commands and answers. Compares it with the store's
+// contents at that moment, and with the truth (world.h), which the coordinator does not see. A
+// failed check is reported by World::Violate, which ends the simulation. Threads: one.
+//
+// Words: an epoch is one attempt to train a run. An incarnation is one process of a worker.
 #pragma once
 
 #include <map>
@@ -17,28 +20,33 @@ namespace longhaul::coordinator::sim {
 
 class Checkers {
  public:
+  // `world` must outlive this object.
   explicit Checkers(World* world) : world_(world), recovery_(world) {}
 
-  // What a process of the coordinator gets.
+  // The simulation reports the coordinator's input: a worker's new session, a user's call, an event
+  // of the next tick, and the end of the coordinator's process with its sessions and calls.
   void Joined(SessionId session, const v1::Hello& hello);
   void Asked(RequestId request) { open_.insert(request); }
   void Sees(const Event& event);
-  void Restarted();  // sessions and waiting requests died with the process
+  void Restarted();
 
-  // What the coordinator does: a transaction; then the commands that go with it, one by one.
+  // The simulation reports the coordinator's output: a stored transaction, then each of its
+  // commands just before the command is carried out.
   void Stored(const std::vector<Write>& writes);
   void Executes(const Command& command);
 
-  // What a user was told; whatever happens, it stays so.
+  // A user was told that a submission is accepted. Checks that the store has the run.
   void ToldAccepted(const v1::SubmitReply& reply);
 
-  // At the end, when all faults are over: the record of a run is whole.
+  // Checks that the store has all steps of each run, and the last checkpoint of each finished run.
+  // Call it at the end, after all faults.
   void CheckRecords();
 
   const std::map<RunId, RunRecord>& records() const { return records_; }
   const std::vector<v1::Event>& events() const { return events_; }
-  // That all stages of some epoch have finished.
+  // Returns the newest step that all stages have finished in any epoch of the run; 0: none.
   uint64_t best_step(const RunId& run) const { return recovery_.best_step(run); }
+  // True if a user was told that this epoch of the run will stop.
   bool stop_is_owed(const RunId& run, Epoch epoch) const {
     return stops_told_.contains({run.value(), epoch.value()});
   }
@@ -47,16 +55,20 @@ class Checkers {
   void CheckRun(const RunRecord& record);
   void CheckGarbage(const command::CollectGarbage& garbage);
   void CheckMove(const RunRecord& before, const RunRecord& record);
-  // Where all that happens is harmless, or curable.
+  // Checks that a run does not fail in a simulation whose faults must not end runs
+  // (Faults::sessions_alone, Faults::curable_alone).
   void CheckMayFail(const RunRecord& before, const RunRecord& record);
   void CheckEnd(const RunRecord& record);
+  // Checks that the reason of a failed run names a worker that had a fault, or another true cause.
   void CheckBlame(const RunRecord& record);
   void CheckCheckpoints(const RunRecord* before, const RunRecord& record);
   void CheckStep(const write::StepDone& done);
+  // Both check that each step begins with the microbatch after the last one of the step before.
   void CheckSamples(const write::StepDone& done);
   void CheckReadSoFar(const RunRecord& record, const Assignment& assignment);
-  // Microbatches up to the end of this step.
+  // Returns the number of microbatches that the run has read up to the end of this step.
   uint64_t ReadBy(const RunId& run, const v1::StepRecord& step) const;
+  // Checks that no incarnation has stages of two runs, or two stages.
   void CheckStages();
   void CheckWorkerCommand(const command::ToWorker& to);
   void CheckWelcome(const std::string& incarnation);
@@ -67,26 +79,26 @@ class Checkers {
 
   World* const world_;
   RecoveryChecker recovery_;
-  // Facts of the process at hand.
-  std::map<SessionId, std::string> live_;                     // -> incarnation
+  // Facts about the coordinator's present process.
+  std::map<SessionId, std::string> live_;                     // session -> incarnation
   std::map<std::string, std::string> id_of_;                  // incarnation -> worker id
   std::map<std::string, std::vector<std::string>> welcomed_;  // worker id -> incarnations
-  std::set<RequestId> open_;
-  std::map<RequestId, std::string> stops_;  // those that are not --now
+  std::set<RequestId> open_;                                  // calls without an answer
+  std::map<RequestId, std::string> stops_;  // stop calls without --now -> run's id or name
 
-  // The store.
+  // The contents of the store.
   std::map<RunId, RunRecord> records_;
   std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
   std::vector<v1::Event> events_;
-  // Facts of all time.
-  std::set<std::pair<std::string, uint64_t>> stops_told_;
-  std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // run, epoch, step
-  std::map<RequestId, std::string> resumes_;                       // not answered yet -> name
-  // Runs that began another epoch in the newest tick, by a user's resume or by themselves, and the
-  // epoch that they left.
+  // Facts about the whole simulation.
+  std::set<std::pair<std::string, uint64_t>> stops_told_;          // run, epoch: will stop
+  std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // checkpoints: run, epoch, step
+  std::map<RequestId, std::string> resumes_;  // resume calls without an answer -> run's name
+  // Runs that began another epoch in the newest tick -> the epoch that they left. A user's resume
+  // or the coordinator's own recovery began the epoch.
   std::map<RunId, Epoch> moved_on_;
-  std::set<RunId> resumed_;             // by a user, ever
-  std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
+  std::set<RunId> resumed_;             // runs that a user has ever resumed
+  std::map<RunId, MonoTime> begun_at_;  // when the run's newest epoch began
 };
 
 }  // namespace longhaul::coordinator::sim

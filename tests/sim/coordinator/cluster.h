@@ -1,4 +1,5 @@
-// Everything that is simulated, put together, and the users' side of it.
+// All parts of a simulation together: coordinator, store, workers, network and the users' calls.
+// Threads: one, which runs the timeline (World::timeline). All times are virtual.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,8 @@
 
 namespace longhaul::coordinator::sim {
 
-// A run that ends by itself, and one that has to be stopped.
+// ShortSpec makes a run of 20 steps. EndlessSpec makes a run of a million steps, which ends only if
+// somebody stops it. IsEndless tells the two apart.
 RunSpec ShortSpec(const std::string& name, uint32_t stages);
 RunSpec EndlessSpec(const std::string& name, uint32_t stages);
 bool IsEndless(const RunSpec& spec);
@@ -23,10 +25,12 @@ class Cluster {
  public:
   explicit Cluster(const SimulationOptions& options);
 
-  // All processes start.
+  // Starts the coordinator at once, and each worker within a second.
   void Begin();
 
-  // Users' calls.
+  // Users call the coordinator. The methods return at once; answers come in virtual time, and an
+  // answer is lost if the coordinator dies. `resume`: go on with the run of the same name. `run`: a
+  // run's id or name. `now` true: stop at once; false: after the current step.
   void Submit(const RunSpec& spec, bool resume);
   void PlanOnly(const RunSpec& spec);
   void Stop(const std::string& run, bool now);
@@ -34,8 +38,11 @@ class Cluster {
   void SetReplicas(const std::string& run, uint32_t replicas);
 
   std::vector<std::string> RunNames() const { return {"run0", "run1", "run2"}; }
+  // Returns the number of stored runs that have not ended.
   int64_t UnendedRuns() const;
+  // True if no user's call waits for its answer.
   bool all_answered() const { return calls_open_ == 0; }
+  // Returns the state of unended runs and of all workers, for error messages.
   std::string Describe() const;
 
   World world;
@@ -43,8 +50,9 @@ class Cluster {
   std::unique_ptr<SimStore> store;
   std::unique_ptr<SimCoordinator> coordinator;
   std::vector<std::unique_ptr<SimWorker>> workers;
-  std::vector<std::unique_ptr<SimWorker>> twins;  // of each; they run for a while, by mistake
-  // Workers whose way to the coordinator is closed.
+  // For each worker, a second process with the same identity, which somebody starts by mistake.
+  std::vector<std::unique_ptr<SimWorker>> twins;
+  // For each worker, the time until which it cannot open a session.
   std::vector<MonoTime> away_until;
 
  private:

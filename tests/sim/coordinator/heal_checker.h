@@ -1,7 +1,10 @@
-// MustHeal: where nothing goes wrong any more, a run trains again, without any user's word.
+// Checks that runs heal: some time after the last fault, every run must train again without a
+// user's help.
 //
-// What excuses a run: it has ended; other runs have the workers, or too few are connected; the
-// newest checkpoint that is whole has a file whose holder is away, or none is whole. Nothing else.
+// A run is excused only if it has ended, if too few workers are connected and free, or if no
+// checkpoint can be used. A checkpoint cannot be used if a file is damaged, or is only on workers
+// that are away. A run that has ended or that a user resumes needs its newest checkpoint. Threads:
+// one.
 #pragma once
 
 #include <map>
@@ -13,32 +16,38 @@ namespace longhaul::coordinator::sim {
 
 class HealChecker {
  public:
+  // `cluster` must outlive this object.
   explicit HealChecker(Cluster* cluster) : cluster_(*cluster) {}
 
-  // Now and then.
+  // Checks all runs. Call it often; looks at most once a virtual second. Reports a run that does
+  // not train in time by World::Violate.
   void Look();
-  // Whether the run has finished a step since then that no epoch had finished before.
+  // True if the run has finished a new step after `when`: one that no earlier epoch (attempt of the
+  // run) had finished.
   bool HasTrainedSince(const RunId& run, MonoTime when) const;
-  // Why nobody expects the run to train; "": it must.
+  // Returns why the run need not train; "": it must train. The coordinator must be running.
   std::string ExcuseOf(const RunRecord& record) const;
-  // The part of that about its checkpoints: what a run that has ended could go on from.
+  // Returns why the run cannot use its checkpoints; "": it can, or it has none and begins at step
+  // 0. Works for runs that have ended, too.
   std::string ExcuseByCheckpoints(const RunRecord& record) const;
 
  private:
   struct Training {
     uint64_t best_step = 0;
-    MonoTime since;    // when it last had a reason not to go on, or went on
+    MonoTime since;    // since when the run has had no excuse, no fault and no new step
     MonoTime trained;  // when best_step grew
-    Epoch waits_in;    // recovering since, though it could go on with fewer replicas
+    // The run recovers in this epoch since `waits_since`, although it could train on with fewer
+    // replicas.
+    Epoch waits_in;
     MonoTime waits_since;
   };
-  // As many as it must have to train.
+  // Returns how many workers the run needs to train.
   static uint64_t WorkersFor(const RunRecord& record);
-  // A run that may do with fewer replicas does not wait for others.
+  // Checks that a run which may train with fewer replicas does not wait for lost ones.
   void LookForFewer(const RunRecord& record, Training& training);
   bool IsConnected(const std::string& worker_id) const;
-  // When something last went wrong, or went on to, that those who are connected feel. Of a worker
-  // that is away that is the moment in which it went.
+  // Returns when the last fault ended that connected workers can notice. A fault of a worker that
+  // is away counts from its beginning.
   MonoTime LastFelt() const;
 
   Cluster& cluster_;

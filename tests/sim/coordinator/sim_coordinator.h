@@ -1,5 +1,7 @@
-// The real state machine in a model of its shell (coordinator/rpc/shell.cc): gathers events, ticks,
-// stores, carries out; and dies, also between any two of these.
+// The real state machine (coordinator/state) in a simulated shell, which stands for
+// coordinator/rpc/shell.h. The shell collects events, ticks the state machine, stores its writes
+// and carries out its commands. The simulated process can die between any two of these actions.
+// Threads: one, which runs the timeline. All times are virtual.
 #pragma once
 
 #include <functional>
@@ -18,31 +20,38 @@ namespace longhaul::coordinator::sim {
 
 class SimCoordinator {
  public:
+  // All pointers must outlive this object.
   SimCoordinator(World* world, SimStore* store, Checkers* checkers, StateOptions options);
 
+  // Starts a process with what the store has. Does nothing if one runs.
   void Start();
-  // kill -9, or its machine loses power.
+  // Ends the process without warning. `silent`: its machine loses power, so workers notice only
+  // after a while. Does nothing if no process runs.
   void Crash(bool silent);
-  // SIGSTOP and SIGCONT, or a virtual machine that is paused: its clock goes on.
+  // Pauses the process for `length`, as SIGSTOP does. The clocks go on.
   void Stall(absl::Duration length);
+  // Moves the machine's wall clock forward; backward if `by` is negative.
   void JumpWallClock(absl::Duration by) { wall_offset_ += by; }
 
   bool running() const { return state_ != nullptr; }
+  // Only while running() is true. Valid until the process dies.
   const Views& views() const { return state_->views(); }
 
-  // A worker dials. Null: nobody answers.
+  // A worker opens a stream. Null: no process runs.
   std::shared_ptr<Connection> Accept(Connection::WorkerEnd end);
 
-  // A worker sends a shard. False: nobody answers.
+  // Worker id `worker` uploads a copy of a checkpoint file (shard). False: no process runs.
   bool TakeCopy(const std::string& worker, const std::string& sha256);
 
-  // A user's call. `make` gets the request's number; `done` runs once, with null when the process
-  // died before it answered (whether it did anything is then not known).
+  // A user calls the coordinator. `make` makes the call's event from the call's number. `done` runs
+  // once, later, with the reply, which is valid during `done` only. Null: the process died first,
+  // so it is unknown whether it carried out the call.
   using Done = std::function<void(const Command* reply)>;
   void Ask(const std::function<Event(RequestId)>& make, Done done);
 
  private:
-  // What comes from outside reaches the process when it runs, and not the next one.
+  // Runs `action` after `delay`, and not while the process is stalled. Drops `action` if the
+  // process has died by then.
   void Arrive(absl::Duration delay, std::function<void()> action);
   void Post(Event event);
   void ScheduleTick(absl::Duration delay);
@@ -55,7 +64,7 @@ class SimCoordinator {
   Checkers* const checkers_;
   StateOptions options_;
   std::unique_ptr<State> state_;
-  uint64_t process_ = 0;
+  uint64_t process_ = 0;  // changes at each start and death
   MonoTime stalled_until_, busy_until_;
   absl::Duration wall_offset_;
   std::vector<Event> events_;

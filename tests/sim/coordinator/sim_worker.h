@@ -1,6 +1,11 @@
-// A worker daemon as the coordinator sees one: its session, its agent, one stage run at a time; and
-// behind that the data path, of which the world knows the truth. Follows worker/agent and
-// worker/epoch.
+// Simulates a worker as the coordinator sees it: its session with the coordinator, its agent, which
+// handles commands, and one stage of a run at a time. Links to neighbors are simulated by the
+// shared World (world.h). Behaves like worker/agent and worker/epoch.
+//
+// Words: an epoch is one attempt to train a run. A cell is one stage of one replica. An edge is a
+// link between two cells. An incarnation is one process of a worker.
+//
+// Threads: one, which runs the timeline. All times are virtual.
 #pragma once
 
 #include <algorithm>
@@ -19,79 +24,90 @@ namespace longhaul::coordinator::sim {
 
 class SimWorker {
  public:
-  // `dial` gives a connection, or null when nobody answers.
+  // Opens a stream to the coordinator; null: the coordinator does not answer. `end`: the worker's
+  // callbacks for the stream.
   using Dial = std::function<std::shared_ptr<Connection>(size_t worker, Connection::WorkerEnd end)>;
-  // `twin`: a copy of that worker's state folder, on a machine that has nothing to compute on.
+  // `index`: the worker's number, from 0. `world` must outlive this object. `twin`: this is a
+  // second process with the same identity, because somebody copied the worker's state folder to
+  // another machine; it has no devices.
   SimWorker(size_t index, World* world, Dial dial, bool twin = false);
 
-  // The process begins, as a new incarnation.
+  // Starts the process as a new incarnation. Does nothing if it runs.
   void Start();
-  // kill -9, or the machine loses power: then nobody hears that its connections are gone, and its
-  // disk has only what was synced.
+  // Ends the process without warning. `silent`: its machine loses power, so nobody notices that
+  // its connections are gone, and its disk keeps only synced files.
   void Crash(bool silent);
-  // The machine and its disk are gone. The next start is on another one, as another worker of the
-  // same name.
+  // Crashes the worker, and loses its machine and disk for ever. The next Start is on a new
+  // machine, with a new worker id and the same name.
   void LoseMachine();
-  // SIGSTOP and SIGCONT: whatever comes waits.
+  // Pauses the process for `length`, as SIGSTOP does. Messages wait meanwhile.
   void Freeze(absl::Duration length);
+  // Break or delay the stream to the coordinator, as Cut, CutOneWay and Delay of Connection do. Do
+  // nothing if there is no stream.
   void CutSession(bool silent);
   void CutSessionOneWay(bool up);
   void DelaySession(absl::Duration delay);
-  // Its machine gets another address; process and links stay.
+  // The machine gets another address. The session breaks; process and open links live on.
   void Move();
 
   bool running() const { return running_; }
-  // Its stage makes no progress, and will not.
+  // True if the worker's stage hangs: it makes no progress until its process ends.
   bool hung() const { return run_ && run_->hung; }
+  // The worker id of the newest process: "id-w1".
   const std::string& id() const { return id_; }
+  // True if the coordinator has accepted the session.
   bool connected() const { return connection_ != nullptr && welcomed_; }
+  // True if the worker has no stage, measures nothing and has no command waiting.
   bool idle() const { return !run_ && !next_ && !measuring_ && !IsProbing(); }
+  // Returns what the worker is doing, for error messages.
   std::string Describe() const;
 
  private:
+  // One cell of one epoch, which the worker runs.
   struct StageRun {
     EpochKey key;
     Assignment assignment;
     CellId cell;
     uint64_t start_step = 0, steps = 0, checkpoint_every = 0;
     std::vector<v1::CheckpointFile> resume_files;
-    uint64_t number = 0;  // of this process's runs
+    uint64_t number = 0;  // counts the StageRuns of this object
     bool in_epoch = false, ready = false, started = false, stop_requested = false;
     bool finished = false, failed = false, cancelled = false;
-    bool hung = false, deaf = false;  // deaf: hung where it does not hear that it is cancelled
-    uint64_t step = 0;
+    bool hung = false, deaf = false;  // deaf: a hung stage that also ignores cancellation
+    uint64_t step = 0;                // newest step that this cell has done
     Setting setting;
-    std::optional<v1::Retune> retune;    // waits for a step
-    std::optional<v1::Retuned> retuned;  // the newest that was taken
-    MonoTime writer_free;
-    int writes = 0;                           // snapshots that wait or are being written
-    std::map<EdgeId, MonoTime> silent_since;  // by the link to the neighbour
-    std::set<EdgeId> suspects;
-    std::set<EdgeId> lost;  // whose connection closed
+    std::optional<v1::Retune> retune;         // new setting, to apply at the next step
+    std::optional<v1::Retuned> retuned;       // report on the newest setting that was applied
+    MonoTime writer_free;                     // when the checkpoint writer has written everything
+    int writes = 0;                           // checkpoint snapshots not yet written
+    std::map<EdgeId, MonoTime> silent_since;  // since when a neighbor has been silent
+    std::set<EdgeId> suspects;                // edges that were reported as suspect
+    std::set<EdgeId> lost;                    // edges that were reported as lost
 
-    // The ways to the neighbours, of which there are up to two.
+    // Returns the edges of this cell: to the stages before and after it, and to its replicas.
     std::vector<const Edge*> edges() const {
       std::vector<const Edge*> all = assignment.EdgesOf(cell, EdgeKind::kActivations);
       std::ranges::move(assignment.EdgesOf(cell, EdgeKind::kReplicas), std::back_inserter(all));
       return all;
     }
-    // Which decides for all replicas when a run stops.
+    // True if this cell decides after which step the run stops.
     bool decides() const { return is_first() && cell.replica == 0; }
     bool is_first() const { return assignment.Find(cell)->roles.embedding; }
     bool is_last() const { return assignment.Find(cell)->roles.head; }
   };
 
-  // The newest ProbeLink and its answer, once there is one.
+  // The newest command to measure a link. `answer` is set once the measurement has ended.
   struct Probe {
     v1::WorkerCommand command;
-    size_t peer = 0;
-    absl::Duration takes;
-    MonoTime until;
+    size_t peer = 0;       // number of the worker at the other end
+    absl::Duration takes;  // how much longer the link must work
+    MonoTime until;        // the measurement fails at this time
     bool cancelled = false;
     std::optional<v1::WorkerMessage> answer;
   };
 
-  // Runs `action` later, unless the process has died or the run of now has ended.
+  // Run `action` later, unless the process has died by then. AfterInRun also drops `action` if the
+  // present StageRun has ended.
   void After(absl::Duration delay, std::function<void()> action);
   void AfterInRun(absl::Duration delay, std::function<void()> action);
 
@@ -116,7 +132,7 @@ class SimWorker {
   void Measured(const v1::WorkerCommand& command);
   void Cancel();
 
-  // Links measured before a run: sim_probe.cc.
+  // Measuring links before a run (sim_probe.cc).
   void BeginProbe(const v1::WorkerCommand& command);
   void PollProbe(uint64_t number);
   bool IsProbing() const { return probe_ && !probe_->answer; }
@@ -157,20 +173,21 @@ class SimWorker {
   World* const world_;
   const Dial dial_;
   const bool twin_;
-  std::string id_;  // of the newest process
+  std::string id_;
   bool running_ = false;
-  uint64_t incarnation_ = 0;  // also: which process a callback belongs to
+  uint64_t incarnation_ = 0;  // also tells callbacks of earlier processes apart
 
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Connection> connection_;  // null: no stream
   bool welcomed_ = false;
-  uint64_t dials_ = 0;  // which connection a callback belongs to
-  absl::Duration back_off_;
-  worker::ReportOutbox outbox_;  // the daemon's
-  bool writing_ = false;         // what waits first is sent; nobody knows yet that it is
+  uint64_t dials_ = 0;       // tells callbacks of earlier connections apart
+  absl::Duration back_off_;  // how long to wait before the next dial
+  // The real worker's queue of messages, which keeps them until they are written to a stream.
+  worker::ReportOutbox outbox_;
+  bool writing_ = false;  // the first message of outbox_ is sent, but not yet confirmed as written
 
-  std::optional<v1::WorkerCommand> next_;
-  std::vector<v1::Readdress> next_moves_;
-  std::optional<EpochKey> measuring_;
+  std::optional<v1::WorkerCommand> next_;  // command to begin once the present work has ended
+  std::vector<v1::Readdress> next_moves_;  // new addresses of neighbors, for next_
+  std::optional<EpochKey> measuring_;      // the run for which times of layers are measured
   std::optional<Probe> probe_;
   std::optional<StageRun> run_;
   uint64_t runs_begun_ = 0;

@@ -1,4 +1,4 @@
-// A few hundred of the simulations that coordinator-sim makes by the thousand.
+// Some of the simulations that coordinator-sim makes by the thousand.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -13,7 +13,8 @@
 namespace longhaul::coordinator::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 300;
+// The first 230 seeds meet every situation that SimulationResult::seen counts; 150 do not.
+constexpr uint64_t kSeeds = 230;
 
 class StateSim : public ::testing::Test {
  protected:
@@ -51,7 +52,7 @@ TEST_F(StateSim, ASeedRepeats) {
 
 // What the simulations take for the store is like the store.
 TEST_F(StateSim, TheRealStoreMakesNoDifference) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
     const ::longhaul::testing::TempDir folder;
     const SimulationResult real = Simulate({.seed = seed, .real_store_folder = folder.path()});
     EXPECT_EQ(real.violation, "") << seed;

@@ -1,4 +1,5 @@
-// Virtual time: what happens when, one thing at a time; and a record of what happened.
+// Virtual time of a simulation: a queue of actions by time, and a log of notes on what happened.
+// Not thread-safe. Actions run inside Step, one at a time, and may add actions.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,16 +17,18 @@ namespace longhaul::coordinator::sim {
 
 class Timeline {
  public:
+  // `keep_all`: print every note to standard output.
   explicit Timeline(bool keep_all = false) : keep_all_(keep_all) {}
 
   MonoTime now() const { return now_; }
   absl::Duration elapsed() const { return now_ - start_; }
+  // Runs `action` after `delay`. A negative delay counts as zero. Actions of the same time run in
+  // the order in which they were added.
   void After(absl::Duration delay, std::function<void()> action) {
     const MonoTime at = now_ + std::max(delay, absl::ZeroDuration());
-    // What is due at one time happens in the order in which it was asked for.
     queue_.emplace(std::pair{at, next_++}, std::move(action));
   }
-  // Lets the next thing happen. False: nothing is left.
+  // Moves the time to the next action and runs it. False: there is no action.
   bool Step() {
     if (queue_.empty()) return false;
     auto node = queue_.extract(queue_.begin());
@@ -34,6 +37,7 @@ class Timeline {
     return true;
   }
 
+  // Adds a note, with the elapsed virtual seconds before the text.
   template <class... Args>
   void Note(fmt::format_string<Args...> format, Args&&... args) {
     line_.clear();
@@ -45,10 +49,10 @@ class Timeline {
     std::string& slot = last_[notes_ % kLast];
     slot = line_;
   }
-  // The hash of all notes so far: two simulations with equal hashes went the same way.
+  // Returns a hash of all notes so far. Simulations with equal hashes went the same way.
   uint64_t hash() const { return hash_; }
   uint64_t notes() const { return notes_; }
-  // The newest notes, oldest first.
+  // Returns the newest notes, at most 80, oldest first, one on each line.
   std::string Tail() const {
     std::string text;
     for (uint64_t i = notes_ < kLast ? 1 : notes_ - kLast + 1; i <= notes_; ++i) {

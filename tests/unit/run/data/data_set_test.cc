@@ -140,6 +140,14 @@ TEST(CheckMixture, SaysAllThatIsWrongAtOnce) {
   }
   EXPECT_TRUE(CheckMixture({{SourceOf("/a"), SourceOf("/b")}}, 32, true).ok());
   EXPECT_THAT(std::string(Message(CheckMixture({}, 32))), HasSubstr("at least one data set"));
+  Mixture many;
+  for (size_t k = 0; k <= Mixture::kMostSources; ++k) {
+    many.sources.push_back(SourceOf(fmt::format("/{}", k)));
+  }
+  EXPECT_EQ(Message(CheckMixture(many, 32)),
+            "expected at most 1024 data sets, got 1025; join some of them");
+  many.sources.pop_back();
+  EXPECT_TRUE(CheckMixture(many, 32).ok());
 }
 
 TEST(CheckMixture, DocumentsNeedAnEndTokenOnlyWhereTheyAreAsked) {

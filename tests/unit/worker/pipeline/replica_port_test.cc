@@ -40,6 +40,8 @@ class HeldLink final : public transport::Link {
   void TakeAll() {
     for (SendDone& done : std::exchange(done_, {})) done(absl::OkStatus());
   }
+  // Whoever still waits to be told is not told.
+  void Forget() { done_.clear(); }
   std::vector<Frame> frames;
 
  private:
@@ -61,6 +63,7 @@ struct End {
                                  events)) {
     port->Attach(link);
   }
+  ~End() { link->Forget(); }  // the port is kept by the link's callbacks, and keeps the link
   // The events that the port makes of a frame.
   std::deque<PipelineEvent> Hear(const Frame& frame) {
     port->OnFrame(frame.lane, frame.bytes);

@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <memory>
+
 #if LONGHAUL_HAS_CUDA && __has_include(<nccl.h>)
 #include <nccl.h>
 #define LONGHAUL_HAS_NCCL_HEADER 1
@@ -30,6 +32,7 @@ TEST(NcclApi, SaysWhatEachCandidateWas) {
 TEST(NcclApi, TakesTheFirstThatWillDo) {
   const StatusOr<const Api*> api = Load({"/nowhere/libnccl.so.2", LONGHAUL_NEW_NCCL});
   ASSERT_TRUE(api.ok()) << api.status();
+  const std::unique_ptr<const Api> owner(*api);  // elsewhere it stays until the process ends
   int version = 0;
   EXPECT_EQ((*api)->GetVersion(&version), kSuccess);
   EXPECT_EQ(VersionText(version), "2.28.9");
